@@ -1,0 +1,245 @@
+"""Broker and topic settings under Apache Kafka's own names, units and defaults.
+
+Owns: the table of settings (`SETTINGS`), parsing and validation, and what a topic may override.
+A setting that Kafka has and this table lacks is unknown here, and says so with the nearest names.
+Harrow's own settings begin with `harrow.`.
+
+Source: Apache Kafka's documentation of broker and topic configurations.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .errors import ConfigError
+
+Value = bool | int | str
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table: Kafka's name, its type by the default's, its bounds, its topic-level name."""
+
+    name: str
+    default: Value
+    doc: str
+    low: int | None = None
+    high: int | None = None
+    choices: tuple[str, ...] = ()
+    topic: str = ""
+
+    def parse(self, raw: object) -> Value:
+        """Return `raw` as this setting's type; ConfigError names the setting, the value and what fits."""
+        text = str(raw).strip()
+        if isinstance(self.default, bool):
+            if text.lower() not in ("true", "false"):
+                raise ConfigError(f"{self.name}={text!r}: expected true or false")
+            return text.lower() == "true"
+        if isinstance(self.default, int):
+            return self._parse_int(text)
+        if self.choices and text not in self.choices:
+            raise ConfigError(f"{self.name}={text!r}: expected one of {', '.join(self.choices)}")
+        return text
+
+    def _parse_int(self, text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ConfigError(f"{self.name}={text!r}: expected a whole number") from None
+        low = -(2**63) if self.low is None else self.low
+        high = LONG_MAX if self.high is None else self.high
+        if not low <= number <= high:
+            raise ConfigError(f"{self.name}={number}: expected a number from {low} to {high}")
+        return number
+
+
+def _int(
+    name: str, default: int, doc: str, low: int = 0, high: int = INT_MAX, topic: str = ""
+) -> Setting:
+    return Setting(name=name, default=default, doc=doc, low=low, high=high, topic=topic)
+
+
+def _long(name: str, default: int, doc: str, low: int = -1, topic: str = "") -> Setting:
+    return Setting(name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic)
+
+
+def _bool(name: str, default: bool, doc: str, topic: str = "") -> Setting:  # noqa: FBT001 - a table
+    return Setting(name=name, default=default, doc=doc, topic=topic)
+
+
+def _text(name: str, default: str, doc: str, choices: tuple[str, ...] = (), topic: str = "") -> Setting:
+    return Setting(name=name, default=default, doc=doc, choices=choices, topic=topic)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    # replication
+    _int("num.partitions", 1, "partitions of an auto-created topic", low=1),
+    _int("default.replication.factor", 1, "replicas of an auto-created topic", low=1, high=32767),
+    _bool("auto.create.topics.enable", True, "a metadata request or produce may create its topic"),
+    _bool("delete.topic.enable", True, "DeleteTopics is allowed"),
+    _int("min.insync.replicas", 1, "smallest ISR that acks=all accepts", low=1, topic="min.insync.replicas"),
+    _bool("unclean.leader.election.enable", False, "elect from outside the ISR rather than be offline",
+          topic="unclean.leader.election.enable"),
+    _long("replica.lag.time.max.ms", 30_000, "a follower not caught up for so long leaves the ISR", low=1),
+    _int("replica.fetch.wait.max.ms", 500, "how long a follower's fetch waits at the leader"),
+    _int("replica.fetch.min.bytes", 1, "a follower's fetch answers at this many bytes"),
+    _int("replica.fetch.max.bytes", 1_048_576, "most bytes for a partition in a follower's fetch"),
+    _int("replica.fetch.response.max.bytes", 10_485_760, "most bytes in a follower's fetch"),
+    _int("replica.fetch.backoff.ms", 1_000, "pause of a fetcher after an error"),
+    _int("replica.socket.timeout.ms", 30_000, "a peer that has not answered for so long is lost"),
+    _long("replica.high.watermark.checkpoint.interval.ms", 5_000, "period of the HW checkpoint", low=1),
+    # controller and registry
+    _int("broker.id", -1, "this broker's node id; given by the supervisor", low=-1),
+    _int("zookeeper.session.timeout.ms", 18_000, "a broker not heard by the registry for so long is gone",
+         low=1),
+    _int("zookeeper.connection.timeout.ms", 18_000, "how long a broker tries to reach the registry", low=1),
+    _bool("controlled.shutdown.enable", True, "move leaders away before a broker ends"),
+    _bool("auto.leader.rebalance.enable", True, "elect preferred leaders from time to time"),
+    _int("leader.imbalance.check.interval.seconds", 300, "period of that check", low=1),
+    _int("controller.socket.timeout.ms", 30_000, "a broker that has not answered the controller so long is lost"),
+    # requests
+    _int("request.timeout.ms", 30_000, "how long a broker waits for its own requests"),
+    _int("message.max.bytes", 1_048_588, "largest record batch accepted", topic="max.message.bytes"),
+    _int("socket.request.max.bytes", 104_857_600, "largest request accepted", low=1),
+    _int("fetch.max.bytes", 57_671_680, "most bytes in a fetch response", low=1024),
+    _int("max.connections", INT_MAX, "connections accepted at once"),
+    _int("queued.max.requests", 500, "requests read ahead of their answers on one connection", low=1),
+    _int("create.topic.timeout.ms", 10_000, "unused bound of CreateTopics when the client gives none"),
+    # log
+    _int("log.segment.bytes", 1_073_741_824, "a segment rolls before it exceeds this", low=14, topic="segment.bytes"),
+    _long("log.roll.ms", 604_800_000, "a segment rolls at this age by record time", low=1, topic="segment.ms"),
+    _int("log.index.interval.bytes", 4_096, "bytes appended between two index entries", topic="index.interval.bytes"),
+    _int("log.index.size.max.bytes", 10_485_760, "largest index", low=4, topic="segment.index.bytes"),
+    _long("log.flush.interval.messages", LONG_MAX, "fsync after so many records", low=1, topic="flush.messages"),
+    _long("log.flush.interval.ms", LONG_MAX, "fsync after so long", low=0, topic="flush.ms"),
+    _int("log.flush.offset.checkpoint.interval.ms", 60_000, "period of the recovery point checkpoint"),
+    _long("log.retention.ms", 604_800_000, "segments older than this go; -1: never", topic="retention.ms"),
+    _long("log.retention.bytes", -1, "a partition larger than this loses its oldest segments", topic="retention.bytes"),
+    _long("log.retention.check.interval.ms", 300_000, "period of the retention check", low=1),
+    _long("log.segment.delete.delay.ms", 60_000, "a .deleted file stays so long", low=0, topic="file.delete.delay.ms"),
+    _text("log.cleanup.policy", "delete", "delete, compact or both", topic="cleanup.policy"),
+    _text("compression.type", "producer", "codec of the log; producer: as sent",
+          ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), topic="compression.type"),
+    _text("log.message.timestamp.type", "CreateTime", "who sets record timestamps",
+          ("CreateTime", "LogAppendTime"), topic="message.timestamp.type"),
+    _bool("log.preallocate", False, "preallocate segment files", topic="preallocate"),
+    # producers
+    _int("producer.id.expiration.ms", 86_400_000, "a silent producer id is forgotten after this", low=1),
+    # groups
+    _int("offsets.topic.num.partitions", 50, "partitions of __consumer_offsets", low=1),
+    _int("offsets.topic.replication.factor", 3, "replicas of __consumer_offsets", low=1, high=32767),
+    _int("offsets.topic.segment.bytes", 104_857_600, "segment size of __consumer_offsets", low=1),
+    _int("offsets.commit.timeout.ms", 5_000, "how long a commit waits for its replicas", low=1),
+    _int("offsets.retention.minutes", 10_080, "committed offsets of an empty group go after this", low=1),
+    _int("offset.metadata.max.bytes", 4_096, "longest metadata string of a commit"),
+    _int("group.min.session.timeout.ms", 6_000, "shortest session timeout a member may ask for"),
+    _int("group.max.session.timeout.ms", 1_800_000, "longest session timeout a member may ask for"),
+    _int("group.initial.rebalance.delay.ms", 3_000, "how long an empty group waits for more members"),
+    _int("group.max.size", INT_MAX, "most members of a group", low=1),
+    # purgatories
+    _int("producer.purgatory.purge.interval.requests", 1_000, "completed operations before a purge", low=1),
+    _int("fetch.purgatory.purge.interval.requests", 1_000, "completed operations before a purge", low=1),
+    # Harrow's own
+    _text("harrow.replica.truncation", "kip-320", "how a follower truncates (C7)",
+          ("high-watermark", "kip-101", "kip-279", "kip-320")),
+    _int("harrow.trace.hw.interval.ms", 100, "most often that a partition's HW is traced; 0: every change"),
+    _bool("harrow.tap", False, "write what the wire acknowledged and delivered to the tap (J6)"),
+    _int("harrow.tail.bytes", 4_194_304, "bytes of each log kept in memory for fetches at its end"),
+)
+
+BY_NAME: Mapping[str, Setting] = {row.name: row for row in SETTINGS}
+BY_TOPIC_NAME: Mapping[str, Setting] = {row.topic: row for row in SETTINGS if row.topic}
+
+
+def _unknown(name: str, known: Mapping[str, Setting], kind: str) -> ConfigError:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return ConfigError(f"{name}: no such {kind} setting{hint}")
+
+
+class _Settings:
+    """Values over defaults, read by Kafka's name with the type that the reader names."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = dict(values)
+
+    def _get(self, name: str) -> Value:
+        raise NotImplementedError
+
+    def int(self, name: str) -> int:
+        """The whole number set for `name`, in the unit that its name ends with."""
+        value = self._get(name)
+        assert isinstance(value, int), f"{name} is not a number"
+        return value
+
+    def bool(self, name: str) -> bool:
+        """The switch set for `name`."""
+        value = self._get(name)
+        assert isinstance(value, bool), f"{name} is not a switch"
+        return value
+
+    def str(self, name: str) -> str:
+        """The text set for `name`."""
+        value = self._get(name)
+        assert isinstance(value, str), f"{name} is not a text"
+        return value
+
+
+class BrokerConfig(_Settings):
+    """A broker's settings. `BrokerConfig.parse({"min.insync.replicas": "2"})`; unknown names are refused."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, object]) -> BrokerConfig:
+        """Validate and type `raw`; ConfigError for an unknown name or a value that does not fit."""
+        values: dict[str, Value] = {}
+        for name, value in raw.items():
+            if name not in BY_NAME:
+                raise _unknown(name, BY_NAME, "broker")
+            values[name] = BY_NAME[name].parse(value)
+        return cls(values)
+
+    def _get(self, name: str) -> Value:
+        found = self._values.get(name)
+        return BY_NAME[name].default if found is None else found
+
+    def overrides(self) -> dict[str, Value]:
+        """What was set, without the defaults."""
+        return dict(self._values)
+
+    def topic(self, raw: Mapping[str, object] | None = None) -> TopicConfig:
+        """The settings of a topic of this broker: topic overrides first, then the broker's, then defaults."""
+        return TopicConfig(validate_topic_config(raw or {}), self)
+
+
+class TopicConfig(_Settings):
+    """A topic's settings under their topic-level names (`segment.bytes`, `min.insync.replicas`, …)."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, values: Mapping[str, Value], broker: BrokerConfig) -> None:
+        super().__init__(values)
+        self._broker = broker
+
+    def _get(self, name: str) -> Value:
+        found = self._values.get(name)
+        return self._broker._get(BY_TOPIC_NAME[name].name) if found is None else found  # noqa: SLF001
+
+
+def validate_topic_config(raw: Mapping[str, object]) -> dict[str, Value]:
+    """Validate topic-level settings; ConfigError for an unknown name or a value that does not fit."""
+    values: dict[str, Value] = {}
+    for name, value in raw.items():
+        if name not in BY_TOPIC_NAME:
+            raise _unknown(name, BY_TOPIC_NAME, "topic")
+        values[name] = BY_TOPIC_NAME[name].parse(value)
+    return values
+
+

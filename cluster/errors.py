@@ -1,0 +1,64 @@
+"""Every error that `harrow` raises on purpose. The tree:
+
+    HarrowError                     root; a message says what was tried, on what, and the remedy
+    ├── ConfigError                 a setting or an argument that cannot be used
+    ├── ClusterError                a process did not start, stop or answer
+    ├── KafkaError                  a protocol error code on its way to a client; never leaves a broker
+    ├── StorageError                a log folder or one of its files cannot be used
+    │   └── CorruptLogError         bytes on disk that cannot be what a broker wrote
+    ├── WireError                   bytes from the network that are not the protocol; closes one connection
+    └── RegistryError               see `harrow.cluster.registry` for its kinds
+
+`faults` and `harness` add theirs below `HarrowError` in their own `errors.py`.
+"""
+
+from kio.schema.errors import ErrorCode
+
+__all__ = [
+    "ClusterError",
+    "ConfigError",
+    "CorruptLogError",
+    "ErrorCode",
+    "HarrowError",
+    "KafkaError",
+    "RegistryError",
+    "StorageError",
+    "WireError",
+]
+
+
+class HarrowError(Exception):
+    """Root of every error that Harrow raises on purpose."""
+
+
+class ConfigError(HarrowError):
+    """A setting or an argument that cannot be used."""
+
+
+class ClusterError(HarrowError):
+    """A process of the cluster did not start, stop or answer."""
+
+
+class KafkaError(HarrowError):
+    """A protocol error code, raised in a handler and answered to the client; never leaves a broker."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
+        self.code = code
+        self.message = message
+
+
+class StorageError(HarrowError):
+    """A log folder or one of its files cannot be used; the folder goes offline."""
+
+
+class CorruptLogError(StorageError):
+    """Bytes on disk that cannot be what a broker wrote; names the file and the position."""
+
+
+class WireError(HarrowError):
+    """Bytes from the network that are not the protocol; closes that one connection."""
+
+
+class RegistryError(HarrowError):
+    """The registry refused or could not be reached."""
