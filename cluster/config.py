@@ -71,7 +71,9 @@ def _bool(name: str, default: bool, doc: str, topic: str = "") -> Setting:  # no
     return Setting(name=name, default=default, doc=doc, topic=topic)
 
 
-def _text(name: str, default: str, doc: str, choices: tuple[str, ...] = (), topic: str = "") -> Setting:
+def _text(
+    name: str, default: str, doc: str, choices: tuple[str, ...] = (), topic: str = ""
+) -> Setting:
     return Setting(name=name, default=default, doc=doc, choices=choices, topic=topic)
 
 
@@ -81,72 +83,193 @@ SETTINGS: tuple[Setting, ...] = (
     _int("default.replication.factor", 1, "replicas of an auto-created topic", low=1, high=32767),
     _bool("auto.create.topics.enable", True, "a metadata request or produce may create its topic"),
     _bool("delete.topic.enable", True, "DeleteTopics is allowed"),
-    _int("min.insync.replicas", 1, "smallest ISR that acks=all accepts", low=1, topic="min.insync.replicas"),
-    _bool("unclean.leader.election.enable", False, "elect from outside the ISR rather than be offline",
-          topic="unclean.leader.election.enable"),
-    _long("replica.lag.time.max.ms", 30_000, "a follower not caught up for so long leaves the ISR", low=1),
+    _int(
+        "min.insync.replicas",
+        1,
+        "smallest ISR that acks=all accepts",
+        low=1,
+        topic="min.insync.replicas",
+    ),
+    _bool(
+        "unclean.leader.election.enable",
+        False,
+        "elect from outside the ISR rather than be offline",
+        topic="unclean.leader.election.enable",
+    ),
+    _long(
+        "replica.lag.time.max.ms",
+        30_000,
+        "a follower not caught up for so long leaves the ISR",
+        low=1,
+    ),
     _int("replica.fetch.wait.max.ms", 500, "how long a follower's fetch waits at the leader"),
     _int("replica.fetch.min.bytes", 1, "a follower's fetch answers at this many bytes"),
     _int("replica.fetch.max.bytes", 1_048_576, "most bytes for a partition in a follower's fetch"),
     _int("replica.fetch.response.max.bytes", 10_485_760, "most bytes in a follower's fetch"),
     _int("replica.fetch.backoff.ms", 1_000, "pause of a fetcher after an error"),
     _int("replica.socket.timeout.ms", 30_000, "a peer that has not answered for so long is lost"),
-    _long("replica.high.watermark.checkpoint.interval.ms", 5_000, "period of the HW checkpoint", low=1),
+    _long(
+        "replica.high.watermark.checkpoint.interval.ms", 5_000, "period of the HW checkpoint", low=1
+    ),
     # controller and registry
     _int("broker.id", -1, "this broker's node id; given by the supervisor", low=-1),
-    _int("zookeeper.session.timeout.ms", 18_000, "a broker not heard by the registry for so long is gone",
-         low=1),
-    _int("zookeeper.connection.timeout.ms", 18_000, "how long a broker tries to reach the registry", low=1),
+    _int(
+        "zookeeper.session.timeout.ms",
+        18_000,
+        "a broker not heard by the registry for so long is gone",
+        low=1,
+    ),
+    _int(
+        "zookeeper.connection.timeout.ms",
+        18_000,
+        "how long a broker tries to reach the registry",
+        low=1,
+    ),
     _bool("controlled.shutdown.enable", True, "move leaders away before a broker ends"),
     _bool("auto.leader.rebalance.enable", True, "elect preferred leaders from time to time"),
     _int("leader.imbalance.check.interval.seconds", 300, "period of that check", low=1),
-    _int("controller.socket.timeout.ms", 30_000, "a broker that has not answered the controller so long is lost"),
+    _int(
+        "controller.socket.timeout.ms",
+        30_000,
+        "a broker that has not answered the controller so long is lost",
+    ),
     # requests
     _int("request.timeout.ms", 30_000, "how long a broker waits for its own requests"),
-    _int("message.max.bytes", 1_048_588, "largest record batch accepted", topic="max.message.bytes"),
+    _int(
+        "message.max.bytes", 1_048_588, "largest record batch accepted", topic="max.message.bytes"
+    ),
     _int("socket.request.max.bytes", 104_857_600, "largest request accepted", low=1),
     _int("fetch.max.bytes", 57_671_680, "most bytes in a fetch response", low=1024),
     _int("max.connections", INT_MAX, "connections accepted at once"),
-    _int("queued.max.requests", 500, "requests read ahead of their answers on one connection", low=1),
-    _int("create.topic.timeout.ms", 10_000, "unused bound of CreateTopics when the client gives none"),
+    _int(
+        "queued.max.requests", 500, "requests read ahead of their answers on one connection", low=1
+    ),
+    _int(
+        "create.topic.timeout.ms", 10_000, "unused bound of CreateTopics when the client gives none"
+    ),
     # log
-    _int("log.segment.bytes", 1_073_741_824, "a segment rolls before it exceeds this", low=14, topic="segment.bytes"),
-    _long("log.roll.ms", 604_800_000, "a segment rolls at this age by record time", low=1, topic="segment.ms"),
-    _int("log.index.interval.bytes", 4_096, "bytes appended between two index entries", topic="index.interval.bytes"),
-    _int("log.index.size.max.bytes", 10_485_760, "largest index", low=4, topic="segment.index.bytes"),
-    _long("log.flush.interval.messages", LONG_MAX, "fsync after so many records", low=1, topic="flush.messages"),
+    _int(
+        "log.segment.bytes",
+        1_073_741_824,
+        "a segment rolls before it exceeds this",
+        low=14,
+        topic="segment.bytes",
+    ),
+    _long(
+        "log.roll.ms",
+        604_800_000,
+        "a segment rolls at this age by record time",
+        low=1,
+        topic="segment.ms",
+    ),
+    _int(
+        "log.index.interval.bytes",
+        4_096,
+        "bytes appended between two index entries",
+        topic="index.interval.bytes",
+    ),
+    _int(
+        "log.index.size.max.bytes", 10_485_760, "largest index", low=4, topic="segment.index.bytes"
+    ),
+    _long(
+        "log.flush.interval.messages",
+        LONG_MAX,
+        "fsync after so many records",
+        low=1,
+        topic="flush.messages",
+    ),
     _long("log.flush.interval.ms", LONG_MAX, "fsync after so long", low=0, topic="flush.ms"),
-    _int("log.flush.offset.checkpoint.interval.ms", 60_000, "period of the recovery point checkpoint"),
-    _long("log.retention.ms", 604_800_000, "segments older than this go; -1: never", topic="retention.ms"),
-    _long("log.retention.bytes", -1, "a partition larger than this loses its oldest segments", topic="retention.bytes"),
+    _int(
+        "log.flush.offset.checkpoint.interval.ms", 60_000, "period of the recovery point checkpoint"
+    ),
+    _long(
+        "log.retention.ms",
+        604_800_000,
+        "segments older than this go; -1: never",
+        topic="retention.ms",
+    ),
+    _long(
+        "log.retention.bytes",
+        -1,
+        "a partition larger than this loses its oldest segments",
+        topic="retention.bytes",
+    ),
     _long("log.retention.check.interval.ms", 300_000, "period of the retention check", low=1),
-    _long("log.segment.delete.delay.ms", 60_000, "a .deleted file stays so long", low=0, topic="file.delete.delay.ms"),
+    _long(
+        "log.segment.delete.delay.ms",
+        60_000,
+        "a .deleted file stays so long",
+        low=0,
+        topic="file.delete.delay.ms",
+    ),
     _text("log.cleanup.policy", "delete", "delete, compact or both", topic="cleanup.policy"),
-    _text("compression.type", "producer", "codec of the log; producer: as sent",
-          ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), topic="compression.type"),
-    _text("log.message.timestamp.type", "CreateTime", "who sets record timestamps",
-          ("CreateTime", "LogAppendTime"), topic="message.timestamp.type"),
+    _text(
+        "compression.type",
+        "producer",
+        "codec of the log; producer: as sent",
+        ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        topic="compression.type",
+    ),
+    _text(
+        "log.message.timestamp.type",
+        "CreateTime",
+        "who sets record timestamps",
+        ("CreateTime", "LogAppendTime"),
+        topic="message.timestamp.type",
+    ),
     _bool("log.preallocate", False, "preallocate segment files", topic="preallocate"),
     # producers
-    _int("producer.id.expiration.ms", 86_400_000, "a silent producer id is forgotten after this", low=1),
+    _int(
+        "producer.id.expiration.ms",
+        86_400_000,
+        "a silent producer id is forgotten after this",
+        low=1,
+    ),
     # groups
     _int("offsets.topic.num.partitions", 50, "partitions of __consumer_offsets", low=1),
-    _int("offsets.topic.replication.factor", 3, "replicas of __consumer_offsets", low=1, high=32767),
+    _int(
+        "offsets.topic.replication.factor", 3, "replicas of __consumer_offsets", low=1, high=32767
+    ),
     _int("offsets.topic.segment.bytes", 104_857_600, "segment size of __consumer_offsets", low=1),
     _int("offsets.commit.timeout.ms", 5_000, "how long a commit waits for its replicas", low=1),
-    _int("offsets.retention.minutes", 10_080, "committed offsets of an empty group go after this", low=1),
+    _int(
+        "offsets.retention.minutes",
+        10_080,
+        "committed offsets of an empty group go after this",
+        low=1,
+    ),
     _int("offset.metadata.max.bytes", 4_096, "longest metadata string of a commit"),
     _int("group.min.session.timeout.ms", 6_000, "shortest session timeout a member may ask for"),
     _int("group.max.session.timeout.ms", 1_800_000, "longest session timeout a member may ask for"),
-    _int("group.initial.rebalance.delay.ms", 3_000, "how long an empty group waits for more members"),
+    _int(
+        "group.initial.rebalance.delay.ms", 3_000, "how long an empty group waits for more members"
+    ),
     _int("group.max.size", INT_MAX, "most members of a group", low=1),
     # purgatories
-    _int("producer.purgatory.purge.interval.requests", 1_000, "completed operations before a purge", low=1),
-    _int("fetch.purgatory.purge.interval.requests", 1_000, "completed operations before a purge", low=1),
+    _int(
+        "producer.purgatory.purge.interval.requests",
+        1_000,
+        "completed operations before a purge",
+        low=1,
+    ),
+    _int(
+        "fetch.purgatory.purge.interval.requests",
+        1_000,
+        "completed operations before a purge",
+        low=1,
+    ),
     # Harrow's own
-    _text("harrow.replica.truncation", "kip-320", "how a follower truncates (C7)",
-          ("high-watermark", "kip-101", "kip-279", "kip-320")),
-    _int("harrow.trace.hw.interval.ms", 100, "most often that a partition's HW is traced; 0: every change"),
+    _text(
+        "harrow.replica.truncation",
+        "kip-320",
+        "how a follower truncates (C7)",
+        ("high-watermark", "kip-101", "kip-279", "kip-320"),
+    ),
+    _int(
+        "harrow.trace.hw.interval.ms",
+        100,
+        "most often that a partition's HW is traced; 0: every change",
+    ),
     _bool("harrow.tap", False, "write what the wire acknowledged and delivered to the tap (J6)"),
     _int("harrow.tail.bytes", 4_194_304, "bytes of each log kept in memory for fetches at its end"),
 )
@@ -172,19 +295,19 @@ class _Settings:
     def _get(self, name: str) -> Value:
         raise NotImplementedError
 
-    def int(self, name: str) -> int:
+    def number(self, name: str) -> int:
         """The whole number set for `name`, in the unit that its name ends with."""
         value = self._get(name)
         assert isinstance(value, int), f"{name} is not a number"
         return value
 
-    def bool(self, name: str) -> bool:
+    def flag(self, name: str) -> bool:
         """The switch set for `name`."""
         value = self._get(name)
         assert isinstance(value, bool), f"{name} is not a switch"
         return value
 
-    def str(self, name: str) -> str:
+    def text(self, name: str) -> str:
         """The text set for `name`."""
         value = self._get(name)
         assert isinstance(value, str), f"{name} is not a text"
@@ -241,5 +364,3 @@ def validate_topic_config(raw: Mapping[str, object]) -> dict[str, Value]:
             raise _unknown(name, BY_TOPIC_NAME, "topic")
         values[name] = BY_TOPIC_NAME[name].parse(value)
     return values
-
-

@@ -281,7 +281,13 @@ class Network(Protocol):
         ...
 
     async def connect(
-        self, peer: Peer, host: str, port: int, make_handler: Callable[[Link], FrameHandler], *, timeout_ms: int
+        self,
+        peer: Peer,
+        host: str,
+        port: int,
+        make_handler: Callable[[Link], FrameHandler],
+        *,
+        timeout_ms: int,
     ) -> Link:
         """Open a link to `peer`; OSError or TimeoutError when nobody answers (an isolated peer never does)."""
         ...
@@ -317,13 +323,24 @@ class Tap(Protocol):
     enabled: bool
 
     def produced(
-        self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,
-        invoked_ns: int, batches: Buffer, lost: bool,
+        self,
+        client: str,
+        topic: str,
+        partition: int,
+        *,
+        base_offset: int,
+        error: int,
+        acks: int,
+        invoked_ns: int,
+        batches: Buffer,
+        lost: bool,
     ) -> None:
         """One partition of a produce response, just before its bytes leave (`lost`: a fault eats them)."""
         ...
 
-    def fetched(self, client: str, topic: str, partition: int, *, offset: int, batches: Sequence[Buffer]) -> None:
+    def fetched(
+        self, client: str, topic: str, partition: int, *, offset: int, batches: Sequence[Buffer]
+    ) -> None:
         """One partition of a consumer's fetch response, just before its bytes leave."""
         ...
 
