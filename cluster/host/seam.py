@@ -219,10 +219,17 @@ class Peer:
 class Link(Protocol):
     """One connection that carries frames: 4 bytes of big-endian size, then so many bytes."""
 
-    peer: Peer
-    """Who it leads to; of an accepted link `Peer("unknown", address)` until its first request names it.
+    @property
+    def peer(self) -> Peer:
+        """Who it leads to; of an accepted link `Peer("unknown", address)` until its first request names it.
 
-    Assigning it applies the link rules of that peer at once."""
+        Assigning it applies the link rules of that peer at once, also to the frame being delivered: when they
+        block it, the assignment raises through the handler and the frame comes again after healing.
+        """
+        ...
+
+    @peer.setter
+    def peer(self, peer: Peer, /) -> None: ...
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Queue one frame: the size prefix is added here, the parts are not copied. Never blocks."""

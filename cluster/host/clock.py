@@ -1,0 +1,29 @@
+"""The machine's clocks: `Clock` of the seam on CLOCK_MONOTONIC and CLOCK_REALTIME.
+
+Owns nothing. Monotonic times of all processes of one machine are comparable (one clock since boot),
+which is what lets traces, taps and recorders of several processes be merged by time.
+"""
+
+from __future__ import annotations
+
+import time
+
+NS_PER_MS = 1_000_000
+
+
+class RealClock:
+    """Time as the operating system tells it."""
+
+    __slots__ = ()
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds on a clock that never goes back."""
+        return time.monotonic_ns() // NS_PER_MS
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds on the same clock."""
+        return time.monotonic_ns()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, UTC."""
+        return time.time_ns() // NS_PER_MS

@@ -1,0 +1,447 @@
+"""One TCP connection that carries frames: `Link` of the seam, and what link rules do to it.
+
+Owns: a connected socket, the bytes read and not yet delivered, the bytes queued and not yet sent.
+
+The socket is driven by the loop's reader and writer callbacks, not through an asyncio transport: a
+transport hides its write buffer, and a rule must be able to hold back **everything** that the kernel has
+not taken yet, at once. It also spares a join (`sendmsg`) and a buffer a read (all links of a host read into one).
+
+Invariants:
+
+* Frames are delivered whole and in order, whatever the cuts of the reads. Small frames are cut from the
+  shared read buffer; a larger one is collected in pieces and joined once, so reassembly is linear, and
+  nothing is allocated on the word of a peer (an absurd size closes the link).
+* `send` never blocks and never writes by itself: what is queued in one turn of the loop leaves in one
+  system call. Bytes leave in the order they were queued; no fault drops a part of a frame.
+* Reading goes on while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
+  (CHOKED, on accepted links: a peer that does not read its answers is not read from).
+* A blocked link keeps its end of connection to itself as well: neither FIN nor RST passes a partition.
+* `link_closed` is called exactly once, never from inside `send` or `close`.
+* Assigning `peer` during the delivery of a frame applies the rules to that very frame: when they block what
+  arrives, the assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
+  So a handler names its link before it does anything else with the frame.
+
+A WireError from the handler, an absurd size or any other exception closes this link with one log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import socket
+import struct
+import termios
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ..errors import WireError
+from .disk import IOV_MAX
+from .link_rules import Blocked, LinkRules
+from .seam import Buffer, FrameHandler, Peer
+
+SIZE = struct.Struct(">i")
+READ_BYTES = 256 * 1024
+"""Of the one read buffer: fits the second-level cache, holds a burst of produce requests."""
+PIECE_BYTES = 1024 * 1024
+"""Most that one read takes of a large frame."""
+OWN_PIECES_BYTES = 4096
+"""A cut frame larger than this is collected in pieces; a smaller one waits in front of the next read."""
+JOIN_BYTES = 4096
+"""A smaller frame is joined with its size at once; of a larger one the parts are kept apart."""
+SEND_JOIN_BYTES = 32 * 1024
+"""Up to this much a join and `send` is cheaper than `sendmsg` with many parts."""
+CHOKE_BYTES = 64 * 1024 * 1024
+"""Unsent bytes at which an accepted link stops reading; it goes on at a quarter."""
+PIECES_MOST = 256
+LINGER_S = 30.0
+"""How long a closed link may go on sending what was queued."""
+RESET = struct.pack("ii", 1, 0)
+
+PAUSED, HELD, CHOKED, CLOSED = 1, 2, 4, 8
+
+
+class FrameHeldError(Exception):
+    """Passes through a handler when the peer it has just named is blocked; see the module's head."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LinkContext:
+    """What all links of one host share."""
+
+    loop: asyncio.AbstractEventLoop
+    rules: LinkRules
+    log: Callable[[str, str], None]
+    links: set[RealLink]
+    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(READ_BYTES)))
+
+
+class RealLink:
+    """A connected socket; `start(handler)` begins to read."""
+
+    __slots__ = (
+        "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_fd", "_gates", "_handler",
+        "_linger", "_max_frame_bytes", "_missing", "_out_held", "_peer", "_pieces", "_pieces_done",
+        "_queue", "_reading", "_rest", "_scheduled", "_sock", "_unsent", "_writing",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        context: LinkContext,
+        sock: socket.socket,
+        peer: Peer,
+        *,
+        max_frame_bytes: int,
+        accepted: bool,
+    ) -> None:
+        self._context = context
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._peer = peer
+        self._max_frame_bytes = max_frame_bytes
+        self._choke_bytes = CHOKE_BYTES if accepted else float("inf")
+        self._handler: FrameHandler | None = None
+        self._gates = 0
+        self._reading = self._writing = self._scheduled = self._delivering = False
+        self._at_close = (
+            ""  # "", "drain" or "reset": what is left to do with the socket of a closed link
+        )
+        self._linger: asyncio.TimerHandle | None = None
+        self._backlog: memoryview | None = None  # read, and held back by a gate
+        self._rest = b""  # the beginning of a small frame
+        self._pieces: list[bytes] = []  # the beginning of a large frame
+        self._pieces_done = 0  # pieces that were merged already
+        self._missing = 0  # bytes that the large frame still lacks; 0: there is none
+        self._queue: deque[Buffer] = deque()
+        self._unsent = 0
+        self._out_held = False
+        context.links.add(self)
+
+    def start(self, handler: FrameHandler) -> None:
+        """Begin to read, under the rules in force."""
+        self._handler = handler
+        self.apply(self._context.rules.blocked(self._peer))
+        self._update_reading()
+
+    # ------------------------------------------------------------------ seam
+
+    @property
+    def peer(self) -> Peer:
+        """Who it leads to; assigning it applies the rules of that peer at once."""
+        return self._peer
+
+    @peer.setter
+    def peer(self, peer: Peer) -> None:
+        if peer == self._peer:
+            return
+        self._peer = peer
+        blocked = self._context.rules.blocked(peer)
+        self.apply(blocked)
+        if blocked.inward and self._delivering:
+            raise FrameHeldError
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes queued and not yet taken by the kernel."""
+        return self._unsent
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Queue one frame; on a closed link nothing happens."""
+        if self._gates & CLOSED:
+            return
+        size = sum(map(len, parts))
+        if size < JOIN_BYTES:
+            self._queue.append(b"".join((SIZE.pack(size), *parts)))
+        else:
+            self._queue.append(SIZE.pack(size))
+            self._queue.extend(part for part in parts if len(part))
+        self._unsent += size + 4
+        if self._unsent > self._choke_bytes:
+            self._shut(CHOKED)
+        # while frames are being delivered the end of the delivery flushes, once for all answers
+        if not (self._scheduled or self._delivering or self._writing or self._out_held):
+            self._scheduled = True
+            self._context.loop.call_soon(self._flush)
+
+    def close(self, *, reset: bool = False) -> None:
+        """End it; with `reset` at once and without what was queued."""
+        if self._gates & CLOSED:
+            return
+        self._end("reset here" if reset else "closed here", at_close="reset" if reset else "drain")
+
+    def pause(self) -> None:
+        """Deliver no more frames until `resume`."""
+        self._shut(PAUSED)
+
+    def resume(self) -> None:
+        """Deliver frames again, from the next turn of the loop on."""
+        self._open(PAUSED)
+
+    # ----------------------------------------------------------------- rules
+
+    def apply(self, blocked: Blocked) -> None:
+        """Hold back or let go what arrives and what leaves; nothing is lost either way."""
+        if blocked.inward:
+            self._shut(HELD)
+        else:
+            self._open(HELD)
+        if blocked.outward == self._out_held:
+            return
+        self._out_held = blocked.outward
+        if blocked.outward:
+            self._stop_writing()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._context.loop.call_soon(self._flush)
+
+    @property
+    def blocked(self) -> Blocked:
+        """Which directions a rule holds back now."""
+        return Blocked(bool(self._gates & HELD), self._out_held)
+
+    def report(self) -> dict[str, Any]:
+        """This link as JSON: evidence for the probe of a fault."""
+        inward, outward = self.blocked
+        read = len(self._rest) + sum(map(len, self._pieces)) + len(self._backlog or b"")
+        return {
+            "peer": str(self._peer), "blocked_in": inward, "blocked_out": outward,
+            "held_in_bytes": read + self._kernel_bytes() if inward else 0,
+            "held_out_bytes": self._unsent if outward else 0,
+            "closed": bool(self._gates & CLOSED),
+        }  # fmt: skip
+
+    def _kernel_bytes(self) -> int:
+        if self._fd < 0:
+            return 0
+        answer = fcntl.ioctl(self._fd, termios.FIONREAD, b"\0\0\0\0")
+        return int.from_bytes(answer, "little")
+
+    # ----------------------------------------------------------------- gates
+
+    def _shut(self, gate: int) -> None:
+        self._gates |= gate
+        if self._reading:
+            self._reading = False
+            self._context.loop.remove_reader(self._fd)
+
+    def _open(self, gate: int) -> None:
+        if not self._gates & gate:
+            return
+        self._gates &= ~gate
+        if not self._gates:
+            # not from here: the caller may be in the middle of a frame
+            self._context.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        backlog, self._backlog = self._backlog, None
+        if backlog is not None:
+            if self._gates or self._delivering:
+                self._backlog = backlog
+                return
+            self._deliver(backlog)
+        self._update_reading()
+
+    def _update_reading(self) -> None:
+        if not self._gates and not self._reading and self._handler is not None:
+            self._reading = True
+            self._context.loop.add_reader(self._fd, self._readable)
+
+    # --------------------------------------------------------------- reading
+
+    def _readable(self) -> None:
+        try:
+            if self._missing:
+                piece = self._sock.recv(min(self._missing, PIECE_BYTES))
+                count = len(piece)
+                if count:
+                    self._add_piece(piece)
+            else:
+                buffer, have = self._context.buffer, len(self._rest)
+                if have:
+                    buffer[:have] = self._rest
+                count = self._sock.recv_into(buffer[have:] if have else buffer)
+                if count:
+                    self._rest = b""
+                    self._deliver(buffer[: have + count])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(f"{error.strerror or error}", at_close="drop")
+            return
+        if not count and not self._gates & CLOSED:
+            self._end("closed by the peer", at_close="drop")
+
+    def _add_piece(self, piece: bytes) -> None:
+        pieces = self._pieces
+        pieces.append(piece)
+        self._missing -= len(piece)
+        if not self._missing:
+            self._pieces, self._pieces_done = [], 0
+            self._guard(self._deliver_one, b"".join(pieces))
+        elif len(pieces) - self._pieces_done >= PIECES_MOST:
+            # a peer that trickles must not cost an object a byte
+            pieces[self._pieces_done :] = [b"".join(pieces[self._pieces_done :])]
+            self._pieces_done += 1
+
+    def _deliver_one(self, frame: bytes) -> None:
+        handler = self._handler
+        assert handler is not None
+        try:
+            handler.frame_received(frame)
+        except FrameHeldError:
+            self._backlog = memoryview(SIZE.pack(len(frame)) + frame)
+
+    def _deliver(self, view: memoryview) -> None:
+        self._guard(self._deliver_all, view)
+
+    def _guard(self, deliver: Callable[[Any], None], data: object) -> None:
+        """Run a delivery; whatever it raises ends this link and nothing else. Then send what it answered."""
+        self._delivering = True
+        try:
+            deliver(data)
+        except WireError as error:
+            self._refuse("warning", str(error))
+        except Exception as error:  # a handler's bug ends its link, not the broker
+            self._refuse("error", f"handler failed\n{''.join(traceback.format_exception(error))}")
+        self._delivering = False
+        if self._queue and not (self._writing or self._scheduled):
+            self._flush()
+        if not self._gates and self._backlog is not None:
+            self._context.loop.call_soon(self._go_on)
+
+    def _deliver_all(self, view: memoryview) -> None:
+        """Deliver the whole frames in `view` and keep what is behind them."""
+        handler = self._handler
+        assert handler is not None
+        receive, size_at, most = handler.frame_received, SIZE.unpack_from, self._max_frame_bytes
+        at, end = 0, len(view)
+        while end - at >= 4 and not self._gates:
+            size: int = size_at(view, at)[0]
+            if not 0 < size <= most:
+                raise WireError(f"a frame of {size} bytes where 1 to {most} are allowed")
+            stop = at + 4 + size
+            if stop > end:
+                break
+            try:
+                receive(bytes(view[at + 4 : stop]))
+            except FrameHeldError:
+                break
+            at = stop
+        if at < end and not self._gates & CLOSED:
+            self._keep(view, at, end)
+
+    def _keep(self, view: memoryview, at: int, end: int) -> None:
+        if self._gates:
+            # the read buffer is everybody's: what a gate holds back needs its own copy
+            self._backlog = memoryview(bytes(view[at:end]))
+            return
+        if end - at > 4:
+            size: int = SIZE.unpack_from(view, at)[0]
+            if size > OWN_PIECES_BYTES:
+                self._pieces = [bytes(view[at + 4 : end])]
+                self._missing = size - (end - at - 4)
+                return
+        self._rest = bytes(view[at:end])
+
+    # --------------------------------------------------------------- writing
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._out_held or self._fd < 0:
+            return
+        try:
+            self._write()
+        except OSError as error:
+            self._end(f"{error.strerror or error}", at_close="drop")
+            return
+        if self._gates & CHOKED and self._unsent <= self._choke_bytes / 4:
+            self._open(CHOKED)
+        if self._at_close and not self._queue:
+            self._finish()
+        elif self._at_close and self._linger is None:
+            self._linger = self._context.loop.call_later(LINGER_S, self._finish)
+
+    def _write(self) -> None:
+        queue, sock = self._queue, self._sock
+        try:
+            while queue:
+                if self._unsent <= SEND_JOIN_BYTES:
+                    sent = sock.send(queue[0] if len(queue) == 1 else b"".join(queue))
+                else:
+                    sent = sock.sendmsg(islice(queue, IOV_MAX))
+                if sent == self._unsent:
+                    queue.clear()
+                    self._unsent = 0
+                else:
+                    self._drop(sent)
+        except (BlockingIOError, InterruptedError):
+            if not self._writing:
+                self._writing = True
+                self._context.loop.add_writer(self._fd, self._flush)
+            return
+        self._stop_writing()
+
+    def _drop(self, sent: int) -> None:
+        self._unsent -= sent
+        queue = self._queue
+        while sent:
+            part = queue[0]
+            size = len(part)
+            if size > sent:
+                queue[0] = memoryview(part)[sent:]
+                return
+            queue.popleft()
+            sent -= size
+
+    def _stop_writing(self) -> None:
+        if self._writing:
+            self._writing = False
+            self._context.loop.remove_writer(self._fd)
+
+    # --------------------------------------------------------------- closing
+
+    def _refuse(self, level: str, reason: str) -> None:
+        self._context.log(level, f"closing the link to {self._peer}: {reason}")
+        self._end(reason, at_close="drop")
+
+    def _end(self, reason: str, *, at_close: str) -> None:
+        """Stop reading, tell the handler once, and see to the socket: drop, drain or reset."""
+        if self._gates & CLOSED:  # the socket failed while a closed link was draining
+            self._finish()
+            return
+        self._shut(CLOSED)
+        self._at_close = at_close
+        self._backlog, self._rest, self._pieces, self._missing = None, b"", [], 0
+        if self._handler is not None:
+            self._context.loop.call_soon(self._handler.link_closed, reason)
+        if at_close != "drain":
+            self._queue.clear()
+            self._unsent = 0
+        self._flush()  # finishes at once, when the queue is empty, or, of a blocked link, after healing
+
+    def _finish(self) -> None:
+        """Give the socket back."""
+        if self._fd < 0:
+            return
+        if self._linger is not None:
+            self._linger.cancel()
+        self._stop_writing()
+        self._queue.clear()
+        self._unsent = 0
+        self._fd = -1
+        self._context.links.discard(self)
+        if self._at_close == "reset":
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self._sock.close()
+
+    def abort(self, reason: str) -> None:
+        """Reset the connection whatever rules hold it: the heal mode "reset", and the end of a host."""
+        self._out_held = False
+        if self._gates & CLOSED:
+            self._at_close = "reset"
+            self._finish()
+        else:
+            self._end(reason, at_close="reset")

@@ -1,0 +1,93 @@
+"""The machine as it is: `Host` of the seam, assembled from its parts.
+
+Owns: the host's folder (`trace.jsonl`, `broker.log`, `tap.bin`, `tap.names`, `control.sock`) and the order in
+which its parts begin and end. Made inside the running loop of its process; everything it calls back runs there.
+
+    host = RealHost(name="broker-1", folder=…, listeners={"clients": sock}, seed=7)
+    await host.start()          # the control socket answers
+    …
+    await host.stop()           # links, tasks, threads and files are gone
+
+What may fail: OSError where the folder cannot be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from .clock import RealClock
+from .control import ControlServer
+from .disk import RealDisk
+from .failpoints import RealFailpoints
+from .real_network import RealNetwork
+from .seam import Clock, Disk, Failpoints, Network, Tap, Tasks, Trace
+from .tap import NoTap, RealTap
+from .tasks import RealTasks
+from .trace import RealTrace
+
+CONTROL_SOCKET = "control.sock"
+
+
+class RealHost:
+    """This machine, as one process of the cluster sees it."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: str,
+        *,
+        listeners: Mapping[str, socket.socket] | None = None,
+        seed: int = 0,
+        tap: bool = False,
+        log_level: str = "info",
+    ) -> None:
+        os.makedirs(folder, exist_ok=True)
+        loop = asyncio.get_running_loop()
+        self.name = name
+        self.folder = folder
+        self.clock: Clock = RealClock()
+        self.disk: Disk = RealDisk()
+        # seeded by name: hosts of one run draw different numbers, and the same ones in the next run
+        self.random = random.Random(f"{seed}/{name}")  # noqa: S311 - simulation, not cryptography
+        self._trace = RealTrace(name, folder, self.clock, level=log_level)
+        self._tasks = RealTasks(loop, self._trace)
+        self._failpoints = RealFailpoints(self._trace)
+        self._network = RealNetwork(loop, listeners or {}, self.clock, self._trace)
+        self._tap: RealTap | NoTap = RealTap(folder, self.clock) if tap else NoTap()
+        self.trace: Trace = self._trace
+        self.tasks: Tasks = self._tasks
+        self.failpoints: Failpoints = self._failpoints
+        self.network: Network = self._network
+        self.tap: Tap = self._tap
+        self.control = ControlServer(os.path.join(folder, CONTROL_SOCKET), self._trace.log)
+        for operations in (self._network.operations(), self._failpoints.operations()):
+            for op, operation in operations.items():
+                self.control.register(op, operation)
+        loop.set_exception_handler(self._uncaught)
+
+    async def start(self) -> None:
+        """Let the control socket answer."""
+        await self.control.start()
+
+    async def stop(self) -> None:
+        """End links, then tasks and threads, then the control socket and the files."""
+        self._network.close()
+        await asyncio.sleep(0)  # handlers hear that their links are gone
+        await self._tasks.stop()
+        await self.control.stop()
+        self._tap.close()
+        self._trace.close()
+        asyncio.get_running_loop().set_exception_handler(None)
+
+    def _uncaught(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a callback of the loop let out: same trail as a task's."""
+        message, error = str(context.get("message", "callback")), context.get("exception")
+        if isinstance(error, Exception):
+            self._tasks.report(message, error)
+        else:
+            self._trace.log("error", message)

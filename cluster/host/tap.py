@@ -1,0 +1,191 @@
+"""What the wire acknowledged and delivered (J6): `Tap` of the seam, and the format of its rows.
+
+Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended) and `tap.names` (`id<TAB>name` a line, clients
+and topics in one numbering; a name is on disk before the first row that uses it). Rows are written with
+one `write` a call, before the response's bytes leave: what a client may know, the tap knows.
+
+Rows, `produced` (kind 1): one for each batch of a partition as the producer sent it (base offsets 0),
+numbered from the `base_offset` that the partition answered. Refused: `error` set, offsets -1. Where the
+bytes hold no whole batch header (a refused request of garbage) one row with count 0 stands for them.
+Rows, `fetched` (kind 2): one for each whole data batch at or above the asked offset; `base_offset` is the
+first offset **delivered** (a client drops those below what it asked for), `count` the batch's own. A
+partial batch at the end and control batches are not delivered to applications and have no row.
+
+The struct and the dtype are one layout; `TAP_DTYPE` is plain data, so numpy is not imported here.
+Batch header: Kafka's DefaultRecordBatch (magic 2).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .seam import Buffer, Clock
+
+PRODUCED = 1
+FETCHED = 2
+FLAG_LOST = 1
+
+TAP_ROW = struct.Struct("<BBhIIiqqIIqhhiqq")
+TAP_DTYPE: list[tuple[str, str]] = [
+    ("kind", "u1"), ("flags", "u1"), ("error", "<i2"), ("client", "<u4"), ("topic", "<u4"),
+    ("partition", "<i4"), ("base_offset", "<i8"), ("last_offset", "<i8"), ("crc", "<u4"), ("count", "<u4"),
+    ("producer_id", "<i8"), ("producer_epoch", "<i2"), ("acks", "<i2"), ("base_sequence", "<i4"),
+    ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
+]  # fmt: skip
+
+# from baseOffset to recordCount; the timestamps are skipped
+BATCH_HEADER = struct.Struct(">qiibIhi16xqhii")
+LENGTH_AT = 8
+BEFORE_LENGTH = 12
+CONTROL = 0x20
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a record batch's header that a row takes."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records: int
+
+
+def headers(buffers: Sequence[Buffer]) -> Iterator[BatchHeader]:
+    """Headers of the whole batches in the bytes of `buffers`, whose borders mean nothing."""
+    carry = b""
+    for buffer in buffers:
+        view = memoryview(carry + bytes(buffer)) if carry else memoryview(buffer)
+        at = 0
+        while len(view) - at >= BATCH_HEADER.size:
+            header = BatchHeader._make(BATCH_HEADER.unpack_from(view, at))
+            size = BEFORE_LENGTH + header.length
+            if size < BATCH_HEADER.size or at + size > len(view):
+                break
+            yield header
+            at += size
+        carry = bytes(view[at:])
+
+
+class NoTap:
+    """The tap of a host that has none."""
+
+    __slots__ = ()
+    enabled = False
+
+    def produced(
+        self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,
+        invoked_ns: int, batches: Buffer, lost: bool,
+    ) -> None:  # fmt: skip
+        """Nothing."""
+
+    def fetched(
+        self, client: str, topic: str, partition: int, *, offset: int, batches: Sequence[Buffer]
+    ) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class RealTap:
+    """The tap of one host, appending to the files in `folder`."""
+
+    enabled = True
+
+    def __init__(self, folder: str, clock: Clock) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._clock = clock
+        self._rows_fd = os.open(os.path.join(folder, "tap.bin"), flags, 0o644)
+        # a full disk may have cut an earlier life's last row: ours must begin at a whole one
+        os.ftruncate(self._rows_fd, os.fstat(self._rows_fd).st_size // TAP_ROW.size * TAP_ROW.size)
+        self._ids = _read_names(os.path.join(folder, "tap.names"))
+        self._names_fd = os.open(os.path.join(folder, "tap.names"), flags, 0o644)
+
+    def produced(
+        self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,
+        invoked_ns: int, batches: Buffer, lost: bool,
+    ) -> None:  # fmt: skip
+        """One partition of a produce response, just before its bytes leave."""
+        front = (
+            PRODUCED,
+            FLAG_LOST if lost else 0,
+            error,
+            self._id(client),
+            self._id(topic),
+            partition,
+        )
+        completed_ns = self._clock.monotonic_ns()
+        refused = base_offset < 0
+        rows = bytearray()
+        for h in headers((batches,)):
+            last = -1 if refused else base_offset + h.last_offset_delta
+            rows += TAP_ROW.pack(
+                *front, -1 if refused else base_offset, last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
+                h.producer_epoch, acks, h.base_sequence, invoked_ns, completed_ns,
+            )  # fmt: skip
+            base_offset = last + 1
+        if not rows:
+            rows += TAP_ROW.pack(
+                *front, base_offset, base_offset, 0, 0, -1, -1, acks, -1, invoked_ns, completed_ns
+            )
+        os.write(self._rows_fd, rows)
+
+    def fetched(
+        self, client: str, topic: str, partition: int, *, offset: int, batches: Sequence[Buffer]
+    ) -> None:
+        """One partition of a consumer's fetch response, just before its bytes leave."""
+        front = (FETCHED, 0, 0, self._id(client), self._id(topic), partition)
+        now_ns = self._clock.monotonic_ns()
+        rows = bytearray()
+        for h in headers(batches):
+            last = h.base_offset + h.last_offset_delta
+            if h.attributes & CONTROL or last < offset:
+                continue
+            rows += TAP_ROW.pack(
+                *front, max(h.base_offset, offset), last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
+                h.producer_epoch, 0, h.base_sequence, now_ns, now_ns,
+            )  # fmt: skip
+        if rows:
+            os.write(self._rows_fd, rows)
+
+    def _id(self, name: str) -> int:
+        found = self._ids.get(name)
+        if found is None:
+            found = self._ids[name] = len(self._ids)
+            os.write(self._names_fd, f"{found}\t{name.translate(_ESCAPES)}\n".encode())
+        return found
+
+    def close(self) -> None:
+        """Give the files back."""
+        for fd in (self._rows_fd, self._names_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._rows_fd = self._names_fd = -1
+
+
+def unescape(name: str) -> str:
+    """A name as it was before it was written to `tap.names`."""
+    if "\\" not in name:
+        return name
+    plain = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+    letters = iter(name)
+    return "".join(plain[next(letters)] if letter == "\\" else letter for letter in letters)
+
+
+def _read_names(path: str) -> dict[str, int]:
+    """What an earlier life of this broker numbered: a restart appends to the same files."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t", 1) for line in file if line.endswith("\n")]
+    return {unescape(name): int(number) for number, name in rows}

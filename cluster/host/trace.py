@@ -1,0 +1,81 @@
+"""Structured events (`trace.jsonl`) and lines for people (`broker.log`): `Trace` of the seam.
+
+Owns: two files of the host's folder. Every event and every line is one `write` on a descriptor opened
+for appending, so nothing is lost to kill -9 and lines of one file never mix. Events carry `t_ns`
+(monotonic, comparable between the processes of one machine), `wall_ms`, `host`, `event`, then their fields.
+
+What may fail: nothing reaches the caller. A full disk must not end a broker because of its diary; what
+could not be written is counted in `lost` and said on stderr once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from .seam import Clock
+
+LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def plain(value: object) -> object:
+    """What JSON has no word for: sets become sorted lists, bytes hexadecimal, the rest its text."""
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, set | frozenset):
+        items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType] - any set
+        return sorted(items, key=str)
+    return str(value)
+
+
+class RealTrace:
+    """The diary of one host; `folder` must exist."""
+
+    def __init__(self, name: str, folder: str, clock: Clock, *, level: str = "info") -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._trace_fd = os.open(os.path.join(folder, "trace.jsonl"), flags, 0o644)
+        self._log_fd = os.open(os.path.join(folder, "broker.log"), flags, 0o644)
+        self._clock = clock
+        self._level = LEVELS[level]
+        self._host = json.dumps(name)
+        self._encode = json.JSONEncoder(separators=(",", ":"), default=plain).encode
+        self.lost = 0
+
+    def emit(self, event: str, /, **fields: object) -> None:
+        """Append `event` with its fields; time and host are added here."""
+        # the fixed front is formatted by hand: half the time of encoding one merged dict
+        clock = self._clock
+        front = (
+            f'{{"t_ns":{clock.monotonic_ns()},"wall_ms":{clock.wall_ms()},'
+            f'"host":{self._host},"event":"{event}"'
+        )
+        rest = f",{self._encode(fields)[1:]}\n" if fields else "}\n"
+        self._write(self._trace_fd, (front + rest).encode())
+
+    def log(self, level: str, message: str, /, **fields: object) -> None:
+        """A line for people: level debug, info, warning or error."""
+        if LEVELS[level] < self._level:
+            return
+        wall_ms = self._clock.wall_ms()
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_ms // 1000))
+        extra = "".join(f" {name}={value}" for name, value in fields.items())
+        line = f"{stamp},{wall_ms % 1000:03d} {level.upper():7} {message}{extra}\n"
+        self._write(self._log_fd, line.encode(errors="replace"))
+
+    def _write(self, fd: int, line: bytes) -> None:
+        try:
+            os.write(fd, line)
+        except OSError as error:
+            self.lost += 1
+            if self.lost == 1:
+                sys.stderr.write(f"harrow: {self._host} cannot write its trace or log: {error}\n")
+
+    def close(self) -> None:
+        """Give the files back; later events and lines are lost."""
+        for fd in (self._trace_fd, self._log_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._trace_fd = self._log_fd = -1

@@ -1,0 +1,124 @@
+"""The tap's rows say what was acknowledged and delivered, batch by batch."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harrow.cluster.host.clock import RealClock
+from harrow.cluster.host.tap import (
+    FETCHED,
+    FLAG_LOST,
+    PRODUCED,
+    TAP_DTYPE,
+    TAP_ROW,
+    RealTap,
+    headers,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def batch(
+    base: int, count: int, *, crc: int = 7, attributes: int = 0, body: bytes = b"r" * 20
+) -> bytes:
+    tail = struct.pack(">hiqqqhii", attributes, count - 1, 1, 2, 900, 3, 50, count) + body
+    return struct.pack(">qiibI", base, 4 + 1 + 4 + len(tail), 0, 2, crc) + tail
+
+
+def read(folder: Path) -> Any:
+    rows: Any = np.frombuffer((folder / "tap.bin").read_bytes(), dtype=TAP_DTYPE)
+    return rows
+
+
+def names(folder: Path) -> dict[int, str]:
+    lines = (folder / "tap.names").read_text().splitlines()
+    return {int(line.split("\t")[0]): line.split("\t")[1] for line in lines}
+
+
+def tap(folder: Path) -> RealTap:
+    return RealTap(str(folder), RealClock())
+
+
+def test_the_struct_and_the_dtype_are_one_layout() -> None:
+    assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 72
+
+
+def test_produced_batches_are_numbered_from_the_answered_offset(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    sent = batch(0, 3, crc=11) + batch(0, 2, crc=0xFFFF_FFFF)
+    t.produced(
+        "app", "orders", 4, base_offset=100, error=0, acks=-1, invoked_ns=5, batches=sent, lost=True
+    )
+    t.close()
+    rows = read(tmp_path)
+    assert rows["kind"].tolist() == [PRODUCED] * 2
+    assert rows["flags"].tolist() == [FLAG_LOST] * 2
+    assert list(zip(rows["base_offset"].tolist(), rows["last_offset"].tolist(), strict=True)) == [
+        (100, 102),
+        (103, 104),
+    ]
+    assert rows["crc"].tolist() == [11, 0xFFFF_FFFF]
+    assert rows["count"].tolist() == [3, 2]
+    first = rows[0]
+    fields = ("producer_id", "producer_epoch", "base_sequence", "acks", "partition", "invoked_ns")
+    assert [int(first[name]) for name in fields] == [900, 3, 50, -1, 4, 5]
+    assert first["completed_ns"] > 5
+    known = names(tmp_path)
+    assert (known[int(first["client"])], known[int(first["topic"])]) == ("app", "orders")
+
+
+def test_a_refused_batch_has_no_offsets(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    common: dict[str, Any] = {"base_offset": -1, "acks": 1, "invoked_ns": 1, "lost": False}
+    t.produced("app", "orders", 0, error=6, batches=batch(0, 3), **common)
+    t.produced("app", "orders", 0, error=87, batches=b"garbage", **common)
+    t.close()
+    rows = read(tmp_path)
+    assert rows["error"].tolist() == [6, 87]
+    assert rows["base_offset"].tolist() == rows["last_offset"].tolist() == [-1, -1]
+    assert rows["count"].tolist() == [3, 0]
+
+
+def test_fetched_rows_leave_out_what_no_application_sees(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    control = batch(14, 1, attributes=0x20)
+    whole = [batch(5, 5), batch(10, 4), control, batch(15, 1)]
+    t.fetched("app", "orders", 0, offset=12, batches=[*whole, batch(16, 9)[:-1]])
+    t.close()
+    rows = read(tmp_path)
+    assert rows["kind"].tolist() == [FETCHED, FETCHED]
+    assert list(zip(rows["base_offset"].tolist(), rows["last_offset"].tolist(), strict=True)) == [
+        (12, 13),
+        (15, 15),
+    ]
+
+
+def test_names_and_rows_go_on_after_a_restart(tmp_path: Path) -> None:
+    for client in ("a\tb", "c", "a\tb"):
+        t = tap(tmp_path)
+        t.fetched(client, "orders", 0, offset=0, batches=[batch(0, 1)])
+        t.close()
+        with (tmp_path / "tap.bin").open("ab") as file:
+            file.write(b"torn row")
+    tap(tmp_path).close()
+    rows = read(tmp_path)
+    assert rows["client"].tolist() == [0, 2, 0]
+    assert names(tmp_path) == {0: "a\\tb", 1: "orders", 2: "c"}
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())
+def test_the_borders_of_buffers_mean_nothing(counts: list[int], data: st.DataObject) -> None:
+    whole = b"".join(batch(i * 10, count) for i, count in enumerate(counts))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    edges = [0, *cuts, len(whole)]
+    pieces = [whole[a:b] for a, b in itertools.pairwise(edges)]
+    assert [h.records for h in headers(pieces)] == counts
+
+
+@given(st.binary(max_size=300))
+def test_garbage_never_raises(garbage: bytes) -> None:
+    assert sum(1 for _ in headers([garbage])) <= 5

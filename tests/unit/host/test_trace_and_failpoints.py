@@ -1,0 +1,149 @@
+"""Events are whole JSON lines; failpoints act at the n-th hit and leave their evidence first."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ConfigError
+from harrow.cluster.host import failpoints
+from harrow.cluster.host.clock import RealClock
+from harrow.cluster.host.failpoints import AFTER_APPEND, DECLARED, FailpointError, RealFailpoints
+from harrow.cluster.host.trace import RealTrace
+
+
+def trace(folder: Path, **options: Any) -> RealTrace:
+    return RealTrace("broker-1", str(folder), RealClock(), **options)
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
+
+
+def test_an_event_is_one_json_line_with_time_and_host(tmp_path: Path) -> None:
+    t = trace(tmp_path)
+    before = time.monotonic_ns()
+    t.emit("partition.isr", topic="ördérs\n", isr=(1, 2), odd={3, 1}, raw=b"\x01")
+    t.emit("broker.ready")
+    t.close()
+    first, second = events(tmp_path)
+    assert before <= first["t_ns"] <= time.monotonic_ns()
+    assert first["wall_ms"] > 1_600_000_000_000
+    assert {k: v for k, v in first.items() if k not in ("t_ns", "wall_ms")} == {
+        "host": "broker-1", "event": "partition.isr", "topic": "ördérs\n", "isr": [1, 2], "odd": [1, 3],
+        "raw": "01",
+    }  # fmt: skip
+    assert second["event"] == "broker.ready"
+
+
+def test_the_log_keeps_what_its_level_asks_for(tmp_path: Path) -> None:
+    t = trace(tmp_path, level="warning")
+    t.log("info", "quiet")
+    t.log("error", "loud", topic="orders")
+    t.close()
+    lines = (tmp_path / "broker.log").read_text().splitlines()
+    assert len(lines) == 1
+    assert "ERROR" in lines[0]
+    assert lines[0].endswith("loud topic=orders")
+
+
+def test_a_full_disk_ends_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.symlink("/dev/full", tmp_path / "trace.jsonl")
+    t = trace(tmp_path)
+    t.emit("one")
+    t.emit("two")
+    assert t.lost == 2
+    assert capsys.readouterr().err.count("cannot write") == 1
+    t.close()
+
+
+def test_error_fires_at_the_nth_hit_once(tmp_path: Path) -> None:
+    t = trace(tmp_path)
+    points = RealFailpoints(t)
+    points.hit(AFTER_APPEND)
+    points.arm(AFTER_APPEND, "error", nth=2)
+    points.hit(AFTER_APPEND)
+    points.hit("some.other")
+    with pytest.raises(FailpointError, match=AFTER_APPEND):
+        points.hit(AFTER_APPEND)
+    points.hit(AFTER_APPEND)
+    [report] = points.report()
+    assert (report["hits"], report["fired"], report["armed"]) == (2, 1, False)
+    t.close()
+    assert [e["event"] for e in events(tmp_path)] == ["failpoint.fired"]
+
+
+def test_disarmed_it_is_harmless(tmp_path: Path) -> None:
+    t = trace(tmp_path)
+    points = RealFailpoints(t)
+    points.arm(AFTER_APPEND, "error")
+    assert points.disarm(AFTER_APPEND)
+    assert not points.disarm(AFTER_APPEND)
+    points.hit(AFTER_APPEND)
+    t.close()
+
+
+def test_delay_waits_there(tmp_path: Path) -> None:
+    t = trace(tmp_path)
+    points = RealFailpoints(t)
+    points.arm(AFTER_APPEND, "delay", delay_ms=30)
+    before = time.monotonic()
+    points.hit(AFTER_APPEND)
+    assert time.monotonic() - before >= 0.03
+    t.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "nth"),
+    [("no.such", "crash", 1), (AFTER_APPEND, "explode", 1), (AFTER_APPEND, "crash", 0)],
+)
+def test_what_cannot_be_armed_is_refused(tmp_path: Path, name: str, action: str, nth: int) -> None:
+    t = trace(tmp_path)
+    with pytest.raises(ConfigError):
+        RealFailpoints(t).arm(name, action, nth=nth)
+    t.close()
+
+
+def in_child(folder: Path, action: str) -> int:
+    """Fork a child that meets an armed failpoint and then exits with code 3."""
+    pid = os.fork()
+    if pid == 0:
+        points = RealFailpoints(trace(folder))
+        points.arm(AFTER_APPEND, action)
+        points.hit(AFTER_APPEND)
+        os._exit(3)
+    return pid
+
+
+def test_crash_is_a_kill_with_its_evidence_on_disk(tmp_path: Path) -> None:
+    _, status = os.waitpid(in_child(tmp_path, "crash"), 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    [event] = events(tmp_path)
+    assert (event["name"], event["action"]) == (AFTER_APPEND, "crash")
+
+
+def test_stop_stands_still_until_continued(tmp_path: Path) -> None:
+    pid = in_child(tmp_path, "stop")
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    os.kill(pid, signal.SIGCONT)
+    _, status = os.waitpid(pid, 0)
+    assert os.WEXITSTATUS(status) == 3
+
+
+def test_every_declared_failpoint_says_where_it_sits() -> None:
+    assert DECLARED
+    assert all(name.count(".") == 1 and len(doc) > 10 for name, doc in DECLARED.items())
+
+
+def test_every_declared_failpoint_is_hit_somewhere_in_the_cluster() -> None:
+    cluster = Path(failpoints.__file__).parents[1]
+    rooms = [p for p in cluster.rglob("*.py") if p.parent.name != "host"]
+    text = "".join(path.read_text() for path in rooms)
+    assert [name for name in DECLARED if f'"{name}"' not in text] == []
