@@ -1,0 +1,418 @@
+"""The server side of a connection, driven over real sockets by raw bytes and by PeerClient."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode, KafkaError
+from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.seam import Peer
+from harrow.cluster.ids import NodeId
+from harrow.cluster.network.connection import peer_of
+from harrow.cluster.network.peers import PeerClient
+from harrow.cluster.network.server import RequestServer
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api import ApiTable
+from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.headers import encode_request_header
+from harrow.cluster.wire.request import Handler, Request
+
+DEADLINE_S = 20
+HEARTBEAT = int(ApiKey.HEARTBEAT)
+
+
+def run(main: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(main, DEADLINE_S)
+
+    asyncio.run(bounded())
+
+
+class Serving:
+    """A server with one API (Heartbeat, whose group id carries the test's words), and its host."""
+
+    def __init__(self, host: RealHost, server: RequestServer) -> None:
+        self.host, self.server = host, server
+        self.requests: asyncio.Queue[Request] = asyncio.Queue()
+        self.handler: Handler = self.requests.put_nowait
+
+    def handle(self, request: Request) -> Any:
+        return self.handler(request)
+
+    def client(self, **options: Any) -> PeerClient:
+        return PeerClient(self.host, NodeId(2), NodeId(1), "127.0.0.1", self.server.port, **options)
+
+    async def op(self, op: str, **fields: Any) -> dict[str, Any]:
+        answer = await self.host.control.answer(json.dumps({"op": op, **fields}).encode())
+        assert answer["ok"], answer
+        return answer
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, *, listener: str = "brokers", **options: Any
+) -> AsyncGenerator[Serving]:
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    host = RealHost("broker-1", str(folder), listeners={listener: sock})
+    table = ApiTable()
+    server = RequestServer(host, table, listener, **options)
+    made = Serving(host, server)
+    table.add(HEARTBEAT, 0, 4, made.handle)
+    await server.start(max_frame_bytes=10_000)
+    try:
+        yield made
+    finally:
+        server.close()
+        await host.stop()
+
+
+def heartbeat(version: int, words: str) -> Any:
+    s = messages.schema(HEARTBEAT, version, "request")
+    return s.HeartbeatRequest(group_id=words, generation_id=1, member_id="m")
+
+
+def words(request: Request) -> str:
+    return str(request.decode().group_id)
+
+
+def answer(request: Request, code: ErrorCode = ErrorCode.none) -> None:
+    request.respond(messages.response(request).HeartbeatResponse(error_code=code))
+
+
+def frame(version: int, correlation_id: int, said: str, client_id: str = "app") -> bytes:
+    body = messages.encode_request(HEARTBEAT, version, heartbeat(version, said))
+    data = encode_request_header(HEARTBEAT, version, correlation_id, client_id) + body
+    return struct.pack(">i", len(data)) + data
+
+
+async def next_turn() -> None:
+    """Let the loop go round once."""
+    loop = asyncio.get_running_loop()
+    turn: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(turn.set_result, None)
+    await turn
+
+
+class Raw:
+    """A client of bytes."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def __aenter__(self) -> Raw:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+    async def frame(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+
+def log_lines(folder: Path) -> list[str]:
+    return (folder / "broker.log").read_text().splitlines()
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_requests_of_old_and_flexible_versions_are_answered(tmp_path: Path, version: int) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as s, Raw(s.server.port) as raw:
+            s.handler = answer
+            raw.writer.write(frame(version, 77, "group"))
+            header = struct.pack(">i", 77) + (b"\0" if version == 4 else b"")
+            got = await raw.frame()
+            assert got.startswith(header)
+            entity = messages.decode_response(HEARTBEAT, version, got, len(header))
+            assert entity.error_code == ErrorCode.none
+
+    run(main())
+
+
+def test_responses_leave_in_the_order_of_requests(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as s, Raw(s.server.port) as raw:
+            raw.writer.write(b"".join(frame(0, i, str(i)) for i in range(5)))
+            asked = [await s.requests.get() for _ in range(5)]
+            assert [words(request) for request in asked] == list("01234")
+            for i in (3, 1, 4, 0):
+                answer(asked[i])
+            asked[2].no_response()
+            got = [struct.unpack_from(">i", await raw.frame())[0] for _ in range(4)]
+            assert got == [0, 1, 3, 4]
+
+    run(main())
+
+
+def test_a_coroutine_holds_back_the_next_request_but_a_waiting_response_does_not(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as s, Raw(s.server.port) as raw:
+            gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            begun: list[str] = []
+
+            async def first_waits(request: Request) -> None:
+                begun.append(words(request))
+                if begun == ["0"]:
+                    s.host.tasks.call_later(5, gate.set_result, None)
+                    await gate
+                    assert begun == ["0"]
+                answer(request)
+
+            s.handler = first_waits
+            raw.writer.write(frame(0, 0, "0") + frame(0, 1, "1"))
+            for i in range(2):
+                assert struct.unpack_from(">i", await raw.frame())[0] == i
+            assert begun == ["0", "1"]
+
+    run(main())
+
+
+async def refuses_later(request: Request) -> None:
+    await next_turn()
+    refuses(request)
+
+
+def refuses(request: Request) -> None:
+    raise KafkaError(ErrorCode.not_coordinator)
+
+
+async def breaks_later(request: Request) -> None:
+    await next_turn()
+    breaks(request)
+
+
+def breaks(request: Request) -> None:
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("handler", "code"),
+    [
+        (refuses, ErrorCode.not_coordinator),
+        (refuses_later, ErrorCode.not_coordinator),
+        (breaks, ErrorCode.unknown_server_error),
+        (breaks_later, ErrorCode.unknown_server_error),
+    ],
+)
+def test_errors_of_handlers_are_answered(tmp_path: Path, handler: Handler, code: ErrorCode) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as s:
+            s.handler = handler
+            client = s.client()
+            for _ in range(2):
+                response = await client.request(HEARTBEAT, 4, heartbeat(4, "g"), 5000)
+                assert response.error_code == code
+            client.close()
+
+    run(main())
+    bugs = [line for line in log_lines(tmp_path) if "RuntimeError: a bug" in line]
+    assert len(bugs) == (2 if code == ErrorCode.unknown_server_error else 0)
+    failed = (tmp_path / "trace.jsonl").read_text().count('"task.failed"')
+    assert failed == len(bugs)
+
+
+GARBAGE = {
+    "unknown key": struct.pack(">hhih", 999, 0, 1, -1),
+    "unserved key": struct.pack(">hhih", 3, 1, 1, -1),
+    "unsupported version": struct.pack(">hhih", HEARTBEAT, 5, 1, -1),
+    "short": b"\0",
+    "client id too long": struct.pack(">hhih", HEARTBEAT, 0, 1, 3000) + b"x",
+    "not text": struct.pack(">hhih", HEARTBEAT, 0, 1, 2) + b"\xff\xff",
+    "http": b"GET / HTTP/1.1\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_closes_that_connection_with_one_line(tmp_path: Path, name: str) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as s, Raw(s.server.port) as good, Raw(s.server.port) as bad:
+            s.handler = answer
+            bad.writer.write(struct.pack(">i", len(GARBAGE[name])) + GARBAGE[name])
+            assert await bad.reader.read() == b""
+            good.writer.write(frame(0, 5, "fine"))
+            assert await good.frame()
+
+    run(main())
+    assert len(log_lines(tmp_path)) == 1
+
+
+def test_a_malformed_body_closes_the_connection_from_a_coroutine_too(tmp_path: Path) -> None:
+    async def decodes(request: Request) -> None:
+        await next_turn()
+        request.decode()
+
+    def decodes_at_once(request: Request) -> None:
+        request.decode()
+
+    handlers: list[Handler] = [decodes, decodes_at_once]
+
+    async def main() -> None:
+        for handler in handlers:
+            async with serving(tmp_path) as s, Raw(s.server.port) as raw:
+                s.handler = handler
+                data = encode_request_header(HEARTBEAT, 0, 1, "app") + b"\x7f\xffno"
+                raw.writer.write(struct.pack(">i", len(data)) + data)
+                assert await raw.reader.read() == b""
+
+    run(main())
+    assert len(log_lines(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("version", [0, 3, 99])
+def test_api_versions_is_answered_whatever_the_version(tmp_path: Path, version: int) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as s, Raw(s.server.port) as raw:
+            known = min(version, 3)
+            schema = messages.schema(ApiKey.API_VERSIONS, known, "request")
+            body = messages.encode_request(
+                ApiKey.API_VERSIONS,
+                known,
+                schema.ApiVersionsRequest(client_software_name="x", client_software_version="1"),
+            )
+            data = encode_request_header(ApiKey.API_VERSIONS, version, 9, "app") + body
+            raw.writer.write(struct.pack(">i", len(data)) + data)
+            got = await raw.frame()
+            of = 0 if version == 99 else version
+            response = messages.decode_response(ApiKey.API_VERSIONS, of, got, 4)
+            assert struct.unpack_from(">i", got)[0] == 9
+            expected = ErrorCode.unsupported_version if version == 99 else ErrorCode.none
+            assert response.error_code == expected
+
+    run(main())
+
+
+def test_links_are_named_by_their_first_request(tmp_path: Path) -> None:
+    assert peer_of("brokers", "broker-12") == Peer("broker", "12")
+    assert peer_of("clients", "broker-12") == Peer("client", "broker-12")
+    assert peer_of("brokers", "broker-x") == Peer("client", "broker-x")
+    assert str(peer_of("clients", "")).startswith("client ")
+
+    async def main() -> None:
+        async with serving(tmp_path) as s, Raw(s.server.port) as raw:
+            raw.writer.write(frame(0, 1, "hi", "broker-3"))
+            request = await s.requests.get()
+            assert request.peer == Peer("broker", "3")
+            assert request.client_id == "broker-3"
+
+    run(main())
+
+
+def test_a_blocked_brokers_first_request_takes_no_effect_before_healing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as s, Raw(s.server.port) as raw:
+            await s.op("links.block", peers=["broker 3"], direction="in")
+            raw.writer.write(frame(0, 1, "first", "broker-3") + frame(0, 2, "second", "broker-3"))
+            async with Raw(s.server.port) as other:
+                while (await s.op("links"))["held_in_bytes"] == 0:
+                    other.writer.write(frame(0, 1, "other", "broker-4"))
+                    assert words(await s.requests.get()) == "other"
+            assert s.requests.empty()
+            await s.op("links.heal")
+            assert words(await s.requests.get()) == "first"
+            assert words(await s.requests.get()) == "second"
+
+    run(main())
+
+
+def test_a_lost_response_took_effect_and_resets_the_connection(tmp_path: Path) -> None:
+    sent: list[bool] = []
+
+    def handler(request: Request) -> None:
+        request.respond_parts((b"\0\0\0\0\0\0",), on_send=sent.append)
+
+    async def main() -> None:
+        async with serving(tmp_path, listener="clients") as s:
+            s.handler = handler
+            await s.op("responses.lose", api_key=HEARTBEAT, nth=2, client="app-*")
+            async with Raw(s.server.port) as other:
+                other.writer.write(frame(1, 1, "x", "other") * 3)
+                for _ in range(3):
+                    await other.frame()
+            async with Raw(s.server.port) as raw:
+                raw.writer.write(frame(1, 1, "x", "app-7"))
+                assert await raw.frame()
+                raw.writer.write(frame(1, 2, "x", "app-7"))
+                with pytest.raises(ConnectionResetError):
+                    await raw.reader.read()
+            async with Raw(s.server.port) as raw:
+                raw.writer.write(frame(1, 3, "x", "app-7"))
+                assert await raw.frame()
+            assert sent == [False] * 4 + [True] + [False]
+            report = await s.op("responses")
+            [fired] = report["fired"]
+            assert (fired["client"], fired["api_key"]) == ("app-7", HEARTBEAT)
+            assert (report["rules"][0]["seen"], report["rules"][0]["fired"]) == (2, True)
+
+    run(main())
+
+
+def test_a_response_the_tap_cannot_write_is_withheld(tmp_path: Path) -> None:
+    def full(_lost: bool) -> None:
+        raise OSError("disk full")
+
+    async def main() -> None:
+        async with serving(tmp_path) as s, Raw(s.server.port) as raw:
+            s.handler = lambda request: request.respond_parts((b"x",), on_send=full)
+            raw.writer.write(frame(0, 1, "x"))
+            assert await raw.reader.read() == b""
+
+    run(main())
+    assert "disk full" in log_lines(tmp_path)[0]
+
+
+def test_a_late_answer_to_a_closed_connection_harms_nobody(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as s:
+            async with Raw(s.server.port) as raw:
+                raw.writer.write(frame(0, 1, "a") + frame(0, 2, "b"))
+                asked = [await s.requests.get() for _ in range(2)]
+            while s.server.connections:
+                await s.host.tasks.sleep(0)
+            for request in asked:
+                answer(request)
+
+    run(main())
+    assert log_lines(tmp_path) == []
+
+
+def test_no_more_is_read_than_requests_may_wait(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, requests_ahead=4) as s, Raw(s.server.port) as raw:
+            raw.writer.write(b"".join(frame(0, i, str(i)) for i in range(40)))
+            for i in range(40):
+                request = await s.requests.get()
+                assert words(request) == str(i)
+                assert s.requests.qsize() <= 3
+                answer(request)
+                assert struct.unpack_from(">i", await raw.frame())[0] == i
+
+    run(main())
+
+
+def test_too_many_connections_are_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, max_connections=1) as s, Raw(s.server.port) as raw:
+            s.handler = answer
+            raw.writer.write(frame(0, 1, "x"))
+            assert await raw.frame()
+            with pytest.raises(ConnectionResetError):  # while connecting, or just after
+                async with Raw(s.server.port) as second:
+                    await second.reader.read()
+
+    run(main())
+    assert "max.connections" in log_lines(tmp_path)[0]
