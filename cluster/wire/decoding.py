@@ -1,0 +1,313 @@
+"""A reader of kio entities for bytes that nobody vouches for.
+
+Owns: `reader(type)`, built once for each class from its field metadata. kio's own reader allocates by the
+length that an array claims, and aborts the whole process on an absurd one; A6 wants such bytes to close one
+connection. Here a length is believed only as far as there are bytes left to hold it (every element takes
+at least one).
+
+Invariants: reads within the buffer; what it allocates is bounded by the buffer's size.
+May fail: `WireError`, and nothing else, whatever the bytes. Unknown tagged fields are skipped (KIP-482).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
+
+from kio.serial.readers import read_datetime_i64, read_nullable_datetime_i64
+
+from ..errors import ErrorCode, WireError
+from ..host.seam import Buffer
+from .topic_ids import UUID
+
+__all__ = ["Reader", "neutral", "read_varint", "reader", "skip_tags"]
+
+Reader = Callable[[Buffer, int], tuple[Any, int]]
+"""`(buffer, position) -> (value, position behind it)`."""
+
+_VARINT_BYTES_MAX = 5
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+def read_varint(buffer: Buffer, at: int) -> tuple[int, int]:
+    """An unsigned varint of up to 32 bits; IndexError at the buffer's end."""
+    byte = buffer[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift, end = byte & 0x7F, 7, at + _VARINT_BYTES_MAX
+    while True:
+        at += 1
+        if at >= end:
+            raise WireError(f"a varint at byte {at} is longer than {_VARINT_BYTES_MAX} bytes")
+        byte = buffer[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+
+
+def skip_tags(buffer: Buffer, at: int) -> int:
+    """The position behind a section of tagged fields none of which matters here."""
+    count, at = read_varint(buffer, at)
+    for _ in range(count):
+        _, at = read_varint(buffer, at)
+        size, at = read_varint(buffer, at)
+        at += size
+        if at > len(buffer):
+            raise WireError(f"a tagged field claims {size} bytes, past the end of the message")
+    return at
+
+
+def _fixed(layout: str) -> Reader:
+    packed = struct.Struct(layout)
+    size, unpack = packed.size, packed.unpack_from
+
+    def read(buffer: Buffer, at: int) -> tuple[Any, int]:
+        return unpack(buffer, at)[0], at + size
+
+    return read
+
+
+def _read_uuid(buffer: Buffer, at: int) -> tuple[UUID | None, int]:
+    raw = _slice(buffer, at, 16)
+    return (UUID(bytes=raw) if any(raw) else None), at + 16
+
+
+def _read_error(buffer: Buffer, at: int) -> tuple[ErrorCode, int]:
+    return ErrorCode(_INT16.unpack_from(buffer, at)[0]), at + 2
+
+
+def _read_milliseconds(layout: str) -> Reader:
+    read_number = _fixed(layout)
+
+    def read(buffer: Buffer, at: int) -> tuple[Any, int]:
+        number, at = read_number(buffer, at)
+        return timedelta(milliseconds=number), at
+
+    return read
+
+
+def _read_time(buffer: Buffer, at: int) -> tuple[Any, int]:
+    value, size = read_datetime_i64(buffer, at)
+    return value, at + size
+
+
+def _read_nullable_time(buffer: Buffer, at: int) -> tuple[Any, int]:
+    value, size = read_nullable_datetime_i64(buffer, at)
+    return value, at + size
+
+
+def _slice(buffer: Buffer, at: int, size: int) -> bytes:
+    end = at + size
+    if end > len(buffer):
+        raise WireError(f"a field at byte {at} claims {size} bytes of a {len(buffer)} byte message")
+    return bytes(buffer[at:end])
+
+
+def _compact_size(buffer: Buffer, at: int) -> tuple[int, int]:
+    size, at = read_varint(buffer, at)
+    return size - 1, at
+
+
+def _short_size(buffer: Buffer, at: int) -> tuple[int, int]:
+    return _INT16.unpack_from(buffer, at)[0], at + 2
+
+
+def _long_size(buffer: Buffer, at: int) -> tuple[int, int]:
+    return _INT32.unpack_from(buffer, at)[0], at + 4
+
+
+def _blob(read_size: Reader, *, optional: bool, text: bool) -> Reader:
+    def read(buffer: Buffer, at: int) -> tuple[Any, int]:
+        size, at = read_size(buffer, at)
+        if size < 0:
+            if not optional or size != -1:
+                raise WireError(f"length {size} at byte {at} where a value must be")
+            return None, at
+        raw = _slice(buffer, at, size)
+        return (raw.decode() if text else raw), at + size
+
+    return read
+
+
+def _array(read_size: Reader, read_item: Reader, *, optional: bool) -> Reader:
+    def read(buffer: Buffer, at: int) -> tuple[Any, int]:
+        count, at = read_size(buffer, at)
+        if count < 0:
+            if not optional or count != -1:
+                raise WireError(f"array length {count} at byte {at}")
+            return None, at
+        if count > len(buffer) - at:
+            raise WireError(f"an array at byte {at} claims {count} elements, past the end")
+        items: list[Any] = []
+        for _ in range(count):
+            item, at = read_item(buffer, at)
+            items.append(item)
+        return tuple(items), at
+
+    return read
+
+
+def _nullable_struct(read_struct: Reader) -> Reader:
+    """KIP-893: one byte says whether the struct is there."""
+
+    def read(buffer: Buffer, at: int) -> tuple[Any, int]:
+        marker = buffer[at]
+        return (None, at + 1) if marker >= 0x80 else read_struct(buffer, at + 1)
+
+    return read
+
+
+_PRIMITIVES: dict[str, Reader] = {
+    "int8": _fixed(">b"),
+    "int16": _fixed(">h"),
+    "int32": _fixed(">i"),
+    "int64": _fixed(">q"),
+    "uint8": _fixed(">B"),
+    "uint16": _fixed(">H"),
+    "uint32": _fixed(">I"),
+    "uint64": _fixed(">Q"),
+    "float64": _fixed(">d"),
+    "bool": _fixed(">?"),
+    "uuid": _read_uuid,
+    "error_code": _read_error,
+    "timedelta_i32": _read_milliseconds(">i"),
+    "timedelta_i64": _read_milliseconds(">q"),
+}
+
+
+def _primitive(kafka_type: str, *, flexible: bool, optional: bool) -> Reader:
+    if kafka_type == "string":
+        size = _compact_size if flexible else _short_size
+        return _blob(size, optional=optional, text=True)
+    if kafka_type in ("bytes", "records"):
+        size = _compact_size if flexible else _long_size
+        return _blob(size, optional=optional, text=False)
+    if kafka_type == "datetime_i64":
+        return _read_nullable_time if optional else _read_time
+    return _PRIMITIVES[kafka_type]
+
+
+def _shape(declared: Any) -> tuple[Any, bool, bool]:
+    """`(inner type, is an array, may be null)` of a field as kio declares it."""
+    optional = False
+    if get_origin(declared) is UnionType:
+        declared = next(part for part in get_args(declared) if part is not NoneType)
+        optional = True
+    if get_origin(declared) is tuple:
+        return get_args(declared)[0], True, optional
+    return declared, False, optional
+
+
+def _field_reader(field: dataclasses.Field[Any], *, flexible: bool) -> Reader:
+    inner, is_array, optional = _shape(field.type)
+    if "tag" in field.metadata and not is_array:
+        optional = False  # absence of the tag is its null
+    if dataclasses.is_dataclass(inner):
+        struct_type: Any = inner
+        read_item = _entity(struct_type)
+        if optional and not is_array:
+            return _nullable_struct(read_item)
+    else:
+        kafka_type: str = field.metadata["kafka_type"]
+        read_item = _primitive(kafka_type, flexible=flexible, optional=optional and not is_array)
+    if not is_array:
+        return read_item
+    return _array(_compact_size if flexible else _long_size, read_item, optional=optional)
+
+
+@cache
+def _entity(entity_type: Any) -> Reader:
+    flexible: bool = entity_type.__flexible__
+    plain: list[tuple[str, Reader]] = []
+    tagged: dict[int, tuple[str, Reader]] = {}
+    absent: dict[str, Any] = {}
+    for field in dataclasses.fields(entity_type):
+        read_field = _field_reader(field, flexible=flexible)
+        if "tag" in field.metadata:
+            tagged[field.metadata["tag"]] = (field.name, read_field)
+            if field.default is dataclasses.MISSING:
+                absent[field.name] = neutral(field)
+        else:
+            plain.append((field.name, read_field))
+
+    def read(buffer: Buffer, at: int) -> tuple[Any, int]:
+        values = absent.copy() if absent else {}
+        for name, read_field in plain:
+            values[name], at = read_field(buffer, at)
+        if flexible:
+            at = _read_tags(buffer, at, tagged, values)
+        return entity_type(**values), at
+
+    return read
+
+
+def _read_tags(
+    buffer: Buffer, at: int, tagged: dict[int, tuple[str, Reader]], values: dict[str, Any]
+) -> int:
+    if buffer[at] == 0:
+        return at + 1
+    count, at = read_varint(buffer, at)
+    for _ in range(count):
+        tag, at = read_varint(buffer, at)
+        size, at = read_varint(buffer, at)
+        if size > len(buffer) - at:
+            raise WireError(f"tagged field {tag} claims {size} bytes, past the end of the message")
+        if tag in tagged:
+            name, read_field = tagged[tag]
+            values[name], _ = read_field(buffer, at)
+        at += size
+    return at
+
+
+_NEUTRAL: dict[str, Any] = {
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "uuid": None,
+    "error_code": ErrorCode.none,
+    "timedelta_i32": timedelta(0),
+    "timedelta_i64": timedelta(0),
+    "float64": 0.0,
+}
+
+
+def neutral(field: dataclasses.Field[Any]) -> Any:
+    """What the protocol means by nothing for this field: null, empty, zero; a struct of such fields."""
+    inner, is_array, optional = _shape(field.type)
+    if optional:
+        return None
+    if is_array:
+        return ()
+    if dataclasses.is_dataclass(inner):
+        fields = dataclasses.fields(inner)
+        build: Any = inner
+        return build(**{f.name: neutral(f) for f in fields if f.default is dataclasses.MISSING})
+    kafka_type: str = field.metadata["kafka_type"]
+    if kafka_type == "datetime_i64":
+        return read_datetime_i64(bytes(8), 0)[0]
+    return _NEUTRAL.get(kafka_type, 0)
+
+
+@cache
+def reader(entity_type: Any) -> Reader:
+    """The reader of a whole message: `WireError` for anything that does not decode."""
+    read = _entity(entity_type)
+    name: str = entity_type.__name__
+
+    def read_checked(buffer: Buffer, at: int) -> tuple[Any, int]:
+        try:
+            return read(buffer, at)
+        except (struct.error, IndexError, ValueError, OverflowError) as error:
+            raise WireError(
+                f"{name} v{entity_type.__version__} does not decode: {error}"
+            ) from error
+
+    return read_checked

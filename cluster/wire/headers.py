@@ -1,0 +1,105 @@
+"""The headers of requests and responses, by hand: every message has one.
+
+Owns: reading a request's header and writing a response's on the server's side, and the other way round on
+the client's. Request header v1 and v2, response header v0 and v1; the client id is a legacy string in
+both (Kafka's RequestHeader.json says so), and ApiVersions' response header is v0 for ever (KIP-511).
+May fail: `WireError` when a frame is too short or its lengths point outside.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import NamedTuple
+
+from ..errors import WireError
+from ..host.seam import Buffer
+from . import messages
+from .api_keys import ApiKey
+from .decoding import skip_tags
+
+__all__ = [
+    "RequestHeader",
+    "encode_request_header",
+    "encode_response_header",
+    "parse_request_header",
+    "parse_response_header",
+    "request_is_flexible",
+    "response_is_flexible",
+]
+
+_REQUEST = struct.Struct(">hhih")
+_CORRELATION = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """A request's header, and where its body begins in the frame."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    body_at: int
+
+
+@cache
+def request_is_flexible(api_key: int, version: int) -> bool:
+    """True when the request has header v2 (tagged fields). Of an unknown version: as the nearest known.
+
+    Newer than all known is flexible as the newest is, so that an ApiVersions request of any version parses.
+    """
+    known = messages.versions_known(api_key)
+    if not known:
+        raise WireError(f"unknown API key {api_key}")
+    nearest = min(max(version, known[0]), known[-1])
+    return bool(messages.request_type(api_key, nearest).__flexible__)
+
+
+@cache
+def response_is_flexible(api_key: int, version: int) -> bool:
+    """True when the response has header v1 (tagged fields)."""
+    return api_key != ApiKey.API_VERSIONS and request_is_flexible(api_key, version)
+
+
+def parse_request_header(frame: bytes) -> RequestHeader:
+    """Read a frame's header; WireError for an unknown API key or a frame too short."""
+    try:
+        api_key, version, correlation_id, size = _REQUEST.unpack_from(frame, 0)
+        flexible = request_is_flexible(api_key, version)
+        at = _REQUEST.size
+        client_id = ""
+        if size > 0:
+            client_id = frame[at : at + size].decode()
+            at += size
+        if at > len(frame):
+            raise WireError(f"a client id of {size} bytes in a frame of {len(frame)}")
+        if flexible:
+            at = skip_tags(frame, at)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise WireError(f"no request header in a frame of {len(frame)} bytes: {error}") from error
+    return RequestHeader(api_key, version, correlation_id, client_id, at)
+
+
+def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """The bytes before a response's body, without the frame's size."""
+    header = _CORRELATION.pack(correlation_id)
+    return header + b"\0" if response_is_flexible(api_key, version) else header
+
+
+def encode_request_header(api_key: int, version: int, correlation_id: int, client_id: str) -> bytes:
+    """The bytes before a request's body, without the frame's size."""
+    name = client_id.encode()
+    header = _REQUEST.pack(api_key, version, correlation_id, len(name)) + name
+    return header + b"\0" if request_is_flexible(api_key, version) else header
+
+
+def parse_response_header(api_key: int, version: int, frame: Buffer) -> tuple[int, int]:
+    """`(correlation id, where the body begins)` of a response to a request of that version."""
+    try:
+        correlation_id: int = _CORRELATION.unpack_from(frame, 0)[0]
+        at = _CORRELATION.size
+        if response_is_flexible(api_key, version):
+            at = skip_tags(frame, at)
+    except (struct.error, IndexError) as error:
+        raise WireError(f"no response header in a frame of {len(frame)} bytes") from error
+    return correlation_id, at

@@ -1,0 +1,264 @@
+"""Every message of the protocol by (API key, version): its classes, its reader, its writer.
+
+Owns: the look-up of schemas (kio's, and `internal.py` for keys 4 to 7), cached so that a hot call is one
+dictionary access; and the name spaces that let one handler serve all versions:
+
+    s = messages.response(request)
+    request.respond(s.MetadataResponse(brokers=..., topics=..., cluster_id=...))
+
+The classes of a name space take a superset of fields. A field that this version lacks is dropped; a field
+that is not given and has no default becomes the protocol's neutral value (0, "", (), None where nullable).
+A class that this version lacks but another version has yields None, for the field that it would fill is
+dropped too. A class that no version has is a bug and raises AttributeError.
+
+May fail: `WireError` for an API or version without a schema, and for bytes that do not decode.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from kio.index import KioIndexError, load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_writer
+
+from ..errors import WireError
+from .decoding import Reader, neutral, reader
+from .internal import INTERNAL
+
+if TYPE_CHECKING:
+    from ..host.seam import Buffer
+
+__all__ = [
+    "Kind",
+    "Schema",
+    "decode_response",
+    "encode",
+    "encode_request",
+    "has_schema",
+    "milliseconds",
+    "preload",
+    "request_reader",
+    "request_type",
+    "response",
+    "response_reader",
+    "response_type",
+    "response_writer",
+    "schema",
+    "to_milliseconds",
+    "versions_known",
+]
+
+Kind = Literal["request", "response"]
+Writer = Callable[[io.BytesIO, Any], None]
+_PRELOADED: dict[int, tuple[int, ...]] = {
+    0: (10, 12),
+    1: (12, 16, 17),
+    2: (7,),
+    3: (12,),
+    4: (7,),
+    5: (4,),
+    6: (8,),
+    7: (3,),
+    8: (9,),
+    9: (9,),
+    10: (2, 4),
+    11: (5, 9),
+    12: (3, 4),
+    13: (1, 5),
+    14: (3, 5),
+    18: (0, 3),
+    19: (4, 7),
+    20: (6,),
+    22: (4,),
+    23: (2, 4),
+}
+"""The versions that librdkafka and Harrow's own brokers speak; any other is imported when first asked for."""
+_ONE_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Versioned(Protocol):
+    """What carries an API key and a version: a `Request`."""
+
+    api_key: int
+    version: int
+
+
+@cache
+def request_type(api_key: int, version: int) -> Any:
+    """The class of the request; WireError where the version has no schema."""
+    if (api_key, version) in INTERNAL:
+        return INTERNAL[api_key, version][0]
+    try:
+        return load_request_schema(api_key, version)
+    except KioIndexError:
+        raise WireError(f"API key {api_key} has no version {version}") from None
+
+
+@cache
+def response_type(api_key: int, version: int) -> Any:
+    """The class of the response; WireError where the version has no schema."""
+    if (api_key, version) in INTERNAL:
+        return INTERNAL[api_key, version][1]
+    try:
+        return load_response_schema(api_key, version)
+    except KioIndexError:
+        raise WireError(f"API key {api_key} has no version {version}") from None
+
+
+@cache
+def versions_known(api_key: int) -> tuple[int, ...]:
+    """The versions that have a schema, ascending; empty for an unknown API key."""
+    internal = {version for key, version in INTERNAL if key == api_key}
+    public = schema_name_map.get(api_key_map.get(api_key, ""), {})
+    return tuple(sorted(internal | set(public)))
+
+
+def has_schema(api_key: int, version: int) -> bool:
+    """True when `request_type` and `response_type` would answer."""
+    return version in versions_known(api_key)
+
+
+@cache
+def request_reader(api_key: int, version: int) -> Reader:
+    """`(buffer, position) -> (request entity, position behind it)`."""
+    return reader(request_type(api_key, version))
+
+
+@cache
+def response_reader(api_key: int, version: int) -> Reader:
+    """`(buffer, position) -> (response entity, position behind it)`."""
+    return reader(response_type(api_key, version))
+
+
+@cache
+def request_writer(api_key: int, version: int) -> Writer:
+    """The writer (kio) of a request body."""
+    return entity_writer(request_type(api_key, version))
+
+
+@cache
+def response_writer(api_key: int, version: int) -> Writer:
+    """The writer (kio) of a response body."""
+    return entity_writer(response_type(api_key, version))
+
+
+def encode(write: Writer, entity: Any) -> bytes:
+    """The body that `write` makes of `entity`."""
+    out = io.BytesIO()
+    write(out, entity)
+    return out.getvalue()
+
+
+def encode_request(api_key: int, version: int, entity: Any) -> bytes:
+    """A request's body (no header), for whoever calls a peer."""
+    return encode(request_writer(api_key, version), entity)
+
+
+def decode_response(api_key: int, version: int, buffer: Buffer, at: int = 0) -> Any:
+    """The response entity whose body begins at `at`; WireError when malformed."""
+    return response_reader(api_key, version)(buffer, at)[0]
+
+
+def milliseconds(number: int) -> timedelta:
+    """A time field's value."""
+    return timedelta(milliseconds=number)
+
+
+def to_milliseconds(value: timedelta) -> int:
+    """The whole milliseconds of a time field."""
+    return value // _ONE_MILLISECOND
+
+
+def _maker(entity_type: Any) -> Callable[..., Any]:
+    fields = dataclasses.fields(entity_type)
+    names = frozenset(field.name for field in fields)
+    fill = {f.name: neutral(f) for f in fields if f.default is dataclasses.MISSING}
+    required = frozenset(fill)
+
+    def make(**given: Any) -> Any:
+        keys = given.keys()
+        if not keys <= names:
+            given = {name: value for name, value in given.items() if name in names}
+            keys = given.keys()
+        if keys >= required:
+            return entity_type(**given)
+        return entity_type(**{**fill, **given})
+
+    return make
+
+
+def _drop(**_: Any) -> None:
+    """Stand in for a class that this version lacks."""
+
+
+class Schema:
+    """The classes of one message in one version, each callable with a superset of its fields.
+
+    Classes keep kio's names (`schema(3, 1, "response").MetadataResponseTopic`); `Schema.root` is the
+    message itself.
+    """
+
+    __slots__ = ("__dict__", "api_key", "kind", "root", "version")
+
+    def __init__(self, api_key: int, version: int, kind: Kind) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.kind = kind
+        of_kind = request_type if kind == "request" else response_type
+        top = of_kind(api_key, version)
+        self.root: Callable[..., Any] = _maker(top)
+        for name, entity_type in _classes(top).items():
+            self.__dict__[name] = _maker(entity_type)
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what this version lacks."""
+        of_kind = request_type if self.kind == "request" else response_type
+        for other in versions_known(self.api_key):
+            if name in _classes(of_kind(self.api_key, other)):
+                self.__dict__[name] = _drop
+                return _drop
+        raise AttributeError(f"no version of API {self.api_key}'s {self.kind} has a class {name}")
+
+
+def _classes(top: Any) -> dict[str, Any]:
+    """The entity classes that `top` is made of, by name, itself included."""
+    module = vars(sys.modules[top.__module__])
+    if (top.__api_key__, top.__version__) in INTERNAL:
+        return {
+            name: value
+            for name, value in module.items()
+            if getattr(value, "__api_key__", None) == top.__api_key__
+            and dataclasses.is_dataclass(value)
+        }
+    return {
+        name: value
+        for name, value in module.items()
+        if dataclasses.is_dataclass(value) and value.__module__ == top.__module__
+    }
+
+
+@cache
+def schema(api_key: int, version: int, kind: Kind) -> Schema:
+    """The name space of one message in one version."""
+    return Schema(api_key, version, kind)
+
+
+def response(request: Versioned) -> Schema:
+    """The name space of a request's response."""
+    return schema(request.api_key, request.version, "response")
+
+
+def preload() -> None:
+    """Import the schemas in common use and build their codecs, so that forked processes share them."""
+    for api_key, versions in _PRELOADED.items():
+        for version in versions:
+            request_reader(api_key, version)
+            response_writer(api_key, version)
+            schema(api_key, version, "response")

@@ -1,0 +1,105 @@
+"""The pieces that the hand-written codecs of Produce and Fetch share.
+
+Owns: compact and legacy strings, varints, topics by name or by id, and KIP-951's tagged fields (the new
+leader and where it listens).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import WireError
+from .decoding import read_varint
+from .topic_ids import UUID
+
+__all__ = [
+    "NodeEndpoint",
+    "compact_text",
+    "leader_tag",
+    "legacy_text",
+    "node_endpoints_tag",
+    "read_topic",
+    "topic_bytes",
+    "varint",
+]
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_LEADER = struct.Struct(">iib")
+_SMALL = tuple(bytes((value,)) for value in range(0x80))
+
+
+class NodeEndpoint(NamedTuple):
+    """Where a leader named in a response listens for clients (KIP-951)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    if value < 0x80:  # seven bits
+        return _SMALL[value]
+    out = bytearray()
+    while value > 0x7F:  # seven bits
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def compact_text(text: str | None) -> bytes:
+    """A nullable compact string."""
+    if text is None:
+        return b"\0"
+    raw = text.encode()
+    return varint(len(raw) + 1) + raw
+
+
+def legacy_text(text: str | None) -> bytes:
+    """A nullable string with a 16-bit length."""
+    if text is None:
+        return b"\xff\xff"
+    raw = text.encode()
+    return _INT16.pack(len(raw)) + raw
+
+
+def topic_bytes(topic: str | UUID, *, flexible: bool, by_id: bool) -> bytes:
+    """A topic as the version names it."""
+    if by_id:
+        assert isinstance(topic, UUID), f"topic {topic!r} must go by its id"
+        return topic.bytes
+    assert isinstance(topic, str), f"topic {topic!r} must go by its name"
+    return compact_text(topic) if flexible else legacy_text(topic)
+
+
+def read_topic(frame: bytes, at: int, *, by_id: bool) -> tuple[str | UUID, int]:
+    """A topic of a flexible version and the position behind it."""
+    if by_id:
+        return UUID(bytes=frame[at : at + 16]), at + 16
+    size, at = read_varint(frame, at)
+    if size == 0:
+        raise WireError("a topic without a name")
+    end = at + size - 1
+    return frame[at:end].decode(), end
+
+
+def leader_tag(tag: int, leader_id: int, leader_epoch: int) -> bytes:
+    """The tagged field `current_leader`."""
+    return bytes((tag, _LEADER.size)) + _LEADER.pack(leader_id, leader_epoch, 0)
+
+
+def node_endpoints_tag(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """A response's closing tag section: `node_endpoints` at tag 0 when there are any."""
+    if not endpoints:
+        return b"\0"
+    out = [varint(len(endpoints) + 1)]
+    for row in endpoints:
+        out += (_INT32.pack(row.node_id), compact_text(row.host), _INT32.pack(row.port))
+        out += (compact_text(row.rack), b"\0")
+    value = b"".join(out)
+    return b"\1\0" + varint(len(value)) + value

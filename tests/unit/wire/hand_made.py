@@ -1,0 +1,30 @@
+"""Requests without a connection, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from harrow.cluster.host.seam import Buffer, Peer
+from harrow.cluster.wire.request import Request
+
+Answer = tuple[Sequence[Buffer] | None, Callable[[bool], None] | None]
+
+
+def request_of(
+    api_key: int, version: int, body: bytes, answers: list[Answer] | None = None
+) -> Request:
+    """A request whose frame is some header and `body`; answers are appended to `answers`."""
+    into: list[Answer] = [] if answers is None else answers
+
+    def complete(parts: Sequence[Buffer] | None, on_send: Callable[[bool], None] | None) -> None:
+        into.append((parts, on_send))
+
+    peer = Peer("client", "test")
+    return Request(api_key, version, 7, "test", b"header" + body, 6, peer, 0, complete)
+
+
+def body_of(answer: Answer) -> bytes:
+    """The body of an answer in one piece."""
+    parts = answer[0]
+    assert parts is not None
+    return b"".join(parts)

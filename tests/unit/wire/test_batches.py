@@ -1,0 +1,190 @@
+"""Record batches: built, judged, patched, decoded."""
+
+from __future__ import annotations
+
+import struct
+
+import cramjam
+import pytest
+from harrow.cluster.errors import CorruptLogError, ErrorCode, KafkaError
+from harrow.cluster.wire.batches import (
+    HEADER_SIZE,
+    Codec,
+    NewRecord,
+    assign_offset,
+    build_batch,
+    build_end_txn_marker,
+    decode_records,
+    header_at,
+    headers,
+    read_varint,
+    stamp_append_time,
+    validate,
+    write_varint,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+BIG = 10**9
+RECORDS = [(b"k", b"v" * 50, [("h", b"1"), ("n", None)]), (None, None, ()), (b"", b"", ())]
+
+records_strategy = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=40),
+        st.none() | st.binary(max_size=300),
+        st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def refusal(data: bytes, *, max_bytes: int = BIG, from_client: bool = True) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        validate(data, max_bytes=max_bytes, from_client=from_client)
+    return caught.value.code
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_varints_come_back(number: int) -> None:
+    out = bytearray()
+    write_varint(out, number)
+    assert read_varint(bytes(out), 0) == (number, len(out))
+
+
+@pytest.mark.parametrize(("number", "encoded"), [(0, "00"), (-1, "01"), (1, "02"), (-65, "8101")])
+def test_varints_are_zigzag(number: int, encoded: str) -> None:
+    out = bytearray()
+    write_varint(out, number)
+    assert out.hex() == encoded
+
+
+@given(records_strategy, st.sampled_from(list(Codec)), st.integers(0, 2**40))
+def test_records_come_back_from_every_codec(
+    records: list[NewRecord], codec: Codec, offset: int
+) -> None:
+    batch = build_batch(records, timestamp_ms=1_000, base_offset=offset, codec=codec)
+    (placed,) = validate(batch, max_bytes=BIG, from_client=False)
+    assert (placed.size, placed.header.codec) == (len(batch), codec)
+    decoded = decode_records(batch)
+    assert [(r.key, r.value, list(r.headers)) for r in decoded] == records
+    assert [r.offset for r in decoded] == list(range(offset, offset + len(records)))
+
+
+def test_raw_snappy_is_read_as_well_as_xerials() -> None:
+    framed = build_batch(RECORDS, timestamp_ms=1, codec=Codec.SNAPPY)
+    assert framed[HEADER_SIZE : HEADER_SIZE + 7] == b"\x82SNAPPY"
+    plain = build_batch(RECORDS, timestamp_ms=1)
+    payload = bytes(cramjam.snappy.compress_raw(plain[HEADER_SIZE:]))
+    raw = bytearray(plain[:HEADER_SIZE]) + payload
+    struct.pack_into(">i", raw, 8, len(raw) - 12)
+    struct.pack_into(">h", raw, 21, Codec.SNAPPY)
+    assert decode_records(raw) == decode_records(framed)
+
+
+def test_each_record_may_have_its_own_time() -> None:
+    batch = build_batch(RECORDS, timestamp_ms=0, timestamps_ms=[50, 40, 90])
+    assert [record.timestamp for record in decode_records(batch)] == [50, 40, 90]
+    assert (header_at(batch).base_timestamp, header_at(batch).max_timestamp) == (50, 90)
+
+
+def test_offset_and_epoch_are_not_under_the_crc() -> None:
+    batch = bytearray(build_batch(RECORDS, timestamp_ms=1))
+    assign_offset(batch, 0, 2**40, 7)
+    (placed,) = validate(batch, max_bytes=BIG, from_client=False)
+    assert (placed.header.base_offset, placed.header.leader_epoch) == (2**40, 7)
+
+
+def test_append_time_is_every_records_time_and_the_crc_follows() -> None:
+    batch = bytearray(build_batch(RECORDS, timestamp_ms=1))
+    (placed,) = validate(batch, max_bytes=BIG)
+    stamp_append_time(batch, placed, 777)
+    validate(batch, max_bytes=BIG, from_client=False)
+    assert {record.timestamp for record in decode_records(batch)} == {777}
+    assert refusal(bytes(batch)) == ErrorCode.invalid_timestamp
+
+
+def test_every_flipped_bit_after_the_epoch_is_refused() -> None:
+    batch = build_batch(RECORDS, timestamp_ms=1)
+    for position in [8, 9, 10, 11, *range(16, len(batch))]:
+        bad = bytearray(batch)
+        bad[position] ^= 0x10
+        assert refusal(bytes(bad), from_client=False) in {
+            ErrorCode.corrupt_message,
+            ErrorCode.unsupported_for_message_format,
+        }
+
+
+def test_every_cut_is_refused() -> None:
+    batch = build_batch(RECORDS, timestamp_ms=1)
+    for size in range(1, len(batch)):
+        assert refusal(batch[:size]) == ErrorCode.corrupt_message
+        assert refusal(batch + batch[:size]) == ErrorCode.corrupt_message
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        (b"", ErrorCode.invalid_record),
+        (bytes(16) + b"\x01" + bytes(20), ErrorCode.unsupported_for_message_format),
+        (bytes(16) + b"\x00" + bytes(80), ErrorCode.unsupported_for_message_format),
+        (build_batch(RECORDS, timestamp_ms=1, base_offset=5), ErrorCode.invalid_record),
+        (build_batch(RECORDS, timestamp_ms=1, is_control=True), ErrorCode.invalid_record),
+        (build_batch(RECORDS, timestamp_ms=1, producer_id=4), ErrorCode.invalid_record),
+    ],
+)
+def test_what_a_client_may_not_send(batch: bytes, code: ErrorCode) -> None:
+    assert refusal(batch) == code
+
+
+def test_larger_than_the_limit_is_too_large() -> None:
+    batch = build_batch(RECORDS, timestamp_ms=1)
+    assert refusal(batch, max_bytes=len(batch) - 1) == ErrorCode.message_too_large
+    assert len(validate(batch, max_bytes=len(batch))) == 1
+
+
+def test_a_wrong_count_is_refused_even_with_a_good_crc() -> None:
+    batch = bytearray(build_batch(RECORDS, timestamp_ms=1))
+    struct.pack_into(">i", batch, 57, 2)
+    (placed,) = headers(batch)
+    stamp_append_time(batch, placed, 1)  # recomputes the CRC
+    assert refusal(bytes(batch), from_client=False) == ErrorCode.invalid_record
+
+
+def test_walking_headers_passes_over_a_partial_batch_or_says_so() -> None:
+    batch = build_batch(RECORDS, timestamp_ms=1)
+    data = batch * 2 + batch[:-1]
+    assert [placed.position for placed in headers(data)] == [0, len(batch)]
+    with pytest.raises(CorruptLogError, match=f"byte {2 * len(batch)}"):
+        list(headers(data, partial_ok=False))
+
+
+def test_rubbish_is_no_records() -> None:
+    batch = bytearray(build_batch(RECORDS, timestamp_ms=1))
+    batch[HEADER_SIZE] = 0x7F
+    with pytest.raises(KafkaError) as caught:
+        decode_records(batch)
+    assert caught.value.code == ErrorCode.corrupt_message
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        struct.pack_into(">h", batch, 21, codec)
+        with pytest.raises(KafkaError):
+            decode_records(batch)
+
+
+def test_a_marker_is_a_transactional_control_batch() -> None:
+    batch = build_end_txn_marker(
+        commit=True, producer_id=9, producer_epoch=2, coordinator_epoch=5, timestamp_ms=1
+    )
+    header = header_at(batch)
+    assert header.is_control
+    assert header.is_transactional
+    assert header.last_sequence == -1
+    assert decode_records(batch)[0].key == bytes([0, 0, 0, 1])
+    assert decode_records(batch)[0].value == bytes([0, 0, 0, 0, 0, 5])
+
+
+def test_the_last_sequence_goes_round() -> None:
+    batch = build_batch(
+        RECORDS, timestamp_ms=1, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2
+    )
+    assert header_at(batch).last_sequence == 0

@@ -1,0 +1,120 @@
+"""Our reader of entities agrees with kio's writer on every message, and survives any bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import WireError
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.decoding import reader
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .entities import entities, kio_bytes
+
+# The oldest version, the first flexible one and the newest cover every shape that a field can take.
+APIS = (
+    0,
+    1,
+    2,
+    3,
+    8,
+    9,
+    10,
+    11,
+    12,
+    13,
+    14,
+    15,
+    16,
+    18,
+    19,
+    20,
+    22,
+    23,
+    32,
+    33,
+    37,
+    42,
+    44,
+    60,
+    68,
+    69,
+)
+
+
+def sampled() -> Iterator[tuple[int, int]]:
+    for api_key in APIS:
+        known = messages.versions_known(api_key)
+        flexible = [v for v in known if messages.request_type(api_key, v).__flexible__]
+        yield from ((api_key, v) for v in sorted({known[0], *flexible[:1], known[-1]}))
+
+
+SAMPLED = list(sampled())
+
+
+@pytest.mark.parametrize("key", SAMPLED, ids=str)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_every_message_that_kio_writes_is_read_back(
+    key: tuple[int, int], data: st.DataObject
+) -> None:
+    for entity_type in (messages.request_type(*key), messages.response_type(*key)):
+        entity: Any = data.draw(entities(entity_type))
+        written = kio_bytes(entity)
+        assert reader(entity_type)(b"head" + written, 4) == (entity, 4 + len(written))
+
+
+@settings(max_examples=150, deadline=None)
+@given(key=st.sampled_from(SAMPLED), garbage=st.binary(max_size=80))
+def test_garbage_is_a_wire_error_or_a_message_and_nothing_else(
+    key: tuple[int, int], garbage: bytes
+) -> None:
+    try:
+        messages.request_reader(*key)(garbage, 0)
+    except WireError:
+        pass
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_message_cut_short_is_a_wire_error(data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(SAMPLED))
+    written = kio_bytes(data.draw(entities(messages.response_type(*key))))
+    if not written:
+        return
+    cut = data.draw(st.integers(0, len(written) - 1))
+    with pytest.raises(WireError):
+        messages.response_reader(*key)(written[:cut], 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        (12, b"\xff\xff\xff\xff\x0f\0"),
+        (12, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+        (1, b"\x7f\xff\xff\xff\0\1"),
+        (1, b"\xff\xff\xff\xfe\0\1"),
+        (1, b"\0\0\0\1\xff\xfe"),
+        (1, b"\0\0\0\1\0\2\xff\xff"),
+        (1, b""),
+    ],
+)
+def test_absurd_lengths_end_in_a_wire_error(version: int, body: bytes) -> None:
+    """kio's own reader aborts the process on the first of these."""
+    with pytest.raises(WireError):
+        messages.request_reader(3, version)(body, 0)
+
+
+def test_an_unknown_tagged_field_is_skipped() -> None:
+    body = b"\0\1\0" + b"\2" + b"\x07\3abc" + b"\x09\0"
+    asked, end = messages.request_reader(3, 12)(body, 0)
+    assert (asked.topics, asked.allow_auto_topic_creation, end) == (None, True, len(body))
+
+
+def test_an_unknown_version_is_a_wire_error() -> None:
+    for api_key, version in ((3, 99), (999, 0), (4, 6)):
+        with pytest.raises(WireError):
+            messages.request_reader(api_key, version)

@@ -1,0 +1,218 @@
+"""Fetch by hand is kio's Fetch, byte for byte, in every version, on both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode, WireError
+from harrow.cluster.wire import fetch, fetch_response, messages
+from harrow.cluster.wire.primitives import NodeEndpoint
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .entities import kio_bytes
+from .hand_made import request_of
+
+VERSIONS = range(fetch.FETCH_VERSION_LOW, fetch.FETCH_VERSION_HIGH + 1)
+INT32 = st.integers(-1, 2**31 - 1)
+INT64 = st.integers(-1, 2**63 - 1)
+TEXT = st.text(max_size=12)
+
+
+def topics(version: int) -> st.SearchStrategy[list[Any]]:
+    names: Any = st.uuids().filter(lambda drawn: drawn.int > 0) if version >= 13 else TEXT
+    return st.lists(names, unique=True, max_size=3)
+
+
+@st.composite
+def fetches(draw: st.DrawFn, version: int) -> fetch.FetchRequest:
+    """Requests that carry nothing which the version has no word for."""
+    rows = [
+        fetch.FetchPartition(
+            topic, partition,
+            draw(INT32) if version >= 9 else -1,
+            draw(INT64),
+            draw(INT32) if version >= 12 else -1,
+            draw(INT64) if version >= 5 else -1,
+            draw(INT32),
+        )
+        for topic in draw(topics(version))
+        for partition in range(draw(st.integers(1, 3)))
+    ]  # fmt: skip
+    sessions = version >= 7
+    return fetch.FetchRequest(
+        replica_id=draw(INT32),
+        replica_epoch=draw(INT64) if version >= 15 else -1,
+        max_wait_ms=draw(INT32),
+        min_bytes=draw(INT32),
+        max_bytes=draw(INT32),
+        isolation_level=draw(st.sampled_from((0, 1))),
+        session_id=draw(INT32) if sessions else 0,
+        session_epoch=draw(INT32) if sessions else -1,
+        partitions=rows,
+        forgotten=[(t, p) for t in draw(topics(version)) for p in range(2)] if sessions else [],
+        rack_id=draw(TEXT) if version >= 11 else "",
+        cluster_id=draw(st.one_of(st.none(), TEXT)) if version >= 12 else None,
+    )
+
+
+def kios_request(version: int, row: fetch.FetchRequest) -> bytes:
+    s = messages.schema(1, version, "request")
+    wanted: dict[Any, list[Any]] = {}
+    for p in row.partitions:
+        values = p._asdict() | {"partition_max_bytes": p.max_bytes}
+        wanted.setdefault(p.topic, []).append(s.FetchPartition(**values))
+    lost: dict[Any, list[int]] = {}
+    for topic, partition in row.forgotten:
+        lost.setdefault(topic, []).append(partition)
+    return kio_bytes(
+        s.FetchRequest(
+            **{name: value for name, value in row._asdict().items() if name != "partitions"},
+            max_wait=messages.milliseconds(row.max_wait_ms),
+            replica_state=s.ReplicaState(
+                replica_id=row.replica_id, replica_epoch=row.replica_epoch
+            ),
+            topics=tuple(
+                s.FetchTopic(topic=topic, topic_id=topic, partitions=tuple(rows))
+                for topic, rows in wanted.items()
+            ),
+            forgotten_topics_data=tuple(
+                s.ForgottenTopic(topic=topic, topic_id=topic, partitions=tuple(partitions))
+                for topic, partitions in lost.items()
+            )
+            if version >= 7
+            else (),
+        )
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_requests_agree_with_kio(version: int, data: st.DataObject) -> None:
+    row = data.draw(fetches(version))
+    body = kios_request(version, row)
+    assert fetch.encode_fetch_request(version, row) == body
+    assert fetch.decode_fetch(request_of(1, version, body)) == row
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), version=st.sampled_from(VERSIONS))
+def test_a_request_cut_short_is_a_wire_error(data: st.DataObject, version: int) -> None:
+    body = fetch.encode_fetch_request(version, data.draw(fetches(version)))
+    cut = data.draw(st.integers(0, len(body) - 1))
+    with pytest.raises(WireError):
+        fetch.decode_fetch(request_of(1, version, body[:cut]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(version=st.sampled_from(VERSIONS), garbage=st.binary(max_size=80))
+def test_garbage_is_a_wire_error_or_a_message(version: int, garbage: bytes) -> None:
+    try:
+        fetch.decode_fetch(request_of(1, version, garbage))
+    except WireError:
+        pass
+    try:
+        fetch_response.decode_fetch_response(version, garbage)
+    except WireError:
+        pass
+
+
+@st.composite
+def answers(draw: st.DrawFn, version: int) -> list[fetch_response.FetchAnswer]:
+    flexible = version >= 12
+    rows: list[fetch_response.FetchAnswer] = []
+    for topic in draw(topics(version)):
+        for partition in range(draw(st.integers(1, 3))):
+            leader = (draw(INT32), draw(INT32)) if flexible and draw(st.booleans()) else (-1, -1)
+            rows.append(
+                fetch_response.FetchAnswer(
+                    topic, partition, draw(st.sampled_from((0, 1, 6))), draw(INT64), draw(INT64),
+                    draw(INT64) if version >= 5 else -1,
+                    draw(st.one_of(st.none(), st.lists(st.binary(max_size=150), max_size=3))),
+                    draw(st.one_of(st.none(), st.lists(st.tuples(INT64, INT64), max_size=2))),
+                    draw(INT32) if version >= 11 else -1,
+                    draw(st.one_of(st.none(), st.tuples(st.integers(0, 9), INT64))) if flexible else None,
+                    *leader,
+                )
+            )  # fmt: skip
+    return rows
+
+
+def kios_response(
+    version: int, rows: list[fetch_response.FetchAnswer], endpoints: list[NodeEndpoint]
+) -> bytes:
+    s = messages.schema(1, version, "response")
+    by_topic: dict[Any, list[Any]] = {}
+    for row in rows:
+        diverging = {}
+        if row.diverging is not None:
+            epoch, end = row.diverging
+            diverging = {"diverging_epoch": s.EpochEndOffset(epoch=epoch, end_offset=end)}
+        by_topic.setdefault(row.topic, []).append(
+            s.PartitionData(
+                partition_index=row.partition,
+                error_code=ErrorCode(row.error),
+                high_watermark=row.high_watermark,
+                last_stable_offset=row.last_stable_offset,
+                log_start_offset=row.log_start_offset,
+                aborted_transactions=None
+                if row.aborted is None
+                else tuple(
+                    s.AbortedTransaction(producer_id=producer, first_offset=first)
+                    for producer, first in row.aborted
+                ),
+                preferred_read_replica=row.preferred_read_replica,
+                records=None if row.records is None else b"".join(row.records),
+                current_leader=s.LeaderIdAndEpoch(
+                    leader_id=row.leader_id, leader_epoch=row.leader_epoch
+                ),
+                **diverging,
+            )
+        )
+    return kio_bytes(
+        s.FetchResponse(
+            throttle_time=messages.milliseconds(3),
+            error_code=ErrorCode.none,
+            session_id=0,
+            responses=tuple(
+                s.FetchableTopicResponse(topic=topic, topic_id=topic, partitions=tuple(of_topic))
+                for topic, of_topic in by_topic.items()
+            ),
+            node_endpoints=tuple(s.NodeEndpoint(**row._asdict()) for row in endpoints)
+            if version >= 16
+            else (),
+        )
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_responses_agree_with_kio_and_are_read_back(version: int, data: st.DataObject) -> None:
+    rows = data.draw(answers(version))
+    endpoints = [NodeEndpoint(1, "h", 9092)] if data.draw(st.booleans()) else []
+    parts = fetch_response.encode_fetch_response(
+        version, rows, throttle_ms=3, node_endpoints=endpoints
+    )
+    body = b"".join(parts)
+    assert body == kios_response(version, rows, endpoints)
+    read = fetch_response.decode_fetch_response(version, b"head" + body, 4)
+    assert (read.throttle_ms, read.error, read.session_id) == (3, 0, 0)
+    assert [row._replace(records=b"".join(row.records or ())) for row in rows] == [
+        fetch_response.FetchAnswer(*row)._replace(records=bytes(row.records))
+        for row in read.partitions
+    ]  # type: ignore[arg-type] # the same fields
+
+
+def test_record_data_is_not_copied_on_either_side() -> None:
+    records = memoryview(b"r" * 1000)
+    parts = fetch_response.encode_fetch_response(
+        12, [fetch_response.FetchAnswer("t", 0, 0, records=[records])]
+    )
+    assert any(part is records for part in parts)
+    frame = b"".join(parts)
+    (row,) = fetch_response.decode_fetch_response(12, frame).partitions
+    assert row.records.obj is frame
+    assert row.records == records
