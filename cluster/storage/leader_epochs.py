@@ -1,0 +1,128 @@
+"""Leader epochs of a log (C6): at which offset each leader began.
+
+Owns: the entries `(epoch, start offset)` in memory and in `leader-epoch-checkpoint`.
+Invariants: epochs and start offsets both strictly increase; the file is written at every change.
+
+Worked example, entries (1, 0) (3, 10) (7, 25), log end offset 40:
+
+    end_offset_for(7) = (7, 40)    the latest epoch ends where the log ends
+    end_offset_for(4) = (3, 25)    unknown: the largest epoch at or below it, where the next begins
+    end_offset_for(0) = (0, 0)     before the first: where the first known begins (data is gone)
+    end_offset_for(9) = (-1, -1)   never heard of: the asker must not trust us
+
+What may fail: OSError from the disk; CorruptLogError for a malformed checkpoint.
+Source: Kafka's `LeaderEpochFileCache`; KIP-101, KIP-279, KIP-320.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from ..host.seam import Disk
+from ..ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+from .checkpoints import encode_rows, malformed, read_number, read_rows
+from .files import LEADER_EPOCHS
+
+
+class EpochEntry(NamedTuple):
+    """A leader's epoch and the offset of the first record it appended, or would have."""
+
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class LeaderEpochs:
+    """The cache of one log. `LeaderEpochs(disk, folder)` reads the checkpoint that is there."""
+
+    __slots__ = ("_disk", "_epochs", "_path", "_starts")
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._path = f"{folder}/{LEADER_EPOCHS}"
+        self._epochs: list[LeaderEpoch] = []
+        self._starts: list[Offset] = []
+        for number, row in enumerate(read_rows(disk, self._path, 2), 3):
+            epoch = LeaderEpoch(read_number(self._path, number, row[0]))
+            start = Offset(read_number(self._path, number, row[1]))
+            if epoch <= self.latest() or start < 0 or (self._starts and start <= self._starts[-1]):
+                raise malformed(
+                    self._path, number, f"{' '.join(row)!r} is not after its forerunner"
+                )
+            self._epochs.append(epoch)
+            self._starts.append(start)
+
+    def entries(self) -> list[EpochEntry]:
+        """All of them, in order."""
+        return [EpochEntry(*pair) for pair in zip(self._epochs, self._starts, strict=True)]
+
+    def latest(self) -> LeaderEpoch:
+        """The newest epoch; -1 when none was assigned."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    def start_of(self, epoch: LeaderEpoch) -> Offset:
+        """Where exactly that epoch began; -1 when it is not known."""
+        index = bisect_left(self._epochs, epoch)
+        found = index < len(self._epochs) and self._epochs[index] == epoch
+        return self._starts[index] if found else NO_OFFSET
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch whose leader wrote `offset`; -1 below the first entry."""
+        index = bisect_right(self._starts, offset) - 1
+        return self._epochs[index] if index >= 0 else NO_EPOCH
+
+    def end_offset_for(
+        self, epoch: LeaderEpoch, log_end_offset: Offset
+    ) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch at or below `epoch` and where it ends; see the module's head."""
+        if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        above = bisect_right(self._epochs, epoch)
+        if above == 0:
+            return epoch, self._starts[0]
+        return self._epochs[above - 1], self._starts[above]
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Note that `epoch` begins at `start_offset`; entries that contradict it go (KIP-101).
+
+        No change when it is the latest epoch already and begins no earlier.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"leader epoch {epoch} from offset {start_offset}: negative")
+        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
+            return
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        self._epochs[keep:] = [epoch]
+        self._starts[keep:] = [start_offset]
+        self._write()
+
+    def truncate_from_end(self, offset: Offset) -> None:
+        """Forget epochs that begin at or above `offset`."""
+        keep = bisect_left(self._starts, offset)
+        if keep < len(self._starts):
+            del self._epochs[keep:]
+            del self._starts[keep:]
+            self._write()
+
+    def truncate_from_start(self, offset: Offset) -> None:
+        """Forget epochs that end at or below `offset`; the one that holds it begins there now."""
+        index = bisect_right(self._starts, offset) - 1
+        if index < 0 or (index == 0 and self._starts[0] == offset):
+            return
+        self._starts[index] = offset
+        del self._epochs[:index]
+        del self._starts[:index]
+        self._write()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self._write()
+
+    def _write(self) -> None:
+        rows = zip(self._epochs, self._starts, strict=True)
+        self._disk.replace(self._path, encode_rows(rows))

@@ -1,0 +1,89 @@
+"""Small files that say whose a folder is and how it was left.
+
+    partition.metadata      version: 0 / topic_id: <base64url>                  one for each partition
+    meta.properties         version=0, cluster.id, broker.id (3.9.1's)          one for each data folder
+    .kafka_cleanshutdown    {"version":0,"brokerEpoch":N}                       only after a clean stop
+
+Source: Kafka's `PartitionMetadataFile`, `MetaProperties`, `CleanShutdownFileHandler`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import CorruptLogError
+from ..host.seam import Disk
+from .files import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
+
+
+def write_topic_id(disk: Disk, folder: str, topic_id: str) -> None:
+    """BLOCKS briefly. Say which topic (not only which name) the partition folder belongs to."""
+    text = f"version: 0\ntopic_id: {topic_id}"
+    disk.replace(f"{folder}/{PARTITION_METADATA}", text.encode())
+
+
+def read_topic_id(disk: Disk, folder: str) -> str:
+    """The topic id in base64url; "" where there is no file. CorruptLogError when malformed."""
+    path = f"{folder}/{PARTITION_METADATA}"
+    try:
+        lines = disk.read(path).decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return ""
+    for number, (key, line) in enumerate(zip(("version", "topic_id"), lines, strict=False), 1):
+        name, colon, _ = line.partition(":")
+        if name.strip() != key or not colon:
+            raise CorruptLogError(f"{path}:{number}: {line!r}, expected `{key}: …`")
+    if len(lines) != 2 or lines[0].partition(":")[2].strip() != "0":
+        raise CorruptLogError(f"{path}: expected `version: 0` and `topic_id: …`, found {lines!r}")
+    return lines[1].partition(":")[2].strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Whose data folder it is: a broker refuses one of another cluster or another broker."""
+
+    cluster_id: str
+    broker_id: int
+
+    def write(self, disk: Disk, folder: str) -> None:
+        """BLOCKS briefly."""
+        text = f"#\nversion=0\ncluster.id={self.cluster_id}\nbroker.id={self.broker_id}\n"
+        disk.replace(f"{folder}/{META_PROPERTIES}", text.encode())
+
+    @classmethod
+    def read(cls, disk: Disk, folder: str) -> MetaProperties | None:
+        """None where the folder is new; CorruptLogError when the file is malformed."""
+        path = f"{folder}/{META_PROPERTIES}"
+        try:
+            lines = disk.read(path).decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return None
+        rows = (line.partition("=") for line in lines if line and not line.startswith("#"))
+        values = {name.strip(): value.strip() for name, _, value in rows}
+        try:
+            return cls(cluster_id=values["cluster.id"], broker_id=int(values["broker.id"]))
+        except (KeyError, ValueError) as error:
+            raise CorruptLogError(f"{path}: no usable cluster.id and broker.id ({error})") from None
+
+
+def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int) -> None:
+    """BLOCKS briefly. Say that every log in `folder` was closed, flushed and checkpointed."""
+    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    disk.replace(f"{folder}/{CLEAN_SHUTDOWN}", content.encode())
+
+
+def take_clean_shutdown(disk: Disk, folder: str) -> tuple[bool, int]:
+    """(was the stop clean, the broker epoch it named or -1); the marker is gone afterwards."""
+    path = f"{folder}/{CLEAN_SHUTDOWN}"
+    try:
+        data = disk.read(path)
+    except FileNotFoundError:
+        return False, -1
+    disk.remove(path)
+    try:
+        content: Any = json.loads(data)
+        return True, int(content["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):  # empty before Kafka 3.7: clean all the same
+        return True, -1

@@ -1,0 +1,85 @@
+"""Retention (B7): which of a log's oldest segments go.
+
+By time (`retention.ms`, the segment's largest record timestamp, the file's mtime where there is none), by
+size (`retention.bytes`), by log start offset. Only from the front, only what ends at or below the high
+watermark; when even the active segment qualifies it is rolled first, so that one is always there.
+Topics whose policy lacks `delete` lose only what lies below the log start offset.
+
+Source: Kafka's `UnifiedLog.deleteOldSegments`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..host.seam import Host
+from .files import LOG, file_name
+from .log import Log
+from .segment import LogSegment
+
+
+def clean_up(host: Host, log: Log) -> int:
+    """Drop what retention no longer keeps; returns how many segments went."""
+    removed = 0
+    if "delete" in log.config.text("cleanup.policy"):
+        removed += _drop(log, _by_time(host, log))
+        removed += _drop(log, _by_size(log))
+    return removed + _drop(log, _by_start(log))
+
+
+Rule = Callable[[LogSegment, int], bool]
+"""May this segment, which ends at that offset, go? Asked from the oldest on, until the first no."""
+
+
+def _by_time(host: Host, log: Log) -> Rule:
+    keep_ms = log.config.number("retention.ms")
+    now = host.clock.wall_ms()
+
+    def rule(segment: LogSegment, _end: int) -> bool:
+        if keep_ms < 0:
+            return False
+        newest = segment.max_timestamp
+        if newest < 0:
+            newest = host.disk.modified_ms(f"{log.folder}/{file_name(segment.base_offset, LOG)}")
+        return now - newest > keep_ms
+
+    return rule
+
+
+def _by_size(log: Log) -> Rule:
+    keep_bytes = log.config.number("retention.bytes")
+    excess = log.size - keep_bytes
+
+    def rule(segment: LogSegment, _end: int) -> bool:
+        nonlocal excess
+        if keep_bytes < 0 or excess < segment.size:
+            return False
+        excess -= segment.size
+        return True
+
+    return rule
+
+
+def _by_start(log: Log) -> Rule:
+    def rule(_segment: LogSegment, end: int) -> bool:
+        return end <= log.log_start_offset
+
+    return rule
+
+
+def _drop(log: Log, rule: Rule) -> int:
+    segments = log.segments
+    high_watermark = log.high_watermark()
+    count = 0
+    for index, segment in enumerate(segments):
+        is_active = index == len(segments) - 1
+        end = log.log_end_offset if is_active else segments[index + 1].base_offset
+        if end > high_watermark or (is_active and segment.size == 0) or not rule(segment, end):
+            break
+        count += 1
+    if count == 0:
+        return 0
+    if count == len(segments):
+        log.roll()
+    log.delete_oldest(count)
+    return count

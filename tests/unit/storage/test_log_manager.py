@@ -1,0 +1,156 @@
+"""All logs of a data folder: create, load, delete, checkpoints, clean and unclean stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harrow.cluster.config import BrokerConfig
+from harrow.cluster.errors import StorageError
+from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
+from harrow.cluster.storage import LogManager
+from harrow.cluster.wire.batches import build_batch
+from storage_host import TP, StorageHost
+
+EPOCH = LeaderEpoch(1)
+ID = "0W2cD9rlRj6jvUdxDTHqxA"
+OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+CONFIG = BrokerConfig.parse({})
+
+
+def batch(time: int = 1_700_000_000_000) -> bytes:
+    return build_batch([(b"k", b"v", ())], timestamp_ms=time)
+
+
+def manager(folder: Path, host: StorageHost | None = None) -> LogManager:
+    made = LogManager((host or StorageHost()).host, str(folder), CONFIG)
+    made.load()
+    return made
+
+
+def test_a_created_log_is_there_after_a_clean_stop(tmp_path: Path) -> None:
+    logs = manager(tmp_path / "data")
+    assert (logs.was_clean, logs.get(TP)) == (False, None)
+    log = logs.create(TP, ID, CONFIG.topic({"retention.ms": 5}))
+    log.append_as_leader(batch(), EPOCH)
+    logs.broker_epoch = 77
+    logs.close(clean=True)
+    names = sorted(path.name for path in (tmp_path / "data").iterdir())
+    assert names == [
+        ".kafka_cleanshutdown",
+        "log-start-offset-checkpoint",
+        "orders-0",
+        "recovery-point-offset-checkpoint",
+    ]
+    checkpoint = (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text()
+    assert checkpoint == "0\n1\norders 0 1\n"
+    logs = manager(tmp_path / "data")
+    assert (logs.was_clean, logs.previous_broker_epoch) == (True, 77)
+    found = logs.get(TP)
+    assert found is not None
+    assert (found.log_end_offset, found.topic_id) == (1, ID)
+    assert logs.create(TP, ID, CONFIG.topic({"retention.ms": 9})) is found
+    assert found.config.number("retention.ms") == 9
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_an_unclean_stop_is_recovered(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    logs.create(TP, ID, CONFIG.topic()).append_as_leader(batch(), EPOCH)
+    logs.close(clean=False)
+    host = StorageHost()
+    logs = manager(tmp_path, host)
+    assert not logs.was_clean
+    found = logs.get(TP)
+    assert found is not None
+    assert found.log_end_offset == 1
+    assert [event for event, _ in host.notes.events] == ["log.recovered"]
+
+
+def test_topic_ids_do_not_mix(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    logs.create(TP, ID, CONFIG.topic())
+    with pytest.raises(StorageError, match="delete the old replica"):
+        logs.create(TP, OTHER_ID, CONFIG.topic())
+
+
+def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
+    host = StorageHost()
+    logs = manager(tmp_path, host)
+    logs.create(TP, ID, CONFIG.topic())
+    logs.delete(TP)
+    logs.delete(TP)
+    (gone,) = tmp_path.glob("orders-0.*-delete")
+    assert len(gone.name) == len("orders-0.") + 32 + len("-delete")
+    fresh = logs.create(TP, OTHER_ID, CONFIG.topic())
+    assert fresh.log_end_offset == 0
+    host.tasks.advance(60_000)
+    assert not gone.exists()
+    assert fresh.append_as_leader(batch(), EPOCH).first_offset == 0
+
+
+def test_a_folder_whose_deletion_was_interrupted_goes_at_the_next_start(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    logs.create(TP, ID, CONFIG.topic())
+    logs.delete(TP)
+    logs.close(clean=True)
+    logs = manager(tmp_path)
+    assert list(logs.logs()) == []
+    assert list(tmp_path.glob("*-delete")) == []
+
+
+def test_high_watermarks_come_back_and_a_broken_file_is_done_without(tmp_path: Path) -> None:
+    host = StorageHost()
+    logs = manager(tmp_path, host)
+    assert logs.read_high_watermarks() == {}
+    logs.write_high_watermarks({TP: Offset(12), TopicPartition("a-b", 3): Offset(0)})
+    assert logs.read_high_watermarks() == {TP: 12, TopicPartition("a-b", 3): 0}
+    path = tmp_path / "replication-offset-checkpoint"
+    path.write_text("0\n1\norders 0\n")
+    assert logs.read_high_watermarks() == {}
+    assert "replication-offset-checkpoint:3" in host.notes.lines[-1]
+
+
+def test_a_moved_start_survives(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    log = logs.create(TP, ID, CONFIG.topic())
+    for _ in range(5):
+        log.append_as_leader(batch(), EPOCH)
+    log.increment_log_start_offset(Offset(3))
+    logs.checkpoint_recovery_points()
+    logs.close(clean=False)
+    found = manager(tmp_path).get(TP)
+    assert found is not None
+    assert (found.log_start_offset, found.log_end_offset) == (3, 5)
+
+
+def test_a_failed_log_makes_the_stop_unclean(tmp_path: Path) -> None:
+    host = StorageHost()
+    logs = manager(tmp_path, host)
+    log = logs.create(TP, ID, CONFIG.topic())
+    host.disk.refuse_appends = 28
+    with pytest.raises(StorageError):
+        log.append_as_leader(batch(), EPOCH)
+    logs.close(clean=True)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_clean_up_skips_nothing_but_failed_logs(tmp_path: Path) -> None:
+    host = StorageHost()
+    logs = manager(tmp_path, host)
+    log = logs.create(TP, ID, CONFIG.topic({"retention.ms": 1_000}))
+    log.append_as_leader(batch(time=1_000), EPOCH)
+    assert logs.clean_up() == 1
+    assert log.log_start_offset == log.log_end_offset == 1
+
+
+def test_flush_overdue_follows_flush_ms(tmp_path: Path) -> None:
+    host = StorageHost()
+    logs = manager(tmp_path, host)
+    log = logs.create(TP, ID, CONFIG.topic({"flush.ms": 500}))
+    log.append_as_leader(batch(), EPOCH)
+    logs.flush_overdue()
+    assert log.recovery_point == 0
+    host.clock.now += 500
+    logs.flush_overdue()
+    assert log.recovery_point == 1

@@ -1,0 +1,231 @@
+"""Idempotent producers: the five-batch window, sequences, epochs, snapshots (F1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harrow.cluster.errors import CorruptLogError, ErrorCode, KafkaError
+from harrow.cluster.ids import LeaderEpoch, Offset
+from harrow.cluster.storage import Log, Origin
+from harrow.cluster.storage.producer_entry import BatchMetadata, ProducerEntry
+from harrow.cluster.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from harrow.cluster.wire.batches import build_batch, build_end_txn_marker, header_at
+from storage_host import StorageHost
+
+EPOCH = LeaderEpoch(0)
+NOW = 1_700_000_000_000
+SEQUENCE_MAX = 2**31 - 1
+
+
+def batch(sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7) -> bytes:
+    records = [(None, b"v%d" % sequence, ())] * count
+    return build_batch(
+        records,
+        timestamp_ms=NOW,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+
+
+def send(log: Log, *sequences: int, epoch: int = 0) -> list[int]:
+    return [log.append_as_leader(batch(s, epoch=epoch), EPOCH).first_offset for s in sequences]
+
+
+def refusal(log: Log, data: bytes, origin: Origin = Origin.CLIENT) -> ErrorCode:
+    before = (log.log_end_offset, log.size, log.producers.entries())
+    with pytest.raises(KafkaError) as caught:
+        log.append_as_leader(data, EPOCH, origin=origin)
+    assert (log.log_end_offset, log.size, log.producers.entries()) == before
+    return caught.value.code
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return StorageHost().open(str(tmp_path / "orders-0"))
+
+
+def test_a_retry_of_one_of_the_last_five_is_answered_with_the_first_append(log: Log) -> None:
+    for sequence in range(0, 18, 3):
+        log.append_as_leader(batch(sequence, 3), EPOCH)
+    for sequence in range(3, 18, 3):
+        info = log.append_as_leader(batch(sequence, 3), EPOCH)
+        assert info.duplicate
+        assert (info.first_offset, info.last_offset) == (sequence, sequence + 2)
+        assert (info.size, info.record_count) == (0, 3)
+    assert log.log_end_offset == 18
+    assert refusal(log, batch(0, 3)) == ErrorCode.out_of_order_sequence_number
+
+
+@pytest.mark.parametrize("sequence", [0, 2, 4, 100])
+def test_a_gap_or_a_step_back_is_out_of_order(log: Log, sequence: int) -> None:
+    log.append_as_leader(batch(0, 2), EPOCH)
+    log.append_as_leader(batch(2), EPOCH)
+    if sequence == 2:
+        assert log.append_as_leader(batch(2), EPOCH).duplicate
+    else:
+        assert refusal(log, batch(sequence)) == ErrorCode.out_of_order_sequence_number
+
+
+def test_sequences_wrap_after_the_largest(log: Log) -> None:
+    send(log, SEQUENCE_MAX - 1, SEQUENCE_MAX, 0, 1)
+    log.append_as_leader(batch(0, epoch=1), EPOCH)
+    assert refusal(log, batch(3, epoch=1)) == ErrorCode.out_of_order_sequence_number
+
+
+def test_a_batch_may_straddle_the_wrap(log: Log) -> None:
+    log.append_as_leader(batch(SEQUENCE_MAX - 1, 4), EPOCH)
+    assert log.append_as_leader(batch(SEQUENCE_MAX - 1, 4), EPOCH).duplicate
+    assert send(log, 2) == [4]
+
+
+def test_epochs_fence_and_begin_anew(log: Log) -> None:
+    send(log, 0, 1, epoch=3)
+    assert refusal(log, batch(2, epoch=2)) == ErrorCode.invalid_producer_epoch
+    assert refusal(log, batch(2, epoch=4)) == ErrorCode.out_of_order_sequence_number
+    assert send(log, 0, 1, epoch=4) == [2, 3]
+    assert refusal(log, batch(2, epoch=3)) == ErrorCode.invalid_producer_epoch
+
+
+def test_an_unknown_producer_may_begin_anywhere(log: Log) -> None:
+    assert send(log, 41, 42) == [0, 1]
+
+
+def test_producers_do_not_mix(log: Log) -> None:
+    log.append_as_leader(batch(0, producer=1), EPOCH)
+    assert not log.append_as_leader(batch(0, producer=2), EPOCH).duplicate
+
+
+def test_several_batches_in_one_append_are_judged_in_turn(log: Log) -> None:
+    log.append_as_leader(batch(0) + batch(1, 2) + batch(3), EPOCH)
+    assert log.log_end_offset == 4
+    assert refusal(log, batch(4) + batch(6)) == ErrorCode.out_of_order_sequence_number
+
+
+def test_followers_record_without_judging(log: Log, tmp_path: Path) -> None:
+    follower = StorageHost().open(str(tmp_path / "orders-1"))
+    send(log, 0, 1, 2)
+    data = b"".join(
+        bytes(p) for p in log.read(Offset(0), 10**6, Offset(3), at_least_one=True).parts
+    )
+    follower.append_as_follower(data)
+    assert follower.producers.entries() == log.producers.entries()
+    assert follower.append_as_leader(batch(1), EPOCH).first_offset == 1
+
+
+def test_markers_end_transactions_and_are_not_for_clients(log: Log) -> None:
+    data = build_batch(
+        [(None, b"x", ())],
+        timestamp_ms=NOW,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    log.append_as_leader(data, EPOCH)
+    entry = log.producers.get(7)
+    assert entry is not None
+    assert entry.txn_first_offset == 0
+    assert refusal(log, batch(1)) == ErrorCode.invalid_txn_state
+
+    def marker(coordinator_epoch: int) -> bytes:
+        return build_end_txn_marker(
+            commit=True,
+            producer_id=7,
+            producer_epoch=0,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=NOW,
+        )
+
+    assert refusal(log, marker(3)) == ErrorCode.invalid_record
+    log.append_as_leader(marker(3), EPOCH, origin=Origin.COORDINATOR)
+    entry = log.producers.get(7)
+    assert entry is not None
+    assert (entry.txn_first_offset, entry.coordinator_epoch) == (-1, 3)
+    fenced = refusal(log, marker(2), Origin.COORDINATOR)
+    assert fenced == ErrorCode.transaction_coordinator_fenced
+
+
+def test_snapshots_come_back_and_tell_corruption() -> None:
+    last = BatchMetadata(SEQUENCE_MAX, 2, 96, 99, NOW)
+    entries = [ProducerEntry(7, 3, (last,), NOW, 4, 96), ProducerEntry(9, 1, (), NOW)]
+    data = encode_snapshot(entries)
+    assert len(data) == 10 + 2 * 46
+    assert decode_snapshot(data, "x") == entries
+    for position in range(len(data)):
+        bad = bytearray(data)
+        bad[position] ^= 1
+        with pytest.raises(CorruptLogError, match=r"00\.snapshot"):
+            decode_snapshot(bytes(bad), "00.snapshot")
+        with pytest.raises(CorruptLogError):
+            decode_snapshot(data[:position], "x")
+
+
+def test_a_clean_stop_keeps_the_last_batch_a_crash_all_five(tmp_path: Path) -> None:
+    host = StorageHost()
+    folder = str(tmp_path / "orders-0")
+    log = host.open(folder)
+    send(log, *range(8))
+    full = log.producers.entries()
+    log.abandon()
+    log = host.open(folder, clean=False)
+    assert log.producers.entries() == full
+    log.close()
+    log = host.open(folder)
+    (entry,) = log.producers.entries()
+    assert entry.batches == full[0].batches[-1:]
+    assert log.append_as_leader(batch(7), EPOCH).first_offset == 7
+    assert send(log, 8) == [8]
+
+
+def test_truncation_takes_producers_back(tmp_path: Path) -> None:
+    log = StorageHost().open(str(tmp_path / "orders-0"))
+    send(log, *range(10))
+    log.truncate_to(Offset(6))
+    (entry,) = log.producers.entries()
+    assert [b.first_offset for b in entry.batches] == [1, 2, 3, 4, 5]
+    assert send(log, 6) == [6]
+    log.truncate_to(Offset(0))
+    assert log.producers.entries() == []
+
+
+def test_snapshots_are_taken_at_rolls_and_a_broken_one_is_done_without(tmp_path: Path) -> None:
+    host = StorageHost()
+    folder = tmp_path / "orders-0"
+    size = len(batch(0))
+    log = host.open(str(folder), {"segment.bytes": 3 * size})
+    send(log, *range(8))
+    assert [p.name for p in sorted(folder.glob("*.snapshot"))] == [
+        "00000000000000000003.snapshot",
+        "00000000000000000006.snapshot",
+    ]
+    full = log.producers.entries()
+    log.close()
+    newest = max(folder.glob("*.snapshot"))
+    newest.write_bytes(newest.read_bytes()[:-1] + b"\xff")
+    log = host.open(str(folder), {"segment.bytes": 3 * size})
+    (entry,) = log.producers.entries()
+    assert entry.batches[-1] == full[0].batches[-1]
+    assert sum(1 for _ in folder.glob("*.snapshot")) == 3
+
+
+def test_silent_producers_expire(tmp_path: Path) -> None:
+    host = StorageHost()
+    log = host.open(str(tmp_path / "orders-0"))
+    send(log, 0)
+    assert log.producers.remove_expired(NOW + 86_400_000 - 1) == 0
+    assert log.producers.remove_expired(NOW + 86_400_000) == 1
+    assert send(log, 5) == [1]  # nothing is known of it any more
+
+
+def test_a_failed_append_leaves_no_trace_in_producers(tmp_path: Path) -> None:
+    host = StorageHost()
+    log = host.open(str(tmp_path / "orders-0"))
+    send(log, 0)
+    before = log.producers.entries()
+    host.disk.refuse_appends = 5
+    with pytest.raises(Exception, match="offline"):
+        send(log, 1)
+    assert log.producers.entries() == before
+    assert header_at(batch(0)).producer_id == 7
