@@ -1,0 +1,325 @@
+"""Serving Fetch, to consumers up to the HW and to followers up to the log's end (E4, C1, C6).
+
+Owns: `Fetches`: the handler, the reads, and the delayed fetch. A follower's offsets are taken in before
+anything is read, and only from a log that is a prefix of this one: a fetch that is fenced by its leader
+epoch, or whose last epoch diverges, moves nothing (KIP-320, KIP-595).
+
+    a fetch is answered when         consumer            follower
+    it asks for no waiting           at once             at once
+    a partition has an error         at once             at once
+    an epoch diverges                                    at once
+    min bytes are there              HW moved            leader appended
+    leadership or its epoch changed  at once             at once
+    the deadline comes               with what there is  with what there is
+
+Waking is put off to the next turn of the loop (`ReplicaManager.appended`), so that all produces
+of one turn leave in one answer.
+
+Source: Kafka's `ReplicaManager.fetchMessages`, `Partition.fetchRecords`, `DelayedFetch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, KafkaError, StorageError
+from ..ids import BrokerEpoch, NodeId, Offset, TopicPartition
+from ..purgatory import DelayedOperation
+from ..wire.fetch import FetchPartition, FetchRequest, decode_fetch
+from ..wire.fetch_response import FetchAnswer, encode_fetch_response
+
+if TYPE_CHECKING:
+    from ..host.seam import Buffer
+    from ..wire.request import Request
+    from .partition import Partition
+    from .replica_manager import ReplicaManager
+
+READ_COMMITTED = 1
+_NONE = ErrorCode.none
+
+
+class Asked:
+    """One partition of a fetch: what is asked, of which replica, and as of which leader epoch."""
+
+    __slots__ = ("error", "generation", "leader_epoch", "partition", "row")
+
+    def __init__(self, row: FetchPartition, partition: Partition | None, error: ErrorCode) -> None:
+        self.row = row
+        self.partition = partition
+        self.error = error
+        self.leader_epoch = -1 if partition is None else partition.leader_epoch
+        self.generation = -1 if partition is None else partition.generation
+
+
+class Reader:
+    """Reads all partitions of one fetch within its limits, in the order asked."""
+
+    __slots__ = ("_abort_lists", "_from_follower", "_manager", "_max_bytes", "asked")
+
+    def __init__(self, manager: ReplicaManager, asked: list[Asked], fetch: FetchRequest) -> None:
+        self.asked = asked
+        self._manager = manager
+        self._from_follower = fetch.replica_id >= 0
+        self._abort_lists = fetch.isolation_level == READ_COMMITTED
+        limit = fetch.max_bytes
+        if not self._from_follower:
+            limit = min(limit, manager.config.number("fetch.max.bytes"))
+        self._max_bytes = limit
+
+    def upper(self, partition: Partition) -> Offset:
+        """Where this reader must stop."""
+        return partition.log_end_offset if self._from_follower else partition.high_watermark
+
+    def changed(self) -> bool:
+        """True when a partition is no longer led as it was when the fetch came."""
+        for one in self.asked:
+            partition = one.partition
+            if partition is not None and (
+                partition.leader_epoch != one.leader_epoch
+                or partition.generation != one.generation
+                or not partition.is_leader
+                or partition.failed
+            ):
+                return True
+        return False
+
+    def has_data(self) -> bool:
+        """True when at least one byte could be read."""
+        for one in self.asked:
+            partition = one.partition
+            if partition is not None and self.upper(partition) > one.row.fetch_offset:
+                return True
+        return False
+
+    def read(self) -> tuple[list[FetchAnswer], int, bool]:
+        """`(answers, bytes of records, whether they must leave at once)`."""
+        answers: list[FetchAnswer] = []
+        left, total, urgent = self._max_bytes, 0, False
+        for one in self.asked:
+            answer, size = self._read_one(one, left, first=total == 0)
+            answers.append(answer)
+            total += size
+            left -= size
+            urgent = urgent or answer.error != 0 or answer.diverging is not None
+        return answers, total, urgent
+
+    def _read_one(self, one: Asked, left: int, *, first: bool) -> tuple[FetchAnswer, int]:
+        row, partition = one.row, one.partition
+        error = one.error
+        if partition is not None and error is _NONE:
+            error = partition.check_leader(row.current_leader_epoch)
+        if partition is None or error is not _NONE:
+            return FetchAnswer(row.topic, row.partition, error), 0
+        try:
+            return self._records(row, partition, left, first=first)
+        except KafkaError as refused:
+            return FetchAnswer(row.topic, row.partition, refused.code), 0
+        except StorageError as failed:
+            self._manager.log_failed(partition, failed)
+            return FetchAnswer(row.topic, row.partition, ErrorCode.kafka_storage_error), 0
+
+    def _records(
+        self, row: FetchPartition, partition: Partition, left: int, *, first: bool
+    ) -> tuple[FetchAnswer, int]:
+        log, offset, high = partition.log, row.fetch_offset, partition.high_watermark
+        start = log.log_start_offset
+        diverging = None
+        if row.last_fetched_epoch >= 0:
+            diverging = partition.diverging(offset, row.last_fetched_epoch)
+        if diverging is None and not start <= offset <= log.log_end_offset:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        parts: Sequence[Buffer] = ()
+        size = 0
+        upper = self.upper(partition)
+        if diverging is None and upper > offset and (left > 0 or first):
+            limit = max(0, min(row.max_bytes, left))
+            data = log.read(Offset(offset), limit, upper, at_least_one=first)
+            parts, size = data.parts, data.size
+        answer = FetchAnswer(
+            row.topic,
+            row.partition,
+            0,
+            high,
+            high,
+            start,
+            parts,
+            () if self._abort_lists else None,
+            -1,
+            diverging,
+        )
+        return answer, size
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that waits for bytes, an error or its deadline (E4)."""
+
+    __slots__ = ("_done", "_min_bytes", "_reader")
+
+    def __init__(
+        self,
+        deadline_ms: int,
+        reader: Reader,
+        min_bytes: int,
+        done: Callable[[list[FetchAnswer]], None],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._reader = reader
+        self._min_bytes = min_bytes
+        self._done = done
+
+    def try_complete(self) -> bool:
+        """Complete when a partition changed hands or enough bytes are there."""
+        reader = self._reader
+        if not reader.changed():
+            if not reader.has_data():
+                return False
+            if self._min_bytes > 1:
+                _, size, urgent = reader.read()
+                if size < self._min_bytes and not urgent:
+                    return False
+        return self.force_complete()
+
+    def on_complete(self) -> None:
+        """Read again: what is answered is as of now, and nothing is kept while waiting."""
+        self._done(self._reader.read()[0])
+
+
+class Fetches:
+    """The Fetch handler."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._host = manager.host
+
+    def handle(self, request: Request) -> None:
+        """Answer a fetch, now or when it is worth it."""
+        fetch = decode_fetch(request)
+        if fetch.session_id != 0 and fetch.session_epoch > 0:
+            # No sessions are kept (KIP-227): whoever claims one is told to begin again.
+            code = ErrorCode.fetch_session_id_not_found
+            request.respond_parts(encode_fetch_response(request.version, (), error=code))
+            return
+        from_follower = fetch.replica_id >= 0
+        asked = [self._resolve(row) for row in fetch.partitions]
+        urgent = not asked or any(one.error is not _NONE for one in asked)
+        if from_follower:
+            urgent = self._take_in(fetch, asked) or urgent
+
+        def answer(answers: list[FetchAnswer]) -> None:
+            self._respond(request, answers, tapped=not from_follower)
+
+        reader = Reader(self._manager, asked, fetch)
+        if urgent or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
+            answer(reader.read()[0])
+        elif from_follower and not reader.has_data():
+            self._wait(fetch, reader, answer)  # its offsets were judged: nothing to read or refuse
+        else:
+            answers, size, urgent = reader.read()
+            if urgent or size >= fetch.min_bytes:
+                answer(answers)
+            else:
+                self._wait(fetch, reader, answer)
+
+    def _wait(
+        self,
+        fetch: FetchRequest,
+        reader: Reader,
+        answer: Callable[[list[FetchAnswer]], None],
+    ) -> None:
+        deadline_ms = self._host.clock.monotonic_ms() + fetch.max_wait_ms
+        operation = DelayedFetch(deadline_ms, reader, fetch.min_bytes, answer)
+        manager = self._manager
+        waiting = manager.follower_fetches if fetch.replica_id >= 0 else manager.consumer_fetches
+        keys = [one.partition.topic_partition for one in reader.asked if one.partition is not None]
+        waiting.try_complete_else_watch(operation, keys)
+
+    def _resolve(self, row: FetchPartition) -> Asked:
+        manager = self._manager
+        if isinstance(row.topic, str):
+            tp = TopicPartition(row.topic, row.partition)
+            partition = manager.partition(tp)
+            if partition is None:
+                return Asked(row, None, manager.missing(tp))
+        else:
+            topic = manager.topic_name(row.topic)
+            if topic is None:
+                return Asked(row, None, ErrorCode.unknown_topic_id)
+            tp = TopicPartition(topic, row.partition)
+            partition = manager.partition(tp)
+            if partition is None:
+                return Asked(row, None, manager.missing(tp))
+            if partition.topic_id != row.topic:
+                return Asked(row, None, ErrorCode.inconsistent_topic_id)
+        return Asked(row, partition, partition.check_leader(row.current_leader_epoch))
+
+    def _take_in(self, fetch: FetchRequest, asked: list[Asked]) -> bool:
+        """Take a follower's offsets: remote LEO, HW, ISR (C1, C4); True when one must be answered at once."""
+        urgent = False
+        node, epoch = NodeId(fetch.replica_id), BrokerEpoch(fetch.replica_epoch)
+        now_ms = self._host.clock.monotonic_ms()
+        manager = self._manager
+        for one in asked:
+            partition, row = one.partition, one.row
+            if partition is None or one.error is not _NONE:
+                continue
+            try:
+                if not self._is_prefix(partition, row):
+                    urgent = True
+                    continue
+                moved = partition.follower_fetched(
+                    node, Offset(row.fetch_offset), Offset(row.log_start_offset), now_ms, epoch
+                )
+            except KafkaError as refused:
+                one.error = refused.code
+                urgent = True
+                continue
+            if moved:
+                manager.high_watermark_moved(partition)
+            if node not in partition.isr:
+                proposal = partition.propose_expansion(node)
+                if proposal is not None:
+                    manager.isr_updates.submit(partition, proposal)
+        return urgent
+
+    @staticmethod
+    def _is_prefix(partition: Partition, row: FetchPartition) -> bool:
+        """True when what the follower has below its fetch offset is what this log has there."""
+        log = partition.log
+        if not log.log_start_offset <= row.fetch_offset <= log.log_end_offset:
+            return False
+        last = row.last_fetched_epoch
+        return last < 0 or partition.diverging(row.fetch_offset, last) is None
+
+    def _respond(self, request: Request, answers: list[FetchAnswer], *, tapped: bool) -> None:
+        if request.answered:
+            return
+        parts = encode_fetch_response(request.version, answers)
+        on_send = None
+        if tapped and self._host.tap.enabled:
+            on_send = self._tap(request, answers)
+        request.respond_parts(parts, on_send=on_send)
+
+    def _tap(self, request: Request, answers: list[FetchAnswer]) -> Callable[[bool], None]:
+        asked = decode_fetch(request).partitions
+        offsets = {(row.topic, row.partition): row.fetch_offset for row in asked}
+
+        def sent(lost: bool) -> None:
+            if lost:
+                return
+            for answer in answers:
+                if answer.records:
+                    self._host.tap.fetched(
+                        request.client_id,
+                        self._name(answer.topic),
+                        answer.partition,
+                        offset=offsets[answer.topic, answer.partition],
+                        batches=answer.records,
+                    )
+
+        return sent
+
+    def _name(self, topic: Any) -> str:
+        if isinstance(topic, str):
+            return topic
+        return self._manager.topic_name(topic) or str(topic)

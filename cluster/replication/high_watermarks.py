@@ -1,0 +1,137 @@
+"""High watermarks outside their partitions: the checkpoint task (C3) and the trace of their moves.
+
+Owns: the file's rhythm (begun by the first LeaderAndIsr, then every
+`replica.high.watermark.checkpoint.interval.ms`, and once at the end), and `partition.hw` events: at most
+one a partition in `harrow.trace.hw.interval.ms`, the last value always.
+
+Source: Kafka's `ReplicaManager.checkpointHighWatermarks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ..errors import HarrowError
+
+if TYPE_CHECKING:
+    from ..host.seam import Host, Timer
+    from ..ids import Offset, TopicPartition
+    from ..storage.log_manager import LogManager
+    from .partition import Partition
+
+
+class HighWatermarkCheckpoint:
+    """Writes all high watermarks to disk from time to time."""
+
+    def __init__(
+        self,
+        host: Host,
+        logs: LogManager,
+        interval_ms: int,
+        partitions: Callable[[], Iterable[Partition]],
+    ) -> None:
+        self._host = host
+        self._logs = logs
+        self._interval_ms = interval_ms
+        self._partitions = partitions
+        self._timer: Timer | None = None
+        self._writing = False
+        self._read: dict[TopicPartition, Offset] | None = None
+
+    def read(self, tp: TopicPartition) -> int:
+        """What was checkpointed for `tp` before this start; 0 where nothing was."""
+        if self._read is None:
+            self._read = self._logs.read_high_watermarks()
+        return self._read.pop(tp, 0)
+
+    def remember(self, tp: TopicPartition, mark: Offset) -> None:
+        """It is hosted no more, but its log stays."""
+        if self._read is not None:
+            self._read[tp] = mark
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Its log was deleted: the next one of that name starts from 0."""
+        if self._read is not None:
+            self._read.pop(tp, None)
+
+    def start(self) -> None:
+        """Begin the task; no more than once."""
+        if self._timer is None:
+            self._timer = self._host.tasks.call_later(self._interval_ms, self._due)
+
+    def write(self) -> None:
+        """BLOCKS briefly. Write them now."""
+        self._write(self._snapshot())
+
+    def stop(self) -> None:
+        """End the task and write a last time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.write()
+
+    def _snapshot(self) -> dict[TopicPartition, Offset]:
+        # What was read and is not hosted yet must survive the next write.
+        kept = dict(self._read or {})
+        for partition in self._partitions():
+            if not partition.failed:
+                kept[partition.topic_partition] = partition.high_watermark
+        return kept
+
+    def _write(self, marks: dict[TopicPartition, Offset]) -> None:
+        try:
+            self._logs.write_high_watermarks(marks)
+        except (HarrowError, OSError) as error:
+            self._host.trace.log("error", f"high watermark checkpoint failed: {error}")
+
+    def _due(self) -> None:
+        self._timer = self._host.tasks.call_later(self._interval_ms, self._due)
+        if not self._writing:
+            self._writing = True
+            self._host.tasks.spawn(self._write_beside(), name="high-watermark-checkpoint")
+
+    async def _write_beside(self) -> None:
+        try:
+            await self._host.tasks.run_blocking(self._write, self._snapshot())
+        finally:
+            self._writing = False
+
+
+class HighWatermarkTrace:
+    """`partition.hw` events, rate-limited for each partition."""
+
+    def __init__(self, host: Host, interval_ms: int) -> None:
+        self._host = host
+        self._interval_ms = interval_ms
+        self._last_ms: dict[TopicPartition, int] = {}
+        self._pending: set[TopicPartition] = set()
+
+    def moved(self, partition: Partition) -> None:
+        """The HW of `partition` is another now."""
+        tp = partition.topic_partition
+        if tp in self._pending:
+            return
+        now_ms = self._host.clock.monotonic_ms()
+        due_ms = self._last_ms.get(tp, now_ms - self._interval_ms) + self._interval_ms
+        if due_ms <= now_ms:
+            self._last_ms[tp] = now_ms
+            self._emit(partition)
+            return
+        self._pending.add(tp)
+        self._host.tasks.call_later(due_ms - now_ms, self._trailing, partition)
+
+    def _trailing(self, partition: Partition) -> None:
+        tp = partition.topic_partition
+        self._pending.discard(tp)
+        self._last_ms[tp] = self._host.clock.monotonic_ms()
+        self._emit(partition)
+
+    def _emit(self, partition: Partition) -> None:
+        topic, index = partition.topic_partition
+        self._host.trace.emit(
+            "partition.hw",
+            topic=topic,
+            partition=index,
+            hw=partition.high_watermark,
+            leo=partition.log_end_offset,
+        )

@@ -1,0 +1,185 @@
+"""Appending as leader, and waiting for the followers of acks=all (C5, E3).
+
+Owns: `ProduceResult`, `Appends` (append to many partitions, then answer at once or wait), and the
+delayed produce. A duplicate of an idempotent batch (F1) waits like the batch itself: its
+acknowledgement too says that all in-sync replicas have it.
+
+    acks   answered
+    0, 1   after the append on this leader
+    -1     when HW >= last offset + 1 in the generation of the append: `none`, or
+           `not_enough_replicas_after_append` when the ISR shrank below the minimum meanwhile;
+           when leadership was lost: `not_leader_or_follower`; at the deadline: `request_timed_out`
+
+Source: Kafka's `ReplicaManager.appendRecords` and `DelayedProduce`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import ErrorCode, HarrowError, KafkaError, StorageError
+from ..ids import NO_OFFSET, Offset, TopicPartition
+from ..purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from ..host.seam import Buffer
+    from ..storage.results import AppendInfo, Origin
+    from .partition import Partition
+    from .replica_manager import ReplicaManager
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+ADMIN_CLIENT = "__admin_client"
+"""The client id that may write to internal topics, as in Kafka."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceResult:
+    """What became of one partition's batches; offsets are -1 where nothing was appended."""
+
+    error: ErrorCode
+    base_offset: Offset = NO_OFFSET
+    last_offset: Offset = NO_OFFSET
+    append_time_ms: int = -1
+    log_start_offset: Offset = NO_OFFSET
+    message: str = ""
+
+    @classmethod
+    def refused(cls, error: ErrorCode, message: str = "") -> ProduceResult:
+        """Nothing was appended."""
+        return cls(error=error, message=message)
+
+    def failed(self, error: ErrorCode) -> ProduceResult:
+        """The same append with an outcome of its own: offsets are not told with an error."""
+        return replace(self, error=error, base_offset=NO_OFFSET, append_time_ms=-1)
+
+
+Done = Callable[[dict[TopicPartition, ProduceResult]], None]
+
+
+class _Waiting:
+    """One partition's append that its followers still lack."""
+
+    __slots__ = ("generation", "partition", "required_offset")
+
+    def __init__(self, partition: Partition, required_offset: int) -> None:
+        self.partition = partition
+        self.required_offset = required_offset
+        self.generation = partition.generation
+
+
+class DelayedProduce(DelayedOperation):
+    """Appends with acks=all whose followers lag (E3)."""
+
+    __slots__ = ("_done", "_results", "_waiting")
+
+    def __init__(
+        self,
+        deadline_ms: int,
+        waiting: dict[TopicPartition, _Waiting],
+        results: dict[TopicPartition, ProduceResult],
+        done: Done,
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._waiting = waiting
+        self._results = results
+        self._done = done
+
+    def try_complete(self) -> bool:
+        """Settle every partition that can be; complete with the last."""
+        for tp, waiting in tuple(self._waiting.items()):
+            outcome = waiting.partition.append_outcome(waiting.required_offset, waiting.generation)
+            if outcome is None:
+                continue
+            del self._waiting[tp]
+            if outcome is not ErrorCode.none:
+                self._results[tp] = self._results[tp].failed(outcome)
+        return not self._waiting and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer; what is not settled by now has timed out."""
+        for tp in self._waiting:
+            self._results[tp] = self._results[tp].failed(ErrorCode.request_timed_out)
+        self._done(self._results)
+
+
+class Appends:
+    """Appends to the partitions that this broker leads."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._host = manager.host
+
+    def append(
+        self,
+        entries: Mapping[TopicPartition, Buffer],
+        *,
+        acks: int,
+        timeout_ms: int,
+        done: Done,
+        origin: Origin,
+        internal_topics: bool,
+    ) -> None:
+        """Append each entry to its partition and call `done` once with all results."""
+        results: dict[TopicPartition, ProduceResult] = {}
+        waiting: dict[TopicPartition, _Waiting] = {}
+        if acks not in (-1, 0, 1):
+            refused = ProduceResult.refused(
+                ErrorCode.invalid_required_acks, f"acks={acks}: expected -1, 0 or 1"
+            )
+            done(dict.fromkeys(entries, refused))
+            return
+        for tp, records in entries.items():
+            partition = self._manager.partition(tp)
+            if tp.topic in INTERNAL_TOPICS and not internal_topics:
+                results[tp] = ProduceResult.refused(
+                    ErrorCode.invalid_topic_exception, f"{tp.topic} is written by brokers only"
+                )
+                continue
+            results[tp] = result = self._append(tp, partition, records, acks, origin)
+            if acks == -1 and partition is not None and result.error is ErrorCode.none:
+                waiting[tp] = _Waiting(partition, result.last_offset + 1)
+        if not waiting:
+            done(results)
+            return
+        deadline_ms = self._host.clock.monotonic_ms() + max(0, timeout_ms)
+        operation = DelayedProduce(deadline_ms, waiting, results, done)
+        self._manager.produces.try_complete_else_watch(operation, tuple(waiting))
+
+    def _append(
+        self,
+        tp: TopicPartition,
+        partition: Partition | None,
+        records: Buffer,
+        acks: int,
+        origin: Origin,
+    ) -> ProduceResult:
+        if partition is None:
+            return ProduceResult.refused(self._manager.missing(tp))
+        try:
+            info = partition.append_as_leader(records, acks=acks, origin=origin)
+            try:
+                self._host.failpoints.hit("log.after-append")
+            finally:
+                self._manager.appended(partition)
+        except KafkaError as error:
+            if error.code is ErrorCode.kafka_storage_error:
+                self._manager.log_failed(partition, error)
+            return ProduceResult.refused(error.code, error.message)
+        except StorageError as error:
+            self._manager.log_failed(partition, error)
+            return ProduceResult.refused(ErrorCode.kafka_storage_error, str(error))
+        except HarrowError as error:
+            return ProduceResult.refused(ErrorCode.unknown_server_error, str(error))
+        return _result(info)
+
+
+def _result(info: AppendInfo) -> ProduceResult:
+    return ProduceResult(
+        error=ErrorCode.none,
+        base_offset=Offset(info.first_offset),
+        last_offset=Offset(info.last_offset),
+        append_time_ms=info.append_time_ms,
+        log_start_offset=Offset(info.log_start_offset),
+    )

@@ -1,0 +1,176 @@
+"""Serving Produce: bytes in, `Appends`, bytes out (C5). See `produce.py` for the waiting.
+
+Owns: the handler and the tap of what was acknowledged (J6). With acks=0 there is no answer; when
+something was refused the connection is closed instead (WireError), as Kafka does: the only way to make
+such a producer look for the new leader.
+
+Source: Kafka's `KafkaApis.handleProduceRequest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import ErrorCode, WireError
+from ..ids import TopicPartition
+from ..storage.results import Origin
+from ..wire.produce import ProduceAnswer, ProduceEntry, decode_produce, encode_produce_response
+from .produce import ADMIN_CLIENT, ProduceResult
+
+if TYPE_CHECKING:
+    from ..host.seam import Buffer
+    from ..wire.request import Request
+    from .replica_manager import ReplicaManager
+
+_MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+
+
+class Produces:
+    """The Produce handler."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._host = manager.host
+
+    def handle(self, request: Request) -> None:
+        """Append what `request` carries and answer as its acks ask."""
+        produce = decode_produce(request)
+        acks = produce.acks
+        if produce.transactional_id is not None:
+            # Transactions are not served yet: refuse, never append outside of one.
+            request.fail(ErrorCode.transactional_id_authorization_failed)
+            return
+        entries: dict[TopicPartition, Buffer] = {}
+        refused: dict[int, ProduceResult] = {}
+        keys: list[TopicPartition | None] = []
+        for index, entry in enumerate(produce.entries):
+            tp, problem = self._resolve(entry)
+            keys.append(tp)
+            if problem is not None:
+                refused[index] = ProduceResult.refused(problem)
+            elif tp in entries:
+                refused[index] = ProduceResult.refused(ErrorCode.invalid_request)
+            elif entry.records is None or not len(entry.records):
+                refused[index] = ProduceResult.refused(ErrorCode.corrupt_message)
+            else:
+                assert tp is not None
+                entries[tp] = entry.records
+
+        def done(results: dict[TopicPartition, ProduceResult]) -> None:
+            if acks == 0:
+                self._tap_unanswered(request, produce.entries, keys, refused, results)
+                codes = [row.error for row in (*refused.values(), *results.values())]
+                if any(code is not ErrorCode.none for code in codes):
+                    raise WireError(f"acks=0 and {', '.join(code.name for code in codes)}")
+                request.no_response()
+                return
+            rows = [
+                refused.get(index) or results[_known(keys[index])]
+                for index in range(len(produce.entries))
+            ]
+            self._respond(request, produce.entries, keys, rows, acks)
+
+        self._manager.appends.append(
+            entries,
+            acks=acks,
+            timeout_ms=produce.timeout_ms,
+            done=done,
+            origin=Origin.CLIENT,
+            internal_topics=request.client_id == ADMIN_CLIENT,
+        )
+
+    def _resolve(self, entry: ProduceEntry) -> tuple[TopicPartition | None, ErrorCode | None]:
+        if isinstance(entry.topic, str):
+            return TopicPartition(entry.topic, entry.partition), None
+        name = self._manager.topic_name(entry.topic)
+        if name is None:
+            return None, ErrorCode.unknown_topic_id
+        return TopicPartition(name, entry.partition), None
+
+    def _respond(
+        self,
+        request: Request,
+        entries: list[ProduceEntry],
+        keys: list[TopicPartition | None],
+        rows: list[ProduceResult],
+        acks: int,
+    ) -> None:
+        answers = [
+            self._answer(entry, tp, row) for entry, tp, row in zip(entries, keys, rows, strict=True)
+        ]
+        parts = encode_produce_response(request.version, answers)
+        on_send: Callable[[bool], None] | None = None
+        if self._host.tap.enabled:
+
+            def sent(lost: bool) -> None:
+                for entry, tp, row in zip(entries, keys, rows, strict=True):
+                    self._tap(request, entry, tp, row, acks, lost=lost)
+
+            on_send = sent
+        request.respond_parts(parts, on_send=on_send)
+
+    def _answer(
+        self, entry: ProduceEntry, tp: TopicPartition | None, row: ProduceResult
+    ) -> ProduceAnswer:
+        if row.error is ErrorCode.none:
+            return ProduceAnswer(
+                entry.topic,
+                entry.partition,
+                0,
+                row.base_offset,
+                row.append_time_ms,
+                row.log_start_offset,
+            )
+        leader, epoch = -1, -1
+        partition = None if tp is None else self._manager.partition(tp)
+        if row.error in _MOVED and partition is not None:
+            leader, epoch = partition.leader, partition.leader_epoch
+        return ProduceAnswer(
+            entry.topic,
+            entry.partition,
+            row.error,
+            error_message=row.message or None,
+            leader_id=leader,
+            leader_epoch=epoch,
+        )
+
+    def _tap_unanswered(
+        self,
+        request: Request,
+        entries: list[ProduceEntry],
+        keys: list[TopicPartition | None],
+        refused: dict[int, ProduceResult],
+        results: dict[TopicPartition, ProduceResult],
+    ) -> None:
+        if self._host.tap.enabled:
+            for index, entry in enumerate(entries):
+                row = refused.get(index) or results[_known(keys[index])]
+                self._tap(request, entry, keys[index], row, 0, lost=False)
+
+    def _tap(
+        self,
+        request: Request,
+        entry: ProduceEntry,
+        tp: TopicPartition | None,
+        row: ProduceResult,
+        acks: int,
+        *,
+        lost: bool,
+    ) -> None:
+        self._host.tap.produced(
+            request.client_id,
+            str(entry.topic) if tp is None else tp.topic,
+            entry.partition,
+            base_offset=row.base_offset,
+            error=int(row.error),
+            acks=acks,
+            invoked_ns=request.received_ns,
+            batches=entry.records or b"",
+            lost=lost,
+        )
+
+
+def _known(tp: TopicPartition | None) -> TopicPartition:
+    assert tp is not None, "an entry without a topic was refused before"
+    return tp

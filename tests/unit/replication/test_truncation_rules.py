@@ -1,0 +1,117 @@
+"""C7: each truncation rule on its table, and the two failures of seed 004 by rule."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harrow.cluster.replication import STRATEGIES
+from harrow.cluster.replication.truncation import Cut
+
+from .model import Replica, state
+
+NAMES = ("high-watermark", "kip-101", "kip-279", "kip-320")
+TWO = (1, 2)
+
+
+def pair(rule: str) -> tuple[Replica, Replica]:
+    """A (1) leads B (2); two records, B has both, the second not yet below B's HW (seed 004, 3.1)."""
+    a, b = Replica(1, rule), Replica(2, rule)
+    a.partition.become_leader(state(1, 0, TWO, replicas=TWO), 0)
+    b.follow(a, 0, TWO)
+    for value in ("m0", "m1"):
+        a.produce(value)
+        b.fetch(a)
+    b.fetch(a)
+    a.partition.append_as_leader  # noqa: B018 - A's HW is 2 now: m1 is committed
+    b.partition.high_watermark = type(b.partition.high_watermark)(1)
+    assert (a.leo, a.hw, b.leo, b.hw) == (2, 2, 2, 1)
+    return a, b
+
+
+@pytest.mark.parametrize("rule", NAMES)
+def test_loss_b_restarts_and_leads_while_a_is_away(rule: str) -> None:
+    a, b = pair(rule)
+    b.restart()
+    b.follow(a, 1, TWO)
+    b.partition.become_leader(state(2, 2, TWO, replicas=TWO), 0)
+    a.restart()
+    a.follow(b, 2, TWO)
+    for _ in range(4):
+        a.fetch(b)
+    values = [value for _, value in b.log.records]
+    assert a.log.records == b.log.records
+    assert values == (["m0"] if rule == "high-watermark" else ["m0", "m1"])
+
+
+@pytest.mark.parametrize("rule", NAMES)
+def test_divergence_both_die_and_b_that_has_less_leads_first(rule: str) -> None:
+    a, b = pair(rule)
+    del b.log.records[1:]  # power loss: m1 never reached B's disk
+    b.restart()
+    b.partition.become_leader(state(2, 1, (2,), replicas=TWO), 0)
+    b.produce("other")
+    a.restart()
+    a.follow(b, 1, TWO)
+    for _ in range(4):
+        a.fetch(b)
+    agree = a.log.records == b.log.records
+    assert agree is (rule != "high-watermark")
+
+
+def epochs_of(replica: Replica, *records: int) -> None:
+    for number, epoch in enumerate(records):
+        replica.log.put(epoch, str(number))
+
+
+@pytest.mark.parametrize(
+    ("rule", "epoch", "end", "expected"),
+    [
+        ("kip-101", -1, -1, Cut(offset=3, done=True)),  # unknown at the leader: the HW
+        ("kip-101", 1, 12, Cut(offset=12, done=True)),
+        ("kip-101", 3, 50, Cut(offset=20, done=True)),
+        ("kip-279", -1, -1, Cut(offset=3, done=True)),
+        ("kip-279", 1, 12, Cut(offset=10, done=True)),  # the head's worked example
+        ("kip-279", 2, 15, Cut(offset=15, done=True)),
+        ("kip-279", 2, 50, Cut(offset=20, done=True)),
+        ("kip-279", 0, 5, Cut(offset=0, done=True)),
+        ("kip-320", 1, 12, Cut(offset=10, done=True)),
+    ],
+)
+def test_where_to_cut(rule: str, epoch: int, end: int, expected: Cut) -> None:
+    follower = Replica(2)
+    epochs_of(follower, *[1] * 10, *[2] * 10)
+    follower.partition.append_as_follower(None, 3, 0)
+    assert STRATEGIES[rule].answered(follower.partition, epoch, end) == expected
+
+
+def test_kip_279_cuts_its_own_later_epoch_and_asks_again() -> None:
+    follower = Replica(2)
+    epochs_of(follower, *[1] * 5, *[4] * 5)
+    cut = STRATEGIES["kip-279"].answered(follower.partition, 3, 7)
+    assert cut == Cut(offset=5, done=False)
+
+
+HISTORY = st.lists(st.integers(1, 6), min_size=0, max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 4), HISTORY, HISTORY, st.sampled_from(("kip-279", "kip-320")))
+def test_any_two_histories_agree_after_following(
+    common: int, leader_more: list[int], follower_more: list[int], rule: str
+) -> None:
+    """Leaders' epochs are unique: even ones are the leader's, odd ones the follower's here."""
+    leader, follower = Replica(1, rule), Replica(2, rule)
+    for number in range(common):
+        for one in (leader, follower):
+            one.log.put(1, f"common-{number}")
+    for one, more, parity in ((leader, leader_more, 0), (follower, follower_more, 1)):
+        for epoch in sorted(more):
+            one.log.put(10 + 2 * epoch + parity, f"{one.node}-{one.leo}")
+    leader.partition.become_leader(state(1, 100, TWO, replicas=TWO), 0)
+    follower.follow(leader, 100, TWO)
+    for _ in range(20):
+        follower.fetch(leader)
+    assert follower.log.records == leader.log.records
+    assert leader.hw == leader.leo
