@@ -1,0 +1,151 @@
+"""ListGroups, DescribeGroups and DeleteGroups.
+
+Owns: how groups are shown and deleted. A deleted group's offsets and metadata become tombstones before
+it is answered. May fail: KafkaError only, answered for each group. Source: Kafka's GroupMetadataManager
+and GroupCoordinatorService.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, KafkaError
+from ..ids import Offset
+from ..wire import messages
+from .records import encode_group_key, encode_offset_key
+from .service import GroupService
+from .shards import HeldGroup, Shard
+from .states import GroupState
+from .store import OFFSET_ERRORS, KeyValue
+
+if TYPE_CHECKING:
+    from ..wire.request import Request
+
+GROUP_TYPE = "classic"
+UNKNOWN_GROUP_ERROR_FROM = 6
+
+
+class AdminApi:
+    """Handlers of the requests about groups."""
+
+    def __init__(self, service: GroupService) -> None:
+        self._service = service
+
+    def list_groups(self, request: Request) -> None:
+        """ListGroups v0 to v5: the groups that this broker coordinates, filtered by state and type."""
+        asked = request.decode()
+        s = messages.response(request)
+        states = {name.lower() for name in getattr(asked, "states_filter", ())}
+        types = {name.lower() for name in getattr(asked, "types_filter", ())}
+        rows: list[Any] = []
+        if not types or GROUP_TYPE in types:
+            for shard in self._service.shards.serving():
+                for held in shard.groups.values():
+                    state = held.group.state.value
+                    if not states or state.lower() in states:
+                        rows.append(
+                            s.ListedGroup(
+                                group_id=held.group.group_id,
+                                protocol_type=held.group.members.protocol_type or "",
+                                group_state=state,
+                                group_type=GROUP_TYPE,
+                            )
+                        )
+        loading = self._service.shards.any_loading
+        error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.none
+        request.respond(s.ListGroupsResponse(error_code=error, groups=tuple(rows)))
+
+    def describe_groups(self, request: Request) -> None:
+        """DescribeGroups v0 to v6; an unknown group is Dead, from v6 on GROUP_ID_NOT_FOUND."""
+        asked = request.decode()
+        s = messages.response(request)
+        groups = tuple(self._describe(s, request.version, name) for name in asked.groups)
+        request.respond(s.DescribeGroupsResponse(groups=groups))
+
+    def _describe(self, s: Any, version: int, group_id: str) -> Any:
+        try:
+            _, held = self._service.find(group_id)
+        except KafkaError as error:
+            return s.DescribedGroup(error_code=error.code, group_id=group_id)
+        if held is None:
+            missing = version >= UNKNOWN_GROUP_ERROR_FROM
+            return s.DescribedGroup(
+                error_code=ErrorCode.group_id_not_found if missing else ErrorCode.none,
+                error_message=f"Group {group_id} not found." if missing else None,
+                group_id=group_id,
+                group_state=GroupState.DEAD.value,
+            )
+        group = held.group
+        # Only of a stable group do protocol, subscriptions and assignments belong together.
+        stable = group.state is GroupState.STABLE
+        protocol = group.protocol_name if stable else None
+        members = tuple(
+            s.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol),
+                member_assignment=(member.assignment or b"") if stable else b"",
+            )
+            for member in group.members
+        )
+        return s.DescribedGroup(
+            error_code=ErrorCode.none,
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.members.protocol_type or "",
+            protocol_data=protocol or "",
+            members=members,
+        )
+
+    def delete_groups(self, request: Request) -> None:
+        """DeleteGroups v0 to v2: empty groups only. Answered when every tombstone is on all replicas."""
+        asked = request.decode()
+        errors: dict[str, ErrorCode] = {}
+        names: list[str] = list(dict.fromkeys(asked.groups_names))
+
+        def settle(name: str, error: ErrorCode) -> None:
+            errors[name] = error
+            if len(errors) == len(names):
+                _answer_delete(request, {name: errors[name] for name in names})
+
+        for name in names:
+            try:
+                shard, held = self._deletable(name)
+            except KafkaError as error:
+                settle(name, error.code)
+            else:
+                self._delete(shard, held, settle)
+        if not names:
+            _answer_delete(request, {})
+
+    def _deletable(self, group_id: str) -> tuple[Shard, HeldGroup]:
+        shard, held = self._service.find(group_id)
+        if held is None or held.group.state is GroupState.DEAD:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        if held.group.state is not GroupState.EMPTY:
+            raise KafkaError(ErrorCode.non_empty_group)
+        return shard, held
+
+    def _delete(self, shard: Shard, held: HeldGroup, settle: Any) -> None:
+        group_id = held.group.group_id
+        tombstones: list[KeyValue] = [
+            (encode_offset_key(group_id, tp), None) for tp in held.offsets
+        ]
+        tombstones.append((encode_group_key(group_id), None))
+        # Gone at once, so that nobody joins or commits between here and the tombstones' answer.
+        self._service.remove(shard, held)
+
+        def done(error: ErrorCode, _offset: Offset) -> None:
+            settle(group_id, OFFSET_ERRORS.get(error, error))
+
+        self._service.store.append(shard.partition, tombstones, done)
+
+
+def _answer_delete(request: Request, errors: dict[str, ErrorCode]) -> None:
+    s = messages.response(request)
+    results = tuple(
+        s.DeletableGroupResult(group_id=name, error_code=error) for name, error in errors.items()
+    )
+    request.respond(s.DeleteGroupsResponse(results=results))

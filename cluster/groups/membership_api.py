@@ -1,0 +1,227 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests in, answers of the group's machine out.
+
+Owns: the translation between the protocol's versions and `membership.Group`; validation that Kafka does
+before a group is looked up. May fail: KafkaError only, answered by `request.fail`.
+
+Source: Kafka's GroupCoordinatorService and the classicGroup… methods of GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, KafkaError
+from ..wire import messages
+from .members import NO_MEMBER, JoinRequest, JoinResult, Protocol, SyncRequest, SyncResult
+from .service import GroupService
+from .shards import HeldGroup, Shard
+
+if TYPE_CHECKING:
+    from ..wire.request import Request
+
+MEMBER_ID_REQUIRED_FROM = 4
+SKIP_ASSIGNMENT_FROM = 9
+REBALANCE_TIMEOUT_FROM = 1
+BATCHED_LEAVE_FROM = 3
+NULL_PROTOCOL_NAME_FROM = 7
+
+
+class MembershipApi:
+    """Handlers of the membership requests."""
+
+    def __init__(self, service: GroupService) -> None:
+        self._service = service
+
+    def join_group(self, request: Request) -> None:
+        """JoinGroup v0 to v9."""
+        asked = request.decode()
+
+        def reply(result: JoinResult) -> None:
+            request.respond(_join_response(request, result))
+
+        try:
+            self._check_session_timeout(messages.to_milliseconds(asked.session_timeout))
+            shard, held = self._group_to_join(asked)
+        except KafkaError as error:
+            reply(JoinResult(error=error.code, member_id=asked.member_id))
+            return
+        join = self._join_request(request, asked, reply)
+        now_ms = self._service.host.clock.monotonic_ms()
+        self._service.run(shard, held, held.group.join(join, now_ms))
+        self._service.discard_if_idle(shard, held)
+
+    def sync_group(self, request: Request) -> None:
+        """SyncGroup v0 to v5."""
+        asked = request.decode()
+
+        def reply(result: SyncResult) -> None:
+            request.respond(_sync_response(request, result))
+
+        try:
+            shard, held = self._known_group(asked.group_id)
+        except KafkaError as error:
+            reply(SyncResult(error=_rebalance_if_loading(error.code)))
+            return
+        sync = SyncRequest(
+            token=reply,
+            member_id=asked.member_id,
+            group_instance_id=getattr(asked, "group_instance_id", None),
+            generation=asked.generation_id,
+            protocol_type=getattr(asked, "protocol_type", None),
+            protocol_name=getattr(asked, "protocol_name", None),
+            assignments={row.member_id: bytes(row.assignment) for row in asked.assignments},
+        )
+        now_ms = self._service.host.clock.monotonic_ms()
+        self._service.run(shard, held, held.group.sync(sync, now_ms))
+
+    def heartbeat(self, request: Request) -> None:
+        """Heartbeat v0 to v4."""
+        asked = request.decode()
+        request.respond(
+            messages.response(request).HeartbeatResponse(error_code=self._heartbeat(asked))
+        )
+
+    def leave_group(self, request: Request) -> None:
+        """LeaveGroup v0 to v5; from v3 on several members at once, each with its own error."""
+        asked = request.decode()
+        s = messages.response(request)
+        if request.version < BATCHED_LEAVE_FROM:
+            error = self._leave(asked.group_id, asked.member_id, None)
+            request.respond(s.LeaveGroupResponse(error_code=error))
+            return
+        try:
+            self._service.shard_of(asked.group_id)
+        except KafkaError as error:
+            request.respond(s.LeaveGroupResponse(error_code=error.code, members=()))
+            return
+        rows = tuple(
+            s.MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=self._leave(asked.group_id, member.member_id, member.group_instance_id),
+            )
+            for member in asked.members
+        )
+        request.respond(s.LeaveGroupResponse(error_code=ErrorCode.none, members=rows))
+
+    # ---- parts -----------------------------------------------------------------------------------
+
+    def _check_session_timeout(self, session_timeout_ms: int) -> None:
+        config = self._service.config
+        low = config.number("group.min.session.timeout.ms")
+        high = config.number("group.max.session.timeout.ms")
+        if not low <= session_timeout_ms <= high:
+            raise KafkaError(
+                ErrorCode.invalid_session_timeout,
+                f"session timeout {session_timeout_ms} ms: expected {low} to {high}",
+            )
+
+    def _group_to_join(self, asked: Any) -> tuple[Shard, HeldGroup]:
+        if not asked.group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        shard, held = self._service.find(asked.group_id)
+        if held is None:
+            if asked.member_id != NO_MEMBER:
+                raise KafkaError(ErrorCode.unknown_member_id)
+            held = self._service.create(shard, asked.group_id)
+        return shard, held
+
+    def _known_group(self, group_id: str) -> tuple[Shard, HeldGroup]:
+        shard, held = self._service.find(group_id)
+        if held is None:
+            raise KafkaError(ErrorCode.unknown_member_id)
+        return shard, held
+
+    def _join_request(self, request: Request, asked: Any, reply: object) -> JoinRequest:
+        session_ms = messages.to_milliseconds(asked.session_timeout)
+        rebalance_ms = session_ms
+        if request.version >= REBALANCE_TIMEOUT_FROM:
+            rebalance_ms = messages.to_milliseconds(asked.rebalance_timeout)
+        instance = getattr(asked, "group_instance_id", None)
+        return JoinRequest(
+            token=reply,
+            member_id=asked.member_id,
+            new_member_id=f"{instance or request.client_id}-{self._new_uuid()}",
+            group_instance_id=instance,
+            client_id=request.client_id,
+            client_host=f"/{request.peer.name}",
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type=asked.protocol_type,
+            protocols=tuple(Protocol(row.name, bytes(row.metadata)) for row in asked.protocols),
+            member_id_required=request.version >= MEMBER_ID_REQUIRED_FROM,
+            can_skip_assignment=request.version >= SKIP_ASSIGNMENT_FROM,
+        )
+
+    def _new_uuid(self) -> str:
+        digits = f"{self._service.host.random.getrandbits(128):032x}"
+        return "-".join(
+            (digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:])
+        )
+
+    def _heartbeat(self, asked: Any) -> ErrorCode:
+        try:
+            shard, held = self._service.find(asked.group_id)
+        except KafkaError as error:
+            # Kafka's: while the group loads its members shall neither fail nor rejoin.
+            loading = error.code is ErrorCode.coordinator_load_in_progress
+            return ErrorCode.none if loading else error.code
+        if held is None:
+            return ErrorCode.unknown_member_id
+        now_ms = self._service.host.clock.monotonic_ms()
+        instance = getattr(asked, "group_instance_id", None)
+        code = held.group.heartbeat(asked.member_id, instance, asked.generation_id, now_ms)
+        if held.timer is None:
+            self._service.arm(shard, held)
+        return code
+
+    def _leave(self, group_id: str, member_id: str, instance: str | None) -> ErrorCode:
+        try:
+            shard, held = self._service.find(group_id)
+        except KafkaError as error:
+            return error.code
+        if held is None:
+            return ErrorCode.unknown_member_id
+        now_ms = self._service.host.clock.monotonic_ms()
+        code, effects = held.group.leave(member_id, instance, now_ms)
+        self._service.run(shard, held, effects)
+        return code
+
+
+def _rebalance_if_loading(code: ErrorCode) -> ErrorCode:
+    """Kafka's: a sync that finds the group loading starts over with a join."""
+    loading = code is ErrorCode.coordinator_load_in_progress
+    return ErrorCode.rebalance_in_progress if loading else code
+
+
+def _join_response(request: Request, result: JoinResult) -> Any:
+    s = messages.response(request)
+    name = result.protocol_name
+    if name is None and request.version < NULL_PROTOCOL_NAME_FROM:
+        name = ""
+    return s.JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=tuple(
+            s.JoinGroupResponseMember(
+                member_id=row.member_id,
+                group_instance_id=row.group_instance_id,
+                metadata=row.metadata,
+            )
+            for row in result.members
+        ),
+    )
+
+
+def _sync_response(request: Request, result: SyncResult) -> Any:
+    return messages.response(request).SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )

@@ -1,0 +1,88 @@
+"""Committed offsets of one group, and which partition of `__consumer_offsets` a group lives in (G1).
+
+Owns: the newest committed offset of each partition a group has committed, ordered by where the commit
+stands in the log. Invariant (G4): an entry is replaced only by a commit that stands later in the log, so
+that answers that arrive out of order never take a committed offset back.
+
+Source: Kafka's GroupMetadata.offsets (appendedBatchOffset), Utils.abs and java.lang.String.hashCode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..ids import Offset, TopicPartition
+from .records import OffsetValue
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def java_hash(text: str) -> int:
+    """`java.lang.String.hashCode`: over UTF-16 code units, a signed 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def partition_for(group: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` whose leader coordinates `group`.
+
+    Kafka's `Utils.abs` clears the sign bit rather than negate, which for negative hashes is another number.
+    """
+    return (java_hash(group) & 0x7FFFFFFF) % partitions
+
+
+class Committed(NamedTuple):
+    """A committed offset and where its record stands in the offsets partition."""
+
+    value: OffsetValue
+    log_offset: Offset
+
+
+class GroupOffsets:
+    """The committed offsets of one group."""
+
+    __slots__ = ("_committed", "_pending")
+
+    def __init__(self) -> None:
+        self._committed: dict[TopicPartition, Committed] = {}
+        self._pending = 0
+
+    def __len__(self) -> int:
+        return len(self._committed)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._committed)
+
+    @property
+    def in_flight(self) -> bool:
+        """Does a commit wait for its replicas now."""
+        return self._pending > 0
+
+    def get(self, topic_partition: TopicPartition) -> OffsetValue | None:
+        """What is committed; None where nothing is."""
+        found = self._committed.get(topic_partition)
+        return None if found is None else found.value
+
+    def begin(self) -> None:
+        """A commit was handed to the log; `end` follows."""
+        self._pending += 1
+
+    def end(self) -> None:
+        """The log has answered."""
+        self._pending -= 1
+
+    def put(self, topic_partition: TopicPartition, value: OffsetValue, log_offset: Offset) -> bool:
+        """Take a commit that the log holds at `log_offset`; False when a later one is known already."""
+        found = self._committed.get(topic_partition)
+        if found is not None and found.log_offset > log_offset:
+            return False
+        self._committed[topic_partition] = Committed(value, log_offset)
+        return True
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """A tombstone: nothing is committed any more."""
+        self._committed.pop(topic_partition, None)

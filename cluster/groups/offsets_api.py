@@ -1,0 +1,314 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete.
+
+Owns: the translation between the protocol's versions and `GroupOffsets`. A commit is answered when all
+its replicas have it (acks=all), and only then shown to OffsetFetch. May fail: KafkaError only, answered
+for each group, topic or partition as its version has a place.
+
+`require_stable` changes nothing: no offset is pending in a transaction before there are transactions.
+Source: Kafka's OffsetMetadataManager and OffsetFetchResponse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, KafkaError
+from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from ..wire import messages
+from .membership import Group
+from .offsets import GroupOffsets
+from .records import (
+    OffsetValue,
+    RecordFormatError,
+    decode_subscription,
+    encode_offset_key,
+    encode_offset_value,
+)
+from .service import GroupService
+from .shards import HeldGroup, Shard
+from .states import GroupState
+from .store import OFFSET_ERRORS, KeyValue
+
+if TYPE_CHECKING:
+    from ..wire.request import Request
+
+GROUP_ERROR_FROM = 2
+MANY_GROUPS_FROM = 8
+CONSUMER_PROTOCOL = "consumer"
+NOTHING = OffsetValue(offset=Offset(-1))
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class OffsetsApi:
+    """Handlers of the offset requests."""
+
+    def __init__(self, service: GroupService) -> None:
+        self._service = service
+
+    # ---- OffsetCommit ----------------------------------------------------------------------------
+
+    def offset_commit(self, request: Request) -> None:
+        """OffsetCommit v2 to v9."""
+        asked = request.decode()
+        try:
+            shard, held = self._committer(asked)
+        except KafkaError as error:
+            _answer_commit(request, asked, dict.fromkeys(_asked_partitions(asked), error.code))
+            return
+        errors: dict[TopicPartition, ErrorCode] = {}
+        values: dict[TopicPartition, OffsetValue] = {}
+        for tp, row in _commit_rows(asked):
+            refused = self._refuse(tp, row)
+            if refused is not ErrorCode.none:
+                errors[tp] = refused
+            else:
+                values[tp] = self._value(row)
+        if values:
+            self._commit(request, asked, shard, held, values, errors)
+        else:
+            _answer_commit(request, asked, errors)
+
+    def _committer(self, asked: Any) -> tuple[Shard, HeldGroup]:
+        shard, held = self._service.find(asked.group_id)
+        generation = asked.generation_id_or_member_epoch
+        if held is None:
+            if generation >= 0:
+                raise KafkaError(ErrorCode.illegal_generation)
+            held = self._service.create(shard, asked.group_id)
+        now_ms = self._service.host.clock.monotonic_ms()
+        instance = getattr(asked, "group_instance_id", None)
+        error = held.group.check_commit(asked.member_id, instance, generation, now_ms)
+        if error is not ErrorCode.none:
+            raise KafkaError(error)
+        return shard, held
+
+    def _refuse(self, tp: TopicPartition, row: Any) -> ErrorCode:
+        metadata: str = row.committed_metadata or ""
+        if len(metadata) > self._service.config.number("offset.metadata.max.bytes"):
+            return ErrorCode.offset_metadata_too_large
+        known = self._service.cache.partition_count(tp.topic)
+        if not 0 <= tp.partition < known:
+            return ErrorCode.unknown_topic_or_partition
+        return ErrorCode.none
+
+    def _value(self, row: Any) -> OffsetValue:
+        return OffsetValue(
+            offset=Offset(row.committed_offset),
+            leader_epoch=LeaderEpoch(getattr(row, "committed_leader_epoch", NO_EPOCH)),
+            metadata=row.committed_metadata or "",
+            timestamp_ms=self._service.host.clock.wall_ms(),
+        )
+
+    def _commit(
+        self,
+        request: Request,
+        asked: Any,
+        shard: Shard,
+        held: HeldGroup,
+        values: Mapping[TopicPartition, OffsetValue],
+        refused: Errors,
+    ) -> None:
+        group_id = held.group.group_id
+        records: list[KeyValue] = [
+            (encode_offset_key(group_id, tp), encode_offset_value(value))
+            for tp, value in values.items()
+        ]
+
+        def done(error: ErrorCode, base_offset: Offset) -> None:
+            held.offsets.end()
+            if error is ErrorCode.none:
+                for delta, (tp, value) in enumerate(values.items()):
+                    held.offsets.put(tp, value, Offset(base_offset + delta))
+            shown = OFFSET_ERRORS.get(error, error)
+            _answer_commit(request, asked, {**dict.fromkeys(values, shown), **refused})
+
+        held.offsets.begin()
+        self._service.store.append(shard.partition, records, done)
+
+    # ---- OffsetFetch -----------------------------------------------------------------------------
+
+    def offset_fetch(self, request: Request) -> None:
+        """OffsetFetch v1 to v9; from v8 on for several groups at once."""
+        asked = request.decode()
+        s = messages.response(request)
+        if request.version >= MANY_GROUPS_FROM:
+            groups = tuple(self._fetch_group(s, group) for group in asked.groups)
+            request.respond(s.OffsetFetchResponse(groups=groups))
+            return
+        error, offsets = self._offsets_of(asked.group_id)
+        # v0 and v1 have no place for an error of the group: each partition carries it.
+        row_error = error if request.version < GROUP_ERROR_FROM else ErrorCode.none
+        topics = tuple(
+            s.OffsetFetchResponseTopic(
+                name=topic,
+                partitions=tuple(
+                    s.OffsetFetchResponsePartition(**_fetched(topic, index, offsets, row_error))
+                    for index in indexes
+                ),
+            )
+            for topic, indexes in _fetch_topics(asked.topics, offsets, error, row_error)
+        )
+        request.respond(s.OffsetFetchResponse(error_code=error, topics=topics))
+
+    def _fetch_group(self, s: Any, asked: Any) -> Any:
+        error, offsets = self._offsets_of(asked.group_id)
+        topics = tuple(
+            s.OffsetFetchResponseTopics(
+                name=topic,
+                partitions=tuple(
+                    s.OffsetFetchResponsePartitions(
+                        **_fetched(topic, index, offsets, ErrorCode.none)
+                    )
+                    for index in indexes
+                ),
+            )
+            for topic, indexes in _fetch_topics(asked.topics, offsets, error)
+        )
+        return s.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=error)
+
+    def _offsets_of(self, group_id: str) -> tuple[ErrorCode, GroupOffsets]:
+        try:
+            _, held = self._service.find(group_id)
+        except KafkaError as error:
+            return error.code, GroupOffsets()
+        return ErrorCode.none, GroupOffsets() if held is None else held.offsets
+
+    # ---- OffsetDelete ----------------------------------------------------------------------------
+
+    def offset_delete(self, request: Request) -> None:
+        """OffsetDelete v0: tombstones for offsets that no member of the group uses."""
+        asked = request.decode()
+        wanted = [
+            TopicPartition(topic.name, row.partition_index)
+            for topic in asked.topics
+            for row in topic.partitions
+        ]
+        try:
+            shard, held = self._existing(asked.group_id)
+            subscribed = _subscribed_topics(held.group)
+        except KafkaError as error:
+            _answer_delete(request, asked, error.code, {})
+            return
+        in_use = [tp for tp in wanted if tp.topic in subscribed]
+        refused = dict.fromkeys(in_use, ErrorCode.group_subscribed_to_topic)
+        known = [tp for tp in wanted if tp not in refused and held.offsets.get(tp) is not None]
+        if not known:
+            _answer_delete(request, asked, ErrorCode.none, refused)
+            return
+
+        def done(error: ErrorCode, _offset: Offset) -> None:
+            shown = OFFSET_ERRORS.get(error, error)
+            if error is ErrorCode.none:
+                for tp in known:
+                    held.offsets.remove(tp)
+            _answer_delete(
+                request, asked, ErrorCode.none, {**dict.fromkeys(known, shown), **refused}
+            )
+
+        group_id = held.group.group_id
+        tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in known]
+        self._service.store.append(shard.partition, tombstones, done)
+
+    def _existing(self, group_id: str) -> tuple[Shard, HeldGroup]:
+        shard, held = self._service.find(group_id)
+        if held is None:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        return shard, held
+
+
+def _subscribed_topics(group: Group) -> frozenset[str]:
+    """Topics whose offsets are in use; KafkaError(non_empty_group) when nobody can tell."""
+    if group.state is GroupState.EMPTY:
+        return frozenset()
+    if group.members.protocol_type != CONSUMER_PROTOCOL:
+        raise KafkaError(ErrorCode.non_empty_group)
+    topics: set[str] = set()
+    for member in group.members:
+        for protocol in member.protocols:
+            try:
+                topics.update(decode_subscription(protocol.metadata))
+            except RecordFormatError:
+                raise KafkaError(ErrorCode.non_empty_group) from None
+    return frozenset(topics)
+
+
+def _commit_rows(asked: Any) -> Iterable[tuple[TopicPartition, Any]]:
+    for topic in asked.topics:
+        for row in topic.partitions:
+            yield TopicPartition(topic.name, row.partition_index), row
+
+
+def _asked_partitions(asked: Any) -> list[TopicPartition]:
+    return [tp for tp, _ in _commit_rows(asked)]
+
+
+def _answer_commit(request: Request, asked: Any, errors: Errors) -> None:
+    s = messages.response(request)
+    topics = tuple(
+        s.OffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=tuple(
+                s.OffsetCommitResponsePartition(
+                    partition_index=row.partition_index,
+                    error_code=errors[TopicPartition(topic.name, row.partition_index)],
+                )
+                for row in topic.partitions
+            ),
+        )
+        for topic in asked.topics
+    )
+    request.respond(s.OffsetCommitResponse(topics=topics))
+
+
+def _fetch_topics(
+    asked: Iterable[Any] | None,
+    offsets: GroupOffsets,
+    error: ErrorCode,
+    row_error: ErrorCode = ErrorCode.none,
+) -> Iterable[tuple[str, Iterable[int]]]:
+    """What is to be answered: what was asked, or everything that is committed when asked for null.
+
+    Nothing with an error of the whole group, unless the version can say it of the rows only.
+    """
+    if error is not row_error:
+        return []
+    if asked is not None:
+        return [(topic.name, topic.partition_indexes) for topic in asked]
+    found: dict[str, list[int]] = {}
+    for tp in offsets:
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return [(topic, sorted(indexes)) for topic, indexes in sorted(found.items())]
+
+
+def _fetched(topic: str, index: int, offsets: GroupOffsets, error: ErrorCode) -> dict[str, Any]:
+    value = offsets.get(TopicPartition(topic, index)) or NOTHING
+    return {
+        "partition_index": index,
+        "committed_offset": value.offset,
+        "committed_leader_epoch": value.leader_epoch,
+        "metadata": value.metadata,
+        "error_code": error,
+    }
+
+
+def _answer_delete(request: Request, asked: Any, error: ErrorCode, errors: Errors) -> None:
+    s = messages.response(request)
+    topics = tuple(
+        s.OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=tuple(
+                s.OffsetDeleteResponsePartition(
+                    partition_index=row.partition_index,
+                    error_code=errors.get(
+                        TopicPartition(topic.name, row.partition_index), ErrorCode.none
+                    ),
+                )
+                for row in topic.partitions
+            ),
+        )
+        for topic in asked.topics
+    )
+    shown = topics if error is ErrorCode.none else ()
+    request.respond(s.OffsetDeleteResponse(error_code=error, topics=shown))

@@ -1,0 +1,282 @@
+"""Keys and values of `__consumer_offsets` in Kafka's own binary format (G1).
+
+Owns: encoding and decoding of the classic records; no log, no state. Every key and value begins with an
+int16 version; strings are int16-prefixed UTF-8 (-1: null), byte strings int32-prefixed.
+
+    offset commit   key v1 {group, topic, partition}     value v3 {offset, leader epoch, metadata, timestamp}
+    group metadata  key v2 {group}                       value v3 {protocol type, generation, protocol, leader,
+                                                                   since, members}
+
+Older value versions (0 to 3) are read; a null value is a tombstone. Keys of other versions (KIP-848 and
+newer) belong to others and decode to None.
+
+May fail: `RecordFormatError` for bytes that are none of these; the loader skips and reports such a record.
+Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..errors import HarrowError
+from ..host.seam import Buffer
+from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+
+OFFSET_KEY_VERSIONS = (0, 1)
+GROUP_KEY_VERSION = 2
+VALUE_VERSION = 3
+
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+
+
+class RecordFormatError(HarrowError):
+    """Bytes in `__consumer_offsets` that are no record of a version known here."""
+
+
+class OffsetKey(NamedTuple):
+    """Key of a committed offset."""
+
+    group: str
+    topic_partition: TopicPartition
+
+
+class GroupKey(NamedTuple):
+    """Key of a group's metadata."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetValue:
+    """A committed offset. `timestamp_ms` is the wall time of the commit."""
+
+    offset: Offset
+    leader_epoch: LeaderEpoch = NO_EPOCH
+    metadata: str = ""
+    timestamp_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberValue:
+    """One member as it was when the assignment was stored."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupValue:
+    """One generation of a group. `since_ms` is the wall time of its last change of state."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    since_ms: int = -1
+    members: Sequence[MemberValue] = ()
+
+
+class _Writer:
+    """Appends big-endian fields."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, version: int) -> None:
+        self.data = bytearray(_I16.pack(version))
+
+    def i32(self, value: int) -> None:
+        self.data += _I32.pack(value)
+
+    def i64(self, value: int) -> None:
+        self.data += _I64.pack(value)
+
+    def string(self, value: str | None) -> None:
+        if value is None:
+            self.data += _I16.pack(-1)
+            return
+        encoded = value.encode()
+        self.data += _I16.pack(len(encoded))
+        self.data += encoded
+
+    def octets(self, value: bytes) -> None:
+        self.data += _I32.pack(len(value))
+        self.data += value
+
+
+class _Reader:
+    """Takes big-endian fields one after the other; RecordFormatError at the end of the bytes."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: Buffer) -> None:
+        self._data = bytes(data)
+        self._at = 0
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._data):
+            raise RecordFormatError(f"a field of {size} bytes at {self._at} of {len(self._data)}")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def i16(self) -> int:
+        return int(_I16.unpack(self._take(2))[0])
+
+    def i32(self) -> int:
+        return int(_I32.unpack(self._take(4))[0])
+
+    def i64(self) -> int:
+        return int(_I64.unpack(self._take(8))[0])
+
+    def maybe_string(self) -> str | None:
+        size = self.i16()
+        if size < 0:
+            return None
+        try:
+            return self._take(size).decode()
+        except UnicodeDecodeError as error:
+            raise RecordFormatError(f"a string that is not UTF-8: {error}") from None
+
+    def string(self) -> str:
+        return self.maybe_string() or ""
+
+    def octets(self) -> bytes:
+        size = self.i32()
+        return b"" if size < 0 else self._take(size)
+
+
+def encode_offset_key(group: str, topic_partition: TopicPartition) -> bytes:
+    """Key v1 of a committed offset."""
+    out = _Writer(1)
+    out.string(group)
+    out.string(topic_partition.topic)
+    out.i32(topic_partition.partition)
+    return bytes(out.data)
+
+
+def encode_group_key(group: str) -> bytes:
+    """Key v2 of a group's metadata."""
+    out = _Writer(GROUP_KEY_VERSION)
+    out.string(group)
+    return bytes(out.data)
+
+
+def decode_key(key: Buffer) -> OffsetKey | GroupKey | None:
+    """Whose record it is; None for record types that classic groups do not have."""
+    reader = _Reader(key)
+    version = reader.i16()
+    if version in OFFSET_KEY_VERSIONS:
+        return OffsetKey(reader.string(), TopicPartition(reader.string(), reader.i32()))
+    if version == GROUP_KEY_VERSION:
+        return GroupKey(reader.string())
+    return None
+
+
+def encode_offset_value(value: OffsetValue) -> bytes:
+    """Value v3 of a committed offset."""
+    out = _Writer(VALUE_VERSION)
+    out.i64(value.offset)
+    out.i32(value.leader_epoch)
+    out.string(value.metadata)
+    out.i64(value.timestamp_ms)
+    return bytes(out.data)
+
+
+def decode_offset_value(value: Buffer) -> OffsetValue:
+    """Any value of version 0 to 3; what the version lacks has its default."""
+    reader = _Reader(value)
+    version = _value_version(reader)
+    offset = reader.i64()
+    epoch = reader.i32() if version >= 3 else NO_EPOCH
+    return OffsetValue(
+        offset=Offset(offset),
+        leader_epoch=LeaderEpoch(epoch),
+        metadata=reader.string(),
+        timestamp_ms=reader.i64(),
+    )
+
+
+def encode_group_value(value: GroupValue) -> bytes:
+    """Value v3 of a group's metadata."""
+    out = _Writer(VALUE_VERSION)
+    out.string(value.protocol_type)
+    out.i32(value.generation)
+    out.string(value.protocol)
+    out.string(value.leader)
+    out.i64(value.since_ms)
+    out.i32(len(value.members))
+    for member in value.members:
+        out.string(member.member_id)
+        out.string(member.group_instance_id)
+        out.string(member.client_id)
+        out.string(member.client_host)
+        out.i32(member.rebalance_timeout_ms)
+        out.i32(member.session_timeout_ms)
+        out.octets(member.subscription)
+        out.octets(member.assignment)
+    return bytes(out.data)
+
+
+def decode_group_value(value: Buffer) -> GroupValue:
+    """Any value of version 0 to 3; what the version lacks has its default."""
+    reader = _Reader(value)
+    version = _value_version(reader)
+    protocol_type = reader.string()
+    generation = reader.i32()
+    protocol = reader.maybe_string()
+    leader = reader.maybe_string()
+    since_ms = reader.i64() if version >= 2 else -1
+    members = tuple(_decode_member(reader, version) for _ in range(reader.i32()))
+    return GroupValue(
+        protocol_type=protocol_type,
+        generation=generation,
+        protocol=protocol,
+        leader=leader,
+        since_ms=since_ms,
+        members=members,
+    )
+
+
+def _decode_member(reader: _Reader, version: int) -> MemberValue:
+    member_id = reader.string()
+    instance = reader.maybe_string() if version >= 3 else None
+    client_id = reader.string()
+    client_host = reader.string()
+    rebalance_ms = reader.i32() if version >= 1 else -1
+    session_ms = reader.i32()
+    return MemberValue(
+        member_id=member_id,
+        group_instance_id=instance,
+        client_id=client_id,
+        client_host=client_host,
+        rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
+        session_timeout_ms=session_ms,
+        subscription=reader.octets(),
+        assignment=reader.octets(),
+    )
+
+
+def decode_subscription(metadata: Buffer) -> list[str]:
+    """The topics in a consumer's subscription (ConsumerProtocolSubscription, any version begins so)."""
+    reader = _Reader(metadata)
+    reader.i16()
+    return [reader.string() for _ in range(reader.i32())]
+
+
+def _value_version(reader: _Reader) -> int:
+    version = reader.i16()
+    if not 0 <= version <= VALUE_VERSION:
+        raise RecordFormatError(f"value version {version}; 0 to {VALUE_VERSION} are known")
+    return version

@@ -1,0 +1,141 @@
+"""Who is in a group, who leads it, and which protocol all of them speak.
+
+Owns: members, the instance ids of static ones (KIP-345), the leader. Invariants: the leader is a
+member whenever there are members; each instance id belongs to one member.
+
+Source: Kafka's ClassicGroup (members, staticMembers, leaderId, supportedProtocols).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ..errors import ErrorCode
+from .members import NO_MEMBER, Member, Protocol
+
+
+class Roster:
+    """The members of one group by id, in the order in which they came."""
+
+    __slots__ = ("_members", "_static_ids", "leader", "protocol_type")
+
+    def __init__(self) -> None:
+        self.protocol_type: str | None = None
+        self.leader: str | None = None
+        self._members: dict[str, Member] = {}
+        self._static_ids: dict[str, str] = {}  # group instance id -> member id
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._members
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._members.values()))
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._members[member_id]
+
+    def get(self, member_id: str) -> Member | None:
+        """The member of that id."""
+        return self._members.get(member_id)
+
+    def ids(self) -> list[str]:
+        """All member ids."""
+        return list(self._members)
+
+    def holder(self, group_instance_id: str | None) -> Member | None:
+        """The member that holds a static instance id now."""
+        member_id = self._static_ids.get(group_instance_id or "")
+        return None if member_id is None else self._members[member_id]
+
+    def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """NONE for a member; FENCED_INSTANCE_ID when its instance id has moved on to another member id."""
+        if group_instance_id is not None:
+            holder = self._static_ids.get(group_instance_id)
+            if holder is None:
+                return ErrorCode.unknown_member_id
+            if holder != member_id:
+                return ErrorCode.fenced_instance_id
+        return ErrorCode.none if member_id in self._members else ErrorCode.unknown_member_id
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Let it in; the first one settles the protocol type and leads."""
+        if not self._members:
+            self.protocol_type = protocol_type
+        self._members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self._static_ids[member.group_instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member: Member) -> None:
+        """Let it go; if it led, the next member leads."""
+        del self._members[member.member_id]
+        if member.group_instance_id is not None:
+            self._static_ids.pop(member.group_instance_id, None)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self._members), None)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member goes on under a new id, as leader if it was the leader."""
+        assert member.group_instance_id is not None, "only static members are renamed"
+        del self._members[member.member_id]
+        if self.leader == member.member_id:
+            self.leader = member_id
+        member.member_id = member_id
+        self._members[member_id] = member
+        self._static_ids[member.group_instance_id] = member_id
+
+    def restore(self, members: Iterable[Member], leader: str | None, protocol_type: str) -> None:
+        """Take over what the log says."""
+        for member in members:
+            self.add(member, protocol_type)
+        self.protocol_type = protocol_type or None
+        if leader is not None and (leader in self._members or not self._members):
+            self.leader = leader if self._members else None
+
+    def elect_leader(self) -> bool:
+        """Keep the leader if it waits to join, else take the first that does; False when nobody does."""
+        current = self._members.get(self.leader or NO_MEMBER)
+        if current is not None and current.joining is not None:
+            return True
+        joined = next((m.member_id for m in self._members.values() if m.joining is not None), None)
+        if joined is None:
+            return False
+        self.leader = joined
+        return True
+
+    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Could a member with these protocols work with those who are here?"""
+        if not protocol_type or not protocols:
+            return False
+        if not self._members:
+            return True
+        shared = self._shared_protocols()
+        return protocol_type == self.protocol_type and any(p.name in shared for p in protocols)
+
+    def select_protocol(self) -> str:
+        """Each member votes for its favourite among those that all support; ties as the members stand."""
+        shared = self._shared_protocols()
+        votes = Counter(
+            vote for m in self._members.values() if (vote := m.vote(shared)) is not None
+        )
+        assert votes, "members without a common protocol"
+        return votes.most_common(1)[0][0]
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks for."""
+        return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
+
+    def joined_count(self) -> int:
+        """How many wait for the rebalance to complete."""
+        return sum(member.joining is not None for member in self._members.values())
+
+    def _shared_protocols(self) -> frozenset[str]:
+        counts = Counter(
+            name for m in self._members.values() for name in {p.name for p in m.protocols}
+        )
+        return frozenset(name for name, count in counts.items() if count == len(self._members))

@@ -1,0 +1,213 @@
+"""What all group requests share: routing, running a group's effects, its timer, loading, unloading.
+
+Owns: the shards of this broker and the one timer wheel of their groups. A group's machine is only ever
+called from here and from the API modules beside it, always followed by `run`, which answers whom it
+says, appends what it says, and arms the timer for its next deadline (E5: joins and heartbeats wait on
+the same kind of wheel as the purgatories).
+
+Tokens of waiting requests are `Reply` callables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..config import BrokerConfig
+from ..errors import ErrorCode, HarrowError, KafkaError
+from ..host.seam import Host
+from ..ids import Offset
+from ..purgatory import PurgatoryTimer
+from .loader import load
+from .members import Answer, Effect, JoinResult, Persist, SyncResult
+from .membership import Group
+from .offsets import OFFSETS_TOPIC, partition_for
+from .rebalance import GroupLimits
+from .shards import HeldGroup, Shard, Shards
+from .states import GroupState
+from .store import GROUP_ERRORS, OffsetsStore, group_record
+
+if TYPE_CHECKING:
+    from ..replication.partition import Partition
+
+Reply = Callable[[Any], None]
+
+
+class GroupService:
+    """The groups that this broker coordinates."""
+
+    def __init__(self, host: Host, config: BrokerConfig, replicas: Any, cache: Any) -> None:
+        self.host = host
+        self.config = config
+        self.cache = cache
+        self.store = OffsetsStore(host, config, replicas)
+        self.shards = Shards()
+        self._replicas = replicas
+        self._timer = PurgatoryTimer(host)
+        self._limits = GroupLimits(
+            initial_rebalance_delay_ms=config.number("group.initial.rebalance.delay.ms"),
+            max_size=config.number("group.max.size"),
+        )
+
+    # ---- routing ---------------------------------------------------------------------------------
+
+    def partition_count(self) -> int:
+        """Partitions of `__consumer_offsets`: as created; as configured before it exists."""
+        created = self.cache.partition_count(OFFSETS_TOPIC)
+        return created or self.config.number("offsets.topic.num.partitions")
+
+    def shard_of(self, group_id: str) -> Shard:
+        """The shard that serves `group_id`; KafkaError when it is another broker's or loads."""
+        count = self.partition_count()
+        if self.shards.get(partition_for(group_id, count)) is None and not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        return self.shards.of(group_id, count)
+
+    def find(self, group_id: str) -> tuple[Shard, HeldGroup | None]:
+        """A group, where it is ours; KafkaError as `shard_of`."""
+        shard = self.shard_of(group_id)
+        return shard, shard.groups.get(group_id)
+
+    def create(self, shard: Shard, group_id: str) -> HeldGroup:
+        """A new empty group."""
+        held = HeldGroup(Group(group_id, self._limits), self.host.clock.wall_ms())
+        shard.groups[group_id] = held
+        return held
+
+    def discard_if_idle(self, shard: Shard, held: HeldGroup) -> None:
+        """Forget a group that was made for a request which came to nothing."""
+        group_id = held.group.group_id
+        if held.idle and shard.groups.get(group_id) is held:
+            del shard.groups[group_id]
+
+    # ---- running a group -------------------------------------------------------------------------
+
+    def run(self, shard: Shard, held: HeldGroup, effects: Iterable[Effect]) -> None:
+        """Carry out what the machine said, then arm its timer."""
+        if held.group.state is not held.seen_state:
+            self._state_changed(shard, held)
+        for effect in effects:
+            if isinstance(effect, Answer):
+                _reply(effect.token, effect.result)
+            else:
+                self._persist(shard, held, effect)
+        self.arm(shard, held)
+
+    def arm(self, shard: Shard, held: HeldGroup) -> None:
+        """Have the machine ticked at its next deadline. A timer that fires early only looks again."""
+        due = held.group.next_deadline_ms()
+        armed = held.timer
+        if due is None or not shard.live:
+            if armed is not None:
+                armed.cancel()
+                held.timer = None
+            return
+        if armed is not None and armed.scheduled:
+            if armed.deadline_ms <= due:
+                return
+            armed.cancel()
+        held.timer = self._timer.call_at(due, lambda: self._tick(shard, held))
+
+    def _tick(self, shard: Shard, held: HeldGroup) -> None:
+        if shard.live:
+            self.run(shard, held, held.group.tick(self.host.clock.monotonic_ms()))
+
+    def _persist(self, shard: Shard, held: HeldGroup, effect: Persist) -> None:
+        def done(error: ErrorCode, _offset: Offset) -> None:
+            if error is not ErrorCode.none:
+                name = f"group {held.group.group_id} generation {effect.generation}"
+                self.host.trace.log("warning", f"{name} was not stored: {error.name}")
+            shown = GROUP_ERRORS.get(error, error)
+            now_ms = self.host.clock.monotonic_ms()
+            self.run(shard, held, held.group.persisted(effect, shown, now_ms))
+
+        record = group_record(held.group, effect, held.since_ms)
+        self.store.append(shard.partition, [record], done)
+
+    def _state_changed(self, shard: Shard, held: HeldGroup) -> None:
+        held.seen_state = held.group.state
+        held.since_ms = self.host.clock.wall_ms()
+        group = held.group
+        self.host.trace.emit(
+            "group.state",
+            group=group.group_id,
+            partition=shard.partition,
+            state=group.state.value,
+            generation=group.generation,
+            members=len(group.members),
+        )
+
+    # ---- leadership (G3) -------------------------------------------------------------------------
+
+    def leadership_changed(
+        self, became_leader: Iterable[Partition], became_follower: Iterable[Partition]
+    ) -> None:
+        """Load what this broker leads now, unload what it leads no longer."""
+        for partition in became_follower:
+            if partition.topic_partition.topic == OFFSETS_TOPIC:
+                self._unload(partition.topic_partition.partition)
+        for partition in became_leader:
+            if partition.topic_partition.topic == OFFSETS_TOPIC:
+                self._begin_load(partition)
+
+    def _begin_load(self, partition: Partition) -> None:
+        number = partition.topic_partition.partition
+        current = self.shards.get(number)
+        if current is not None and current.generation == partition.generation:
+            return  # a new epoch of an unbroken leadership: what is held is still what the log says
+        self._unload(number)
+        shard = Shard(number, partition.generation)
+        self.shards.put(shard)
+        self.host.tasks.spawn(self._load(shard, partition), name=f"load-groups-{number}")
+
+    async def _load(self, shard: Shard, partition: Partition) -> None:
+        started_ms = self.host.clock.monotonic_ms()
+        try:
+            groups = await load(self.host, self._replicas.produces, shard, partition, self._limits)
+        except (HarrowError, OSError) as error:
+            # Unreadable: not coordinator here until leadership moves, rather than groups without past.
+            self.host.trace.log("error", f"{partition.topic_partition}: groups not loaded: {error}")
+            if shard.live:
+                self._unload(shard.partition)
+            return
+        if groups is None or not shard.live:
+            return
+        shard.groups = groups
+        shard.loading = False
+        now_ms = self.host.clock.monotonic_ms()
+        for held in groups.values():
+            self.run(shard, held, held.group.start_sessions(now_ms))
+        self.host.trace.emit(
+            "group.loaded",
+            partition=shard.partition,
+            groups=len(groups),
+            took_ms=now_ms - started_ms,
+        )
+
+    def _unload(self, number: int) -> None:
+        shard = self.shards.drop(number)
+        if shard is None:
+            return
+        shard.live = False
+        for held in shard.groups.values():
+            self.run(shard, held, held.group.close(ErrorCode.not_coordinator))
+
+    def remove(self, shard: Shard, held: HeldGroup) -> None:
+        """The group was deleted."""
+        self.run(shard, held, held.group.close(ErrorCode.group_id_not_found))
+        if shard.groups.get(held.group.group_id) is held:
+            del shard.groups[held.group.group_id]
+
+    def close(self) -> None:
+        """Unload everything; timers stop."""
+        for shard in self.shards:
+            self._unload(shard.partition)
+        self._timer.close()
+
+
+def _reply(token: object, result: JoinResult | SyncResult) -> None:
+    assert callable(token), f"token {token!r} is no reply"
+    token(result)
+
+
+__all__ = ["GroupService", "GroupState", "Reply"]

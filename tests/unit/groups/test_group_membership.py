@@ -1,0 +1,425 @@
+"""The group's state machine: tables for single steps, hypothesis for whole lives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.groups.members import (
+    Answer,
+    Effect,
+    JoinRequest,
+    JoinResult,
+    Persist,
+    Protocol,
+    SyncRequest,
+    SyncResult,
+)
+from harrow.cluster.groups.membership import Group
+from harrow.cluster.groups.rebalance import GroupLimits
+from harrow.cluster.groups.states import (
+    HEARTBEAT_ERRORS,
+    SYNC_ERRORS,
+    TRANSITIONS,
+    GroupState,
+)
+
+RANGE = (Protocol("range", b"sub"),)
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+
+def join(
+    name: str,
+    member_id: str = "",
+    *,
+    token: object = None,
+    instance: str | None = None,
+    protocols: tuple[Protocol, ...] = RANGE,
+    required: bool = False,
+    skip: bool = False,
+) -> JoinRequest:
+    return JoinRequest(
+        token=token or f"join-{name}",
+        member_id=member_id,
+        new_member_id=f"{name}-id",
+        group_instance_id=instance,
+        client_id=name,
+        client_host="/h",
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        protocol_type="consumer",
+        protocols=protocols,
+        member_id_required=required,
+        can_skip_assignment=skip,
+    )
+
+
+def sync(
+    name: str, generation: int, assignments: dict[str, bytes] | None = None, *, token: object = None
+) -> SyncRequest:
+    return SyncRequest(
+        token=token or f"sync-{name}",
+        member_id=f"{name}-id",
+        group_instance_id=None,
+        generation=generation,
+        protocol_type=None,
+        protocol_name=None,
+        assignments=assignments or {},
+    )
+
+
+def answers(effects: list[Effect]) -> dict[object, Any]:
+    return {effect.token: effect.result for effect in effects if isinstance(effect, Answer)}
+
+
+def persists(effects: list[Effect]) -> list[Persist]:
+    return [effect for effect in effects if isinstance(effect, Persist)]
+
+
+def new_group(delay_ms: int = 0, max_size: int = 100) -> Group:
+    return Group("g", GroupLimits(initial_rebalance_delay_ms=delay_ms, max_size=max_size))
+
+
+def stable_group(*names: str) -> Group:
+    """A stable group of `names`; the first leads."""
+    group = new_group(delay_ms=100)
+    for name in names:
+        group.join(join(name), 0)
+    now_ms = 0
+    while group.state is GroupState.PREPARING_REBALANCE:
+        now_ms += 100
+        group.tick(now_ms)
+    given = {f"{name}-id": name.encode() for name in names}
+    (persist,) = persists(group.sync(sync(names[0], group.generation, given), now_ms))
+    group.persisted(persist, ErrorCode.none, now_ms)
+    for name in names[1:]:
+        group.sync(sync(name, group.generation), now_ms)
+    assert group.state is GroupState.STABLE
+    return group
+
+
+def test_tables_say_something_about_every_state() -> None:
+    assert set(TRANSITIONS) == set(GroupState) == set(HEARTBEAT_ERRORS)
+    served = {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}
+    assert set(SYNC_ERRORS) == set(GroupState) - served
+
+
+def test_a_lone_member_joins_leads_and_gets_what_it_assigned() -> None:
+    group = new_group()
+    result: JoinResult = answers(group.join(join("a"), 0))["join-a"]
+    assert (result.generation, result.leader, result.member_id) == (1, "a-id", "a-id")
+    assert [row.member_id for row in result.members] == ["a-id"]
+    effects = group.sync(sync("a", 1, {"a-id": b"p0"}), 0)
+    assert not answers(effects)
+    (persist,) = persists(effects)
+    assert persist.assignments == {"a-id": b"p0"}
+    synced: SyncResult = answers(group.persisted(persist, ErrorCode.none, 0))["sync-a"]
+    assert (synced.error, synced.assignment) == (ErrorCode.none, b"p0")
+    assert group.state is GroupState.STABLE
+
+
+def test_a_member_without_id_gets_one_first_when_its_version_asks_so() -> None:
+    group = new_group()
+    refused: JoinResult = answers(group.join(join("a", required=True), 0))["join-a"]
+    assert refused.error is ErrorCode.member_id_required
+    assert refused.member_id == "a-id"
+    assert group.state is GroupState.EMPTY
+    accepted: JoinResult = answers(group.join(join("a", "a-id", required=True), 0))["join-a"]
+    assert accepted.error is ErrorCode.none
+
+
+def test_an_id_that_was_given_out_and_never_used_expires() -> None:
+    group = new_group()
+    group.join(join("a", required=True), 0)
+    assert group.next_deadline_ms() == SESSION_MS
+    group.tick(SESSION_MS)
+    late: JoinResult = answers(group.join(join("a", "a-id", required=True), SESSION_MS))["join-a"]
+    assert late.error is ErrorCode.unknown_member_id
+
+
+def test_the_initial_delay_is_prolonged_by_newcomers_and_ends_at_the_rebalance_timeout() -> None:
+    group = new_group(delay_ms=3_000)
+    assert not group.join(join("a"), 0)
+    assert not group.join(join("b"), 1_000)
+    assert not answers(group.tick(3_000))
+    assert group.next_deadline_ms() == 6_000
+    both = answers(group.tick(6_000))
+    assert {result.generation for result in both.values()} == {1}
+    assert [len(both[token].members) for token in ("join-a", "join-b")] == [2, 0]
+
+
+def test_a_newcomer_rebalances_a_stable_group_and_heartbeats_say_so() -> None:
+    group = stable_group("a", "b")
+    group.join(join("c"), 1_000)
+    assert group.state is GroupState.PREPARING_REBALANCE
+    beat = group.heartbeat("a-id", None, group.generation, 1_100)
+    assert beat is ErrorCode.rebalance_in_progress
+    group.join(join("a", "a-id"), 1_200)
+    done = answers(group.join(join("b", "b-id"), 1_300))
+    assert {result.generation for result in done.values()} == {2}
+    assert set(done) == {"join-a", "join-b", "join-c"}
+
+
+def test_who_does_not_rejoin_in_time_is_out() -> None:
+    group = stable_group("a", "b")
+    group.join(join("a", "a-id", protocols=(Protocol("range", b"new"),)), 1_000)
+    group.heartbeat("b-id", None, 1, 1_000)
+    done = answers(group.tick(1_000 + SESSION_MS))
+    assert done["join-a"].generation == 2
+    assert group.members.ids() == ["a-id"]
+
+
+def test_a_silent_member_loses_its_session() -> None:
+    group = stable_group("a", "b")
+    due = group.next_deadline_ms()
+    assert due is not None
+    group.heartbeat("a-id", None, 1, due - 1)
+    group.tick(due)
+    assert group.members.ids() == ["a-id"]
+    assert group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_when_the_last_one_leaves_the_empty_generation_is_stored() -> None:
+    group = stable_group("a")
+    error, effects = group.leave("a-id", None, 1_000)
+    assert error is ErrorCode.none
+    assert group.state is GroupState.EMPTY
+    assert [(p.generation, dict(p.assignments)) for p in persists(effects)] == [(2, {})]
+
+
+def test_who_joined_and_never_syncs_is_out() -> None:
+    group = new_group(delay_ms=10)
+    group.join(join("a"), 0)
+    group.join(join("b"), 0)
+    group.tick(10)
+    group.tick(20)
+    group.sync(sync("a", 1, {"a-id": b"x"}), 20)
+    group.heartbeat("b-id", None, 1, REBALANCE_MS)
+    group.tick(20 + REBALANCE_MS)
+    assert group.members.ids() == ["a-id"]
+
+
+def test_a_failed_store_fails_the_syncs_and_rebalances() -> None:
+    group = new_group(delay_ms=10)
+    group.join(join("a"), 0)
+    group.tick(10)
+    (persist,) = persists(group.sync(sync("a", 1, {"a-id": b"x"}), 10))
+    done = answers(group.persisted(persist, ErrorCode.coordinator_not_available, 11))
+    assert done["sync-a"].error is ErrorCode.coordinator_not_available
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert not group.persisted(persist, ErrorCode.none, 12)
+
+
+@pytest.mark.parametrize(
+    ("member_id", "generation", "error"),
+    [
+        ("a-id", 1, ErrorCode.none),
+        ("a-id", 7, ErrorCode.illegal_generation),
+        ("x-id", 1, ErrorCode.unknown_member_id),
+        ("", -1, ErrorCode.unknown_member_id),
+        ("a-id", -1, ErrorCode.illegal_generation),
+    ],
+)
+def test_commits_to_a_stable_group(member_id: str, generation: int, error: ErrorCode) -> None:
+    assert stable_group("a").check_commit(member_id, None, generation, 500) is error
+
+
+def test_commits_to_an_empty_group_need_no_member_but_not_during_completion() -> None:
+    group = new_group()
+    assert group.check_commit("", None, -1, 0) is ErrorCode.none
+    group.join(join("a"), 0)
+    assert group.check_commit("a-id", None, 1, 0) is ErrorCode.rebalance_in_progress
+
+
+def test_a_protocol_that_the_others_lack_is_refused() -> None:
+    group = stable_group("a")
+    odd = join("b", protocols=(Protocol("sticky", b""),))
+    result: JoinResult = answers(group.join(odd, 0))["join-b"]
+    assert result.error is ErrorCode.inconsistent_group_protocol
+
+
+def test_the_protocol_with_most_votes_among_the_shared_ones_wins() -> None:
+    group = new_group(delay_ms=10)
+    one, two = Protocol("range", b"r"), Protocol("sticky", b"s")
+    group.join(join("a", protocols=(two, one)), 0)
+    group.join(join("b", protocols=(two, one)), 0)
+    group.join(join("c", protocols=(one, two)), 0)
+    done = answers(group.tick(10)) | answers(group.tick(20))
+    assert {result.protocol_name for result in done.values()} == {"sticky"}
+    assert {row.metadata for row in done["join-a"].members} == {b"s"}
+
+
+def test_a_full_group_refuses_one_more() -> None:
+    group = new_group(max_size=1)
+    group.join(join("a"), 0)
+    result: JoinResult = answers(group.join(join("b"), 0))["join-b"]
+    assert result.error is ErrorCode.group_max_size_reached
+
+
+def test_a_repeated_join_with_a_lost_answer_gets_it_again() -> None:
+    group = new_group()
+    first: JoinResult = answers(group.join(join("a"), 0))["join-a"]
+    again: JoinResult = answers(group.join(join("a", "a-id", token="again"), 1))["again"]
+    assert again == first
+
+
+def test_a_static_member_returns_without_rebalance_and_fences_its_former_self() -> None:
+    group = new_group()
+    group.join(join("a", instance="i"), 0)
+    (persist,) = persists(
+        group.sync(sync("a", 1, {"a-id": b"mine"}), 0)
+    )
+    group.persisted(persist, ErrorCode.none, 0)
+    effects = group.join(join("b", instance="i", skip=True), 10)
+    (stored,) = persists(effects)
+    assert stored.assignments == {"b-id": b"mine"}
+    result: JoinResult = answers(group.persisted(stored, ErrorCode.none, 11))["join-b"]
+    assert (result.generation, result.skip_assignment) == (1, True)
+    assert group.state is GroupState.STABLE
+    assert group.heartbeat("a-id", "i", 1, 12) is ErrorCode.fenced_instance_id
+
+
+def test_a_static_return_that_was_not_stored_is_undone() -> None:
+    group = new_group()
+    group.join(join("a", instance="i"), 0)
+    (persist,) = persists(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
+    group.persisted(persist, ErrorCode.none, 0)
+    (stored,) = persists(group.join(join("b", instance="i"), 10))
+    done = answers(group.persisted(stored, ErrorCode.not_coordinator, 11))
+    assert done["join-b"].error is ErrorCode.unknown_member_id
+    assert group.heartbeat("a-id", "i", 1, 12) is ErrorCode.none
+
+
+def test_a_lost_partition_answers_everybody_who_waits() -> None:
+    group = stable_group("a", "b")
+    group.join(join("c"), 1_000)
+    done = answers(group.close(ErrorCode.not_coordinator))
+    assert done["join-c"].error is ErrorCode.not_coordinator
+    assert group.state is GroupState.DEAD
+    assert group.next_deadline_ms() is None
+    late: JoinResult = answers(group.join(join("d"), 1_001))["join-d"]
+    assert late.error is ErrorCode.coordinator_not_available
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+
+
+class GroupLife(RuleBasedStateMachine):
+    """Random members and times against one group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.group = new_group(delay_ms=50, max_size=3)
+        self.now_ms = 0
+        self.tokens = 0
+        self.waiting: set[object] = set()
+        self.leaders: dict[int, str] = {}
+        self.stored: list[Persist] = []
+        self.logged: dict[int, dict[str, bytes]] = {}
+        self.last_generation = 0
+
+    def take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Persist):
+                self.stored.append(effect)
+                continue
+            assert effect.token in self.waiting, "answered twice"
+            self.waiting.discard(effect.token)
+            result = effect.result
+            if isinstance(result, JoinResult) and result.members:
+                assert self.leaders.setdefault(result.generation, result.leader) == result.leader
+                assert result.member_id == result.leader
+            if isinstance(result, SyncResult) and result.error is ErrorCode.none:
+                assert self.group.generation in self.logged
+
+    def token(self) -> int:
+        self.tokens += 1
+        self.waiting.add(self.tokens)
+        return self.tokens
+
+    @rule(name=NAMES, known=st.booleans(), required=st.booleans(), metadata=st.binary(max_size=1))
+    def a_join(self, name: str, known: bool, required: bool, metadata: bytes) -> None:
+        request = join(
+            name,
+            f"{name}-id" if known else "",
+            token=self.token(),
+            protocols=(Protocol("range", metadata),),
+            required=required,
+        )
+        if not known and f"{name}-id" in self.group.members:
+            self.waiting.discard(request.token)  # ids are unique: this one is taken
+            return
+        self.take(self.group.join(request, self.now_ms))
+
+    @rule(name=NAMES, stale=st.booleans())
+    def a_sync(self, name: str, stale: bool) -> None:
+        generation = self.group.generation - int(stale)
+        given = {member: b"x" for member in self.group.members.ids()}
+        self.take(self.group.sync(sync(name, generation, given, token=self.token()), self.now_ms))
+
+    @rule(error=st.sampled_from([ErrorCode.none, ErrorCode.none, ErrorCode.not_coordinator]))
+    def the_log_answers(self, error: ErrorCode) -> None:
+        stored, self.stored = self.stored, []
+        for persist in stored:
+            if error is ErrorCode.none:
+                self.logged[persist.generation] = dict(persist.assignments)
+            self.take(self.group.persisted(persist, error, self.now_ms))
+
+    @rule(name=NAMES)
+    def a_leave(self, name: str) -> None:
+        _, effects = self.group.leave(f"{name}-id", None, self.now_ms)
+        self.take(effects)
+
+    @rule(name=NAMES)
+    def a_heartbeat(self, name: str) -> None:
+        self.group.heartbeat(f"{name}-id", None, self.group.generation, self.now_ms)
+
+    @rule(by_ms=st.sampled_from([1, 60, 5_000, 70_000, 400_000]))
+    def time_passes(self, by_ms: int) -> None:
+        end = self.now_ms + by_ms
+        for _ in range(100):
+            due = self.group.next_deadline_ms()
+            if due is None or due > end:
+                break
+            self.now_ms = max(self.now_ms, due)
+            self.take(self.group.tick(self.now_ms))
+        else:
+            raise AssertionError("ticks do not make progress")
+        self.now_ms = end
+
+    @invariant()
+    def generations_go_up(self) -> None:
+        assert self.group.generation >= self.last_generation
+        self.last_generation = self.group.generation
+
+    @invariant()
+    def stable_members_have_a_logged_assignment(self) -> None:
+        if self.group.state is GroupState.STABLE:
+            assert len(self.group.members)
+            assert self.group.generation in self.logged
+            assert all(member.assignment is not None for member in self.group.members)
+
+    @invariant()
+    def the_leader_is_a_member(self) -> None:
+        if len(self.group.members):
+            assert self.group.members.leader in self.group.members
+            assert self.group.state is not GroupState.EMPTY
+
+    @invariant()
+    def who_waits_is_waited_for(self) -> None:
+        held = {m.joining for m in self.group.members} | {m.syncing for m in self.group.members}
+        assert self.waiting == held - {None}
+
+    def teardown(self) -> None:
+        self.take(self.group.close(ErrorCode.not_coordinator))
+        assert not self.waiting
+
+
+TestGroupLife = GroupLife.TestCase
+TestGroupLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

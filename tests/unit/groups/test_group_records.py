@@ -1,0 +1,126 @@
+"""Kafka's own formats: golden bytes, round trips, refusals."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harrow.cluster.groups.offsets import GroupOffsets, java_hash, partition_for
+from harrow.cluster.groups.records import (
+    GroupKey,
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+    OffsetValue,
+    RecordFormatError,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
+
+TEXT = st.text(max_size=20)
+I32 = st.integers(-1, 2**31 - 1)
+I64 = st.integers(-1, 2**63 - 1)
+ORDERS = TopicPartition("orders", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -(2**31)), ("😀", 1772899)],
+)
+def test_java_hash_is_javas(text: str, hashed: int) -> None:
+    assert java_hash(text) == hashed
+
+
+def test_the_partition_masks_the_sign_as_kafka_does() -> None:
+    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("hello", 50) == 99162322 % 50
+    # -1 masked is 2^31 - 1, not 1
+    assert java_hash("zzzzzz") < 0
+    assert partition_for("zzzzzz", 50) == (java_hash("zzzzzz") & 0x7FFFFFFF) % 50
+
+
+def test_golden_offset_commit() -> None:
+    assert encode_offset_key("g", ORDERS).hex() == "0001" "000167" "00066f7264657273" "00000002"
+    value = OffsetValue(
+        offset=Offset(258), leader_epoch=LeaderEpoch(7), metadata="m", timestamp_ms=1
+    )
+    golden = "0003" "0000000000000102" "00000007" "00016d" "0000000000000001"
+    assert encode_offset_value(value).hex() == golden
+
+
+def test_golden_group_metadata() -> None:
+    assert encode_group_key("g").hex() == "0002" "000167"
+    member = MemberValue(
+        member_id="m",
+        group_instance_id=None,
+        client_id="c",
+        client_host="h",
+        rebalance_timeout_ms=2,
+        session_timeout_ms=1,
+        subscription=b"s",
+        assignment=b"a",
+    )
+    value = GroupValue(
+        protocol_type="p", generation=3, protocol="r", leader="m", since_ms=9, members=(member,)
+    )
+    golden = (
+        "0003" "000170" "00000003" "000172" "00016d" "0000000000000009" "00000001"
+        "00016d" "ffff" "000163" "000168" "00000002" "00000001" "0000000173" "0000000161"
+    )
+    assert encode_group_value(value).hex() == golden
+
+
+def test_older_values_are_read() -> None:
+    v1 = bytes.fromhex("0001" "0000000000000005" "0000" "0000000000000001" "0000000000000002")
+    assert decode_offset_value(v1) == OffsetValue(offset=Offset(5), timestamp_ms=1)
+    v0 = bytes.fromhex("0000" "000170" "00000003" "ffff" "ffff" "00000001"
+                       "00016d" "000163" "000168" "00000001" "00000000" "00000000")
+    (member,) = decode_group_value(v0).members
+    assert member.rebalance_timeout_ms == member.session_timeout_ms == 1
+
+
+@given(TEXT, TEXT, st.integers(0, 2**31 - 1))
+def test_keys_round_trip(group: str, topic: str, partition: int) -> None:
+    tp = TopicPartition(topic, partition)
+    assert decode_key(encode_offset_key(group, tp)) == OffsetKey(group, tp)
+    assert decode_key(encode_group_key(group)) == GroupKey(group)
+
+
+@given(I64, I32, TEXT, I64)
+def test_offset_values_round_trip(offset: int, epoch: int, metadata: str, at_ms: int) -> None:
+    value = OffsetValue(
+        offset=Offset(offset),
+        leader_epoch=LeaderEpoch(epoch),
+        metadata=metadata,
+        timestamp_ms=at_ms,
+    )
+    assert decode_offset_value(encode_offset_value(value)) == value
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_refused_in_one_way(data: bytes) -> None:
+    for decode in (decode_key, decode_offset_value, decode_group_value):
+        try:
+            decode(data)
+        except RecordFormatError:
+            pass
+
+
+def test_a_new_kind_of_key_is_somebody_elses() -> None:
+    assert decode_key(b"\x00\x03\x00\x01g") is None
+
+
+def test_an_answer_out_of_order_takes_nothing_back() -> None:
+    offsets = GroupOffsets()
+    assert offsets.put(ORDERS, OffsetValue(offset=Offset(9)), Offset(5))
+    assert not offsets.put(ORDERS, OffsetValue(offset=Offset(3)), Offset(4))
+    found = offsets.get(ORDERS)
+    assert found is not None
+    assert found.offset == 9
