@@ -1,0 +1,309 @@
+"""What a broker knows of the cluster: live brokers, topics, leaders.
+
+Owns: the picture that UpdateMetadata paints, one broker's copy. Each request carries all live brokers and
+those partitions that changed; partitions whose leader is -2 are gone. Readers see a request's changes all
+at once: everything runs on the broker's one loop and `update` never awaits.
+
+Invariants: `controller_epoch` never goes back; a topic id names at most one topic, and a topic that comes
+with a new id has lost the partitions of its old one.
+May fail: `update` refuses a stale controller or broker epoch with KafkaError (D2, D6).
+
+Source: Apache Kafka's `ZkMetadataCache`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..errors import ErrorCode, KafkaError
+from ..host.seam import Host, Promise
+from ..ids import NO_NODE, BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
+from ..wire.internal import (
+    FULL,
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from ..wire.topic_ids import UUID
+from .names import INTERNAL_TOPICS
+
+__all__ = [
+    "LEADER_DURING_DELETE",
+    "Endpoint",
+    "LiveBroker",
+    "MetadataCache",
+    "PartitionInfo",
+    "TopicInfo",
+]
+
+CLIENTS = "clients"
+BROKERS = "brokers"
+LEADER_DURING_DELETE = NodeId(-2)
+"""The leader that UpdateMetadata gives to the partitions of a topic that is being deleted."""
+
+Endpoint = tuple[str, int]
+"""Host and port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBroker:
+    """A broker that is registered; an endpoint is None where it has no such listener."""
+
+    node_id: NodeId
+    clients: Endpoint | None
+    brokers: Endpoint | None
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """One partition as the controller last told; `leader` is -1 while nobody leads it."""
+
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    isr: tuple[NodeId, ...]
+    replicas: tuple[NodeId, ...]
+    offline: tuple[NodeId, ...]
+    version: int
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicInfo:
+    """One topic; `topic_id` is None only where the controller gave none."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: dict[int, PartitionInfo] = field(default_factory=dict[int, PartitionInfo])
+
+    @property
+    def is_internal(self) -> bool:
+        """True for the cluster's own topics."""
+        return self.name in INTERNAL_TOPICS
+
+
+class MetadataCache:
+    """One broker's picture of the cluster."""
+
+    def __init__(self, host: Host, node_id: NodeId) -> None:
+        self.node_id = node_id
+        self.broker_epoch = BrokerEpoch(-1)
+        """This broker's registration; requests for an older one are refused. -1: not yet known."""
+        self.controller_id = NO_NODE
+        self.controller_epoch = ControllerEpoch(-1)
+        self.cluster_id: str | None = None
+        self.on_update: list[Callable[[], None]] = []
+        """Called after each update."""
+        self.on_deleted: list[Callable[[list[TopicPartition]], None]] = []
+        """Called with the partitions that an update removed."""
+        self._tasks = host.tasks
+        self._brokers: dict[NodeId, LiveBroker] = {}
+        self._topics: dict[str, TopicInfo] = {}
+        self._names: dict[UUID, str] = {}
+        self._waiting: list[tuple[Callable[[], bool], Promise[None]]] = []
+
+    # --------------------------------------------------------------- reading
+
+    def brokers(self) -> list[LiveBroker]:
+        """The live brokers, by id."""
+        return [self._brokers[node_id] for node_id in sorted(self._brokers)]
+
+    def broker(self, node_id: NodeId) -> LiveBroker | None:
+        """A live broker; None where it is not alive or not known."""
+        return self._brokers.get(node_id)
+
+    def is_alive(self, node_id: NodeId) -> bool:
+        """True for a live broker."""
+        return node_id in self._brokers
+
+    def client_endpoint(self, node_id: NodeId) -> Endpoint | None:
+        """Where a live broker listens for clients."""
+        found = self._brokers.get(node_id)
+        return None if found is None else found.clients
+
+    def peer_endpoint(self, node_id: NodeId) -> Endpoint | None:
+        """Where a live broker listens for brokers."""
+        found = self._brokers.get(node_id)
+        return None if found is None else found.brokers
+
+    def topics(self) -> Iterable[TopicInfo]:
+        """Every topic, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """A topic by its name."""
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: UUID | None) -> TopicInfo | None:
+        """A topic by its id."""
+        name = self._names.get(topic_id) if topic_id is not None else None
+        return None if name is None else self._topics.get(name)
+
+    def topic_name(self, topic_id: UUID | None) -> str | None:
+        """The name that belongs to a topic id."""
+        return self._names.get(topic_id) if topic_id is not None else None
+
+    def topic_id(self, name: str) -> UUID | None:
+        """The id that belongs to a topic's name."""
+        found = self._topics.get(name)
+        return None if found is None else found.topic_id
+
+    def partition(self, tp: TopicPartition) -> PartitionInfo | None:
+        """One partition."""
+        found = self._topics.get(tp.topic)
+        return None if found is None else found.partitions.get(tp.partition)
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions are known; 0 for an unknown topic."""
+        found = self._topics.get(topic)
+        return 0 if found is None else len(found.partitions)
+
+    def leader(self, tp: TopicPartition) -> NodeId:
+        """The node that leads a partition; -1 where nobody does or it is not known."""
+        found = self.partition(tp)
+        return NO_NODE if found is None else found.leader
+
+    # -------------------------------------------------------------- updating
+
+    def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
+        """Take over what the controller says; returns the partitions that are gone.
+
+        KafkaError(stale_broker_epoch): it was meant for this broker's former registration (KIP-380).
+        KafkaError(stale_controller_epoch): its sender is no longer the controller.
+        """
+        if -1 < request.broker_epoch < self.broker_epoch:
+            raise KafkaError(
+                ErrorCode.stale_broker_epoch,
+                f"broker epoch {request.broker_epoch}, but this broker's is {self.broker_epoch}",
+            )
+        if request.controller_epoch < self.controller_epoch:
+            raise KafkaError(
+                ErrorCode.stale_controller_epoch,
+                f"controller epoch {request.controller_epoch}, after {self.controller_epoch}",
+            )
+        self.controller_epoch = ControllerEpoch(request.controller_epoch)
+        self.controller_id = NodeId(request.controller_id)
+        self._brokers = {NodeId(row.id): _live_broker(row) for row in request.live_brokers}
+        gone: list[TopicPartition] = []
+        if request.type == FULL:
+            listed = {row.topic_name for row in request.topic_states}
+            for name in [name for name in self._topics if name not in listed]:
+                gone += self._forget(name)
+        for row in request.topic_states:
+            gone += self._update_topic(row)
+        self._tell(gone)
+        return gone
+
+    def _update_topic(self, state: UpdateMetadataTopicState) -> list[TopicPartition]:
+        name = state.topic_name
+        topic = self._topics.get(name)
+        gone: list[TopicPartition] = []
+        if topic is not None and state.topic_id is not None and topic.topic_id != state.topic_id:
+            gone += self._forget(name)
+            topic = None
+        if topic is None:
+            topic = TopicInfo(name=name, topic_id=state.topic_id)
+        for row in state.partition_states:
+            if row.leader != LEADER_DURING_DELETE:
+                topic.partitions[row.partition_index] = _partition_info(row)
+            elif topic.partitions.pop(row.partition_index, None) is not None:
+                gone.append(TopicPartition(name, row.partition_index))
+        if topic.partitions:
+            self._topics[name] = topic
+            if topic.topic_id is not None:
+                self._names[topic.topic_id] = name
+        else:
+            self._forget(name)
+        return gone
+
+    def _forget(self, name: str) -> list[TopicPartition]:
+        topic = self._topics.pop(name, None)
+        if topic is None:
+            return []
+        if topic.topic_id is not None:
+            self._names.pop(topic.topic_id, None)
+        return [TopicPartition(name, partition) for partition in topic.partitions]
+
+    def _tell(self, gone: list[TopicPartition]) -> None:
+        if gone:
+            for call_deleted in self.on_deleted:
+                call_deleted(gone)
+        for call_updated in self.on_update:
+            call_updated()
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for condition, promise in waiting:
+            if promise.done():
+                continue
+            if condition():
+                promise.set_result(None)
+            else:
+                self._waiting.append((condition, promise))
+
+    # --------------------------------------------------------------- waiting
+
+    async def await_until(self, condition: Callable[[], bool], timeout_ms: float | None) -> bool:
+        """Wait until `condition` holds, tried after each update; False when `timeout_ms` passed first."""
+        if condition():
+            return True
+        promise: Promise[None] = self._tasks.promise()
+        entry = (condition, promise)
+        self._waiting.append(entry)
+        try:
+            if timeout_ms is None:
+                await promise
+            else:
+                await self._tasks.wait(promise, timeout_ms)
+        except TimeoutError:
+            return condition()
+        finally:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+        return True
+
+    async def await_brokers(self, count: int) -> None:
+        """Wait until `count` brokers are known to be alive, this one among them."""
+        await self.await_until(
+            lambda: len(self._brokers) >= count and self.node_id in self._brokers, None
+        )
+
+    async def await_leaders(self, topic: str, partitions: int, timeout_ms: float) -> bool:
+        """Wait until each of a topic's partitions has a live leader; False when the time passed first."""
+        return await self.await_until(lambda: self._has_leaders(topic, partitions), timeout_ms)
+
+    async def await_absence(self, topic: str, timeout_ms: float) -> bool:
+        """Wait until a topic is gone; False when the time passed first."""
+        return await self.await_until(lambda: topic not in self._topics, timeout_ms)
+
+    def _has_leaders(self, topic: str, partitions: int) -> bool:
+        known: Mapping[int, PartitionInfo] = (
+            self._topics[topic].partitions if topic in self._topics else {}
+        )
+        return len(known) >= partitions and all(
+            row.leader in self._brokers for row in known.values()
+        )
+
+
+def _live_broker(row: UpdateMetadataBroker) -> LiveBroker:
+    listeners: dict[str, Endpoint] = {
+        endpoint.listener.lower(): (endpoint.host, endpoint.port) for endpoint in row.endpoints
+    }
+    return LiveBroker(
+        node_id=NodeId(row.id),
+        clients=listeners.get(CLIENTS),
+        brokers=listeners.get(BROKERS),
+        rack=row.rack,
+    )
+
+
+def _partition_info(row: UpdateMetadataPartitionState) -> PartitionInfo:
+    return PartitionInfo(
+        leader=row.leader,
+        leader_epoch=row.leader_epoch,
+        isr=row.isr,
+        replicas=row.replicas,
+        offline=row.offline_replicas,
+        version=row.zk_version,
+    )

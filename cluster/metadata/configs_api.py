@@ -1,0 +1,210 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics and brokers.
+
+Owns: the handlers of the three. Topics' overrides live in the registry and can be changed; a broker's
+settings are those it was started with, and are read-only. Each resource has its own result.
+
+Source: Apache Kafka's `ConfigHelper`, `ZkAdminManager.incrementalAlterConfigs` (KIP-339).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..config import BrokerConfig
+from ..errors import ErrorCode, KafkaError, RegistryError
+from ..wire import messages
+from ..wire.request import Request
+from .cache import MetadataCache
+from .config_entries import LIST_SETTINGS, ConfigEntry, broker_entries, topic_entries
+from .names import check_topic_name
+from .topic_admin import TopicAdmin, refusal_of
+
+__all__ = ["ConfigsApi"]
+
+_TOPIC = 2
+_BROKER = 4
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+Change = Callable[[dict[str, str]], Mapping[str, str]]
+
+
+class ConfigsApi:
+    """Settings, as clients read and change them."""
+
+    def __init__(self, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin) -> None:
+        self._config = config
+        self._cache = cache
+        self._admin = admin
+
+    # --------------------------------------------------------------- reading
+
+    async def describe_configs(self, request: Request) -> None:
+        """Answer DescribeConfigs."""
+        asked = request.decode()
+        s = messages.response(request)
+        results: list[Any] = []
+        for row in asked.resources:
+            fields = {"resource_type": row.resource_type, "resource_name": row.resource_name}
+            try:
+                entries = await self._entries(row.resource_type, row.resource_name)
+                wanted = row.configuration_keys
+                configs = tuple(
+                    _described(s, entry, asked)
+                    for entry in entries
+                    if wanted is None or entry.name in wanted
+                )
+                fields |= {"error_code": ErrorCode.none, "configs": configs}
+            except (KafkaError, RegistryError) as error:
+                refused = refusal_of(error)
+                fields |= {"error_code": refused.code, "error_message": refused.message or None}
+            results.append(s.DescribeConfigsResult(**fields))
+        request.respond(s.DescribeConfigsResponse(results=tuple(results)))
+
+    async def _entries(self, kind: int, name: str) -> list[ConfigEntry]:
+        if kind == _TOPIC:
+            self._check_topic(name)
+            return topic_entries(self._config, await self._admin.topic_config(name))
+        if kind == _BROKER:
+            if not name:
+                return []  # the cluster-wide dynamic defaults, of which there are none
+            self._check_broker(name)
+            return broker_entries(self._config)
+        raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
+
+    def _check_topic(self, name: str) -> None:
+        check_topic_name(name)
+        if self._cache.topic(name) is None:
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist."
+            )
+
+    def _check_broker(self, name: str) -> None:
+        if name != str(self._cache.node_id):
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {self._cache.node_id} or empty string, but received {name}",
+            )
+
+    # -------------------------------------------------------------- changing
+
+    async def alter_configs(self, request: Request) -> None:
+        """Answer AlterConfigs: the overrides given replace all the overrides there are."""
+        await self._alter(request, _replacement)
+
+    async def incremental_alter_configs(self, request: Request) -> None:
+        """Answer IncrementalAlterConfigs: the operations given are applied to the overrides there are."""
+        await self._alter(request, self._increments)
+
+    async def _alter(self, request: Request, change_of: Callable[[Any], Change]) -> None:
+        asked = request.decode()
+        s = messages.response(request)
+        counts = Counter((row.resource_type, row.resource_name) for row in asked.resources)
+        results: list[Any] = []
+        for row in asked.resources:
+            code, message = ErrorCode.none, None
+            try:
+                _check_once(counts[row.resource_type, row.resource_name])
+                await self._alter_one(row, change_of, dry=asked.validate_only)
+            except (KafkaError, RegistryError) as error:
+                refused = refusal_of(error)
+                code, message = refused.code, refused.message
+            results.append(
+                s.AlterConfigsResourceResponse(
+                    error_code=code,
+                    error_message=message,
+                    resource_type=row.resource_type,
+                    resource_name=row.resource_name,
+                )
+            )
+        request.respond(s.root(responses=tuple(results)))
+
+    async def _alter_one(self, row: Any, change_of: Callable[[Any], Change], *, dry: bool) -> None:
+        if row.resource_type == _BROKER:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                "Broker settings are fixed when the broker starts and cannot be altered.",
+            )
+        if row.resource_type != _TOPIC:
+            raise KafkaError(
+                ErrorCode.invalid_request, f"Unsupported resource type: {row.resource_type}"
+            )
+        self._check_topic(row.resource_name)
+        names = Counter(item.name for item in row.configs)
+        twice = sorted(name for name, count in names.items() if count > 1)
+        if twice:
+            raise KafkaError(
+                ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}"
+            )
+        await self._admin.alter_config(row.resource_name, change_of(row), dry=dry)
+
+    def _increments(self, row: Any) -> Change:
+        def change(before: dict[str, str]) -> Mapping[str, str]:
+            after = dict(before)
+            for item in row.configs:
+                self._apply(after, item)
+            return after
+
+        return change
+
+    def _apply(self, overrides: dict[str, str], item: Any) -> None:
+        name, operation, value = item.name, item.config_operation, item.value
+        if operation == _DELETE:
+            overrides.pop(name, None)
+            return
+        if value is None:
+            raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {name}")
+        if operation == _SET:
+            overrides[name] = value
+            return
+        if operation not in (_APPEND, _SUBTRACT):
+            raise KafkaError(ErrorCode.invalid_request, f"Unknown operation {operation} for {name}")
+        if name not in LIST_SETTINGS:
+            word = "append" if operation == _APPEND else "subtract"
+            raise KafkaError(
+                ErrorCode.invalid_config,
+                f"Config value {word} is not allowed for config key: {name}",
+            )
+        inherited = next(e.value for e in topic_entries(self._config, overrides) if e.name == name)
+        present = [part for part in inherited.split(",") if part]
+        given = [part.strip() for part in value.split(",") if part.strip()]
+        if operation == _APPEND:
+            present += [part for part in given if part not in present]
+        else:
+            present = [part for part in present if part not in given]
+        overrides[name] = ",".join(present)
+
+
+def _check_once(count: int) -> None:
+    if count > 1:
+        raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once")
+
+
+def _replacement(row: Any) -> Change:
+    nulls = sorted(item.name for item in row.configs if item.value is None)
+    if nulls:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"Null value not supported for : {', '.join(nulls)}"
+        )
+    given = {item.name: item.value for item in row.configs}
+    return lambda _before: given
+
+
+def _described(s: messages.Schema, entry: ConfigEntry, asked: Any) -> Any:
+    synonyms: tuple[Any, ...] = ()
+    if asked.include_synonyms:
+        synonyms = tuple(
+            s.DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in entry.synonyms
+        )
+    return s.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=False,
+        synonyms=synonyms,
+        config_type=entry.type,
+        documentation=entry.doc if getattr(asked, "include_documentation", False) else None,
+    )

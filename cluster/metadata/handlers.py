@@ -1,0 +1,42 @@
+"""The metadata room's rows of the API table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..config import BrokerConfig
+from ..host.seam import Host
+from ..wire.api import ApiRow
+from ..wire.api_keys import ApiKey
+from .cache import MetadataCache
+from .configs_api import ConfigsApi
+from .metadata_api import MetadataApi
+from .topic_admin import TopicAdmin
+from .topics_api import TopicsApi
+
+__all__ = ["MetadataHandlers"]
+
+
+class MetadataHandlers:
+    """Metadata, DescribeCluster, UpdateMetadata; topics created and deleted; settings read and changed."""
+
+    def __init__(
+        self, host: Host, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin
+    ) -> None:
+        self._metadata = MetadataApi(config, cache, admin)
+        self._topics = TopicsApi(host, config, cache, admin)
+        self._configs = ConfigsApi(config, cache, admin)
+
+    def handlers(self) -> Iterable[ApiRow]:
+        """What this room serves, at which versions."""
+        incremental = self._configs.incremental_alter_configs
+        return (
+            ApiRow(ApiKey.METADATA, 0, 13, self._metadata.metadata),
+            ApiRow(ApiKey.UPDATE_METADATA, 8, 8, self._metadata.update_metadata),
+            ApiRow(ApiKey.CREATE_TOPICS, 2, 7, self._topics.create_topics),
+            ApiRow(ApiKey.DELETE_TOPICS, 1, 6, self._topics.delete_topics),
+            ApiRow(ApiKey.DESCRIBE_CONFIGS, 1, 4, self._configs.describe_configs),
+            ApiRow(ApiKey.ALTER_CONFIGS, 0, 2, self._configs.alter_configs),
+            ApiRow(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, incremental),
+            ApiRow(ApiKey.DESCRIBE_CLUSTER, 0, 2, self._metadata.describe_cluster),
+        )

@@ -1,0 +1,191 @@
+"""Metadata, DescribeCluster and UpdateMetadata: the cache asked and told.
+
+Owns: the handlers of the three. An unknown topic is created when request and settings allow it, and the
+client is told to ask again (leader_not_available); everything else is read from the cache.
+
+Source: Apache Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache.getPartitionMetadata`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..config import BrokerConfig
+from ..errors import ErrorCode, KafkaError
+from ..ids import NO_EPOCH, NO_NODE
+from ..wire import messages
+from ..wire.request import Request
+from .cache import MetadataCache, PartitionInfo, TopicInfo
+from .names import INTERNAL_TOPICS, is_valid_topic_name
+from .topic_admin import TopicAdmin
+
+__all__ = ["MetadataApi"]
+
+# Without an authorizer everything is allowed: the bits of each resource's operations (AclEntry.supportedOperations).
+_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+_OPERATIONS_UNASKED = -(2**31)
+
+_BROKER_ENDPOINTS = 1
+_CONTROLLER_ENDPOINTS = 2
+
+
+class MetadataApi:
+    """What clients and the controller say and ask about the cluster."""
+
+    def __init__(self, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin) -> None:
+        self._config = config
+        self._cache = cache
+        self._admin = admin
+
+    # -------------------------------------------------------------- Metadata
+
+    async def metadata(self, request: Request) -> None:
+        """Answer Metadata: brokers always, topics as asked (all: null; before v1 an empty list)."""
+        if self._cache.cluster_id is None:
+            await self._admin.load_cluster_id()
+        asked = request.decode()
+        s = messages.response(request)
+        with_operations = getattr(asked, "include_topic_authorized_operations", False)
+        operations = _TOPIC_OPERATIONS if with_operations else _OPERATIONS_UNASKED
+        topics = tuple(self._topic(s, answer, operations) for answer in self._asked(asked))
+        whole = getattr(asked, "include_cluster_authorized_operations", False)
+        request.respond(
+            s.MetadataResponse(
+                brokers=tuple(
+                    s.MetadataResponseBroker(
+                        node_id=row.node_id, host=row.clients[0], port=row.clients[1], rack=row.rack
+                    )
+                    for row in self._cache.brokers()
+                    if row.clients is not None
+                ),
+                cluster_id=self._cache.cluster_id,
+                controller_id=self._cache.controller_id,
+                topics=topics,
+                cluster_authorized_operations=_CLUSTER_OPERATIONS if whole else _OPERATIONS_UNASKED,
+            )
+        )
+
+    def _asked(self, asked: Any) -> Iterator[tuple[ErrorCode, str | None, Any, TopicInfo | None]]:
+        """`(error, name, id, topic)` of each topic that is asked for."""
+        if asked.topics is None or (asked.__version__ == 0 and not asked.topics):
+            for each in self._cache.topics():
+                yield ErrorCode.none, each.name, each.topic_id, each
+            return
+        may_create = getattr(asked, "allow_auto_topic_creation", True) and self._config.flag(
+            "auto.create.topics.enable"
+        )
+        seen: set[Any] = set()
+        for row in asked.topics:
+            topic_id = getattr(row, "topic_id", None)
+            if (row.name, topic_id) in seen:
+                continue
+            seen.add((row.name, topic_id))
+            if row.name is None:
+                topic = self._cache.topic_by_id(topic_id)
+                known = topic is not None
+                error = ErrorCode.none if known else ErrorCode.unknown_topic_id
+                yield error, topic.name if topic is not None else None, topic_id, topic
+                continue
+            topic = self._cache.topic(row.name)
+            if topic is not None:
+                yield ErrorCode.none, row.name, topic.topic_id, topic
+            else:
+                yield self._absent(row.name, may_create=may_create), row.name, None, None
+
+    def _absent(self, name: str, *, may_create: bool) -> ErrorCode:
+        if not is_valid_topic_name(name):
+            return ErrorCode.invalid_topic_exception
+        if not may_create:
+            return ErrorCode.unknown_topic_or_partition
+        return self._admin.auto_create(name)
+
+    def _topic(
+        self,
+        s: messages.Schema,
+        answer: tuple[ErrorCode, str | None, Any, TopicInfo | None],
+        operations: int,
+    ) -> Any:
+        error, name, topic_id, topic = answer
+        if name is None and s.version < 12:  # the response's name is nullable from v12 on
+            name = ""
+        partitions: tuple[Any, ...] = ()
+        if topic is not None:
+            rows = topic.partitions
+            partitions = tuple(self._partition(s, number, rows[number]) for number in sorted(rows))
+        return s.MetadataResponseTopic(
+            error_code=error,
+            name=name,
+            topic_id=topic_id,
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=partitions,
+            topic_authorized_operations=operations if topic is not None else _OPERATIONS_UNASKED,
+        )
+
+    def _partition(self, s: messages.Schema, number: int, row: PartitionInfo) -> Any:
+        alive = self._cache.is_alive
+        error, leader, leader_epoch = ErrorCode.none, row.leader, row.leader_epoch
+        if self._cache.client_endpoint(leader) is None:
+            error, leader = ErrorCode.leader_not_available, NO_NODE
+        replicas, isr = row.replicas, row.isr
+        if s.version == 0:
+            # v0 has no word for a replica that is offline: it lists the live ones and an error
+            replicas = tuple(node_id for node_id in replicas if alive(node_id))
+            isr = tuple(node_id for node_id in isr if alive(node_id))
+            if error is ErrorCode.none and (len(replicas), len(isr)) != (
+                len(row.replicas),
+                len(row.isr),
+            ):
+                error = ErrorCode.replica_not_available
+        dead = tuple(n for n in row.replicas if n not in row.offline and not alive(n))
+        return s.MetadataResponsePartition(
+            error_code=error,
+            partition_index=number,
+            leader_id=leader,
+            leader_epoch=leader_epoch if leader_epoch >= 0 else NO_EPOCH,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=row.offline + dead,
+        )
+
+    # ------------------------------------------------------- DescribeCluster
+
+    async def describe_cluster(self, request: Request) -> None:
+        """Answer DescribeCluster (KIP-700) with the brokers; controllers have no endpoints of their own."""
+        cluster_id = await self._admin.load_cluster_id()
+        asked = request.decode()
+        endpoints: int = getattr(asked, "endpoint_type", _BROKER_ENDPOINTS)
+        if endpoints != _BROKER_ENDPOINTS:
+            known = endpoints == _CONTROLLER_ENDPOINTS
+            raise KafkaError(
+                ErrorCode.mismatched_endpoint_type
+                if known
+                else ErrorCode.unsupported_endpoint_type,
+                f"endpoint type {endpoints} asked of a broker",
+            )
+        s = messages.response(request)
+        brokers = tuple(
+            s.DescribeClusterBroker(
+                broker_id=row.node_id, host=row.clients[0], port=row.clients[1], rack=row.rack
+            )
+            for row in self._cache.brokers()
+            if row.clients is not None
+        )
+        whole: bool = asked.include_cluster_authorized_operations
+        request.respond(
+            s.DescribeClusterResponse(
+                cluster_id=cluster_id or "",
+                controller_id=self._cache.controller_id,
+                brokers=brokers,
+                cluster_authorized_operations=_CLUSTER_OPERATIONS if whole else _OPERATIONS_UNASKED,
+            )
+        )
+
+    # -------------------------------------------------------- UpdateMetadata
+
+    def update_metadata(self, request: Request) -> None:
+        """Take over the controller's picture; stale controller and broker epochs are refused."""
+        self._cache.update(request.decode())
+        s = messages.response(request)
+        request.respond(s.UpdateMetadataResponse(error_code=ErrorCode.none))

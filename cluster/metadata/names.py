@@ -1,0 +1,63 @@
+"""What a topic may be called, and which topics are the cluster's own.
+
+Source: Apache Kafka's `org.apache.kafka.common.internals.Topic`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ..errors import ErrorCode, KafkaError
+
+__all__ = [
+    "INTERNAL_TOPICS",
+    "OFFSETS_TOPIC",
+    "TRANSACTIONS_TOPIC",
+    "check_topic_name",
+    "colliding_names",
+    "is_valid_topic_name",
+]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+_LENGTH_MAX = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Return for a legal name; KafkaError(invalid_topic_exception) says what is wrong with another."""
+    problem = _problem(name)
+    if problem:
+        raise KafkaError(ErrorCode.invalid_topic_exception, problem)
+
+
+def is_valid_topic_name(name: str) -> bool:
+    """True for a name that a topic may have."""
+    return not _problem(name)
+
+
+def _problem(name: str) -> str:
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return "Topic name is invalid: '.' or '..' is not allowed"
+    if len(name) > _LENGTH_MAX:
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{_LENGTH_MAX}"
+        )
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
+    return ""
+
+
+def colliding_names(name: str, existing: Iterable[str]) -> list[str]:
+    """Other topics whose metric names would be the same: '.' and '_' are one there."""
+    flat = name.replace(".", "_")
+    return sorted(other for other in existing if other != name and other.replace(".", "_") == flat)

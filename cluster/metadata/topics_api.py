@@ -1,0 +1,204 @@
+"""CreateTopics and DeleteTopics: only the active controller serves them.
+
+Owns: the handlers of both. Each topic has its own result; those that were begun are waited for, until this
+broker's cache has all their leaders (or has lost them), or the client's timeout passes: then
+request_timed_out, and the topic may still come or go.
+
+Source: Apache Kafka's `KafkaApis.handleCreateTopicsRequest`, `ZkAdminManager`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ..config import BrokerConfig
+from ..errors import ErrorCode, KafkaError, RegistryError
+from ..host.seam import Host
+from ..ids import NodeId
+from ..wire import messages
+from ..wire.request import Request
+from .cache import MetadataCache
+from .config_entries import topic_entries
+from .topic_admin import NewTopic, TopicAdmin, TopicPlan, refusal_of
+
+__all__ = ["TopicsApi"]
+
+_DELETION_DISABLED_SINCE = 3  # the version whose clients know topic_deletion_disabled
+
+
+class TopicsApi:
+    """Creation and deletion of topics, as clients ask for them."""
+
+    def __init__(
+        self, host: Host, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin
+    ) -> None:
+        self._clock = host.clock
+        self._config = config
+        self._cache = cache
+        self._admin = admin
+
+    def _check_controller(self) -> None:
+        if self._cache.controller_id != self._cache.node_id:
+            raise KafkaError(
+                ErrorCode.not_controller,
+                f"This is not the correct controller for this cluster: it is broker "
+                f"{self._cache.controller_id}, not {self._cache.node_id}.",
+            )
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        return max(0, deadline_ms - self._clock.monotonic_ms())
+
+    # -------------------------------------------------------------- creation
+
+    async def create_topics(self, request: Request) -> None:
+        """Answer CreateTopics."""
+        self._check_controller()
+        asked = request.decode()
+        timeout_ms = messages.to_milliseconds(asked.timeout)
+        deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
+        s = messages.response(request)
+        counts = Counter(row.name for row in asked.topics)
+        results: dict[str, Any] = {}
+        begun: list[TopicPlan] = []
+        for row in asked.topics:
+            if row.name in results:
+                continue
+            try:
+                if counts[row.name] > 1:
+                    raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")  # noqa: TRY301 - one place makes the answer
+                plan = self._admin.plan(_new_topic(row))
+                if not asked.validate_only:
+                    await self._admin.create(plan)
+                    begun.append(plan)
+                results[row.name] = self._created(s, plan, validate_only=asked.validate_only)
+            except (KafkaError, RegistryError) as error:
+                results[row.name] = _refused(s, row.name, refusal_of(error))
+        for plan in begun:
+            if not await self._await_leaders(plan, deadline_ms, timeout_ms):
+                results[plan.name] = _refused(s, plan.name, _timed_out())
+        request.respond(s.CreateTopicsResponse(topics=tuple(results.values())))
+
+    async def _await_leaders(self, plan: TopicPlan, deadline_ms: int, timeout_ms: int) -> bool:
+        if timeout_ms <= 0:
+            return False  # Kafka's answer to who does not want to wait
+        left_ms = self._left_ms(deadline_ms)
+        return await self._cache.await_leaders(plan.name, plan.partitions, left_ms)
+
+    def _created(self, s: messages.Schema, plan: TopicPlan, *, validate_only: bool) -> Any:
+        return s.CreatableTopicResult(
+            name=plan.name,
+            topic_id=None if validate_only else plan.topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            num_partitions=plan.partitions,
+            replication_factor=plan.replication_factor,
+            configs=tuple(
+                s.CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=False,
+                )
+                for entry in topic_entries(self._config, plan.config)
+            )
+            if s.version >= 5
+            else (),
+        )
+
+    # -------------------------------------------------------------- deletion
+
+    async def delete_topics(self, request: Request) -> None:
+        """Answer DeleteTopics."""
+        self._check_controller()
+        if not self._config.flag("delete.topic.enable"):
+            known = request.version >= _DELETION_DISABLED_SINCE
+            code = ErrorCode.topic_deletion_disabled if known else ErrorCode.invalid_request
+            raise KafkaError(code, "Topic deletion is disabled (delete.topic.enable=false).")
+        asked = request.decode()
+        deadline_ms = self._clock.monotonic_ms() + max(0, messages.to_milliseconds(asked.timeout))
+        rows = _rows_to_delete(asked)
+        counts = Counter(rows)
+        s = messages.response(request)
+        begun: list[tuple[str | None, Any, KafkaError | None]] = []
+        for name, topic_id in counts:
+            try:
+                if counts[name, topic_id] > 1:
+                    raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the answer
+                found, found_id = self._find(name, topic_id)
+                await self._admin.delete(found)
+                begun.append((found, found_id, None))
+            except (KafkaError, RegistryError) as error:
+                begun.append((name, topic_id, refusal_of(error)))
+        results = [await self._deleted(s, row, deadline_ms) for row in begun]
+        request.respond(s.DeleteTopicsResponse(responses=tuple(results)))
+
+    def _find(self, name: str | None, topic_id: Any) -> tuple[str, Any]:
+        if name is not None and topic_id is not None:
+            raise KafkaError(
+                ErrorCode.invalid_request, "Topic name and topic ID can not both be specified."
+            )
+        if name is None:
+            topic = self._cache.topic_by_id(topic_id)
+            if topic is None:
+                raise KafkaError(
+                    ErrorCode.unknown_topic_id, "This server does not host this topic ID."
+                )
+        else:
+            topic = self._cache.topic(name)
+            if topic is None:
+                raise KafkaError(
+                    ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist."
+                )
+        return topic.name, topic.topic_id
+
+    async def _deleted(
+        self,
+        s: messages.Schema,
+        row: tuple[str | None, Any, KafkaError | None],
+        deadline_ms: int,
+    ) -> Any:
+        name, topic_id, error = row
+        if error is None and name is not None:
+            gone = await self._cache.await_absence(name, self._left_ms(deadline_ms))
+            error = None if gone else _timed_out()
+        return s.DeletableTopicResult(
+            name=name,
+            topic_id=topic_id,
+            error_code=ErrorCode.none if error is None else error.code,
+            error_message=None if error is None else error.message or None,
+        )
+
+
+def _new_topic(row: Any) -> NewTopic:
+    placed: Sequence[Any] = row.assignments
+    return NewTopic(
+        name=row.name,
+        partitions=row.num_partitions,
+        replication_factor=row.replication_factor,
+        assignment={
+            item.partition_index: [NodeId(node_id) for node_id in item.broker_ids]
+            for item in placed
+        }
+        if placed
+        else None,
+        config={item.name: item.value for item in row.configs},
+    )
+
+
+def _timed_out() -> KafkaError:
+    return KafkaError(ErrorCode.request_timed_out, "The request timed out.")
+
+
+def _refused(s: messages.Schema, name: str, error: KafkaError) -> Any:
+    return s.CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.message or None, configs=()
+    )
+
+
+def _rows_to_delete(asked: Any) -> list[tuple[str | None, Any]]:
+    if hasattr(asked, "topic_names"):
+        return [(name, None) for name in asked.topic_names]
+    return [(row.name, row.topic_id) for row in asked.topics]

@@ -1,0 +1,489 @@
+"""A client of the registry: one session at a time, over one link at a time.
+
+Owns: the session's id, what was asked and not answered, the watches and their callbacks, reconnecting.
+
+    client = RegistryClient(host, ("127.0.0.1", 2181), name="broker 1", session_timeout_ms=1500)
+    await client.start()
+    data, stat = await client.get("/controller", watch=lambda event: …)
+
+Invariants:
+
+* Operations are sent in the order they are asked for and answered in that order; several may be under way.
+* A watch's callback runs at most once, on the loop, before the answer of any later read that sees the change.
+  Watches outlive a lost link: at reconnecting, what changed meanwhile fires at once (ZooKeeper's setWatches).
+* Only the server ends a session. A client that hears nothing is **disconnected** and knows no more; told that
+  its session is over, it drops its watches, calls `on_expired` and begins a new session by itself.
+
+What may fail: the `NodeError`s; `RegistryUnavailableError` while there is no link (`maybe_applied` when the
+operation was on its way); `SessionExpiredError` for what was under way when the session ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from ..errors import RegistryError, WireError
+from ..host.seam import Host, Link, Peer, Promise, Task, Timer
+from .errors import (
+    NODE_ERRORS,
+    NodeExistsError,
+    NoNodeError,
+    RegistryUnavailableError,
+    SessionExpiredError,
+)
+from .operations import (
+    ANY_VERSION,
+    Children,
+    Create,
+    Created,
+    Delete,
+    DeleteTree,
+    Event,
+    Exists,
+    Get,
+    Operation,
+    ReadTree,
+    Set,
+    Stat,
+    Tree,
+    WriteOperation,
+    encode,
+    multi_parts,
+    result_of,
+)
+from .server import framed, message_of
+
+State = Literal["disconnected", "connected", "closed"]
+Watch = Callable[[Event], None]
+
+CONNECTION_TIMEOUT_MS = 18_000
+RETRY_MS = (10, 200)
+"""First and longest pause between two tries to connect; drawn between half and whole of it."""
+CLOSE_TIMEOUT_MS = 1_000
+
+_READS = (Get, Exists, Children, ReadTree)
+# which callbacks an event ends; as the server's tables
+_CALLED_BY: dict[str, tuple[str, ...]] = {
+    "created": ("data", "exists"),
+    "changed": ("data", "exists"),
+    "deleted": ("data", "exists", "children"),
+    "children": ("children",),
+}
+
+
+class _Pending:
+    """One operation that was sent."""
+
+    __slots__ = ("operation", "promise", "watch")
+
+    def __init__(
+        self, operation: Operation | None, promise: Promise[Any] | None, watch: Watch | None
+    ) -> None:
+        # a ping has no promise, ping and close have no operation
+        self.operation = operation
+        self.promise = promise
+        self.watch = watch
+
+    @property
+    def writes(self) -> bool:
+        """True when it may have changed something."""
+        return self.operation is not None and not isinstance(self.operation, _READS)
+
+    def fail(self, error: Exception) -> None:
+        """Settle it with an error, unless nobody waits."""
+        if self.promise is not None and not self.promise.done():
+            self.promise.set_exception(error)
+
+    def succeed(self, result: Any) -> None:
+        """Settle it with its result, unless nobody waits."""
+        if self.promise is not None and not self.promise.done():
+            self.promise.set_result(result)
+
+
+async def settled(*promises: Promise[Any]) -> list[Any]:
+    """Wait for pipelined operations; for each its result, or the RegistryError that it raised."""
+    found: list[Any] = []
+    for promise in promises:
+        try:
+            found.append(await promise)
+        except RegistryError as error:
+            found.append(error)
+    return found
+
+
+def value_of(found: Any) -> Any:
+    """A result of `settled`; raised when it is an error."""
+    if isinstance(found, RegistryError):
+        raise found
+    return found
+
+
+class RegistryClient:
+    """One session with the registry at `address`; `name` ("broker 1") names the link to the server."""
+
+    def __init__(
+        self,
+        host: Host,
+        address: tuple[str, int],
+        name: str,
+        session_timeout_ms: int,
+        *,
+        connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
+    ) -> None:
+        self._host = host
+        self._address = address
+        self._name = name
+        self._session_timeout_ms = session_timeout_ms
+        self._connection_timeout_ms = connection_timeout_ms
+        self.session_id = 0
+        """The server's name of this session; 0 before the first and between two."""
+        self.state: State = "disconnected"
+        self.on_expired: list[Callable[[], None]] = []
+        """Called when the server has ended the session, before a new one begins."""
+        self.on_state: list[Callable[[State], None]] = []
+        """Called with the new state at each change of it."""
+        self._zxid = 0  # of the last answer: every event up to it has come
+        self._watches: dict[str, dict[str, list[Watch]]] = {
+            "data": {},
+            "exists": {},
+            "children": {},
+        }
+        self._wire: _Wire | None = None
+        self._waiting: list[Promise[None]] = []
+        self._task: Task | None = None
+
+    def __repr__(self) -> str:
+        return f"<RegistryClient {self._name} session {self.session_id} {self.state}>"
+
+    # ------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Connect and begin a session; RegistryUnavailableError when nobody answers in time."""
+        self._task = self._host.tasks.spawn(self._run(), name="registry-client")
+        try:
+            await self._host.tasks.wait(self.until_connected(), self._connection_timeout_ms)
+        except TimeoutError:
+            self._task.cancel()
+            host, port = self._address
+            raise RegistryUnavailableError(
+                f"the registry at {host}:{port} did not answer within "
+                f"{self._connection_timeout_ms} ms; is it running?"
+            ) from None
+
+    async def close(self) -> None:
+        """End the session now: its ephemeral nodes go at once."""
+        if self.state == "connected":
+            # without an answer it ends by its timeout
+            with contextlib.suppress(RegistryUnavailableError, SessionExpiredError, TimeoutError):
+                await self._host.tasks.wait(self._ask({"op": "close"}, None), CLOSE_TIMEOUT_MS)
+        self._set_state("closed")
+        if self._task is not None:
+            self._task.cancel()
+        if self._wire is not None:
+            self._wire.end("closed here", reset=False)
+        waiting, self._waiting = self._waiting, []
+        for promise in waiting:
+            if not promise.done():
+                promise.set_exception(RegistryUnavailableError("the registry client is closed"))
+
+    async def until_connected(self) -> None:
+        """Return when there is a session and a link; RegistryUnavailableError once closed."""
+        if self.state == "closed":
+            raise RegistryUnavailableError("the registry client is closed")
+        if self.state != "connected":
+            promise: Promise[None] = self._host.tasks.promise()
+            self._waiting.append(promise)
+            await promise
+
+    # ------------------------------------------------------------ operations
+
+    async def create(
+        self,
+        path: str,
+        data: str = "",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> Created:
+        """A new node; NodeExistsError, or NoNodeError without its parent."""
+        operation = Create(
+            path, data, ephemeral=ephemeral, sequential=sequential, make_parents=make_parents
+        )
+        found: Created = await self.submit(operation)
+        return found
+
+    async def ensure(self, path: str, data: str = "") -> None:
+        """A persistent node and its parents, unless it is there."""
+        try:
+            await self.create(path, data, make_parents=True)
+        except NodeExistsError:
+            return
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[str, Stat]:
+        """Data and stat; NoNodeError (and no watch) where there is none."""
+        found: tuple[str, Stat] = await self.submit(Get(path, watch=watch is not None), watch)
+        return found
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """Stat, or None; the watch is set in either case."""
+        found: Stat | None = await self.submit(Exists(path, watch=watch is not None), watch)
+        return found
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names directly below, sorted; NoNodeError (and no watch) where there is no such node."""
+        found: list[str] = await self.submit(Children(path, watch=watch is not None), watch)
+        return found
+
+    async def read_tree(self, path: str) -> Tree:
+        """Data and stat by path of a node and all below, as of one moment; empty where there is none."""
+        found: Tree = await self.submit(ReadTree(path))
+        return found
+
+    async def set(self, path: str, data: str, version: int = ANY_VERSION) -> Stat:
+        """New data; BadVersionError when the version is another."""
+        found: Stat = await self.submit(Set(path, data, version))
+        return found
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a node; NotEmptyError, BadVersionError, NoNodeError."""
+        await self.submit(Delete(path, version))
+
+    async def delete_tree(self, path: str) -> None:
+        """Remove a node and all below in one transaction; no error where there is none."""
+        await self.submit(DeleteTree(path))
+
+    async def multi(self, operations: Sequence[WriteOperation]) -> list[Any]:
+        """All or nothing; the error names the operation that was refused (`index`)."""
+        found: list[Any] = await self.submit(multi_parts(operations))
+        return found
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[str, Stat] | None]:
+        """Data and stat of many nodes in one round trip, None where there is none."""
+        found = await settled(*[self.submit(Get(path)) for path in paths])
+        return [None if isinstance(one, NoNodeError) else value_of(one) for one in found]
+
+    def submit(self, operation: Operation, watch: Watch | None = None) -> Promise[Any]:
+        """Send an operation now; the promise is for its result. For callers that pipeline."""
+        return self._ask(encode(operation), operation, watch)
+
+    def _ask(
+        self, message: dict[str, Any], operation: Operation | None, watch: Watch | None = None
+    ) -> Promise[Any]:
+        promise = self._host.tasks.promise()
+        pending = _Pending(operation, promise, watch)
+        if self._wire is None or self.state != "connected":
+            pending.fail(RegistryUnavailableError(f"{self._name} has no link to the registry"))
+        else:
+            self._wire.ask(message, pending)
+        return promise
+
+    # ---------------------------------------------------------------- frames
+
+    def answered(self, pending: _Pending, message: dict[str, Any]) -> None:
+        """One answer: note its zxid, keep its watch, settle its promise."""
+        self._zxid = max(self._zxid, int(message["zxid"]))
+        error = message.get("error")
+        if error is not None:
+            code, path, index = error
+            pending.fail(NODE_ERRORS[code](path, index))
+            return
+        operation = pending.operation
+        result = None if operation is None else result_of(operation, message["ok"])
+        if pending.watch is not None:
+            assert isinstance(operation, Get | Exists | Children), "only reads have watches"
+            kind = "children" if isinstance(operation, Children) else "data"
+            if isinstance(operation, Exists) and result is None:
+                kind = "exists"
+            self._watches[kind].setdefault(operation.path, []).append(pending.watch)
+        pending.succeed(result)
+
+    def happened(self, event: Event) -> None:
+        """A watch fired."""
+        called: list[Watch] = []
+        for kind in _CALLED_BY[event.kind]:
+            called += self._watches[kind].pop(event.path, ())
+        for watch in called:
+            watch(event)
+
+    def welcomed(self, wire: _Wire, hello: dict[str, Any]) -> None:
+        """The server has begun or resumed the session."""
+        resumed = self.session_id == hello["session"]
+        self.session_id = int(hello["session"])
+        if not resumed:
+            self._zxid = int(hello["zxid"])
+        self._wire = wire
+        self._set_state("connected")
+        waiting, self._waiting = self._waiting, []
+        for promise in waiting:
+            if not promise.done():
+                promise.set_result(None)
+
+    def expired(self) -> None:
+        """The server has ended the session."""
+        if self.session_id == 0:
+            return
+        self._host.trace.log("warning", f"registry session {self.session_id} has expired")
+        self.session_id, self._zxid = 0, 0
+        for table in self._watches.values():
+            table.clear()
+        self._set_state("disconnected")
+        for call in list(self.on_expired):
+            call()
+
+    def lost(self, wire: _Wire) -> None:
+        """The link is gone; the session may go on."""
+        if self._wire is wire:
+            self._wire = None
+            if self.state == "connected":
+                self._set_state("disconnected")
+
+    def _set_state(self, state: State) -> None:
+        if self.state not in (state, "closed"):
+            self.state = state
+            for call in list(self.on_state):
+                call(state)
+
+    # ------------------------------------------------------------ connecting
+
+    async def _run(self) -> None:
+        pause_ms = RETRY_MS[0]
+        while self.state != "closed":
+            wire = await self._connect()
+            if wire is not None and await wire.welcome:
+                pause_ms = RETRY_MS[0]
+                await wire.ended
+                continue
+            if wire is not None and wire.told_expired:
+                continue  # a new session, at once
+            await self._host.tasks.sleep(pause_ms * (0.5 + self._host.random.random() / 2))
+            pause_ms = min(RETRY_MS[1], pause_ms * 2)
+
+    async def _connect(self) -> _Wire | None:
+        made: list[_Wire] = []
+
+        def make(link: Link) -> _Wire:
+            made.append(_Wire(self._host, self, link, self._session_timeout_ms))
+            return made[0]
+
+        host, port = self._address
+        try:
+            await self._host.network.connect(
+                Peer("registry", ""), host, port, make, timeout_ms=self._session_timeout_ms
+            )
+        except OSError as error:  # TimeoutError is one
+            self._host.trace.log("debug", f"no link to the registry at {host}:{port}: {error!r}")
+            return None
+        watches = {kind: list(table) for kind, table in self._watches.items()}
+        made[0].greet(
+            {"op": "hello", "name": self._name, "session": self.session_id, "zxid": self._zxid,
+             "timeout_ms": self._session_timeout_ms, "watches": watches}
+        )  # fmt: skip
+        return made[0]
+
+
+class _Wire:
+    """One link's life: greeting, pings, answers in order."""
+
+    def __init__(self, host: Host, client: RegistryClient, link: Link, timeout_ms: int) -> None:
+        self._host = host
+        self._client = client
+        self._link = link
+        self._ping_ms = max(1, timeout_ms // 3)
+        self._pending: dict[int, _Pending] = {}
+        self._number = 0
+        self._heard_ms = host.clock.monotonic_ms()
+        self._due_ms = 0
+        self._timer: Timer | None = None
+        self._over = False
+        self.told_expired = False
+        self.welcome: Promise[bool] = host.tasks.promise()
+        """Settled once: True when the server took us in."""
+        self.ended: Promise[None] = host.tasks.promise()
+        """Settled when the link is gone."""
+
+    def greet(self, hello: dict[str, Any]) -> None:
+        """Send the hello and begin to watch the clock."""
+        if not self._over:
+            self._link.send((framed(hello),))
+            self._schedule()
+
+    def ask(self, message: dict[str, Any], pending: _Pending) -> None:
+        """Send one operation."""
+        self._number += 1
+        self._pending[self._number] = pending
+        self._link.send((framed({"id": self._number, **message}),))
+
+    # ----------------------------------------------------------------- pings
+
+    def _schedule(self) -> None:
+        self._due_ms = self._host.clock.monotonic_ms() + self._ping_ms
+        self._timer = self._host.tasks.call_later(self._ping_ms, self._tick)
+
+    def _tick(self) -> None:
+        if self._over:
+            return
+        now_ms = self._host.clock.monotonic_ms()
+        # when this process itself was stopped, answers may lie in the socket unread: look again later
+        punctual = now_ms - self._due_ms < self._ping_ms
+        if punctual and now_ms - self._heard_ms >= 2 * self._ping_ms:
+            self.end(f"nothing heard for {now_ms - self._heard_ms} ms", reset=True)
+            return
+        if self._client.state == "connected":
+            self.ask({"op": "ping"}, _Pending(None, None, None))
+        self._schedule()
+
+    # ---------------------------------------------------------------- frames
+
+    def frame_received(self, frame: bytes) -> None:
+        """One message of the server."""
+        self._heard_ms = self._host.clock.monotonic_ms()
+        message = message_of(frame)
+        if self._over:
+            return
+        if "id" in message:
+            pending = self._pending.pop(message["id"], None)
+            if pending is None:
+                raise WireError(f"an answer {message['id']!r} to nothing that was asked")
+            self._client.answered(pending, message)
+        elif "event" in message:
+            self._client.happened(Event(*message["event"]))
+        elif "hello" in message:
+            self._client.welcomed(self, message["hello"])
+            if not self.welcome.done():
+                self.welcome.set_result(True)
+        elif "expired" in message:
+            self.told_expired = True
+            self._fail(lambda _: SessionExpiredError())
+            self._client.expired()
+            self.end("the session has expired", reset=False)
+
+    def link_closed(self, reason: str) -> None:
+        """The link is gone."""
+        self._finish(reason or "closed")
+
+    def end(self, reason: str, *, reset: bool) -> None:
+        """Give the link up."""
+        self._link.close(reset=reset)
+        self._finish(reason)
+
+    def _finish(self, reason: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._client.lost(self)
+        text = f"the link to the registry is gone: {reason}"
+        self._fail(lambda pending: RegistryUnavailableError(text, maybe_applied=pending.writes))
+        if not self.welcome.done():
+            self.welcome.set_result(False)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _fail(self, error: Callable[[_Pending], Exception]) -> None:
+        pending, self._pending = self._pending, {}
+        for one in pending.values():
+            one.fail(error(one))

@@ -1,0 +1,437 @@
+"""The registry's state: nodes, sessions, watches. Sans-IO: operations and a time in, results and events out.
+
+Owns: `RegistryTree`. After ZooKeeper's DataTree, SessionTracker and WatchManager (D3).
+
+Invariants:
+
+* Every node but "/" has a parent that exists and is not ephemeral; an ephemeral node's owner is a live session.
+* `zxid` grows by one with each transaction that changed something; a multi is one transaction: when one of
+  its operations is refused, none has happened and `zxid` stays.
+* A watch fires at most once. It fires for the first change after the read that set it, and the events of a
+  transaction are returned with it, so a client that gets frames in order hears of a change before it can read it.
+* What `Outcome.changes` says, applied to what was stored, is the tree: a tree loaded from the store is equal.
+
+What may fail: `NodeError`s, `SessionExpiredError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .errors import (
+    BadRequestError,
+    BadVersionError,
+    NodeError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+)
+from .operations import (
+    ANY_VERSION,
+    Check,
+    Children,
+    Create,
+    Created,
+    Delete,
+    DeleteTree,
+    Event,
+    Exists,
+    Get,
+    Multi,
+    Operation,
+    ReadTree,
+    Set,
+    Stat,
+    Tree,
+    WriteOperation,
+    is_path,
+    parent_of,
+)
+from .watches import Watches
+
+
+class NodeRow(NamedTuple):
+    """A node as it is stored."""
+
+    path: str
+    data: str
+    version: int
+    czxid: int
+    mzxid: int
+    pzxid: int
+    sequence: int
+    owner: int
+
+
+class SessionRow(NamedTuple):
+    """A session as it is stored."""
+
+    session_id: int
+    name: str
+    timeout_ms: int
+
+
+@dataclass(slots=True)
+class _Node:
+    data: str
+    version: int
+    czxid: int
+    mzxid: int
+    pzxid: int  # the transaction that last created or deleted a child
+    sequence: int  # the number of the next sequential child
+    owner: int
+    children: set[str] = field(default_factory=set[str])
+
+    def stat(self) -> Stat:
+        return Stat(self.version, self.czxid, self.mzxid, self.owner, len(self.children))
+
+
+@dataclass(slots=True)
+class Session:
+    """A client's claim to be alive."""
+
+    session_id: int
+    name: str
+    timeout_ms: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What one transaction did, for the store."""
+
+    zxid: int
+    put: tuple[NodeRow, ...] = ()
+    drop: tuple[str, ...] = ()
+    sessions_put: tuple[SessionRow, ...] = ()
+    sessions_drop: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """An operation's result, the watches it fired (session, event), and what must be stored (None: nothing)."""
+
+    result: Any = None
+    events: tuple[tuple[int, Event], ...] = ()
+    changes: Changes | None = None
+
+
+class _Transaction:
+    """Touched paths, fired triggers, and how to take everything back."""
+
+    __slots__ = ("touched", "triggers", "undo", "zxid")
+
+    def __init__(self, zxid: int) -> None:
+        self.zxid = zxid
+        self.touched: dict[str, None] = {}
+        self.triggers: list[Event] = []
+        self.undo: list[Callable[[], object]] = []
+
+
+class RegistryTree:
+    """Nodes, sessions and watches of one registry."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self.sessions: dict[int, Session] = {}
+        self._nodes: dict[str, _Node] = {"/": _Node("", 0, 0, 0, 0, 0, 0)}
+        self._ephemerals: dict[int, set[str]] = {}
+        self._watches = Watches()
+
+    # -------------------------------------------------------------- sessions
+
+    def open_session(self, name: str, timeout_ms: int, now_ms: int) -> Outcome:
+        """Begin a session; the result is its id, which is never used again."""
+        self.zxid += 1
+        session = Session(self.zxid, name, timeout_ms, now_ms + timeout_ms)
+        self.sessions[session.session_id] = session
+        row = SessionRow(session.session_id, name, timeout_ms)
+        return Outcome(
+            result=session.session_id, changes=Changes(zxid=self.zxid, sessions_put=(row,))
+        )
+
+    def touch(self, session_id: int, now_ms: int) -> bool:
+        """The session's client was heard; False when there is no such session."""
+        session = self.sessions.get(session_id)
+        if session is None:
+            return False
+        session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
+        return True
+
+    def resume(
+        self, session_id: int, zxid: int, watches: Mapping[str, Iterable[str]], now_ms: int
+    ) -> tuple[Event, ...]:
+        """A client is back in its session: set its watches again; what it missed since `zxid` fires now.
+
+        `watches` maps "data", "exists" and "children" to paths. As ZooKeeper's setWatches.
+        """
+        if not self.touch(session_id, now_ms):
+            raise SessionExpiredError
+        self._watches.forget(session_id)
+        missed: list[Event] = []
+        for kind, paths in watches.items():
+            for path in paths:
+                event = self._missed(kind, path, zxid)
+                if event is None:
+                    self._watches.add(kind, path, session_id)
+                else:
+                    missed.append(event)
+        return tuple(missed)
+
+    def _missed(self, kind: str, path: str, zxid: int) -> Event | None:
+        node = self._nodes.get(path)
+        if kind == "exists":
+            return None if node is None else Event("created", path)
+        if node is None:
+            return Event("deleted", path)
+        if kind == "children":
+            return Event("children", path) if node.pzxid > zxid else None
+        return Event("changed", path) if node.mzxid > zxid else None
+
+    def expired(self, now_ms: int) -> list[int]:
+        """Sessions whose deadline has passed; the caller closes them."""
+        return [s.session_id for s in self.sessions.values() if s.deadline_ms <= now_ms]
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next session expires unless it is heard."""
+        return min((s.deadline_ms for s in self.sessions.values()), default=None)
+
+    def extend(self, by_ms: int) -> None:
+        """The server itself was absent for so long: nobody else is to blame."""
+        for session in self.sessions.values():
+            session.deadline_ms += by_ms
+
+    def close_session(self, session_id: int) -> Outcome:
+        """End a session, by its wish or by expiry: its ephemeral nodes go in one transaction."""
+        if self.sessions.pop(session_id, None) is None:
+            raise SessionExpiredError
+        self._watches.forget(session_id)
+        transaction = _Transaction(self.zxid + 1)
+        for path in sorted(self._ephemerals.get(session_id, ())):
+            self._remove(transaction, path)
+        self._ephemerals.pop(session_id, None)
+        return self._commit(transaction, None, sessions_drop=(session_id,))
+
+    # ------------------------------------------------------------ operations
+
+    def apply(self, session_id: int, operation: Operation, now_ms: int) -> Outcome:
+        """Perform one operation of a live session."""
+        if not self.touch(session_id, now_ms):
+            raise SessionExpiredError
+        match operation:
+            case Get() | Exists() | Children() | ReadTree():
+                return Outcome(result=self._read(session_id, operation))
+            case Multi(parts):
+                return self._write(session_id, parts, single=False)
+            case _:
+                return self._write(session_id, (operation,), single=True)
+
+    def _read(self, session_id: int, operation: Get | Exists | Children | ReadTree) -> Any:
+        path = operation.path
+        if isinstance(operation, ReadTree):
+            return self._subtree(path)
+        node = self._nodes.get(path)
+        if isinstance(operation, Exists):
+            if operation.watch:
+                self._watches.add("data", path, session_id)
+            return None if node is None else node.stat()
+        if node is None:
+            raise NoNodeError(path)
+        if operation.watch:
+            kind = "data" if isinstance(operation, Get) else "children"
+            self._watches.add(kind, path, session_id)
+        if isinstance(operation, Get):
+            return node.data, node.stat()
+        return sorted(node.children)
+
+    def _subtree(self, path: str) -> Tree:
+        found: Tree = {}
+        todo = [path] if path in self._nodes else []
+        while todo:
+            here = todo.pop()
+            node = self._nodes[here]
+            found[here] = (node.data, node.stat())
+            below = "/" if here == "/" else f"{here}/"
+            todo.extend(below + name for name in sorted(node.children, reverse=True))
+        return found
+
+    def _write(
+        self, session_id: int, operations: tuple[WriteOperation, ...], *, single: bool
+    ) -> Outcome:
+        transaction = _Transaction(self.zxid + 1)
+        results: list[Any] = []
+        for index, operation in enumerate(operations):
+            try:
+                results.append(self._perform(transaction, session_id, operation))
+            except NodeError as error:
+                for undo in reversed(transaction.undo):
+                    undo()
+                if single:
+                    raise
+                raise type(error)(error.path, index) from None
+        return self._commit(transaction, results[0] if single else results)
+
+    def _commit(
+        self, transaction: _Transaction, result: Any, sessions_drop: tuple[int, ...] = ()
+    ) -> Outcome:
+        if not transaction.touched and not sessions_drop:
+            return Outcome(result=result)
+        self.zxid = transaction.zxid
+        rows, gone = list[NodeRow](), list[str]()
+        for path in transaction.touched:
+            node = self._nodes.get(path)
+            if node is None:
+                gone.append(path)
+            else:
+                rows.append(_row(path, node))
+        changes = Changes(
+            zxid=self.zxid, put=tuple(rows), drop=tuple(gone), sessions_drop=sessions_drop
+        )
+        events = self._watches.fire(transaction.triggers)
+        return Outcome(result=result, events=events, changes=changes)
+
+    def _perform(
+        self, transaction: _Transaction, session_id: int, operation: WriteOperation
+    ) -> Any:
+        path = operation.path
+        if isinstance(operation, Create):
+            return self._create(transaction, session_id, operation)
+        if isinstance(operation, DeleteTree):
+            for found in reversed(self._subtree(path)):  # children before their parents
+                if found != "/":
+                    self._remove(transaction, found)
+            return None
+        node = self._nodes.get(path)
+        if node is None:
+            raise NoNodeError(path)
+        if operation.version not in (ANY_VERSION, node.version):
+            raise BadVersionError(path)
+        if isinstance(operation, Check):
+            return None
+        if isinstance(operation, Delete):
+            if path == "/":
+                raise BadRequestError(path)
+            if node.children:
+                raise NotEmptyError(path)
+            self._remove(transaction, path)
+            return None
+        return self._set(transaction, node, operation)
+
+    # ------------------------------------------------------------- mutations
+
+    def _create(self, transaction: _Transaction, session_id: int, operation: Create) -> Created:
+        path = operation.path
+        if not is_path(path) or path == "/":
+            raise BadRequestError(path)
+        above = parent_of(path)
+        parent = self._nodes.get(above)
+        if parent is None:
+            if not operation.make_parents:
+                raise NoNodeError(above)
+            self._create(transaction, session_id, Create(above, make_parents=True))
+            parent = self._nodes[above]
+        if parent.owner:
+            raise BadRequestError(path)
+        if operation.sequential:
+            path = f"{path}{parent.sequence:010d}"
+        if path in self._nodes:
+            raise NodeExistsError(path)
+        owner = session_id if operation.ephemeral else 0
+        zxid = transaction.zxid
+        node = _Node(operation.data, 0, zxid, zxid, zxid, 0, owner)
+        self._link(transaction, path, node)
+        parent.sequence += 1
+        transaction.undo.append(lambda: setattr(parent, "sequence", parent.sequence - 1))
+        transaction.triggers += (Event("created", path), Event("children", above))
+        return Created(path, node.stat())
+
+    def _link(self, transaction: _Transaction, path: str, node: _Node) -> None:
+        self._nodes[path] = node
+        if node.owner:
+            self._ephemerals.setdefault(node.owner, set()).add(path)
+        parent = self._parent_changes(transaction, path)
+        name = path.rpartition("/")[2]
+        parent.children.add(name)
+
+        def undo() -> None:
+            del self._nodes[path]
+            parent.children.discard(name)
+            if node.owner:
+                self._ephemerals[node.owner].discard(path)
+
+        transaction.undo.append(undo)
+        transaction.touched[path] = None
+
+    def _set(self, transaction: _Transaction, node: _Node, operation: Set) -> Stat:
+        before = (node.data, node.version, node.mzxid)
+
+        def undo() -> None:
+            node.data, node.version, node.mzxid = before
+
+        node.data, node.version = operation.data, node.version + 1
+        node.mzxid = transaction.zxid
+        transaction.undo.append(undo)
+        transaction.touched[operation.path] = None
+        transaction.triggers.append(Event("changed", operation.path))
+        return node.stat()
+
+    def _remove(self, transaction: _Transaction, path: str) -> None:
+        node = self._nodes.pop(path)
+        if node.owner:
+            self._ephemerals[node.owner].discard(path)
+        parent = self._parent_changes(transaction, path)
+        name = path.rpartition("/")[2]
+        parent.children.discard(name)
+
+        def undo() -> None:
+            self._nodes[path] = node
+            parent.children.add(name)
+            if node.owner:
+                self._ephemerals[node.owner].add(path)
+
+        transaction.undo.append(undo)
+        transaction.touched[path] = None
+        transaction.triggers += (Event("deleted", path), Event("children", parent_of(path)))
+
+    def _parent_changes(self, transaction: _Transaction, path: str) -> _Node:
+        above = parent_of(path)
+        parent = self._nodes[above]
+        before = parent.pzxid
+        parent.pzxid = transaction.zxid
+        transaction.undo.append(lambda: setattr(parent, "pzxid", before))
+        transaction.touched[above] = None
+        return parent
+
+    # ----------------------------------------------------------------- store
+
+    def restore(
+        self, zxid: int, nodes: Iterable[NodeRow], sessions: Iterable[SessionRow], now_ms: int
+    ) -> None:
+        """Become what was stored; every session gets its full timeout anew (its clients had no server)."""
+        assert self.zxid == 0, "a tree is restored before it is used"
+        self.zxid = zxid
+        for session in sessions:
+            self.sessions[session.session_id] = Session(*session, now_ms + session.timeout_ms)
+        for row in sorted(nodes):
+            self._nodes[row.path] = _Node(*row[1:])
+            if row.path != "/":
+                self._nodes[parent_of(row.path)].children.add(row.path.rpartition("/")[2])
+            if row.owner:
+                self._ephemerals.setdefault(row.owner, set()).add(row.path)
+
+    def rows(self) -> list[NodeRow]:
+        """Every node as it would be stored, sorted by path."""
+        return [_row(path, node) for path, node in sorted(self._nodes.items())]
+
+    def dump(self) -> dict[str, str]:
+        """Data by path, for people, tests and the control socket."""
+        return {path: node.data for path, node in sorted(self._nodes.items()) if path != "/"}
+
+
+def _row(path: str, node: _Node) -> NodeRow:
+    return NodeRow(
+        path, node.data, node.version, node.czxid, node.mzxid, node.pzxid, node.sequence, node.owner
+    )

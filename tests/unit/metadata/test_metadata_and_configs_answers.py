@@ -1,0 +1,358 @@
+"""Metadata, DescribeCluster and the settings APIs, in every version."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.registry import Create, Set
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.topic_ids import topic_id_of
+
+from .world import World, partition, topic, update
+
+METADATA, UPDATE_METADATA, DESCRIBE_CLUSTER = 3, 6, 60
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL = 32, 33, 44
+ID = "AQIDBAUGBwgREhMUFRYXGA"
+
+
+def world_with_orders(**settings: object) -> World:
+    world = World(**settings)  # type: ignore[arg-type] # settings only
+    world.cache.update(update(topic("orders", ID, partition(0, 2, (2, 3)), partition(1, -1, (3,)))))
+    return world
+
+
+async def metadata(world: World, version: int, *names: str | None, **fields: Any) -> Any:
+    s = messages.schema(METADATA, version, "request")
+    rows = tuple(s.MetadataRequestTopic(name=name) for name in names)
+    return await world.ask(METADATA, version, **{"topics": rows, **fields})
+
+
+@pytest.mark.parametrize("version", messages.versions_known(METADATA))
+def test_metadata_names_brokers_leaders_and_replicas(version: int) -> None:
+    async def story() -> None:
+        answer = await metadata(world_with_orders(), version, "orders")
+        assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
+            (1, "h", 9001),
+            (2, "h", 9002),
+            (3, "h", 9003),
+        ]
+        (found,) = answer.topics
+        assert (found.name, found.error_code) == ("orders", ErrorCode.none)
+        led, orphan = found.partitions
+        assert (led.leader_id, led.replica_nodes, led.isr_nodes) == (2, (2, 3), (2, 3))
+        assert (orphan.leader_id, orphan.error_code) == (-1, ErrorCode.leader_not_available)
+        if version >= 1:
+            assert answer.controller_id == 1
+        if version >= 2:
+            assert answer.cluster_id
+        if version >= 10:
+            assert found.topic_id == topic_id_of(ID)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("version", messages.versions_known(METADATA))
+def test_all_topics_and_none_are_asked_for_differently_from_version_one_on(version: int) -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        everything = await metadata(world, version, topics=() if version == 0 else None)
+        assert [row.name for row in everything.topics] == ["orders"]
+        if version >= 1:
+            assert (await metadata(world, version)).topics == ()
+
+    asyncio.run(story())
+
+
+def test_a_dead_leader_is_no_leader_and_dead_replicas_are_offline() -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        world.cache.update(update(brokers=(1, 3)))
+        answer = await metadata(world, 12, "orders")
+        led = answer.topics[0].partitions[0]
+        assert (led.leader_id, led.error_code) == (-1, ErrorCode.leader_not_available)
+        assert (led.replica_nodes, led.offline_replicas) == ((2, 3), (2,))
+
+    asyncio.run(story())
+
+
+def test_version_zero_lists_live_replicas_only_and_says_so() -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        world.cache.update(update(brokers=(1, 2)))
+        led = (await metadata(world, 0, "orders")).topics[0].partitions[0]
+        assert (led.leader_id, led.replica_nodes) == (2, (2,))
+        assert led.error_code is ErrorCode.replica_not_available
+
+    asyncio.run(story())
+
+
+def test_a_topic_is_found_by_its_id() -> None:
+    async def story() -> None:
+        s = messages.schema(METADATA, 12, "request")
+        rows = tuple(
+            s.MetadataRequestTopic(name=None, topic_id=topic_id_of(text))
+            for text in (ID, "BQIDBAUGBwgREhMUFRYXGA")
+        )
+        answer = await world_with_orders().ask(METADATA, 12, topics=rows)
+        assert [(row.name, row.error_code) for row in answer.topics] == [
+            ("orders", ErrorCode.none),
+            (None, ErrorCode.unknown_topic_id),
+        ]
+
+    asyncio.run(story())
+
+
+def test_an_unknown_topic_is_created_once_while_clients_ask_again() -> None:
+    async def story() -> None:
+        world = World(num_partitions=3, default_replication_factor=2)
+        for _ in range(2):
+            (row,) = (await metadata(world, 12, "new", "new")).topics
+            assert row.error_code is ErrorCode.leader_not_available
+        await world.host.tasks.idle()
+        (row,) = (await metadata(world, 12, "new")).topics
+        assert (row.error_code, len(row.partitions)) == (ErrorCode.none, 3)
+        assert world.host.trace.lines == []
+
+    asyncio.run(story())
+
+
+def test_auto_creation_needs_leave_brokers_and_a_legal_name() -> None:
+    async def story() -> None:
+        for world, fields, name, code in (
+            (
+                World(),
+                {"allow_auto_topic_creation": False},
+                "new",
+                ErrorCode.unknown_topic_or_partition,
+            ),
+            (
+                World(auto_create_topics_enable=False),
+                {},
+                "new",
+                ErrorCode.unknown_topic_or_partition,
+            ),
+            (World(default_replication_factor=4), {}, "new", ErrorCode.invalid_replication_factor),
+            (World(), {}, "a b", ErrorCode.invalid_topic_exception),
+        ):
+            (row,) = (await metadata(world, 12, name, **fields)).topics
+            assert row.error_code is code
+            assert not world.host.tasks.running
+
+    asyncio.run(story())
+
+
+def test_auto_creation_that_fails_is_logged_and_begun_anew() -> None:
+    async def story() -> None:
+        world = World()
+        await metadata(world, 12)  # learns the cluster's id
+        world.registry.away = True
+        await metadata(world, 12, "new")
+        await world.host.tasks.idle()
+        assert "nobody answers" in world.host.trace.lines[0]
+        world.registry.away = False
+        await metadata(world, 12, "new")
+        await world.host.tasks.idle()
+        assert world.cache.topic("new") is not None
+
+    asyncio.run(story())
+
+
+def test_metadata_is_answered_without_the_registry() -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        world.registry.away = True
+        answer = await metadata(world, 12, "orders")
+        assert (answer.cluster_id, answer.topics[0].error_code) == (None, ErrorCode.none)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("version", messages.versions_known(DESCRIBE_CLUSTER))
+def test_describe_cluster(version: int) -> None:
+    async def story() -> None:
+        world = World()
+        answer = await world.ask(
+            DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True
+        )
+        assert (answer.error_code, answer.controller_id) == (ErrorCode.none, 1)
+        assert [row.broker_id for row in answer.brokers] == [1, 2, 3]
+        assert answer.cluster_authorized_operations == 8096
+        known = json.loads(world.registry.dump()["/cluster/id"])
+        assert answer.cluster_id == known["id"] == world.cache.cluster_id
+        if version >= 1:
+            answer = await world.ask(DESCRIBE_CLUSTER, version, endpoint_type=2)
+            assert answer.error_code is ErrorCode.mismatched_endpoint_type
+
+    asyncio.run(story())
+
+
+def test_the_cluster_has_one_id_whoever_asks_first() -> None:
+    async def story() -> None:
+        world = World()
+        world.registry.apply(
+            Create("/cluster/id", '{"version":"1","id":"theirs"}', make_parents=True)
+        )
+        assert await world.admin.load_cluster_id() == "theirs"
+
+    asyncio.run(story())
+
+
+def test_update_metadata_is_taken_over_or_refused() -> None:
+    async def story() -> None:
+        world = World()
+        fields = {name: getattr(update(epoch=3), name) for name in update().__dataclass_fields__}
+        answer = await world.ask(UPDATE_METADATA, 8, **fields)
+        assert answer.error_code is ErrorCode.none
+        answer = await world.ask(UPDATE_METADATA, 8, **{**fields, "controller_epoch": 2})
+        assert answer.error_code is ErrorCode.stale_controller_epoch
+
+    asyncio.run(story())
+
+
+async def describe(
+    world: World,
+    version: int,
+    kind: int,
+    name: str,
+    keys: tuple[str, ...] | None = None,
+    **fields: Any,
+) -> Any:
+    s = messages.schema(DESCRIBE_CONFIGS, version, "request")
+    row = s.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    (found,) = (await world.ask(DESCRIBE_CONFIGS, version, resources=(row,), **fields)).results
+    return found
+
+
+@pytest.mark.parametrize("version", messages.versions_known(DESCRIBE_CONFIGS))
+def test_a_topics_settings_tell_where_they_come_from(version: int) -> None:
+    async def story() -> None:
+        world = world_with_orders(log_segment_bytes=1_000_000)
+        node = '{"version":1,"config":{"min.insync.replicas":"2"}}'
+        world.registry.apply(Create("/config/topics/orders", node, make_parents=True))
+        found = await describe(world, version, 2, "orders", include_synonyms=True)
+        rows = {row.name: row for row in found.configs}
+        told = {name: (rows[name].value, rows[name].config_source) for name in rows}
+        assert told["min.insync.replicas"] == ("2", 1)
+        assert told["segment.bytes"] == ("1000000", 4)
+        assert told["retention.ms"] == ("604800000", 5)
+        assert told["preallocate"] == ("false", 5)
+        assert [(s.name, s.value, s.source) for s in rows["min.insync.replicas"].synonyms] == [
+            ("min.insync.replicas", "2", 1),
+            ("min.insync.replicas", "1", 5),
+        ]
+        assert not any(row.read_only for row in found.configs)
+
+    asyncio.run(story())
+
+
+def test_a_brokers_settings_are_its_own_and_read_only() -> None:
+    async def story() -> None:
+        world = World(num_partitions=9)
+        found = await describe(
+            world, 4, 4, "1", keys=("num.partitions",), include_documentation=True
+        )
+        (row,) = found.configs
+        assert (row.value, row.config_source, row.read_only, row.config_type) == ("9", 4, True, 3)
+        assert row.documentation
+        assert (await describe(world, 4, 4, "")).configs == ()
+        for kind, name, code in (
+            (4, "2", ErrorCode.invalid_request),
+            (2, "nothing", ErrorCode.unknown_topic_or_partition),
+            (2, "a b", ErrorCode.invalid_topic_exception),
+            (99, "x", ErrorCode.invalid_request),
+        ):
+            assert (await describe(world, 4, kind, name)).error_code is code
+
+    asyncio.run(story())
+
+
+async def incremental(world: World, *rows: tuple[str, int, str | None], **fields: Any) -> Any:
+    s = messages.schema(INCREMENTAL, 1, "request")
+    configs = tuple(s.AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in rows)
+    row = s.AlterConfigsResource(resource_type=2, resource_name="orders", configs=configs)
+    (found,) = (await world.ask(INCREMENTAL, 1, resources=(row,), **fields)).responses
+    return found
+
+
+def overrides(world: World) -> dict[str, str]:
+    found: dict[str, str] = json.loads(world.registry.dump()["/config/topics/orders"])["config"]
+    return found
+
+
+def test_settings_change_one_by_one_and_brokers_are_notified() -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        found = await incremental(world, ("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact"))
+        assert found.error_code is ErrorCode.none
+        assert overrides(world) == {"retention.ms": "5", "cleanup.policy": "delete,compact"}
+        await incremental(world, ("retention.ms", 1, None), ("cleanup.policy", 3, "delete"))
+        assert overrides(world) == {"cleanup.policy": "compact"}
+        notes = {p: d for p, d in world.registry.dump().items() if "config_change_" in p}
+        assert [json.loads(data) for data in notes.values()] == [
+            {"version": 2, "entity_path": "topics/orders"}
+        ] * 2
+
+    asyncio.run(story())
+
+
+def test_changes_that_cannot_be_are_refused_whole() -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        for rows, code in (
+            ([("retention.ms", 0, "soon")], ErrorCode.invalid_config),
+            ([("no.such", 0, "1")], ErrorCode.invalid_config),
+            ([("retention.ms", 0, None)], ErrorCode.invalid_request),
+            ([("retention.ms", 2, "1")], ErrorCode.invalid_config),
+            ([("retention.ms", 9, "1")], ErrorCode.invalid_request),
+            ([("retention.ms", 0, "1"), ("retention.ms", 0, "2")], ErrorCode.invalid_request),
+            ([("retention.ms", 0, "1"), ("no.such", 0, "1")], ErrorCode.invalid_config),
+        ):
+            assert (await incremental(world, *rows)).error_code is code
+        found = await incremental(world, ("retention.ms", 0, "1"), validate_only=True)
+        assert found.error_code is ErrorCode.none
+        assert "/config/topics/orders" not in world.registry.dump()
+
+    asyncio.run(story())
+
+
+def test_two_writers_of_one_topics_settings_both_take_effect() -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        await incremental(world, ("retention.ms", 0, "5"))
+        theirs = '{"version":1,"config":{"retention.ms":"5","flush.ms":"9"}}'
+
+        def race(_read: object) -> None:
+            world.registry.before = lambda _write: world.registry.apply(
+                Set("/config/topics/orders", theirs)
+            )
+
+        world.registry.before = race
+        await incremental(world, ("segment.bytes", 0, "99"))
+        assert overrides(world) == {"retention.ms": "5", "flush.ms": "9", "segment.bytes": "99"}
+
+    asyncio.run(story())
+
+
+def test_alter_configs_replaces_everything() -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        await incremental(world, ("retention.ms", 0, "5"))
+        s = messages.schema(ALTER_CONFIGS, 2, "request")
+        topic_row = s.AlterConfigsResource(
+            resource_type=2,
+            resource_name="orders",
+            configs=(s.AlterableConfig(name="flush.ms", value="7"),),
+        )
+        broker_row = s.AlterConfigsResource(resource_type=4, resource_name="1")
+        answer = await world.ask(ALTER_CONFIGS, 2, resources=(topic_row, broker_row))
+        assert [row.error_code for row in answer.responses] == [
+            ErrorCode.none,
+            ErrorCode.invalid_request,
+        ]
+        assert overrides(world) == {"flush.ms": "7"}
+
+    asyncio.run(story())

@@ -1,0 +1,138 @@
+"""What the controller tells a broker, and what it then knows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from harrow.cluster.errors import ErrorCode, KafkaError
+from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
+from harrow.cluster.wire.internal import FULL
+from harrow.cluster.wire.topic_ids import topic_id_of
+
+from .world import GONE, World, partition, topic, update
+
+ID_A, ID_B = "AQIDBAUGBwgREhMUFRYXGA", "BQIDBAUGBwgREhMUFRYXGA"
+
+
+def world() -> World:
+    found = World()
+    found.cache.update(update(topic("a", ID_A, partition(0, 1, (1, 2)), partition(1, 2, (2, 3)))))
+    return found
+
+
+def test_brokers_and_their_two_listeners_are_known() -> None:
+    cache = world().cache
+    assert [row.node_id for row in cache.brokers()] == [1, 2, 3]
+    assert cache.client_endpoint(NodeId(2)) == ("h", 9002)
+    assert cache.peer_endpoint(NodeId(2)) == ("h", 8002)
+    assert cache.peer_endpoint(NodeId(9)) is None
+    assert cache.broker(NodeId(9)) is None
+    assert cache.controller_id == 1
+
+
+def test_topics_are_found_by_name_and_by_id() -> None:
+    cache = world().cache
+    assert cache.topic_name(topic_id_of(ID_A)) == "a"
+    assert cache.topic_id("a") == topic_id_of(ID_A)
+    assert cache.topic_by_id(topic_id_of(ID_A)) is cache.topic("a")
+    assert cache.topic_by_id(topic_id_of(ID_B)) is None
+    assert cache.leader(TopicPartition("a", 1)) == 2
+    assert cache.leader(TopicPartition("a", 7)) == -1
+    assert (cache.partition_count("a"), cache.partition_count("b")) == (2, 0)
+
+
+def test_an_update_changes_only_the_partitions_it_names_and_all_live_brokers() -> None:
+    cache = world().cache
+    cache.update(
+        update(topic("a", ID_A, partition(0, 2, (1, 2), isr=(2,), epoch=1)), brokers=(2, 3))
+    )
+    found = cache.partition(TopicPartition("a", 0))
+    assert found is not None
+    assert (found.leader, found.leader_epoch, found.isr) == (2, 1, (2,))
+    assert cache.leader(TopicPartition("a", 1)) == 2
+    assert not cache.is_alive(NodeId(1))
+
+
+def test_partitions_led_by_nobody_ever_again_are_gone_and_reported() -> None:
+    cache = world().cache
+    told: list[list[TopicPartition]] = []
+    cache.on_deleted.append(told.append)
+    gone = cache.update(update(topic("a", ID_A, partition(0, GONE, ()), partition(1, GONE, ()))))
+    assert gone == [TopicPartition("a", 0), TopicPartition("a", 1)]
+    assert told == [gone]
+    assert cache.topic("a") is None
+    assert cache.topic_name(topic_id_of(ID_A)) is None
+
+
+def test_a_topic_with_a_new_id_is_another_topic() -> None:
+    cache = world().cache
+    gone = cache.update(update(topic("a", ID_B, partition(0, 3, (3,)))))
+    assert sorted(gone) == [TopicPartition("a", 0), TopicPartition("a", 1)]
+    assert cache.partition_count("a") == 1
+    assert cache.topic_name(topic_id_of(ID_A)) is None
+    assert cache.topic_name(topic_id_of(ID_B)) == "a"
+
+
+def test_a_full_update_forgets_what_it_does_not_list() -> None:
+    cache = world().cache
+    cache.update(update(topic("b", ID_B, partition(0, 3, (3,))), kind=FULL))
+    assert [row.name for row in cache.topics()] == ["b"]
+
+
+def test_an_older_controller_is_refused_and_changes_nothing() -> None:
+    cache = world().cache
+    cache.update(update(epoch=5, controller=2))
+    with pytest.raises(KafkaError) as refused:
+        cache.update(update(epoch=4, controller=3, brokers=()))
+    assert refused.value.code is ErrorCode.stale_controller_epoch
+    assert (cache.controller_id, len(cache.brokers())) == (2, 3)
+
+
+def test_an_update_for_a_former_registration_is_refused() -> None:
+    cache = world().cache
+    cache.broker_epoch = BrokerEpoch(20)
+    cache.update(update(broker_epoch=20))
+    cache.update(update(broker_epoch=-1))
+    cache.update(update(broker_epoch=21))  # the new registration, before we have heard of it
+    with pytest.raises(KafkaError) as refused:
+        cache.update(update(broker_epoch=19))
+    assert refused.value.code is ErrorCode.stale_broker_epoch
+
+
+def test_waiters_wake_with_the_update_that_fulfils_them() -> None:
+    async def run() -> None:
+        cache = world().cache
+        woken = asyncio.create_task(cache.await_leaders("b", 2, 60_000))
+        await asyncio.sleep(0)
+        cache.update(update(topic("b", ID_B, partition(0, 1, (1,)))))
+        cache.update(update(topic("b", ID_B, partition(1, -1, (2,)))))
+        await asyncio.sleep(0)
+        assert not woken.done()
+        cache.update(update(topic("b", ID_B, partition(1, 2, (2,)))))
+        assert await woken
+
+    asyncio.run(run())
+
+
+def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
+    async def run() -> None:
+        cache = world().cache
+        assert not await cache.await_absence("a", 0)
+        assert await cache.await_absence("nothing", 0)
+        cache.update(update())
+
+    asyncio.run(run())
+
+
+def test_waiting_for_brokers_includes_this_one() -> None:
+    async def run() -> None:
+        cache = World().cache
+        cache.update(update(brokers=(2, 3)))
+        woken = asyncio.create_task(cache.await_brokers(2))
+        await asyncio.sleep(0)
+        assert not woken.done()
+        cache.update(update(brokers=(1, 2)))
+        await woken
+
+    asyncio.run(run())

@@ -1,0 +1,326 @@
+"""Topics asked for, refused, created, waited for and deleted, through the handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode, KafkaError
+from harrow.cluster.registry import Create
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.topic_ids import text_of
+
+from .world import World, update
+
+CREATE, DELETE = 19, 20
+
+
+def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(coroutine)
+
+
+def wanted(version: int = 7, **fields: Any) -> Any:
+    s = messages.schema(CREATE, version, "request")
+    values = {"name": "orders", "num_partitions": 2, "replication_factor": 3, **fields}
+    values["configs"] = tuple(
+        s.CreatableTopicConfig(name=n, value=v) for n, v in dict(values.get("configs", ())).items()
+    )
+    values["assignments"] = tuple(
+        s.CreatableReplicaAssignment(partition_index=p, broker_ids=tuple(ids))
+        for p, ids in dict(values.get("assignments", ())).items()
+    )
+    return s.CreatableTopic(**values)
+
+
+async def create(
+    world: World, *topics: Any, version: int = 7, timeout_ms: int = 5_000, **fields: Any
+) -> list[Any]:
+    answer = await world.ask(
+        CREATE, version, topics=topics, timeout=messages.milliseconds(timeout_ms), **fields
+    )
+    return list(answer.topics)
+
+
+@pytest.mark.parametrize("version", messages.versions_known(CREATE))
+def test_a_topic_is_written_as_kafka_3_9_writes_it(version: int) -> None:
+    async def story() -> None:
+        world = World()
+        row = wanted(version, configs={"min.insync.replicas": "2"})
+        (result,) = await create(world, row, version=version)
+        assert (result.name, result.error_code, result.error_message) == (
+            "orders",
+            ErrorCode.none,
+            None,
+        )
+        nodes = world.registry.dump()
+        node = json.loads(nodes["/brokers/topics/orders"])
+        assert sorted(node) == [
+            "adding_replicas",
+            "partitions",
+            "removing_replicas",
+            "topic_id",
+            "version",
+        ]
+        assert node["version"] == 3
+        assert sorted(node["partitions"]) == ["0", "1"]
+        assert all(sorted(replicas) == [1, 2, 3] for replicas in node["partitions"].values())
+        config = json.loads(nodes["/config/topics/orders"])
+        assert config == {"version": 1, "config": {"min.insync.replicas": "2"}}
+        assert world.cache.partition_count("orders") == 2
+        if version >= 7:
+            assert text_of(result.topic_id) == node["topic_id"]
+        if version >= 5:
+            assert (result.num_partitions, result.replication_factor) == (2, 3)
+            in_force = {entry.name: entry.value for entry in result.configs}
+            assert in_force["min.insync.replicas"] == "2"
+
+    run(story())
+
+
+REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
+    ({"name": "a b"}, ErrorCode.invalid_topic_exception, "a b"),
+    ({"name": ""}, ErrorCode.invalid_topic_exception, "empty"),
+    ({"name": ".."}, ErrorCode.invalid_topic_exception, ".."),
+    ({"name": "x" * 250}, ErrorCode.invalid_topic_exception, "249"),
+    ({"num_partitions": 0}, ErrorCode.invalid_partitions, "0"),
+    ({"replication_factor": 0}, ErrorCode.invalid_replication_factor, "0"),
+    ({"replication_factor": 4}, ErrorCode.invalid_replication_factor,
+     "Replication factor: 4 larger than available brokers: 3."),
+    ({"configs": {"min.insync.replica": "1"}}, ErrorCode.invalid_config, "min.insync.replicas"),
+    ({"configs": {"segment.bytes": "many"}}, ErrorCode.invalid_config, "segment.bytes"),
+    ({"configs": {"segment.bytes": None}}, ErrorCode.invalid_config, "segment.bytes"),
+    ({"assignments": {0: [1]}}, ErrorCode.invalid_request, "Both"),
+    ({"assignments": {1: [1]}, "num_partitions": -1, "replication_factor": -1},
+     ErrorCode.invalid_replica_assignment, "consecutive"),
+    ({"assignments": {0: [1, 1]}, "num_partitions": -1, "replication_factor": -1},
+     ErrorCode.invalid_replica_assignment, "duplicate"),
+    ({"assignments": {0: [1, 2], 1: [1]}, "num_partitions": -1, "replication_factor": -1},
+     ErrorCode.invalid_replica_assignment, "1 replicas"),
+    ({"assignments": {0: [1, 9]}, "num_partitions": -1, "replication_factor": -1},
+     ErrorCode.invalid_replica_assignment, "9"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "code", "says"), REFUSALS)
+def test_what_cannot_be_is_refused_with_kafkas_code(
+    fields: dict[str, Any], code: ErrorCode, says: str
+) -> None:
+    async def story() -> None:
+        world = World()
+        (result,) = await create(world, wanted(**fields))
+        assert result.error_code is code
+        assert says in result.error_message
+        assert not any(path.startswith("/brokers/topics/") for path in world.registry.dump())
+
+    run(story())
+
+
+def test_numbers_left_open_come_from_the_settings() -> None:
+    async def story() -> None:
+        world = World(num_partitions=4, default_replication_factor=2)
+        (result,) = await create(world, wanted(num_partitions=-1, replication_factor=-1))
+        assert (result.num_partitions, result.replication_factor) == (4, 2)
+
+    run(story())
+
+
+def test_replicas_may_be_placed_by_hand() -> None:
+    async def story() -> None:
+        world = World()
+        row = wanted(num_partitions=-1, replication_factor=-1, assignments={0: [3, 1], 1: [2, 3]})
+        (result,) = await create(world, row)
+        assert result.error_code is ErrorCode.none
+        node = json.loads(world.registry.dump()["/brokers/topics/orders"])
+        assert node["partitions"] == {"0": [3, 1], "1": [2, 3]}
+
+    run(story())
+
+
+def test_each_topic_of_a_request_has_its_own_result() -> None:
+    async def story() -> None:
+        world = World()
+        results = await create(
+            world, wanted(name="a"), wanted(name="b!"), wanted(name="c"), wanted(name="c")
+        )
+        assert [(row.name, row.error_code) for row in results] == [
+            ("a", ErrorCode.none),
+            ("b!", ErrorCode.invalid_topic_exception),
+            ("c", ErrorCode.invalid_request),
+        ]
+
+    run(story())
+
+
+def test_an_existing_topic_and_one_with_the_same_metric_name_are_refused() -> None:
+    async def story() -> None:
+        world = World()
+        await create(world, wanted(name="a.b"))
+        results = await create(world, wanted(name="a.b"), wanted(name="a_b"))
+        assert [row.error_code for row in results] == [
+            ErrorCode.topic_already_exists,
+            ErrorCode.invalid_topic_exception,
+        ]
+
+    run(story())
+
+
+def test_losing_the_race_for_a_name_changes_neither_topic_nor_settings() -> None:
+    async def story() -> None:
+        world = World(obeys=False)
+        world.registry.apply(Create("/brokers/topics/orders", "theirs", make_parents=True))
+        world.registry.apply(Create("/config/topics/orders", "theirs", make_parents=True))
+        (result,) = await create(world, wanted())
+        assert result.error_code is ErrorCode.topic_already_exists
+        nodes = world.registry.dump()
+        assert (nodes["/brokers/topics/orders"], nodes["/config/topics/orders"]) == (
+            "theirs",
+            "theirs",
+        )
+
+    run(story())
+
+
+def test_settings_left_behind_by_a_deleted_topic_are_replaced() -> None:
+    async def story() -> None:
+        world = World()
+        world.registry.apply(Create("/config/topics/orders", "old", make_parents=True))
+        world.registry.apply(Create("/brokers/topics", make_parents=True))
+        (result,) = await create(world, wanted())
+        assert result.error_code is ErrorCode.none
+        assert json.loads(world.registry.dump()["/config/topics/orders"])["config"] == {}
+
+    run(story())
+
+
+def test_only_the_controller_creates_and_deletes() -> None:
+    async def story() -> None:
+        world = World()
+        world.cache.update(update(controller=2))
+        (result,) = await create(world, wanted())
+        assert result.error_code is ErrorCode.not_controller
+        (result,) = await delete(world, "orders")
+        assert result.error_code is ErrorCode.not_controller
+
+    run(story())
+
+
+def test_validate_only_writes_nothing() -> None:
+    async def story() -> None:
+        world = World()
+        (result,) = await create(world, wanted(), validate_only=True)
+        assert (result.error_code, result.topic_id, result.num_partitions) == (
+            ErrorCode.none,
+            None,
+            2,
+        )
+        assert "/brokers/topics/orders" not in world.registry.dump()
+
+    run(story())
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 1])
+def test_leaders_that_do_not_come_in_time_are_a_timeout(timeout_ms: int) -> None:
+    async def story() -> None:
+        world = World(obeys=False)
+        (result,) = await create(world, wanted(), timeout_ms=timeout_ms)
+        assert result.error_code is ErrorCode.request_timed_out
+        assert "/brokers/topics/orders" in world.registry.dump()
+
+    run(story())
+
+
+def test_a_registry_out_of_reach_is_a_timeout_too() -> None:
+    async def story() -> None:
+        world = World()
+        world.registry.away = True
+        (result,) = await create(world, wanted())
+        assert result.error_code is ErrorCode.request_timed_out
+
+    run(story())
+
+
+async def delete(world: World, *names: str, version: int = 6, timeout_ms: int = 5_000) -> list[Any]:
+    s = messages.schema(DELETE, version, "request")
+    answer = await world.ask(
+        DELETE,
+        version,
+        topics=tuple(s.DeleteTopicState(name=name) for name in names),
+        topic_names=names,
+        timeout=messages.milliseconds(timeout_ms),
+    )
+    return list(answer.responses)
+
+
+@pytest.mark.parametrize("version", messages.versions_known(DELETE))
+def test_a_deleted_topic_is_marked_and_waited_for(version: int) -> None:
+    async def story() -> None:
+        world = World()
+        await create(world, wanted())
+        results = await delete(world, "orders", "nothing", version=version)
+        assert [(row.name, row.error_code) for row in results] == [
+            ("orders", ErrorCode.none),
+            ("nothing", ErrorCode.unknown_topic_or_partition),
+        ]
+        assert "/admin/delete_topics/orders" in world.registry.dump()
+        assert world.cache.topic("orders") is None
+
+    run(story())
+
+
+def test_a_topic_is_deleted_by_its_id() -> None:
+    async def story() -> None:
+        world = World()
+        (made,) = await create(world, wanted())
+        s = messages.schema(DELETE, 6, "request")
+        row = s.DeleteTopicState(name=None, topic_id=made.topic_id)
+        timeout = messages.milliseconds(5_000)
+        answer = await world.ask(DELETE, 6, topics=(row,), timeout=timeout)
+        assert [(r.name, r.topic_id, r.error_code) for r in answer.responses] == [
+            ("orders", made.topic_id, ErrorCode.none)
+        ]
+        answer = await world.ask(DELETE, 6, topics=(row,), timeout=timeout)
+        assert answer.responses[0].error_code is ErrorCode.unknown_topic_id
+
+    run(story())
+
+
+def test_deletion_may_be_disabled_and_may_take_too_long() -> None:
+    async def story() -> None:
+        world = World(delete_topic_enable=False)
+        for version, code in (
+            (6, ErrorCode.topic_deletion_disabled),
+            (1, ErrorCode.invalid_request),
+        ):
+            (result,) = await delete(world, "orders", version=version)
+            assert result.error_code is code
+        world = World()
+        await create(world, wanted())
+        world.registry.after = lambda: None
+        for _ in range(2):  # marked already is no error
+            (result,) = await delete(world, "orders", timeout_ms=0)
+            assert result.error_code is ErrorCode.request_timed_out
+
+    run(story())
+
+
+def test_an_internal_topic_waits_for_enough_brokers_and_is_created_once() -> None:
+    async def story() -> None:
+        world = World()
+        asked = {"partitions": 5, "replication_factor": 3, "config": {"cleanup.policy": "compact"}}
+        world.cache.update(update(brokers=(1, 2)))
+        with pytest.raises(KafkaError) as refused:
+            await world.admin.ensure_topic("__consumer_offsets", **asked)  # type: ignore[arg-type] # spelled once
+        assert refused.value.code is ErrorCode.invalid_replication_factor
+        world.cache.update(update())
+        await asyncio.gather(
+            world.admin.ensure_topic("__consumer_offsets", **asked),  # type: ignore[arg-type] # as above
+            world.admin.ensure_topic("__consumer_offsets", **asked),  # type: ignore[arg-type] # as above
+        )
+        assert world.cache.partition_count("__consumer_offsets") == 5
+        config = json.loads(world.registry.dump()["/config/topics/__consumer_offsets"])
+        assert config["config"] == {"cleanup.policy": "compact"}
+
+    run(story())

@@ -1,0 +1,260 @@
+"""A broker's metadata room with an in-memory registry behind it, and a controller that obeys at once.
+
+The registry is the real tree without its server; the controller of this world leads each new topic by its
+first replica and forgets each topic that is marked for deletion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from harrow.cluster.config import BrokerConfig
+from harrow.cluster.host.seam import Peer
+from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
+from harrow.cluster.metadata import MetadataCache, MetadataHandlers, TopicAdmin
+from harrow.cluster.registry import (
+    Create,
+    Created,
+    Exists,
+    Get,
+    NodeExistsError,
+    RegistryTree,
+    RegistryUnavailableError,
+    Set,
+    Stat,
+)
+from harrow.cluster.registry.operations import Multi, Operation
+from harrow.cluster.wire import internal, messages
+from harrow.cluster.wire.request import Request
+from harrow.cluster.wire.topic_ids import topic_id_of
+
+T = TypeVar("T")
+GONE = NodeId(-2)
+
+
+class LoopTasks:
+    """The seam's tasks on the running loop."""
+
+    def __init__(self) -> None:
+        self.running: set[asyncio.Task[Any]] = set()
+
+    def promise(self) -> Any:
+        return asyncio.get_running_loop().create_future()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> Any:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self.running.add(task)
+        return task
+
+    async def wait(self, awaitable: Awaitable[T], timeout_ms: float) -> T:
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await awaitable
+
+    async def idle(self) -> None:
+        """Until every spawned task has ended."""
+        while self.running:
+            await self.running.pop()
+
+
+class StillClock:
+    """Time that stands unless it is moved."""
+
+    now_ms = 1_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+class Notes:
+    """The trace, kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def log(self, level: str, message: str, /, **fields: object) -> None:
+        self.lines.append(f"{level} {message}")
+
+
+class ToyHost:
+    """As much of a host as the metadata room touches."""
+
+    name = "broker 1"
+
+    def __init__(self) -> None:
+        self.tasks = LoopTasks()
+        self.clock = StillClock()
+        self.trace = Notes()
+        self.random = random.Random(7)
+
+
+class TreeRegistry:
+    """The registry's client without a network: the tree itself."""
+
+    def __init__(self) -> None:
+        self.tree = RegistryTree()
+        self.session: int = self.tree.open_session("test", 10_000, 0).result
+        self.away = False
+        self.before: Callable[[Operation], None] | None = None
+        self.after: Callable[[], None] = lambda: None
+
+    def apply(self, operation: Operation) -> Any:
+        return self.tree.apply(self.session, operation, 0).result
+
+    async def _do(self, operation: Operation) -> Any:
+        if self.away:
+            raise RegistryUnavailableError("nobody answers")
+        if self.before is not None:
+            call, self.before = self.before, None
+            call(operation)
+        found = self.apply(operation)
+        self.after()
+        return found
+
+    async def create(
+        self, path: str, data: str = "", *, sequential: bool = False, make_parents: bool = False
+    ) -> Created:
+        found: Created = await self._do(
+            Create(path, data, sequential=sequential, make_parents=make_parents)
+        )
+        return found
+
+    async def ensure(self, path: str, data: str = "") -> None:
+        try:
+            await self.create(path, data, make_parents=True)
+        except NodeExistsError:
+            return
+
+    async def get(self, path: str) -> tuple[str, Stat]:
+        found: tuple[str, Stat] = await self._do(Get(path))
+        return found
+
+    async def exists(self, path: str) -> Stat | None:
+        found: Stat | None = await self._do(Exists(path))
+        return found
+
+    async def set(self, path: str, data: str, version: int = -1) -> Stat:
+        found: Stat = await self._do(Set(path, data, version))
+        return found
+
+    async def multi(self, operations: Sequence[Any]) -> list[Any]:
+        found: list[Any] = await self._do(Multi(tuple(operations)))
+        return found
+
+    def dump(self) -> dict[str, str]:
+        return self.tree.dump()
+
+
+def partition(
+    index: int, leader: int, replicas: Sequence[int], *, isr: Sequence[int] = (), epoch: int = 0
+) -> internal.UpdateMetadataPartitionState:
+    """One partition as the controller tells it."""
+    return internal.UpdateMetadataPartitionState(
+        partition_index=index,
+        controller_epoch=ControllerEpoch(1),
+        leader=NodeId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        isr=tuple(NodeId(n) for n in (isr or replicas)),
+        zk_version=0,
+        replicas=tuple(NodeId(n) for n in replicas),
+    )
+
+
+def topic(name: str, topic_id: str | None, *rows: Any) -> internal.UpdateMetadataTopicState:
+    """One topic as the controller tells it."""
+    return internal.UpdateMetadataTopicState(
+        topic_name=name,
+        topic_id=None if topic_id is None else topic_id_of(topic_id),
+        partition_states=rows,
+    )
+
+
+def update(
+    *topics: Any,
+    brokers: Sequence[int] = (1, 2, 3),
+    controller: int = 1,
+    epoch: int = 1,
+    broker_epoch: int = -1,
+    kind: int = 0,
+) -> internal.UpdateMetadataRequest:
+    """An UpdateMetadata request."""
+    return internal.UpdateMetadataRequest(
+        controller_id=NodeId(controller),
+        controller_epoch=ControllerEpoch(epoch),
+        broker_epoch=BrokerEpoch(broker_epoch),
+        type=kind,
+        topic_states=topics,
+        live_brokers=tuple(
+            internal.UpdateMetadataBroker(
+                id=NodeId(n),
+                endpoints=(
+                    internal.UpdateMetadataEndpoint(port=9000 + n, host="h", listener="clients"),
+                    internal.UpdateMetadataEndpoint(port=8000 + n, host="h", listener="brokers"),
+                ),
+            )
+            for n in brokers
+        ),
+    )
+
+
+class World:
+    """Broker 1, the controller of three."""
+
+    def __init__(self, *, obeys: bool = True, **settings: object) -> None:
+        self.host = ToyHost()
+        self.registry = TreeRegistry()
+        self.config = BrokerConfig.parse(
+            {name.replace("_", "."): v for name, v in settings.items()}
+        )
+        self.cache = MetadataCache(self.host, NodeId(1))  # type: ignore[arg-type] # a part of a host
+        self.admin = TopicAdmin(self.host, self.registry, self.cache, self.config)  # type: ignore[arg-type] # parts
+        rows = MetadataHandlers(self.host, self.config, self.cache, self.admin).handlers()  # type: ignore[arg-type] # a part
+        self.table = {row.api_key: row.handler for row in rows}
+        self.cache.update(update())
+        if obeys:
+            self.registry.after = self.obey
+
+    def obey(self) -> None:
+        """What the controller would do about the registry as it is now."""
+        nodes = self.registry.dump()
+        marked = {p.rsplit("/", 1)[1] for p in nodes if p.startswith("/admin/delete_topics/")}
+        told: list[Any] = []
+        for path, data in nodes.items():
+            name = path.removeprefix("/brokers/topics/")
+            if (
+                path.startswith("/brokers/topics/")
+                and self.cache.topic(name) is None
+                and name not in marked
+            ):
+                node = json.loads(data)
+                rows = [partition(int(p), r[0], r) for p, r in node["partitions"].items()]
+                told.append(topic(name, node["topic_id"], *rows))
+        for name in marked:
+            known = self.cache.topic(name)
+            if known is not None:
+                told.append(topic(name, None, *(partition(p, GONE, ()) for p in known.partitions)))
+        if told:
+            self.cache.update(update(*told))
+
+    async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
+        """A request to the room's handler and its decoded answer; a KafkaError is answered as a server does."""
+        from harrow.cluster.errors import KafkaError
+
+        s = messages.schema(api_key, version, "request")
+        body = messages.encode_request(api_key, version, s.root(**fields))
+        answers: list[Any] = []
+        request = Request(
+            api_key, version, 1, "test", body, 0, Peer("client", "test"), 0,
+            lambda parts, _on_send: answers.append(parts),
+        )  # fmt: skip
+        try:
+            running = self.table[api_key](request)
+            if running is not None:
+                await running
+        except KafkaError as error:
+            request.fail(error.code, error.message)
+        (parts,) = answers
+        return messages.decode_response(api_key, version, b"".join(parts))
