@@ -67,7 +67,7 @@ def _long(name: str, default: int, doc: str, low: int = -1, topic: str = "") -> 
     return Setting(name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic)
 
 
-def _bool(name: str, default: bool, doc: str, topic: str = "") -> Setting:  # noqa: FBT001 - a table
+def _bool(name: str, default: bool, doc: str, topic: str = "") -> Setting:
     return Setting(name=name, default=default, doc=doc, topic=topic)
 
 
@@ -128,6 +128,11 @@ SETTINGS: tuple[Setting, ...] = (
     _bool("controlled.shutdown.enable", True, "move leaders away before a broker ends"),
     _bool("auto.leader.rebalance.enable", True, "elect preferred leaders from time to time"),
     _int("leader.imbalance.check.interval.seconds", 300, "period of that check", low=1),
+    _int(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        "share of a broker's preferred leaderships that may lie elsewhere",
+    ),
     _int(
         "controller.socket.timeout.ms",
         30_000,

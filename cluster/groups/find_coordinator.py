@@ -21,6 +21,7 @@ from .offsets import OFFSETS_TOPIC, partition_for
 from .service import GroupService
 
 if TYPE_CHECKING:
+    from ..metadata import TopicAdmin
     from ..wire.request import Request
 
 GROUP = 0
@@ -45,7 +46,7 @@ class Found:
 class FindCoordinatorApi:
     """Handler of FindCoordinator."""
 
-    def __init__(self, service: GroupService, topic_admin: Any) -> None:
+    def __init__(self, service: GroupService, topic_admin: TopicAdmin) -> None:
         self._service = service
         self._topic_admin = topic_admin
         self._creating = False
@@ -70,12 +71,12 @@ class FindCoordinatorApi:
             message = WITHOUT_COORDINATOR.get(key_type, f"unknown coordinator type {key_type}")
             return Found(error=ErrorCode.invalid_request, message=message)
         cache = self._service.cache
-        count: int = cache.partition_count(OFFSETS_TOPIC)
+        count = cache.partition_count(OFFSETS_TOPIC)
         if count == 0:
             self._create()
             return _unavailable("__consumer_offsets is being created")
         partition = partition_for(key, count)
-        leader: int = cache.leader(TopicPartition(OFFSETS_TOPIC, partition))
+        leader = cache.leader(TopicPartition(OFFSETS_TOPIC, partition))
         endpoint = cache.client_endpoint(leader)
         if endpoint is None:
             return _unavailable(f"{OFFSETS_TOPIC}-{partition} has no leader now")

@@ -37,7 +37,7 @@ from .shards import HeldGroup, Shard
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer, Host
-    from ..replication.partition import Partition
+    from ..replication import Partition
 
 SLICE_BYTES = 1_048_576
 HIGH_WATERMARK_WAIT_MS = 1_000

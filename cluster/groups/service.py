@@ -28,7 +28,8 @@ from .states import GroupState
 from .store import GROUP_ERRORS, OffsetsStore, group_record
 
 if TYPE_CHECKING:
-    from ..replication.partition import Partition
+    from ..metadata import MetadataCache
+    from ..replication import Partition, ReplicaManager
 
 Reply = Callable[[Any], None]
 
@@ -36,7 +37,9 @@ Reply = Callable[[Any], None]
 class GroupService:
     """The groups that this broker coordinates."""
 
-    def __init__(self, host: Host, config: BrokerConfig, replicas: Any, cache: Any) -> None:
+    def __init__(
+        self, host: Host, config: BrokerConfig, replicas: ReplicaManager, cache: MetadataCache
+    ) -> None:
         self.host = host
         self.config = config
         self.cache = cache

@@ -10,7 +10,7 @@ Source: Kafka's GroupMetadataManager.appendForGroup, storeGroup, storeOffsets.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode
@@ -21,6 +21,9 @@ from .members import Persist
 from .membership import Group
 from .offsets import OFFSETS_TOPIC
 from .records import GroupValue, MemberValue, encode_group_key, encode_group_value
+
+if TYPE_CHECKING:
+    from ..replication import ProduceResult, ReplicaManager
 
 ALL_REPLICAS = -1
 
@@ -62,7 +65,7 @@ class OffsetsStore:
 
     __slots__ = ("_config", "_host", "_replicas")
 
-    def __init__(self, host: Host, config: BrokerConfig, replicas: Any) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, replicas: ReplicaManager) -> None:
         self._host = host
         self._config = config
         self._replicas = replicas
@@ -75,7 +78,7 @@ class OffsetsStore:
             timestamp_ms=self._host.clock.wall_ms(),
         )
 
-        def answered(results: Mapping[TopicPartition, Any]) -> None:
+        def answered(results: dict[TopicPartition, ProduceResult]) -> None:
             result = results[tp]
             done(result.error, Offset(result.base_offset))
 

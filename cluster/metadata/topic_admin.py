@@ -126,13 +126,13 @@ class TopicAdmin:
             )
         self._check_factor(factor)
         brokers = [broker.node_id for broker in self._cache.brokers()]
-        random = self._host.random
+        draw = self._host.random.randrange
         return assign_replicas(
             brokers,
             partitions,
             factor,
-            start=random.randrange(len(brokers)),
-            shift=random.randrange(len(brokers)),
+            start=draw(len(brokers)),
+            shift=draw(len(brokers)),
         )
 
     def _check_factor(self, factor: int) -> None:

@@ -132,7 +132,8 @@ class RegistryClient:
         *,
         connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
     ) -> None:
-        self._host = host
+        self.host = host
+        """The host it runs on."""
         self._address = address
         self._name = name
         self._session_timeout_ms = session_timeout_ms
@@ -161,9 +162,9 @@ class RegistryClient:
 
     async def start(self) -> None:
         """Connect and begin a session; RegistryUnavailableError when nobody answers in time."""
-        self._task = self._host.tasks.spawn(self._run(), name="registry-client")
+        self._task = self.host.tasks.spawn(self._run(), name="registry-client")
         try:
-            await self._host.tasks.wait(self.until_connected(), self._connection_timeout_ms)
+            await self.host.tasks.wait(self.until_connected(), self._connection_timeout_ms)
         except TimeoutError:
             self._task.cancel()
             host, port = self._address
@@ -177,7 +178,7 @@ class RegistryClient:
         if self.state == "connected":
             # without an answer it ends by its timeout
             with contextlib.suppress(RegistryUnavailableError, SessionExpiredError, TimeoutError):
-                await self._host.tasks.wait(self._ask({"op": "close"}, None), CLOSE_TIMEOUT_MS)
+                await self.host.tasks.wait(self._ask({"op": "close"}, None), CLOSE_TIMEOUT_MS)
         self._set_state("closed")
         if self._task is not None:
             self._task.cancel()
@@ -193,7 +194,7 @@ class RegistryClient:
         if self.state == "closed":
             raise RegistryUnavailableError("the registry client is closed")
         if self.state != "connected":
-            promise: Promise[None] = self._host.tasks.promise()
+            promise: Promise[None] = self.host.tasks.promise()
             self._waiting.append(promise)
             await promise
 
@@ -272,7 +273,7 @@ class RegistryClient:
     def _ask(
         self, message: dict[str, Any], operation: Operation | None, watch: Watch | None = None
     ) -> Promise[Any]:
-        promise = self._host.tasks.promise()
+        promise = self.host.tasks.promise()
         pending = _Pending(operation, promise, watch)
         if self._wire is None or self.state != "connected":
             pending.fail(RegistryUnavailableError(f"{self._name} has no link to the registry"))
@@ -325,7 +326,7 @@ class RegistryClient:
         """The server has ended the session."""
         if self.session_id == 0:
             return
-        self._host.trace.log("warning", f"registry session {self.session_id} has expired")
+        self.host.trace.log("warning", f"registry session {self.session_id} has expired")
         self.session_id, self._zxid = 0, 0
         for table in self._watches.values():
             table.clear()
@@ -358,23 +359,23 @@ class RegistryClient:
                 continue
             if wire is not None and wire.told_expired:
                 continue  # a new session, at once
-            await self._host.tasks.sleep(pause_ms * (0.5 + self._host.random.random() / 2))
+            await self.host.tasks.sleep(pause_ms * (0.5 + self.host.random.random() / 2))
             pause_ms = min(RETRY_MS[1], pause_ms * 2)
 
     async def _connect(self) -> _Wire | None:
         made: list[_Wire] = []
 
         def make(link: Link) -> _Wire:
-            made.append(_Wire(self._host, self, link, self._session_timeout_ms))
+            made.append(_Wire(self.host, self, link, self._session_timeout_ms))
             return made[0]
 
         host, port = self._address
         try:
-            await self._host.network.connect(
+            await self.host.network.connect(
                 Peer("registry", ""), host, port, make, timeout_ms=self._session_timeout_ms
             )
         except OSError as error:  # TimeoutError is one
-            self._host.trace.log("debug", f"no link to the registry at {host}:{port}: {error!r}")
+            self.host.trace.log("debug", f"no link to the registry at {host}:{port}: {error!r}")
             return None
         watches = {kind: list(table) for kind, table in self._watches.items()}
         made[0].greet(

@@ -201,7 +201,7 @@ class Fetches:
             request.respond_parts(encode_fetch_response(request.version, (), error=code))
             return
         from_follower = fetch.replica_id >= 0
-        asked = [self._resolve(row) for row in fetch.partitions]
+        asked = self._resolve_all(fetch.partitions)
         urgent = not asked or any(one.error is not _NONE for one in asked)
         if from_follower:
             urgent = self._take_in(fetch, asked) or urgent
@@ -234,24 +234,27 @@ class Fetches:
         keys = [one.partition.topic_partition for one in reader.asked if one.partition is not None]
         waiting.try_complete_else_watch(operation, keys)
 
-    def _resolve(self, row: FetchPartition) -> Asked:
+    def _resolve_all(self, rows: Sequence[FetchPartition]) -> list[Asked]:
         manager = self._manager
-        if isinstance(row.topic, str):
-            tp = TopicPartition(row.topic, row.partition)
+        asked: list[Asked] = []
+        topic: object = None
+        name: str | None = None
+        for row in rows:
+            if row.topic is not topic:  # rows of one topic share the object
+                topic = row.topic
+                by_name = isinstance(row.topic, str)
+                name = row.topic if by_name else manager.topic_name(row.topic)
+            if name is None:
+                asked.append(Asked(row, None, ErrorCode.unknown_topic_id))
+                continue
+            tp = TopicPartition(name, row.partition)
             partition = manager.partition(tp)
             if partition is None:
-                return Asked(row, None, manager.missing(tp))
-        else:
-            topic = manager.topic_name(row.topic)
-            if topic is None:
-                return Asked(row, None, ErrorCode.unknown_topic_id)
-            tp = TopicPartition(topic, row.partition)
-            partition = manager.partition(tp)
-            if partition is None:
-                return Asked(row, None, manager.missing(tp))
-            if partition.topic_id != row.topic:
-                return Asked(row, None, ErrorCode.inconsistent_topic_id)
-        return Asked(row, partition, partition.check_leader(row.current_leader_epoch))
+                asked.append(Asked(row, None, manager.missing(tp)))
+            else:
+                error = partition.check_leader(row.current_leader_epoch)
+                asked.append(Asked(row, partition, error))
+        return asked
 
     def _take_in(self, fetch: FetchRequest, asked: list[Asked]) -> bool:
         """Take a follower's offsets: remote LEO, HW, ISR (C1, C4); True when one must be answered at once."""

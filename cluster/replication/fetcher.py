@@ -50,11 +50,20 @@ _OUT_OF_RANGE = int(ErrorCode.offset_out_of_range)
 class Followed:
     """One partition under one leader epoch; replaced, never reused, when the epoch changes."""
 
-    __slots__ = ("asked_offset", "backoff_ms", "epoch", "not_before_ms", "partition", "truncating")
+    __slots__ = (
+        "active",
+        "asked_offset",
+        "backoff_ms",
+        "epoch",
+        "not_before_ms",
+        "partition",
+        "truncating",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.epoch: LeaderEpoch = partition.leader_epoch
+        self.active = True
         self.truncating = True
         self.asked_offset = -1
         self.not_before_ms = 0
@@ -77,6 +86,7 @@ class ReplicaFetcher:
         self._backoff_most_ms = config.number("replica.fetch.backoff.ms")
         self._timeout_ms = config.number("replica.socket.timeout.ms")
         self._followed: dict[tuple[object, int], Followed] = {}
+        """By (topic id, partition), in the order in which the leader is asked."""
         self._client: PeerClient | None = None
         self._in_flight = False
         self._wake: Promise[None] | None = None
@@ -96,6 +106,7 @@ class ReplicaFetcher:
 
     def add(self, partition: Partition) -> None:
         """Follow `partition` under its present leader epoch, at once."""
+        self.remove(partition)
         key = (partition.topic_id, partition.topic_partition.partition)
         self._followed[key] = Followed(partition)
         if self._in_flight:
@@ -104,12 +115,16 @@ class ReplicaFetcher:
 
     def remove(self, partition: Partition) -> None:
         """Follow it no more; what is under way for it will be ignored."""
-        self._followed.pop((partition.topic_id, partition.topic_partition.partition), None)
+        key = (partition.topic_id, partition.topic_partition.partition)
+        gone = self._followed.pop(key, None)
+        if gone is not None:
+            gone.active = False
 
     def close(self) -> None:
         """End the loop and the connection."""
         self._closed = True
-        self._followed.clear()
+        for partition in self.partitions:
+            self.remove(partition)
         self._drop_client()
         self._awake()
 
@@ -218,7 +233,8 @@ class ReplicaFetcher:
             one = self._followed.get((row.topic, row.partition))
             if one is None or not self._valid(one):
                 continue
-            if one.asked_offset != one.partition.log_end_offset:
+            partition = one.partition
+            if one.asked_offset != partition.log_end_offset:
                 continue
             if not row.error:
                 self._apply(one, row)
@@ -231,12 +247,7 @@ class ReplicaFetcher:
     def _valid(self, one: Followed) -> bool:
         """True while `one` is followed here under the epoch that it was added with."""
         partition = one.partition
-        key = (partition.topic_id, partition.topic_partition.partition)
-        return (
-            self._followed.get(key) is one
-            and not partition.is_leader
-            and partition.leader_epoch == one.epoch
-        )
+        return one.active and not partition.is_leader and partition.leader_epoch == one.epoch
 
     def _apply(self, one: Followed, row: FetchedPartition) -> None:
         partition = one.partition
@@ -396,6 +407,11 @@ class Fetchers:
         self._manager = manager
         self._rule = rule
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
+
+    @property
+    def leaders(self) -> list[NodeId]:
+        """Whom this broker has a fetcher for."""
+        return list(self._fetchers)
 
     def add(self, partition: Partition) -> None:
         """Follow `partition`'s leader."""

@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from ..wire.topic_ids import UUID
 
 
+_NONE = ErrorCode.none  # a look-up in an enum class is not free on the fetch path
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
     """A partition as the controller decided it; `version` is that of its state in the registry."""
@@ -206,7 +209,7 @@ class Partition:
     def check_epoch(self, epoch: int) -> ErrorCode:
         """Fence a client's or a follower's idea of the leader epoch (KIP-320); -1 is no idea."""
         if epoch < 0 or epoch == self.leader_epoch:
-            return ErrorCode.none
+            return _NONE
         if epoch < self.leader_epoch:
             return ErrorCode.fenced_leader_epoch
         return ErrorCode.unknown_leader_epoch
@@ -215,10 +218,10 @@ class Partition:
         """`none` when this replica leads, its log is sound, and `epoch` is its leader epoch."""
         if self.failed:
             return ErrorCode.kafka_storage_error
+        if self.is_leader and (epoch < 0 or epoch == self.leader_epoch):
+            return _NONE  # nearly always
         error = self.check_epoch(epoch)
-        if error is ErrorCode.none and not self.is_leader:
-            return ErrorCode.not_leader_or_follower
-        return error
+        return ErrorCode.not_leader_or_follower if error is _NONE else error
 
     def diverging(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Where a follower's log parts from this one: (epoch, end offset); None: it does not (KIP-595).

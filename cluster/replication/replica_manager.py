@@ -201,6 +201,8 @@ class ReplicaManager:
                 return found
             self.drop(found)
             self.delete_log(tp)
+            # That topic is gone: its id must not lead to the new one of its name.
+            self._topic_names.pop(found.topic_id, None)
         text = text_of(topic_id)
         log = self.logs.get(tp)
         if log is not None and log.topic_id and log.topic_id != text:

@@ -79,12 +79,13 @@ def _read_all(
     """Tell of every good batch; `segment.size` is where they end, the answer why they do."""
     segment.reset_indexes()
     end_offset = segment.base_offset
-    valid = doubtful = 0  # where the last batch ends; where one lies that followed a gap
+    valid = 0  # where the last good batch ends
+    doubtful = -1  # where it lies, when it followed a gap
     reason = ""
     try:
         for position, data, header in _batches(segment):
             _check(segment, position, data, header, end_offset, upper, doubtful)
-            doubtful = position if header.base_offset > end_offset else 0
+            doubtful = position if header.base_offset > end_offset else -1
             segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
             if epochs is not None and header.leader_epoch > epochs.latest():
                 epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
@@ -133,7 +134,7 @@ def _check(
     upper: int,
     doubtful: int,
 ) -> None:
-    if header.base_offset < end_offset and doubtful:
+    if header.base_offset < end_offset and doubtful >= 0:
         raise _BadBatchError(doubtful, "its base offset contradicts the next batch")
     if crc32c(data[ATTRIBUTES_AT:]) != header.crc:
         raise _BadBatchError(position, f"CRC of batch {header.base_offset} is wrong")

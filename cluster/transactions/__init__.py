@@ -1,1 +1,5 @@
-"""transactions"""
+"""Producer ids; transactions come later."""
+
+from .producer_ids import ProducerIds
+
+__all__ = ["ProducerIds"]

@@ -63,10 +63,17 @@ def compress(codec: int, data: Buffer) -> bytes:
     if codec == Codec.SNAPPY:
         return _compress_xerial(raw)
     if codec == Codec.LZ4:
-        return bytes(cramjam.lz4.compress(raw))
+        return _compress_lz4(raw)
     if codec == Codec.ZSTD:
         return bytes(cramjam.zstd.compress(raw))
     raise ValueError(f"unknown compression codec {codec}")
+
+
+def _compress_lz4(data: bytes) -> bytes:
+    # Kafka's reader refuses blocks that depend on one another ("Dependent block stream")
+    compressor = cramjam.lz4.Compressor(block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
 
 
 def _decompress_snappy(data: bytes) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from group_fakes import FakeLog, Sent, World
-
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.offsets import OFFSETS_TOPIC, partition_for
 from harrow.cluster.groups.records import (
@@ -86,7 +85,12 @@ def heartbeat(world: World, member_id: str, generation: int) -> ErrorCode:
 
 
 def commit(
-    world: World, offset: int, member_id: str = "", generation: int = -1, version: int = 9, **more: Any
+    world: World,
+    offset: int,
+    member_id: str = "",
+    generation: int = -1,
+    version: int = 9,
+    **more: Any,
 ) -> Sent:
     row = world.nested(
         ApiKey.OFFSET_COMMIT,
@@ -167,7 +171,7 @@ def test_a_generation_is_logged_before_the_sync_is_answered(world: World) -> Non
     member_id = join(world).answer.member_id
     join(world, member_id)
     sent = sync(world, member_id, 1)
-    assert sent.answer is None
+    assert not sent.answered
     world.replicas.acknowledge()
     assert bytes(sent.answer.assignment) == b"mine"
     key, value = world.replicas.logs[HOME].records()[-1]
@@ -207,7 +211,7 @@ def test_a_commit_is_answered_after_its_replicas_have_it_and_then_shown(
 ) -> None:
     world.replicas.automatic = False
     sent = commit(world, 41, version=version)
-    assert sent.answer is None
+    assert not sent.answered
     assert fetched(world).committed_offset == -1
     world.replicas.acknowledge()
     assert commit_error(sent) is ErrorCode.none
@@ -287,7 +291,7 @@ def test_a_join_that_waits_is_answered_when_the_partition_is_lost(world: World) 
     joined(world)
     first = join(world).answer.member_id
     waiting = join(world, first)
-    assert waiting.answer is None
+    assert not waiting.answered
     world.resign(HOME)
     assert waiting.answer.error_code is ErrorCode.not_coordinator
 
@@ -326,7 +330,7 @@ def test_an_unbroken_leadership_is_not_loaded_again(world: World) -> None:
     partition = world.replicas.partitions[HOME]
     reads = partition.log.reads
     for hook in world.replicas.on_leadership:
-        hook([partition], [])  # type: ignore[list-item]  # the fake partition
+        hook([partition], [])
     world.host.settle()
     assert partition.log.reads == reads
     assert heartbeat(world, member_id, generation) is ErrorCode.none

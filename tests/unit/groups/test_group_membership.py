@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.members import (
     Answer,
@@ -28,6 +24,9 @@ from harrow.cluster.groups.states import (
     TRANSITIONS,
     GroupState,
 )
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 RANGE = (Protocol("range", b"sub"),)
 SESSION_MS = 10_000
@@ -272,9 +271,7 @@ def test_a_repeated_join_with_a_lost_answer_gets_it_again() -> None:
 def test_a_static_member_returns_without_rebalance_and_fences_its_former_self() -> None:
     group = new_group()
     group.join(join("a", instance="i"), 0)
-    (persist,) = persists(
-        group.sync(sync("a", 1, {"a-id": b"mine"}), 0)
-    )
+    (persist,) = persists(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
     group.persisted(persist, ErrorCode.none, 0)
     effects = group.join(join("b", instance="i", skip=True), 10)
     (stored,) = persists(effects)
@@ -360,7 +357,7 @@ class GroupLife(RuleBasedStateMachine):
     @rule(name=NAMES, stale=st.booleans())
     def a_sync(self, name: str, stale: bool) -> None:
         generation = self.group.generation - int(stale)
-        given = {member: b"x" for member in self.group.members.ids()}
+        given = dict.fromkeys(self.group.members.ids(), b"x")
         self.take(self.group.sync(sync(name, generation, given, token=self.token()), self.now_ms))
 
     @rule(error=st.sampled_from([ErrorCode.none, ErrorCode.none, ErrorCode.not_coordinator]))

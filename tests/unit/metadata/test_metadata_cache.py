@@ -10,7 +10,7 @@ from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
 from harrow.cluster.wire.internal import FULL
 from harrow.cluster.wire.topic_ids import topic_id_of
 
-from .world import GONE, World, partition, topic, update
+from .world import GONE, World, partition, topic, turn, update
 
 ID_A, ID_B = "AQIDBAUGBwgREhMUFRYXGA", "BQIDBAUGBwgREhMUFRYXGA"
 
@@ -104,10 +104,10 @@ def test_waiters_wake_with_the_update_that_fulfils_them() -> None:
     async def run() -> None:
         cache = world().cache
         woken = asyncio.create_task(cache.await_leaders("b", 2, 60_000))
-        await asyncio.sleep(0)
+        await turn()
         cache.update(update(topic("b", ID_B, partition(0, 1, (1,)))))
         cache.update(update(topic("b", ID_B, partition(1, -1, (2,)))))
-        await asyncio.sleep(0)
+        await turn()
         assert not woken.done()
         cache.update(update(topic("b", ID_B, partition(1, 2, (2,)))))
         assert await woken
@@ -130,7 +130,7 @@ def test_waiting_for_brokers_includes_this_one() -> None:
         cache = World().cache
         cache.update(update(brokers=(2, 3)))
         woken = asyncio.create_task(cache.await_brokers(2))
-        await asyncio.sleep(0)
+        await turn()
         assert not woken.done()
         cache.update(update(brokers=(1, 2)))
         await woken

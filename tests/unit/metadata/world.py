@@ -36,6 +36,14 @@ T = TypeVar("T")
 GONE = NodeId(-2)
 
 
+async def turn() -> None:
+    """Let everything that is ready run once."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(ready.set_result, None)
+    await ready
+
+
 class LoopTasks:
     """The seam's tasks on the running loop."""
 

@@ -18,7 +18,7 @@ from harrow.cluster.replication.truncation import STRATEGIES, Truncation, latest
 from harrow.cluster.storage import AppendInfo, LeaderEpochs, Origin
 from harrow.cluster.wire.topic_ids import UUID
 
-from .simulation import SimDisk
+from .sim_host import SimDisk
 
 TP = TopicPartition("orders", 0)
 LAG_MS = 100
@@ -61,9 +61,10 @@ class ListLog:
 class Replica:
     """A partition over a `ListLog`, with what a fetcher and a fetch handler would do."""
 
-    def __init__(self, node: int, rule: str = "kip-320", **config: object) -> None:
+    def __init__(
+        self, node: int, rule: str = "kip-320", config: dict[str, object] | None = None
+    ) -> None:
         self.node = node
-        self.config = config
         self.log = ListLog(config)
         self.rule: Truncation = STRATEGIES[rule]
         self.partition = self._open(0)
@@ -108,6 +109,9 @@ class Replica:
     def fetch(self, leader: Replica, *, now: int = 0) -> None:
         """One round: request, the leader's bookkeeping, its answer, the append."""
         offset = self.partition.log_end_offset
+        if offset > leader.leo and not self.rule.on_fetch:
+            self.partition.truncate_to(leader.leo)  # OFFSET_OUT_OF_RANGE
+            return
         if self.rule.on_fetch and (last := latest_epoch(self.partition)) >= 0:
             diverging = leader.partition.diverging(offset, last)
             if diverging is not None:
@@ -119,7 +123,12 @@ class Replica:
 
 
 def state(
-    leader: int, epoch: int, isr: tuple[int, ...], *, version: int = 0, replicas: tuple[int, ...] = ()
+    leader: int,
+    epoch: int,
+    isr: tuple[int, ...],
+    *,
+    version: int = 0,
+    replicas: tuple[int, ...] = (),
 ) -> PartitionState:
     return PartitionState(
         leader=NodeId(leader), leader_epoch=LeaderEpoch(epoch), isr=tuple(map(NodeId, isr)),

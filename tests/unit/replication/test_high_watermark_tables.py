@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, NodeId, Offset
 
@@ -18,8 +17,10 @@ def fetched(leader: Replica, node: int, offset: int, now: int, epoch: int = 1) -
     )
 
 
-def leading(count: int, isr: tuple[int, ...] = (1, 2, 3), now: int = 0, **config: object) -> Replica:
-    leader = Replica(1, **config)
+def leading(
+    count: int, isr: tuple[int, ...] = (1, 2, 3), now: int = 0, **config: object
+) -> Replica:
+    leader = Replica(1, config=config)
     for number in range(count):
         leader.log.put(0, str(number))
     leader.lead(1, isr, now=now)

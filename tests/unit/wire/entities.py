@@ -9,12 +9,10 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 from uuid import UUID
 
+from harrow.cluster.wire.decoding import neutral
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
-from kio.serial._implicit_defaults import (
-    get_tagged_field_default,  # the default a tag's absence means
-)
 
 TEXT = st.text(max_size=8)
 PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
@@ -42,22 +40,23 @@ def entities(entity_type: Any) -> st.SearchStrategy[Any]:
 
 
 def _values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
-    inner, is_array, optional = field.type, False, False
+    inner: Any = field.type
+    is_array = optional = False
     if get_origin(inner) is UnionType:
         inner = next(part for part in get_args(inner) if part is not NoneType)
         optional = True
     if get_origin(inner) is tuple:
         inner, is_array = get_args(inner)[0], True
-    if dataclasses.is_dataclass(inner):
-        drawn = entities(inner)
-    else:
-        drawn = PRIMITIVES[field.metadata["kafka_type"]]
+    drawn: st.SearchStrategy[Any]
+    is_struct = dataclasses.is_dataclass(inner)
+    drawn = entities(inner) if is_struct else PRIMITIVES[field.metadata["kafka_type"]]
     if is_array:
         drawn = st.lists(drawn, max_size=2).map(tuple)
     if optional and "tag" not in field.metadata and field.metadata.get("kafka_type") != "uuid":
         drawn = st.one_of(st.none(), drawn)
     if "tag" in field.metadata:
-        default = get_tagged_field_default(field)
+        missing = field.default is dataclasses.MISSING
+        default = neutral(field) if missing else field.default
         drawn = st.one_of(st.just(default), drawn)
     return drawn
 
@@ -65,5 +64,6 @@ def _values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
 def kio_bytes(entity: Any) -> bytes:
     """What kio writes."""
     out = io.BytesIO()
-    entity_writer(type(entity))(out, entity)
+    entity_type: Any = entity.__class__
+    entity_writer(entity_type)(out, entity)
     return out.getvalue()

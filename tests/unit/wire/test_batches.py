@@ -82,6 +82,12 @@ def test_raw_snappy_is_read_as_well_as_xerials() -> None:
     assert decode_records(raw) == decode_records(framed)
 
 
+def test_lz4_blocks_are_independent_as_kafka_demands() -> None:
+    batch = build_batch(RECORDS, timestamp_ms=1, codec=Codec.LZ4)
+    flags = batch[HEADER_SIZE + 4]
+    assert flags & 0b1110_0000 == 0b0110_0000  # version 1, block independence
+
+
 def test_each_record_may_have_its_own_time() -> None:
     batch = build_batch(RECORDS, timestamp_ms=0, timestamps_ms=[50, 40, 90])
     assert [record.timestamp for record in decode_records(batch)] == [50, 40, 90]

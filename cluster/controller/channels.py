@@ -1,0 +1,160 @@
+"""The controller's lines to the brokers: one ordered queue for each, one request under way on it.
+
+Owns: `Channels`, one `BrokerChannel` for each registration. Order is what makes it correct: a broker never
+hears an older decision of a term after a newer one. A request is repeated until it is answered, the
+registration is gone (the channel is closed) or the term ends; brokers refuse repetitions that are stale.
+An answer STALE_CONTROLLER_EPOCH says that another controller was elected: `on_moved`.
+
+Source: Kafka's ControllerChannelManager, RequestSendThread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..errors import ErrorCode, HarrowError
+from ..host.seam import Host, Promise, Task
+from ..ids import NodeId
+from ..wire.api_keys import ApiKey
+from .registration import BrokerInfo
+from .requests import BROKERS_LISTENER
+
+RETRY_MS = 100
+"""Pause before a request is repeated, as Kafka's."""
+
+
+class Client(Protocol):
+    """What a channel needs of a `PeerClient`."""
+
+    async def request(self, api_key: int, version: int, entity: Any, timeout_ms: float, /) -> Any:
+        """The response entity; OSError, TimeoutError or HarrowError without one."""
+        ...
+
+    def close(self) -> None:
+        """End the link for good."""
+        ...
+
+
+ClientFactory = Callable[[NodeId, str, int], Client]
+OnResponse = Callable[[NodeId, int, Any], None]
+"""`on_response(broker, api key, response)`"""
+
+
+class BrokerChannel:
+    """One broker's queue."""
+
+    def __init__(
+        self,
+        host: Host,
+        broker: BrokerInfo,
+        client: Client,
+        timeout_ms: int,
+        on_response: OnResponse,
+    ) -> None:
+        self.broker = broker
+        self._host = host
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._on_response = on_response
+        self._queue: deque[tuple[int, int, Any]] = deque()
+        self._wake: Promise[None] | None = None
+        self._task: Task = host.tasks.spawn(self._run(), name=f"controller-to-{broker.node_id}")
+
+    def send(self, api_key: int, version: int, entity: Any) -> None:
+        """Queue one request."""
+        self._queue.append((api_key, version, entity))
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._queue.clear()
+        self._task.cancel()
+        self._client.close()
+
+    async def _run(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake = self._host.tasks.promise()
+                await self._wake
+            api_key, version, entity = self._queue.popleft()
+            response = await self._until_answered(api_key, version, entity)
+            self._on_response(self.broker.node_id, api_key, response)
+
+    async def _until_answered(self, api_key: int, version: int, entity: Any) -> Any:
+        while True:
+            try:
+                return await self._client.request(api_key, version, entity, self._timeout_ms)
+            except (OSError, TimeoutError, HarrowError) as error:
+                self._host.trace.log(
+                    "warning",
+                    f"controller: {ApiKey(api_key).name} to broker {self.broker.node_id} failed "
+                    f"({error}); again in {RETRY_MS} ms while it is registered",
+                )
+                await self._host.tasks.sleep(RETRY_MS)
+
+
+class Channels:
+    """One channel for each live broker of a term."""
+
+    def __init__(
+        self,
+        host: Host,
+        factory: ClientFactory,
+        timeout_ms: int,
+        on_response: OnResponse,
+        on_moved: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._factory = factory
+        self._timeout_ms = timeout_ms
+        self._on_response = on_response
+        self._on_moved = on_moved
+        self._channels: dict[NodeId, BrokerChannel] = {}
+        self._ended = False
+
+    def open(self, broker: BrokerInfo) -> None:
+        """A line to a new registration; the one to an older registration of the broker is closed."""
+        self.close(broker.node_id)
+        if self._ended:
+            return  # an event of a term that ended while it was handled
+        where = broker.endpoint(BROKERS_LISTENER)
+        client = self._factory(broker.node_id, where.host, where.port)
+        self._channels[broker.node_id] = BrokerChannel(
+            self._host, broker, client, self._timeout_ms, self._answered
+        )
+
+    def close(self, node_id: NodeId) -> None:
+        """The registration is gone; no error when there was no line."""
+        channel = self._channels.pop(node_id, None)
+        if channel is not None:
+            channel.close()
+
+    def end(self) -> None:
+        """The term is over: no line, now or later."""
+        self._ended = True
+        self.close_all()
+
+    def close_all(self) -> None:
+        """Drop every line and what is queued on it."""
+        for node_id in list(self._channels):
+            self.close(node_id)
+
+    def send(self, node_id: NodeId, api_key: int, version: int, entity: Any) -> None:
+        """Queue one request; dropped when the broker has no line any more."""
+        channel = self._channels.get(node_id)
+        if channel is not None:
+            channel.send(api_key, version, entity)
+
+    def _answered(self, node_id: NodeId, api_key: int, response: Any) -> None:
+        code: ErrorCode = response.error_code
+        if code is ErrorCode.stale_controller_epoch:
+            self._on_moved()
+        elif code is not ErrorCode.none:
+            # stale_broker_epoch: it has registered again, and the registry is telling us
+            self._host.trace.log(
+                "info", f"controller: broker {node_id} answered {ApiKey(api_key).name}: {code.name}"
+            )
+        self._on_response(node_id, api_key, response)

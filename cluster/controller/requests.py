@@ -1,0 +1,244 @@
+"""What the controller tells the brokers after a change: one request a broker and kind, not one a partition.
+
+Owns: `RequestBatch`, which collects partitions and makes of them LeaderAndIsr, UpdateMetadata and StopReplica
+for each broker, with the controller's epoch and the receiver's broker epoch (D2, D6). Within one batch a
+broker gets LeaderAndIsr first, then UpdateMetadata, then StopReplica, as from Kafka's
+ControllerBrokerRequestBatch: a leader should know that it leads before clients come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
+from ..wire.api_keys import ApiKey
+from ..wire.internal import (
+    FULL,
+    INCREMENTAL,
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from .registration import BrokerInfo
+from .state import ClusterState, PartitionState
+
+LEADER_DURING_DELETE = NodeId(-2)
+EPOCH_DURING_DELETE = LeaderEpoch(-2)
+BROKERS_LISTENER = "brokers"
+
+Send = Callable[[NodeId, int, int, Any], None]
+"""`send(broker, api key, version, entity)`"""
+
+
+class RequestBatch:
+    """Collects what one event changed; `flush` sends it."""
+
+    def __init__(
+        self, state: ClusterState, node_id: NodeId, epoch: ControllerEpoch, send: Send
+    ) -> None:
+        self._state = state
+        self._node_id = node_id
+        self._epoch = epoch
+        self._send = send
+        self._leader_and_isr: dict[NodeId, dict[TopicPartition, bool]] = {}
+        self._metadata: dict[TopicPartition, None] = {}
+        self._metadata_to: set[NodeId] = set()
+        self._full_to: set[NodeId] = set()
+        self._stop: dict[NodeId, dict[TopicPartition, bool]] = {}
+
+    def leader_and_isr(
+        self,
+        partitions: Iterable[TopicPartition],
+        only: Iterable[NodeId] | None = None,
+        *,
+        new: bool = False,
+    ) -> None:
+        """Tell the live replicas of `partitions` (of them, `only` these brokers) how they stand."""
+        allowed = self._state.brokers.keys() & (
+            self._state.brokers.keys() if only is None else set(only)
+        )
+        for tp in partitions:
+            if tp not in self._state.partitions:
+                continue
+            for node in self._state.assignments[tp]:
+                if node in allowed:
+                    told = self._leader_and_isr.setdefault(node, {})
+                    told[tp] = told.get(tp, False) or new
+
+    def metadata(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell every live broker of `partitions`, and who is alive."""
+        self._metadata.update((tp, None) for tp in partitions)
+        self._metadata_to |= self._state.brokers.keys()
+
+    def full_metadata(self, nodes: Iterable[NodeId]) -> None:
+        """Tell `nodes` everything."""
+        self._full_to |= self._state.brokers.keys() & set(nodes)
+
+    def stop(
+        self, partitions: Iterable[TopicPartition], only: Iterable[NodeId], *, delete: bool
+    ) -> None:
+        """Tell the live ones of `only` to stop being replicas of `partitions`."""
+        for node in self._state.brokers.keys() & set(only):
+            told = self._stop.setdefault(node, {})
+            for tp in partitions:
+                if node in self._state.assignments[tp]:
+                    told[tp] = delete
+
+    def flush(self) -> None:
+        """Queue the requests on the brokers' channels."""
+        for node, partitions in self._leader_and_isr.items():
+            if partitions:
+                decided = self._leader_and_isr_request(self._state.brokers[node], partitions)
+                self._send(node, ApiKey.LEADER_AND_ISR, 7, decided)
+        self._flush_metadata()
+        for node, stopped in self._stop.items():
+            if stopped:
+                stop = self._stop_request(self._state.brokers[node], stopped)
+                self._send(node, ApiKey.STOP_REPLICA, 4, stop)
+
+    # -------------------------------------------------------------- entities
+
+    def _leader_and_isr_request(
+        self, broker: BrokerInfo, partitions: dict[TopicPartition, bool]
+    ) -> LeaderAndIsrRequest:
+        states = self._state.partitions
+        topics = _by_topic(partitions)
+        leaders = {states[tp].leader for tp in partitions}
+        return LeaderAndIsrRequest(
+            controller_id=self._node_id,
+            controller_epoch=self._epoch,
+            broker_epoch=broker.epoch,
+            type=INCREMENTAL,
+            topic_states=tuple(
+                LeaderAndIsrTopicState(
+                    topic_name=topic,
+                    topic_id=self._state.topics.get(topic),
+                    partition_states=tuple(
+                        self._leader_and_isr_state(tp, states[tp], new=partitions[tp])
+                        for tp in parts
+                    ),
+                )
+                for topic, parts in topics.items()
+            ),
+            live_leaders=tuple(
+                LeaderAndIsrLiveLeader(broker_id=node, host_name=where.host, port=where.port)
+                for node in sorted(leaders & self._state.brokers.keys())
+                for where in (self._state.brokers[node].endpoint(BROKERS_LISTENER),)
+            ),
+        )
+
+    def _leader_and_isr_state(
+        self, tp: TopicPartition, state: PartitionState, *, new: bool
+    ) -> LeaderAndIsrPartitionState:
+        return LeaderAndIsrPartitionState(
+            partition_index=tp.partition,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.version,
+            replicas=self._state.assignments[tp],
+            is_new=new,
+        )
+
+    def _flush_metadata(self) -> None:
+        live = self._live_brokers()
+        told = self._metadata_to | self._full_to
+        some = self._metadata_states(self._metadata) if self._metadata_to - self._full_to else ()
+        full = self._metadata_states(self._state.kept()) if self._full_to else ()
+        for node in sorted(told):
+            whole = node in self._full_to
+            entity = UpdateMetadataRequest(
+                controller_id=self._node_id,
+                type=FULL if whole else INCREMENTAL,
+                controller_epoch=self._epoch,
+                broker_epoch=self._state.brokers[node].epoch,
+                topic_states=full if whole else some,
+                live_brokers=live,
+            )
+            self._send(node, ApiKey.UPDATE_METADATA, 8, entity)
+
+    def _live_brokers(self) -> tuple[UpdateMetadataBroker, ...]:
+        return tuple(
+            UpdateMetadataBroker(
+                id=broker.node_id,
+                endpoints=tuple(
+                    UpdateMetadataEndpoint(port=one.port, host=one.host, listener=one.listener)
+                    for one in broker.endpoints
+                ),
+                rack=broker.rack,
+            )
+            for _, broker in sorted(self._state.brokers.items())
+        )
+
+    def _metadata_states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[UpdateMetadataTopicState, ...]:
+        known = (tp for tp in partitions if tp in self._state.partitions)
+        return tuple(
+            UpdateMetadataTopicState(
+                topic_name=topic,
+                topic_id=self._state.topics.get(topic),
+                partition_states=tuple(self._metadata_state(tp) for tp in parts),
+            )
+            for topic, parts in _by_topic(known).items()
+        )
+
+    def _metadata_state(self, tp: TopicPartition) -> UpdateMetadataPartitionState:
+        state = self._state.partitions[tp]
+        replicas = self._state.assignments[tp]
+        gone = tp.topic in self._state.deleting
+        return UpdateMetadataPartitionState(
+            partition_index=tp.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if gone else state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            zk_version=state.version,
+            replicas=replicas,
+            offline_replicas=tuple(node for node in replicas if node not in self._state.brokers),
+        )
+
+    def _stop_request(
+        self, broker: BrokerInfo, partitions: dict[TopicPartition, bool]
+    ) -> StopReplicaRequest:
+        return StopReplicaRequest(
+            controller_id=self._node_id,
+            controller_epoch=self._epoch,
+            broker_epoch=broker.epoch,
+            topic_states=tuple(
+                StopReplicaTopicState(
+                    topic_name=topic,
+                    partition_states=tuple(
+                        StopReplicaPartitionState(
+                            partition_index=tp.partition,
+                            leader_epoch=self._stop_epoch(tp, delete=partitions[tp]),
+                            delete_partition=partitions[tp],
+                        )
+                        for tp in parts
+                    ),
+                )
+                for topic, parts in _by_topic(partitions).items()
+            ),
+        )
+
+    def _stop_epoch(self, tp: TopicPartition, *, delete: bool) -> LeaderEpoch:
+        state = self._state.partitions.get(tp)
+        return EPOCH_DURING_DELETE if delete or state is None else state.leader_epoch
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp)
+    return topics

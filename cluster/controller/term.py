@@ -1,0 +1,418 @@
+"""One term of a controller: from a won election to its resignation.
+
+Owns: `Term`: the picture of the cluster (`ClusterState`), the channels, the watches, and what is done at each
+event. The controller calls one of its handlers at a time; each reads what changed, decides by the pure
+rules of `partition_states.py`, writes conditionally, and tells the brokers. A term that is over writes
+nothing (each write checks its epoch) and sends nothing (its channels are closed), whatever it still believes.
+
+What may fail: `ControllerMovedError` (resign), `RegistryUnavailableError` (load again when it is back: loading
+settles everything, so an event that was cut in two needs no memory), `SessionExpiredError` (resign).
+
+Source: Kafka's KafkaController.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from ..config import BrokerConfig
+from ..errors import ErrorCode, KafkaError
+from ..host.seam import Host, Timer
+from ..ids import BrokerEpoch, NodeId, TopicPartition
+from ..registry import (
+    Children,
+    Delete,
+    DeleteTree,
+    Event,
+    NodeError,
+    ReadTree,
+    RegistryClient,
+    Tree,
+)
+from ..registry.client import settled, value_of
+from ..wire.api_keys import ApiKey
+from . import partition_states as rules
+from .channels import Channels, ClientFactory
+from .election import Mandate
+from .partition_writer import PartitionWriter
+from .paths import (
+    BROKER_IDS,
+    BROKERS,
+    DELETIONS,
+    ISR_CHANGES,
+    TOPIC_CONFIGS,
+    TOPICS,
+    config_path,
+    topic_path,
+)
+from .requests import RequestBatch
+from .state import ClusterState, PartitionState, brokers_of
+from .topic_deletion import TopicDeletions
+
+UNCLEAN = "unclean.leader.election.enable"
+
+TERM_EVENTS = frozenset(
+    {"brokers", "topics", "deletions", "isr", "deleted", "preferred", "load", "moved"}
+)
+"""Names of the events that belong to one term and end with it."""
+
+Handler = Callable[[], Coroutine[Any, Any, None]]
+Enqueue = Callable[[str, Handler], None]
+"""`enqueue(name, handler)`: run it after the events before it; one of that name that waits is enough."""
+
+
+class Term:
+    """What an elected controller does."""
+
+    def __init__(
+        self,
+        host: Host,
+        node_id: NodeId,
+        config: BrokerConfig,
+        registry: RegistryClient,
+        factory: ClientFactory,
+        mandate: Mandate,
+        enqueue: Enqueue,
+        on_moved: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._node_id = node_id
+        self._config = config
+        self._registry = registry
+        self._enqueue = enqueue
+        self.mandate = mandate
+        self.state = ClusterState()
+        self._writer = PartitionWriter(registry, mandate, self.state)
+        self._deletions = TopicDeletions()
+        self._channels = Channels(
+            host,
+            factory,
+            config.number("controller.socket.timeout.ms"),
+            self._answered,
+            on_moved,
+        )
+        self._rebalance_timer: Timer | None = None
+        self._over = False
+
+    def close(self) -> None:
+        """The term is over."""
+        self._over = True
+        self._channels.end()
+        if self._rebalance_timer is not None:
+            self._rebalance_timer.cancel()
+
+    # --------------------------------------------------------------- loading
+
+    async def load(self) -> None:
+        """Read everything, settle every partition, tell every broker. At the start, and after an outage."""
+        answers = await settled(
+            self._watch(BROKER_IDS, "brokers", self.brokers_changed),
+            self._watch(TOPICS, "topics", self.topics_changed),
+            self._watch(DELETIONS, "deletions", self.deletions_changed),
+            self._watch(ISR_CHANGES, "isr", self.isr_changed),
+            self._registry.submit(ReadTree(BROKERS)),
+            self._registry.submit(ReadTree(TOPIC_CONFIGS)),
+            self._registry.submit(ReadTree(ISR_CHANGES)),
+        )
+        _, _, deletions, _, brokers, configs, isr_changes = (value_of(one) for one in answers)
+        leaving = self.state.shutting_down
+        self.state = ClusterState(brokers=brokers_of(brokers))
+        self.state.shutting_down = leaving & self.state.brokers.keys()
+        self._writer = PartitionWriter(self._registry, self.mandate, self.state)
+        self._deletions = TopicDeletions()
+        self._channels.close_all()
+        self.state.read_topics(brokers)
+        self._read_configs(configs)
+        self.state.deleting = set(deletions) & self.state.topics.keys()
+        for broker in self.state.brokers.values():
+            self._channels.open(broker)
+        await self._forget_isr_changes(isr_changes)
+        everyone = list(self.state.brokers)
+        batch = self._batch()
+        batch.metadata(())  # who is alive, so that followers can find their leaders
+        batch.flush()
+        await self._settle(list(self.state.kept()))
+        created = await self._create_missing()
+        batch = self._batch()
+        batch.leader_and_isr(created, new=True)
+        batch.leader_and_isr(self.state.kept())
+        batch.full_metadata(everyone)
+        batch.flush()
+        await self._begin_deletions(set(deletions))
+        if self._rebalance_timer is None and self._config.flag("auto.leader.rebalance.enable"):
+            self._schedule_rebalance()
+
+    def _watch(self, path: str, name: str, handler: Handler) -> Any:
+        def changed(_event: Event) -> None:
+            if not self._over:
+                self._enqueue(name, handler)
+
+        return self._registry.submit(Children(path, watch=True), changed)
+
+    async def _watched_tree(self, path: str, name: str, handler: Handler) -> tuple[list[str], Tree]:
+        answers = await settled(
+            self._watch(path, name, handler), self._registry.submit(ReadTree(path))
+        )
+        return value_of(answers[0]), value_of(answers[1])
+
+    def _batch(self) -> RequestBatch:
+        return RequestBatch(self.state, self._node_id, self.mandate.epoch, self._channels.send)
+
+    # --------------------------------------------------------------- brokers
+
+    async def brokers_changed(self) -> None:
+        """Brokers came, went or bounced (D4, D6)."""
+        _, tree = await self._watched_tree(BROKER_IDS, "brokers", self.brokers_changed)
+        now, before = brokers_of(tree), self.state.brokers
+        gone = before.keys() - now.keys()
+        came = {n for n, b in now.items() if n not in before or before[n].epoch != b.epoch}
+        if not gone and not came:
+            return
+        self.state.brokers = now
+        self.state.shutting_down -= gone | came
+        for node_id in gone:
+            self._channels.close(node_id)
+        for node_id in sorted(came):
+            self._channels.open(now[node_id])
+        self._host.trace.log(
+            "info",
+            f"controller: brokers came {sorted(came)}, went {sorted(gone)}, live {sorted(now)}",
+        )
+        if came:
+            batch = self._batch()
+            batch.metadata(())  # first of all, where everybody is
+            batch.full_metadata(came)
+            batch.flush()
+        affected = self.state.of_brokers(gone | came)
+        changed = await self._settle(affected)
+        created = await self._create_missing() if came else []
+        batch = self._batch()
+        batch.leader_and_isr(created, new=True)
+        batch.leader_and_isr(changed)
+        batch.leader_and_isr(affected, only=came)
+        batch.metadata([*affected, *created])
+        for node_id, left in self._deletions.left_on(came).items():
+            batch.stop(left, only=(node_id,), delete=True)
+        batch.flush()
+
+    async def _settle(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        live = {node: broker.epoch for node, broker in self.state.brokers.items()}
+        await self._refresh_unclean(partitions)
+
+        def decide(tp: TopicPartition, state: PartitionState) -> PartitionState | None:
+            return rules.settle(
+                self.state.assignments[tp],
+                state,
+                live,
+                self.state.shutting_down,
+                unclean=self.state.unclean.get(tp.topic, self._config.flag(UNCLEAN)),
+            )
+
+        return await self._writer.change(partitions, decide)
+
+    async def _refresh_unclean(self, partitions: Iterable[TopicPartition]) -> None:
+        """The setting matters only where no ISR member is alive: there it is read anew."""
+        electable = self.state.electable()
+        topics = {
+            tp.topic
+            for tp in partitions
+            if (state := self.state.partitions.get(tp)) and electable.isdisjoint(state.isr)
+        }
+        await self._load_configs(sorted(topics))
+
+    async def _load_configs(self, topics: Sequence[str]) -> None:
+        if topics:
+            paths = [config_path(topic) for topic in topics]
+            found = await self._registry.get_many(paths)
+            self._read_configs({p: one for p, one in zip(paths, found, strict=True) if one})
+
+    def _read_configs(self, tree: Tree) -> None:
+        for path, (data, _) in tree.items():
+            if path != TOPIC_CONFIGS and data:
+                raw: dict[str, str] = json.loads(data)["config"]
+                value = raw.get(UNCLEAN)
+                unclean = self._config.flag(UNCLEAN) if value is None else value == "true"
+                self.state.unclean[path.rpartition("/")[2]] = unclean
+
+    # ---------------------------------------------------------------- topics
+
+    async def topics_changed(self) -> None:
+        """Topics were created, or removed by somebody's hand."""
+        names = value_of((await settled(self._watch(TOPICS, "topics", self.topics_changed)))[0])
+        for topic in self.state.topics.keys() - set(names):
+            self.state.forget_topic(topic)
+            self._deletions.end(topic)
+        new = sorted(set(names) - self.state.topics.keys())
+        if not new:
+            return
+        trees = await settled(
+            *[self._registry.submit(ReadTree(topic_path(topic))) for topic in new]
+        )
+        for tree in trees:
+            self.state.read_topics(value_of(tree))
+        await self._load_configs(new)
+        created = await self._create_missing()
+        batch = self._batch()
+        batch.leader_and_isr(created, new=True)
+        batch.metadata(tp for topic in new for tp in self.state.of_topic(topic))
+        batch.flush()
+
+    async def _create_missing(self) -> list[TopicPartition]:
+        """First states of partitions that have none and a live replica."""
+        electable = self.state.electable()
+        wanted = {
+            tp: state
+            for tp in self.state.without_state()
+            if (state := rules.initial(self.state.assignments[tp], electable, self.mandate.epoch))
+        }
+        return await self._writer.create(wanted)
+
+    async def deletions_changed(self) -> None:
+        """Topics were marked for deletion."""
+        names = value_of(
+            (await settled(self._watch(DELETIONS, "deletions", self.deletions_changed)))[0]
+        )
+        if not set(names) <= self.state.topics.keys():
+            await self.topics_changed()  # one that was created a moment ago
+        await self._begin_deletions(set(names) - self.state.deleting)
+
+    async def _begin_deletions(self, topics: set[str]) -> None:
+        unknown = topics - self.state.topics.keys()
+        for topic in sorted(unknown):
+            await self._remove_quietly([Delete(f"{DELETIONS}/{topic}")])
+        known = sorted(topics & self.state.topics.keys())
+        if not known:
+            return
+        partitions = [tp for topic in known for tp in self.state.of_topic(topic)]
+        self.state.deleting |= set(known)
+        batch = self._batch()
+        batch.metadata(partitions)
+        for topic in known:
+            self._deletions.begin(topic, self.state)
+        for node_id, left in self._deletions.left_on(self.state.brokers).items():
+            batch.stop(left, only=(node_id,), delete=True)
+        batch.flush()
+
+    async def _finish_deletions(self) -> None:
+        for topic in self._deletions.finished():
+            await self._remove_quietly(
+                [
+                    DeleteTree(topic_path(topic)),
+                    DeleteTree(config_path(topic)),
+                    DeleteTree(f"{DELETIONS}/{topic}"),
+                ]
+            )
+            self._deletions.end(topic)
+            self.state.forget_topic(topic)
+            self._host.trace.log("info", f"controller: topic {topic} is deleted")
+
+    async def _remove_quietly(self, operations: Sequence[Delete | DeleteTree]) -> None:
+        try:
+            await self._writer.remove(operations)
+        except NodeError as error:
+            self._host.trace.log("info", f"controller: already removed: {error}")
+
+    def _answered(self, node_id: NodeId, api_key: int, response: Any) -> None:
+        if api_key == ApiKey.STOP_REPLICA and not self._over:
+            self._deletions.confirmed(node_id, response)
+            if self._deletions.finished():
+                self._enqueue("deleted", self._finish_deletions)
+
+    # ------------------------------------------------------------------- ISR
+
+    async def isr_changed(self) -> None:
+        """Leaders changed ISRs: read them, tell everybody, clear the notes."""
+        _, tree = await self._watched_tree(ISR_CHANGES, "isr", self.isr_changed)
+        partitions: dict[TopicPartition, None] = {}
+        for path, (data, _) in tree.items():
+            if path != ISR_CHANGES:
+                for row in json.loads(data)["partitions"]:
+                    partitions[TopicPartition(row["topic"], row["partition"])] = None
+        known = [tp for tp in partitions if tp in self.state.partitions]
+        if known:
+            await self._writer.refresh(known)
+            batch = self._batch()
+            batch.metadata(tp for tp in known if tp.topic not in self.state.deleting)
+            batch.flush()
+        await self._forget_isr_changes(tree)
+
+    async def _forget_isr_changes(self, tree: Tree) -> None:
+        notes = [DeleteTree(path) for path in tree if path != ISR_CHANGES]
+        if notes:
+            await self._writer.remove(notes)
+
+    # ------------------------------------------------- preferred leaders
+
+    def _schedule_rebalance(self) -> None:
+        def due() -> None:
+            self._enqueue("preferred", self.elect_preferred)
+            self._schedule_rebalance()
+
+        period_ms = self._config.number("leader.imbalance.check.interval.seconds") * 1000
+        self._rebalance_timer = self._host.tasks.call_later(period_ms, due)
+
+    async def elect_preferred(self) -> None:
+        """Give leadership back to preferred leaders of brokers that lead too few of theirs."""
+        allowed = self._config.number("leader.imbalance.per.broker.percentage")
+        preferred: dict[NodeId, list[TopicPartition]] = {}
+        for tp in self.state.kept():
+            if tp in self.state.partitions:
+                preferred.setdefault(self.state.assignments[tp][0], []).append(tp)
+        electable = self.state.electable()
+        wanted: list[TopicPartition] = []
+        for node_id, partitions in preferred.items():
+            away = [tp for tp in partitions if self.state.partitions[tp].leader != node_id]
+            if node_id in electable and 100 * len(away) > allowed * len(partitions):
+                wanted += away
+        changed = await self._writer.change(
+            wanted,
+            lambda tp, state: rules.preferred(self.state.assignments[tp], state, electable),
+        )
+        self._tell(changed)
+
+    def _tell(self, changed: Sequence[TopicPartition]) -> None:
+        if changed:
+            batch = self._batch()
+            batch.leader_and_isr(changed)
+            batch.metadata(changed)
+            batch.flush()
+
+    # ----------------------------------------------------- controlled shutdown
+
+    async def shut_down(self, node_id: NodeId, epoch: BrokerEpoch) -> list[TopicPartition]:
+        """Move leadership away from a broker that wants to end; what it still leads.
+
+        KafkaError: BROKER_NOT_AVAILABLE, or STALE_BROKER_EPOCH from a former registration.
+        """
+        broker = self.state.brokers.get(node_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not registered")
+        if epoch not in (-1, broker.epoch):
+            raise KafkaError(
+                ErrorCode.stale_broker_epoch,
+                f"broker {node_id} has epoch {broker.epoch}, not {epoch}",
+            )
+        self.state.shutting_down.add(node_id)
+        electable = self.state.electable()
+        replicated = [
+            tp for tp in self.state.of_brokers((node_id,)) if len(self.state.assignments[tp]) > 1
+        ]
+        followed = [tp for tp in replicated if not self._leads(node_id, tp)]
+        changed = await self._writer.change(
+            replicated,
+            lambda tp, state: rules.leave(self.state.assignments[tp], state, node_id, electable),
+        )
+        batch = self._batch()
+        # a follower that went on fetching would be taken back into the ISR
+        batch.stop(followed, only=(node_id,), delete=False)
+        batch.leader_and_isr(tp for tp in changed if tp not in set(followed))
+        batch.leader_and_isr([tp for tp in changed if tp in set(followed)], only=electable)
+        batch.metadata(changed)
+        batch.flush()
+        return [tp for tp in replicated if self._leads(node_id, tp)]
+
+    def _leads(self, node_id: NodeId, tp: TopicPartition) -> bool:
+        state = self.state.partitions.get(tp)
+        return state is not None and state.leader == node_id

@@ -1,0 +1,227 @@
+"""The fork server: a process that has imported everything and forks brokers in a few milliseconds.
+
+Owns: one child of the supervising process for all its clusters (`ForkServer`), and the loop that this
+child runs (`python -m harrow.cluster.forkserver FD`). Asked over a socket pair, one JSON line a request
+with the status pipe beside it (SCM_RIGHTS), it forks; the child becomes the process that the options
+name and never returns here.
+
+Children die with their parent, whatever kills it:
+
+* the fork server ends when the socket pair reaches its end **or** the supervising process is gone (a
+  pidfd; a forked copy of the user's process may hold the socket open);
+* each child asks the kernel for SIGKILL at the fork server's death (PR_SET_PDEATHSIG; the fork server
+  has one thread, so the signal cannot fire early).
+
+What may fail: the fork server itself (ClusterError; it is started anew at the next request).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any, NoReturn
+
+from .errors import ClusterError
+
+PR_SET_PDEATHSIG = 1
+MARKER = "HARROW_RUN"
+"""Environment variable that marks every process of a run, for the sweep of orphans."""
+
+ANSWER_TIMEOUT_S = 30.0
+
+
+class ForkServer:
+    """The supervising side. `spawn` is safe from any thread; the process starts with the first call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._owner = os.getpid()
+
+    def warm(self) -> None:
+        """Start the process now, so that the first cluster does not wait for its imports."""
+        with self._lock:
+            self._ensure()
+
+    def spawn(self, options: dict[str, Any], status_fd: int) -> int:
+        """Fork a process that runs `options`, writing its status lines to `status_fd`; its pid."""
+        with self._lock:
+            channel = self._ensure()
+            try:
+                line = json.dumps(options).encode() + b"\n"
+                socket.send_fds(channel, [line], [status_fd])
+                answer = _read_line(channel)
+            except OSError as error:
+                self._drop()
+                raise ClusterError(f"the fork server is gone ({error}); try again") from error
+        pid = json.loads(answer)["pid"]
+        assert isinstance(pid, int)
+        return pid
+
+    def close(self) -> None:
+        """End it and, with it, every process it forked."""
+        with self._lock:
+            self._drop()
+
+    def _ensure(self) -> socket.socket:
+        if self._owner != os.getpid():  # we are a forked copy of the process that had it
+            self._process, self._socket, self._owner = None, None, os.getpid()
+        if self._process is not None and self._process.poll() is not None:
+            self._drop()
+        if self._socket is None:
+            self._start()
+        assert self._socket is not None
+        return self._socket
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        command = [
+            sys.executable,
+            "-m",
+            "harrow.cluster.forkserver",
+            str(theirs.fileno()),
+            str(os.getpid()),
+        ]
+        environment = {**os.environ, MARKER: os.environ.get(MARKER, str(os.getpid()))}
+        # -m puts the current folder first on sys.path: a user's own cluster/ must not shadow anything
+        environment["PYTHONSAFEPATH"] = "1"
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+        )
+        theirs.close()
+        ours.settimeout(ANSWER_TIMEOUT_S)
+        self._socket = ours
+        try:
+            _read_line(ours)
+        except OSError as error:
+            self._drop()
+            raise ClusterError(
+                f"the fork server did not start ({error}): does `{sys.executable} -c 'import harrow.cluster'` work?"
+            ) from error
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+def _read_line(channel: socket.socket) -> bytes:
+    data = b""
+    while not data.endswith(b"\n"):
+        chunk = channel.recv(4096)
+        if not chunk:
+            raise ConnectionResetError("its socket is closed")
+        data += chunk
+    return data
+
+
+# ------------------------------------------------------------------- in the fork server's own process
+
+
+def main(argv: list[str]) -> None:
+    """Import what brokers need, then fork one for each line until the supervising process is gone."""
+    from . import process  # the heavy imports, shared by every child
+
+    process.preload()
+    channel = socket.socket(fileno=int(argv[1]))
+    parent = os.pidfd_open(int(argv[2]))
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C in a terminal is the supervisor's to handle
+    signal.signal(signal.SIGCHLD, lambda *_: _reap())
+    gc.collect()
+    gc.freeze()
+    channel.sendall(b"{}\n")
+    while True:
+        ready, _, _ = select.select([channel, parent], [], [])
+        if parent in ready:
+            return
+        line, fds = _receive(channel)
+        if not line:
+            return
+        pid = os.fork()
+        if pid == 0:
+            channel.close()
+            os.close(parent)
+            _become(json.loads(line), fds[0])
+        os.close(fds[0])
+        channel.sendall(json.dumps({"pid": pid}).encode() + b"\n")
+
+
+def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+    data, fds, _, _ = socket.recv_fds(channel, 65536, 1)
+    while data and not data.endswith(b"\n"):
+        more = channel.recv(65536)
+        if not more:
+            return b"", fds
+        data += more
+    return data, fds
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Ask the kernel for SIGKILL at the death of this process's parent; at once when it is dead already."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _become(options: dict[str, Any], status_fd: int) -> NoReturn:
+    """In the child: leave the fork server's signals and streams behind, run the process, exit."""
+    from . import process
+
+    code = 1
+    try:
+        parent = os.getppid()
+        os.setsid()
+        die_with_parent(parent)
+        for number in (signal.SIGCHLD, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        _redirect(os.path.join(options["folder"], "stdout.log"))
+        code = process.run(options, status_fd)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _redirect(path: str) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    os.dup2(null, 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(null)
+    os.close(out)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,192 @@
+"""One process of a cluster as its supervisor sees it: start, stop, signals, state.
+
+Owns: the pid (through a pidfd, so that a signal never hits a stranger), the status pipe, the state.
+Every wait has a deadline and an event behind it. Safe to use from several threads, one at a time each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from .errors import ClusterError
+from .forkserver import ForkServer
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+
+
+class ManagedProcess:
+    """A broker or the registry. `options` is what the process is started with, each time anew."""
+
+    def __init__(
+        self, forks: ForkServer, label: str, folder: Path, options: dict[str, Any]
+    ) -> None:
+        self.label = label
+        self.folder = folder
+        self.options = options
+        self.pid: int | None = None
+        self._forks = forks
+        self._pidfd: int | None = None
+        self._status: int | None = None
+        self._said = b""
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"<{self.label} {self.state} pid={self.pid}>"
+
+    @property
+    def alive(self) -> bool:
+        """True while the process exists, paused or not."""
+        with self._lock:
+            if self._pidfd is None:
+                return False
+            return not select.select([self._pidfd], [], [], 0)[0]
+
+    @property
+    def state(self) -> str:
+        """`dead`, `starting`, `running` or `paused`."""
+        if not self.alive:
+            return "dead"
+        if _proc_state(self.pid) in ("T", "t"):
+            return "paused"
+        return "starting" if self._status is not None else "running"
+
+    def begin(self) -> None:
+        """Fork it; returns before it serves. No-op while it is alive."""
+        with self._lock:
+            if self.alive:
+                return
+            self._forget()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            ours, theirs = os.pipe()
+            try:
+                self.pid = self._forks.spawn(self.options, theirs)
+            except BaseException:
+                os.close(ours)
+                raise
+            finally:
+                os.close(theirs)
+            self._status, self._said = ours, b""
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # it died already: its status line says why
+                self._pidfd = os.pidfd_open(self.pid)
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Until the process says that it serves; ClusterError with its own words when it does not."""
+        with self._lock:
+            if self._status is None:
+                if self.alive:
+                    return
+                raise ClusterError(f"{self.label} is not running; start it first")
+            line = self._read_status(timeout_s)
+            os.close(self._status)
+            self._status = None
+        if line.get("event") != "ready":
+            error = line.get("error", "it ended without a word")
+            self.kill()
+            raise ClusterError(
+                f"{self.label} did not start: {error}; see {self.folder}{self._tail()}"
+            )
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Fork it and wait until it serves."""
+        self.begin()
+        self.wait_ready(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the kernel has buried it. No-op on a dead one."""
+        self._signal(signal.SIGKILL)
+        self.wait_dead(STOP_TIMEOUT_S)
+
+    def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """SIGTERM (controlled shutdown), and wait; ClusterError when it has not ended in time."""
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
+        self.wait_dead(timeout_s)
+
+    def pause(self) -> None:
+        """SIGSTOP, and wait until the kernel says that it stands still."""
+        self._signal(signal.SIGSTOP)
+        self._await_proc_state(paused=True)
+
+    def resume(self) -> None:
+        """SIGCONT, and wait until the kernel says that it runs. No-op on a dead one."""
+        self._signal(signal.SIGCONT)
+        self._await_proc_state(paused=False)
+
+    def restart(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Terminate, then start."""
+        self.terminate()
+        self.start(timeout_s)
+
+    def wait_dead(self, timeout_s: float) -> None:
+        """Until the process has ended; ClusterError when it has not in time."""
+        pidfd = self._pidfd
+        if pidfd is not None and not select.select([pidfd], [], [], timeout_s)[0]:
+            raise ClusterError(f"{self.label} (pid {self.pid}) is still alive after {timeout_s} s")
+
+    def close(self) -> None:
+        """Kill it and give the file descriptors back."""
+        with contextlib.suppress(ClusterError):
+            self.kill()
+        with self._lock:
+            self._forget()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._lock:
+            if self._pidfd is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, number)
+
+    def _await_proc_state(self, *, paused: bool) -> None:
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self.alive and (_proc_state(self.pid) in ("T", "t")) is not paused:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{self.label} (pid {self.pid}) did not {'stop' if paused else 'go on'}"
+                )
+            time.sleep(0.0005)
+
+    def _read_status(self, timeout_s: float) -> dict[str, Any]:
+        assert self._status is not None
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._said:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._status], [], [], left)[0]:
+                return {"error": f"it was not ready after {timeout_s} s"}
+            chunk = os.read(self._status, 65536)
+            if not chunk:
+                return {}
+            self._said += chunk
+        line: dict[str, Any] = json.loads(self._said.partition(b"\n")[0])
+        return line
+
+    def _tail(self) -> str:
+        lines: list[str] = []
+        for name in ("stdout.log", "broker.log"):
+            with contextlib.suppress(OSError):
+                lines += (self.folder / name).read_text(errors="replace").splitlines()[-8:]
+        return "".join(f"\n  {line}" for line in lines)
+
+    def _forget(self) -> None:
+        for fd in (self._pidfd, self._status):
+            if fd is not None:
+                os.close(fd)
+        self._pidfd = self._status = self.pid = None
+
+
+def _proc_state(pid: int | None) -> str:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[0]

@@ -1,0 +1,97 @@
+"""What a forked or hand-started process of the cluster runs: a broker or the registry, by its options.
+
+Owns: the border between options (one JSON object) and a running broker or registry: sockets, real host,
+signals, status lines. The options are described in ARCHITECTURE.md ("Process interface of a broker").
+
+Status lines, one JSON object each, to the status pipe: `{"event": "ready", …}` when it serves, or
+`{"event": "failed", "error": "…"}` before it exits with code 1. SIGTERM is a controlled shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import HarrowError
+
+LOOPBACK = "127.0.0.1"
+
+
+def preload() -> None:
+    """Import everything a broker will need, so that a fork has it."""
+    from . import broker
+
+    broker.preload()
+
+
+def bind(port: int) -> socket.socket:
+    """A socket bound beside the supervisor's own, which keeps the port over the process's whole life."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    sock.bind((LOOPBACK, port))
+    sock.setblocking(False)
+    return sock
+
+
+def run(options: Mapping[str, Any], status_fd: int) -> int:
+    """Run the process that `options["role"]` names until it is told to stop; its exit code."""
+    try:
+        asyncio.run(_serve(options, status_fd))
+    except (HarrowError, OSError) as error:
+        _say(status_fd, {"event": "failed", "error": f"{type(error).__name__}: {error}"})
+        return 1
+    return 0
+
+
+def _say(status_fd: int, line: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more: then nobody is told
+        os.write(status_fd, json.dumps(line).encode() + b"\n")
+
+
+async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
+    from .host.real import RealHost
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    listeners = {name: bind(port) for name, port in options["listeners"].items()}
+    host = RealHost(
+        name=options["name"],
+        folder=options["folder"],
+        listeners=listeners,
+        seed=int(options["seed"]),
+        tap=bool(options.get("tap", False)),
+    )
+    await host.start()
+    try:
+        server = _make(options, host)
+        await server.start()
+        _say(status_fd, {"event": "ready", "pid": os.getpid()})
+        waiter = asyncio.ensure_future(stop.wait())
+        failure = asyncio.ensure_future(server.failed())
+        await asyncio.wait({waiter, failure}, return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+        if failure.done():
+            failure.result()
+        failure.cancel()
+        await server.stop()
+    finally:
+        await host.stop()
+
+
+def _make(options: Mapping[str, Any], host: Any) -> Any:
+    if options["role"] == "registry":
+        from .registry.process import RegistryProcess
+
+        return RegistryProcess(host, options)
+    from .broker import Broker
+
+    return Broker(host, options)

@@ -1,0 +1,357 @@
+"""The supervisor: a whole cluster from one object, without Docker and without root.
+
+Owns: the folder of a cluster, its ports (held for its whole life), its registry and its brokers as
+processes, and the calls on their control sockets. Synchronous; several threads may use one `Cluster`
+(a nemesis and a test do). Everything ends with `stop()`, with the `with` block, or with this process.
+
+    with Cluster(brokers=3, config={"min.insync.replicas": 2}) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+
+What may fail: ConfigError for a setting or argument that cannot be used, before anything is started;
+ClusterError for a process that did not start, stop or answer, with its own words.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .config import BrokerConfig
+from .errors import ClusterError, ConfigError
+from .forkserver import MARKER, ForkServer
+from .managed import STOP_TIMEOUT_S, ManagedProcess
+from .ports import LOOPBACK, HeldPort
+from .view import ClusterView, parse
+
+if TYPE_CHECKING:
+    from .host.control import ControlClient
+
+BROKERS_MOST = 64
+CONVERGE_TIMEOUT_S = 60.0
+POLL_S = 0.01
+
+_forks = ForkServer()
+atexit.register(_forks.close)
+
+
+def fork_server() -> ForkServer:
+    """The fork server of this process, shared by all its clusters."""
+    return _forks
+
+
+class BrokerProcess(ManagedProcess):
+    """One broker: a managed process with a node id and a port for clients."""
+
+    def __init__(self, cluster: Cluster, node_id: int, options: dict[str, Any]) -> None:
+        super().__init__(
+            fork_server(), f"broker {node_id}", cluster.folder / f"broker-{node_id}", options
+        )
+        self.node_id = node_id
+        self.port: int = options["listeners"]["clients"]
+
+
+class Cluster:
+    """A Kafka-protocol cluster of `brokers` processes and a registry on this machine's loopback.
+
+    `config`: Kafka's broker settings by name, for all brokers. `folder`: where everything lies (a
+    temporary folder, removed by `stop`, when None; an existing cluster's folder is started again).
+    `port`: broker i listens on port + i (free ports when None). `seed`: of everything random in it.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 3,
+        config: Mapping[str, object] | None = None,
+        folder: str | Path | None = None,
+        port: int | None = None,
+        seed: int = 0,
+        name: str = "cluster",
+    ) -> None:
+        if not 1 <= brokers <= BROKERS_MOST:
+            raise ConfigError(f"brokers={brokers}: expected a number from 1 to {BROKERS_MOST}")
+        if port is not None and not 0 < port <= 65535 - brokers:
+            raise ConfigError(f"port={port}: expected a number from 1 to {65535 - brokers}")
+        self.config = BrokerConfig.parse(cluster_defaults(brokers) | dict(config or {}))
+        self.name = name
+        self.seed = seed
+        self._count = brokers
+        self._base_port = port
+        self._given = None if folder is None else Path(folder).absolute()
+        self.folder: Path = self._given or Path()
+        self.brokers: dict[int, BrokerProcess] = {}
+        self._registry: ManagedProcess | None = None
+        self._ports: list[HeldPort] = []
+        self._controls: dict[str, ControlClient] = {}
+        self._lock = threading.RLock()
+        self._started = False
+
+    # ------------------------------------------------------------------ life
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the registry and all brokers; returns when every broker knows all of them."""
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+            self.folder = self._make_folder()
+            try:
+                self._lay_out()
+                self.registry.start()
+                for broker in self.brokers.values():
+                    broker.begin()
+                for broker in self.brokers.values():
+                    broker.wait_ready()
+                    broker.options["expect"] = (
+                        1  # a broker that comes back need not wait for the others
+                    )
+            except BaseException:
+                self.stop(graceful=False)
+                raise
+
+    def stop(self, *, graceful: bool = False) -> None:
+        """End every process; `graceful`: brokers shut down in Kafka's way and leave clean logs."""
+        with self._lock:
+            if graceful:
+                self._shut_down()
+            for client in self._controls.values():
+                client.close()
+            self._controls.clear()
+            for process in [*self.brokers.values(), *([self._registry] if self._registry else [])]:
+                process.close()
+            for port in self._ports:
+                port.release()
+            self._ports.clear()
+            if self._started and self._given is None:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            self._started = False
+
+    def _shut_down(self) -> None:
+        for broker in self.brokers.values():
+            if broker.alive:
+                broker.terminate()
+        if self._registry is not None and self._registry.alive:
+            self._registry.terminate()
+
+    def _make_folder(self) -> Path:
+        if self._given is None:
+            return Path(tempfile.mkdtemp(prefix=f"harrow-{self.name}-"))
+        try:
+            self._given.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClusterError(f"the data folder {self._given} cannot be made: {error}") from error
+        if not os.access(self._given, os.W_OK):
+            raise ClusterError(f"the data folder {self._given} cannot be written; choose another")
+        return self._given
+
+    def _lay_out(self) -> None:
+        registry_port = self._hold()
+        self._registry = ManagedProcess(
+            fork_server(),
+            "registry",
+            self.folder / "registry",
+            self._options("registry", "registry"),
+        )
+        self._registry.options["listeners"] = {"registry": registry_port}
+        for node_id in range(1, self._count + 1):
+            wanted = 0 if self._base_port is None else self._base_port + node_id
+            options = self._options("broker", f"broker-{node_id}")
+            options |= {
+                "node_id": node_id,
+                "listeners": {"clients": self._hold(wanted), "brokers": self._hold()},
+                "registry": [LOOPBACK, registry_port],
+                "config": self.config.overrides(),
+                "tap": self.config.flag("harrow.tap"),
+                "expect": self._count,
+            }
+            self.brokers[node_id] = BrokerProcess(self, node_id, options)
+
+    def _options(self, role: str, name: str) -> dict[str, Any]:
+        folder = self.folder / name
+        return {
+            "role": role,
+            "name": name,
+            "folder": str(folder),
+            "control": str(folder / "control.sock"),
+            "seed": self.seed,
+            "listeners": {},
+        }
+
+    def _hold(self, wanted: int = 0) -> int:
+        port = HeldPort(wanted)
+        self._ports.append(port)
+        return port.number
+
+    # ----------------------------------------------------------------- views
+
+    @property
+    def registry(self) -> ManagedProcess:
+        """The registry's process."""
+        if self._registry is None:
+            raise ClusterError("the cluster is not started; call start() or use `with`")
+        return self._registry
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port,…` of every broker, dead ones too: what a client is configured with."""
+        if not self.brokers:
+            raise ClusterError("the cluster is not started; call start() or use `with`")
+        return ",".join(f"{LOOPBACK}:{broker.port}" for broker in self.brokers.values())
+
+    def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
+        """One call on a broker's control socket; ClusterError when it does not answer or refuses."""
+        if node_id not in self.brokers:
+            raise ClusterError(f"broker {node_id} is not in this cluster of {sorted(self.brokers)}")
+        return self._control(self.brokers[node_id], op, **fields)
+
+    def registry_control(self, op: str, **fields: object) -> dict[str, Any]:
+        """One call on the registry's control socket."""
+        return self._control(self.registry, op, **fields)
+
+    def _control(self, process: ManagedProcess, op: str, **fields: object) -> dict[str, Any]:
+        from .host.control import ControlClient
+
+        with ControlClient(str(process.folder / "control.sock")) as client:
+            return client.call(op, **fields)
+
+    def describe(self) -> ClusterView:
+        """What the registry says: live brokers, controller, and each partition's leader, epoch and ISR."""
+        tree: dict[str, str] = self.registry_control("tree")["tree"]
+        return parse(tree)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node id of a partition's leader, or None where it has none or does not exist."""
+        view = self.describe().partition(topic, partition)
+        return None if view is None or view.leader < 0 else view.leader
+
+    def isr(self, topic: str, partition: int) -> list[int]:
+        """The in-sync replicas of a partition as the registry has them."""
+        view = self.describe().partition(topic, partition)
+        return [] if view is None else list(view.isr)
+
+    def controller_id(self) -> int | None:
+        """The node id of the controller, or None between two of them."""
+        return self.describe().controller
+
+    def state(self) -> dict[int, list[dict[str, Any]]]:
+        """Each running broker's own view of its replicas: leader, epoch, ISR, LEO, HW, log start."""
+        return {
+            node_id: self.control(node_id, "state")["partitions"]
+            for node_id, broker in self.brokers.items()
+            if broker.state == "running"
+        }
+
+    # ----------------------------------------------------------------- waits
+
+    def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Until every partition has a leader and its ISR holds every replica."""
+
+        def lacking() -> str:
+            for where, view in self.describe().partitions():
+                if view.leader < 0 or set(view.isr) != set(view.replicas):
+                    return f"{where}: leader {view.leader}, ISR {list(view.isr)} of {list(view.replicas)}"
+            return ""
+
+        self._await("full ISRs", lacking, timeout_s)
+
+    def await_converged(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Until ISRs are full and every replica's log end and high watermark are its leader's log end."""
+        deadline = time.monotonic() + timeout_s
+        self.await_full_isr(timeout_s)
+        self._await("convergence", self._unconverged, max(0.1, deadline - time.monotonic()))
+
+    def _unconverged(self) -> str:
+        replicas: dict[tuple[str, int], list[tuple[int, dict[str, Any]]]] = {}
+        for node_id, partitions in self.state().items():
+            for row in partitions:
+                replicas.setdefault((row["topic"], row["partition"]), []).append((node_id, row))
+        for where, view in self.describe().partitions():
+            rows = replicas.get(tuple(where), [])
+            if {node for node, _ in rows} != set(view.replicas):
+                return f"{where}: replicas {[node for node, _ in rows]} of {list(view.replicas)} answer"
+            ends = {(row["leo"], row["hw"], row["leader_epoch"]) for _, row in rows}
+            if len(ends) > 1 or any(row["leo"] != row["hw"] for _, row in rows):
+                return f"{where}: (LEO, HW, leader epoch) {sorted(ends)}"
+        return ""
+
+    def _await(self, what: str, lacking: Callable[[], str], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                reason = lacking()
+            except ClusterError as error:  # a process is on its way down or up
+                reason = str(error)
+            if not reason:
+                return
+            if time.monotonic() > deadline:
+                raise ClusterError(f"no {what} after {timeout_s:.1f} s: {reason}")
+            time.sleep(POLL_S)
+
+
+def cluster_defaults(brokers: int) -> dict[str, object]:
+    """What a cluster on one machine sets unless told otherwise; each can be overridden by name."""
+    replicas = min(3, brokers)
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "min.insync.replicas": 2 if replicas > 2 else 1,
+        "zookeeper.session.timeout.ms": 1500,
+        "replica.lag.time.max.ms": 1500,
+        "replica.fetch.backoff.ms": 50,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 100,
+    }
+
+
+def sweep_orphans() -> list[int]:
+    """Kill processes of runs whose supervising process is gone; their pids.
+
+    Every process of a run carries `HARROW_RUN=<pid of the process that began it>` in its environment.
+    """
+    swept: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        owner = next(
+            (
+                row[len(MARKER) + 1 :]
+                for row in environment
+                if row.startswith(f"{MARKER}=".encode())
+            ),
+            b"",
+        )
+        ours = b"harrow.cluster.forkserver" in command
+        if ours and owner.isdigit() and not Path(f"/proc/{int(owner)}").exists():
+            os.kill(int(entry.name), signal.SIGKILL)
+            swept.append(int(entry.name))
+    return swept
+
+
+__all__ = [
+    "STOP_TIMEOUT_S",
+    "BrokerProcess",
+    "Cluster",
+    "cluster_defaults",
+    "fork_server",
+    "sweep_orphans",
+]

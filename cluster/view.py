@@ -1,0 +1,73 @@
+"""What the registry says of the cluster, as plain frozen values: for faults, tests and commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition: `leader` is -1 where there is none."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """Who is registered, who controls, who leads what."""
+
+    live: frozenset[int] = frozenset()
+    controller: int | None = None
+    controller_epoch: int = 0
+    topics: Mapping[str, Mapping[int, PartitionView]] = field(
+        default_factory=dict[str, dict[int, PartitionView]]
+    )
+
+    def partition(self, topic: str, partition: int) -> PartitionView | None:
+        """One partition, or None where the registry has no state for it."""
+        return self.topics.get(topic, {}).get(partition)
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, PartitionView]]:
+        """Every partition of every topic."""
+        for topic, partitions in self.topics.items():
+            for number, view in partitions.items():
+                yield TopicPartition(topic, number), view
+
+
+def parse(tree: Mapping[str, str]) -> ClusterView:
+    """Build the view from the registry's paths and their JSON (`{"/brokers/ids/1": "{…}", …}`)."""
+    topics: dict[str, dict[int, PartitionView]] = {}
+    replicas: dict[str, dict[str, list[int]]] = {}
+    live: set[int] = set()
+    for path, data in sorted(tree.items()):
+        parts = path.split("/")[1:]
+        if parts[:2] == ["brokers", "ids"] and len(parts) == 3:
+            live.add(int(parts[2]))
+        elif parts[:2] == ["brokers", "topics"] and len(parts) == 3:
+            replicas[parts[2]] = json.loads(data)["partitions"]
+            topics[parts[2]] = {}
+        elif parts[:2] == ["brokers", "topics"] and len(parts) == 6 and parts[5] == "state":
+            topic, number = parts[2], parts[4]
+            state: dict[str, Any] = json.loads(data)
+            topics[topic][int(number)] = PartitionView(
+                leader=state["leader"],
+                leader_epoch=state["leader_epoch"],
+                isr=tuple(state["isr"]),
+                replicas=tuple(replicas.get(topic, {}).get(number, ())),
+            )
+    controller = tree.get("/controller")
+    epoch = tree.get("/controller_epoch")
+    return ClusterView(
+        live=frozenset(live),
+        controller=json.loads(controller)["brokerid"] if controller else None,
+        controller_epoch=int(epoch) if epoch else 0,
+        topics=topics,
+    )

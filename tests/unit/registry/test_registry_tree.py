@@ -1,0 +1,312 @@
+"""The tree against a naive model, and its rules as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harrow.cluster.registry import (
+    BadRequestError,
+    BadVersionError,
+    Check,
+    Children,
+    Create,
+    Delete,
+    DeleteTree,
+    Event,
+    Exists,
+    Get,
+    NodeError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    ReadTree,
+    RegistryTree,
+    SessionExpiredError,
+    Set,
+)
+from harrow.cluster.registry.operations import Multi, Operation, decode, encode
+from harrow.cluster.registry.store import MemoryStore
+
+PATHS = ("/a", "/b", "/a/x", "/a/y", "/a/x/1", "/b/z")
+
+
+def opened(tree: RegistryTree, name: str = "broker 1", timeout_ms: int = 100, now: int = 0) -> int:
+    session: int = tree.open_session(name, timeout_ms, now).result
+    return session
+
+
+# ---------------------------------------------------------------------- model
+
+
+class Model:
+    """What the tree should be, without any cleverness: it copies everything."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[str, int, int]] = {}  # data, version, owner
+
+    def perform(self, session: int, operation: Operation) -> None:
+        before = dict(self.nodes)
+        try:
+            parts = operation.operations if isinstance(operation, Multi) else (operation,)
+            for part in parts:
+                self._one(session, part)
+        except KeyError:
+            self.nodes = before
+            raise
+
+    def _one(self, session: int, operation: Any) -> None:
+        path: str = operation.path
+        if isinstance(operation, DeleteTree):
+            for found in [p for p in self.nodes if p == path or p.startswith(path + "/")]:
+                del self.nodes[found]
+        elif isinstance(operation, Create):
+            above = path.rpartition("/")[0]
+            if above and above not in self.nodes:
+                if not operation.make_parents:
+                    raise KeyError(path)
+                self._one(session, Create(above, make_parents=True))
+            if path in self.nodes or (above and self.nodes[above][2]):
+                raise KeyError(path)
+            self.nodes[path] = (operation.data, 0, session if operation.ephemeral else 0)
+        else:
+            data, version, owner = self.nodes[path]
+            if operation.version not in (-1, version):
+                raise KeyError(path)
+            if isinstance(operation, Delete):
+                if any(p.startswith(path + "/") for p in self.nodes):
+                    raise KeyError(path)
+                del self.nodes[path]
+            elif isinstance(operation, Set):
+                self.nodes[path] = (operation.data, version + 1, owner)
+
+    def close(self, session: int) -> None:
+        self.nodes = {p: n for p, n in self.nodes.items() if n[2] != session}
+
+
+paths = st.sampled_from(PATHS)
+versions = st.sampled_from((-1, 0, 1, 2))
+booleans = st.booleans()
+data = st.text("xy", max_size=2)
+creates = st.builds(Create, paths, data, ephemeral=booleans, make_parents=booleans)
+writes = st.one_of(
+    creates,
+    st.builds(Set, paths, data, versions),
+    st.builds(Delete, paths, versions),
+    st.builds(Check, paths, versions),
+    st.builds(DeleteTree, paths),
+)
+multis = st.lists(writes, min_size=1, max_size=4).map(lambda parts: Multi(tuple(parts)))
+steps = st.lists(
+    st.tuples(st.sampled_from(("first", "second", "end")), st.one_of(writes, multis)), max_size=30
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(steps)
+def test_the_tree_does_what_a_naive_model_does(script: Sequence[tuple[str, Any]]) -> None:
+    tree, model, store = RegistryTree(), Model(), MemoryStore()
+    ids: dict[str, int] = {}
+    for who, operation in script:
+        if who == "end":
+            if "second" in ids:
+                session = ids.pop("second")
+                outcome = tree.close_session(session)
+                assert outcome.changes is not None
+                store.commit(outcome.changes)
+                model.close(session)
+            continue
+        if who not in ids:
+            outcome = tree.open_session(who, 100, 0)
+            assert outcome.changes is not None
+            store.commit(outcome.changes)
+            ids[who] = outcome.result
+        before, zxid = tree.rows(), tree.zxid
+        try:
+            outcome = tree.apply(ids[who], operation, 0)
+        except NodeError:
+            with pytest.raises(KeyError):
+                model.perform(ids[who], operation)
+            assert (tree.rows(), tree.zxid) == (before, zxid)  # nothing has happened
+            continue
+        model.perform(ids[who], operation)
+        if outcome.changes is not None:
+            assert tree.zxid == zxid + 1
+            store.commit(outcome.changes)
+        rows = {r.path: (r.data, r.version, r.owner) for r in tree.rows() if r.path != "/"}
+        assert rows == model.nodes
+    assert_stored(tree, store)
+
+
+def assert_stored(tree: RegistryTree, store: MemoryStore) -> None:
+    stored, again = store.load(), RegistryTree()
+    again.restore(stored.zxid, stored.nodes, stored.sessions, 0)
+    assert again.rows() == tree.rows()
+    assert again.sessions.keys() == tree.sessions.keys()
+    for session in list(tree.sessions):
+        tree.close_session(session)
+        again.close_session(session)
+    assert again.dump() == tree.dump()
+
+
+@given(st.one_of(writes, multis, st.builds(Get, paths, watch=booleans), st.builds(ReadTree, paths)))
+def test_operations_survive_the_wire(operation: Operation) -> None:
+    assert decode(encode(operation)) == operation
+
+
+# --------------------------------------------------------------------- tables
+
+REFUSED: list[tuple[Any, type[NodeError]]] = [
+    (Create("/a"), NodeExistsError),
+    (Create("/none/x"), NoNodeError),
+    (Create("/mine/x"), BadRequestError),
+    (Create("no-slash"), BadRequestError),
+    (Create("/a//x"), BadRequestError),
+    (Create("/a/"), BadRequestError),
+    (Create("/"), BadRequestError),
+    (Set("/none", ""), NoNodeError),
+    (Set("/a", "", 7), BadVersionError),
+    (Delete("/none"), NoNodeError),
+    (Delete("/a", 7), BadVersionError),
+    (Delete("/a"), NotEmptyError),
+    (Delete("/"), BadRequestError),
+    (Check("/a", 7), BadVersionError),
+    (Check("/none"), NoNodeError),
+    (Get("/none"), NoNodeError),
+    (Children("/none"), NoNodeError),
+]
+
+
+@pytest.mark.parametrize(("operation", "error"), REFUSED, ids=lambda v: str(v))
+def test_refusals_have_their_error_and_change_nothing(
+    operation: Any, error: type[NodeError]
+) -> None:
+    tree = RegistryTree()
+    session = opened(tree)
+    for path in ("/a", "/a/x"):
+        tree.apply(session, Create(path), 0)
+    tree.apply(session, Create("/mine", ephemeral=True), 0)
+    before = tree.rows()
+    with pytest.raises(error):
+        tree.apply(session, operation, 0)
+    if not isinstance(operation, Get | Children):
+        with pytest.raises(error) as raised:
+            tree.apply(session, Multi((Create("/new"), operation)), 0)
+        assert raised.value.index == 1
+    assert tree.rows() == before
+
+
+def test_sequential_nodes_are_numbered_and_never_twice() -> None:
+    tree = RegistryTree()
+    session = opened(tree)
+    first = tree.apply(session, Create("/n", sequential=True), 0).result.path
+    tree.apply(session, Delete(first), 0)
+    second = tree.apply(session, Create("/n", sequential=True), 0).result.path
+    assert (first, second) == ("/n0000000000", "/n0000000001")
+
+
+WATCHES: list[tuple[Any, Any, list[str]]] = [
+    (Get("/a", watch=True), Set("/a", "new"), ["changed /a"]),
+    (Get("/a", watch=True), DeleteTree("/a"), ["deleted /a"]),
+    (Get("/a", watch=True), Create("/a/y"), []),
+    (Exists("/a", watch=True), Set("/a", "new"), ["changed /a"]),
+    (Exists("/none", watch=True), Create("/none"), ["created /none"]),
+    (Children("/a", watch=True), Create("/a/y"), ["children /a"]),
+    (Children("/a", watch=True), Delete("/a/x"), ["children /a"]),
+    (Children("/a", watch=True), Set("/a", "new"), []),
+    (Children("/a", watch=True), Set("/a/x", "new"), []),
+    (Children("/a/x", watch=True), Delete("/a/x"), ["deleted /a/x"]),
+    (Get("/a", watch=True), Multi((Set("/a", "1"), Set("/a", "2"))), ["changed /a"]),
+]
+
+
+@pytest.mark.parametrize(("read", "write", "heard"), WATCHES, ids=lambda v: str(v))
+def test_watches_fire_once_and_again_after_an_absence(
+    read: Any, write: Any, heard: list[str]
+) -> None:
+    for present in (True, False):
+        tree = RegistryTree()
+        writer, watcher = opened(tree), opened(tree)
+        for path in ("/a", "/a/x"):
+            tree.apply(writer, Create(path), 0)
+        exists = tree.apply(watcher, read, 0).result is not None
+        seen = tree.zxid
+        kind = "children" if isinstance(read, Children) else "data" if exists else "exists"
+        if present:
+            fired = [f"{e.kind} {e.path}" for _, e in tree.apply(writer, write, 0).events]
+        else:  # the link was away: it names its watches when it is back
+            tree.resume(watcher, seen, {}, 0)
+            assert tree.apply(writer, write, 0).events == ()
+            missed = tree.resume(watcher, seen, {kind: [read.path]}, 0)
+            fired = [f"{e.kind} {e.path}" for e in missed]
+        assert fired == heard
+        if heard:
+            again = Create("/a/again", make_parents=True)
+            assert tree.apply(writer, again, 0).events == ()
+
+
+def test_a_watch_is_only_its_sessions() -> None:
+    tree = RegistryTree()
+    first, second = opened(tree), opened(tree)
+    tree.apply(first, Create("/a"), 0)
+    tree.apply(second, Get("/a", watch=True), 0)
+    assert tree.apply(first, Set("/a", "x"), 0).events == ((second, Event("changed", "/a")),)
+
+
+# session timeout 100, heard at these times; when does it expire?
+@pytest.mark.parametrize(
+    ("heard", "at", "expired"),
+    [
+        ([], 99, False),
+        ([], 100, True),
+        ([50], 149, False),
+        ([50], 150, True),
+        ([50, 10], 149, False),
+        ([99, 198], 250, False),
+    ],
+)
+def test_sessions_expire_after_silence(heard: list[int], at: int, expired: bool) -> None:
+    tree = RegistryTree()
+    session = opened(tree)
+    for now in heard:
+        assert tree.touch(session, now)
+    assert tree.expired(at) == ([session] if expired else [])
+
+
+def test_the_end_of_a_session_takes_its_ephemeral_nodes_in_one_transaction() -> None:
+    tree = RegistryTree()
+    dying, watcher = opened(tree), opened(tree)
+    for path in ("/ids", "/stays"):
+        tree.apply(dying, Create(path), 0)
+    tree.apply(dying, Create("/ids/1", ephemeral=True), 0)
+    tree.apply(dying, Create("/controller", ephemeral=True), 0)
+    tree.apply(watcher, Children("/ids", watch=True), 0)
+    tree.apply(watcher, Exists("/controller", watch=True), 0)
+    zxid = tree.zxid
+    outcome = tree.close_session(dying)
+    assert tree.zxid == zxid + 1
+    assert tree.dump() == {"/ids": "", "/stays": ""}
+    assert {str(event) for _, event in outcome.events} == {
+        str(Event("deleted", "/controller")),
+        str(Event("children", "/ids")),
+    }
+    with pytest.raises(SessionExpiredError):
+        tree.apply(dying, Get("/ids"), 0)
+    with pytest.raises(SessionExpiredError):
+        tree.resume(dying, 0, {}, 0)
+
+
+def test_loaded_sessions_get_their_whole_timeout_anew() -> None:
+    tree, store = RegistryTree(), MemoryStore()
+    outcome = tree.open_session("broker 1", 100, 0)
+    assert outcome.changes is not None
+    store.commit(outcome.changes)
+    stored, again = store.load(), RegistryTree()
+    again.restore(stored.zxid, stored.nodes, stored.sessions, 5000)
+    assert again.expired(5099) == []
+    assert again.expired(5100) == [outcome.result]
+    assert again.open_session("broker 2", 100, 0).result > outcome.result

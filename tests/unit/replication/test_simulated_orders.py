@@ -1,0 +1,297 @@
+"""Orders of the controller, look-ups, following, and disks that fail, on whole brokers on a virtual clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode, HarrowError
+from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, Offset, TopicPartition
+from harrow.cluster.replication import Partition
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.internal import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+
+from .simulation import Consumer, Simulation
+
+TP = TopicPartition("orders", 0)
+
+
+def three(**config: object) -> Simulation:
+    sim = Simulation(3, seed=1, config=config)
+    sim.create(TP, [1, 2, 3])
+    sim.loop.run_for(50)
+    return sim
+
+
+def settle(sim: Simulation, answers: list[Any], limit_ms: float = 10_000) -> Any:
+    assert sim.loop.run_until(lambda: bool(answers), limit_ms)
+    assert len(answers) == 1
+    return answers[0]
+
+
+def ends(sim: Simulation) -> list[int]:
+    return [sim.partition(node, TP).log_end_offset for node in sim.brokers]
+
+
+# --- offsets
+
+
+def list_offset(sim: Simulation, timestamp: int, version: int = 7) -> Any:
+    s = messages.schema(2, version, "request")
+    row = s.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = s.ListOffsetsTopic(name=TP.topic, partitions=(row,))
+    entity = s.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
+    return sim.ask(1, 2, version, entity).topics[0].partitions[0]
+
+
+def test_list_offsets() -> None:
+    sim = three()
+    settle(sim, sim.produce(1, TP, [b"a", b"b"]))
+    assert (list_offset(sim, -1).offset, list_offset(sim, -2).offset) == (2, 0)
+    assert list_offset(sim, -3).offset in (0, 1)
+    assert list_offset(sim, 1).offset == 0
+    assert list_offset(sim, 2**62).offset == -1
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(4, ErrorCode.leader_not_available), (7, ErrorCode.offset_not_available)],
+)
+def test_latest_is_not_available_while_a_new_leader_is_behind(
+    version: int, expected: ErrorCode
+) -> None:
+    sim = three(**{"replica.lag.time.max.ms": 60_000})
+    settle(sim, sim.produce(1, TP, [b"a"]))
+    for node in (2, 3):
+        sim.brokers[node].kill()
+    sim.elect(TP, 1)
+    sim.loop.run_for(10)
+    partition: Partition = sim.partition(1, TP)
+    partition.high_watermark = Offset(0)
+    assert list_offset(sim, -1, version).error_code is expected
+
+
+def test_offset_for_leader_epoch() -> None:
+    sim = three()
+    settle(sim, sim.produce(1, TP, [b"a"]))
+    sim.elect(TP, 1)
+    sim.loop.run_for(20)
+    s = messages.schema(23, 4, "request")
+    rows: list[tuple[int, int]] = []
+    for epoch in (0, 1, 7):
+        row = s.OffsetForLeaderPartition(partition=0, leader_epoch=LeaderEpoch(epoch))
+        topic = s.OffsetForLeaderTopic(topic=TP.topic, partitions=(row,))
+        found = sim.ask(1, 23, 4, s.OffsetForLeaderEpochRequest(topics=(topic,)))
+        answer = found.topics[0].partitions[0]
+        rows.append((answer.leader_epoch, answer.end_offset))
+    assert rows == [(0, 1), (1, 1), (-1, -1)]
+
+
+# --- orders (C8, D2, D6)
+
+
+def test_an_order_of_an_older_controller_is_refused_whole() -> None:
+    sim = three()
+    answer = sim.ask(1, 4, 7, sim.order(TP, 1, controller_epoch=0, leader=2, leader_epoch=9))
+    assert answer.error_code is ErrorCode.stale_controller_epoch
+    assert sim.partition(1, TP).is_leader
+
+
+def test_an_order_for_another_registration_is_refused() -> None:
+    sim = three()
+    epoch = sim.brokers[1].epoch
+    old = sim.ask(1, 4, 7, sim.order(TP, 1, broker_epoch=epoch - 1, leader=2, leader_epoch=9))
+    assert old.error_code is ErrorCode.stale_broker_epoch
+    later = sim.request(1, 4, 7, sim.order(TP, 1, broker_epoch=epoch + 9, leader_epoch=9))
+    sim.loop.run_for(100)
+    assert not later.done()  # it may be registering just now
+    sim.brokers[1].replicas.broker_epoch = BrokerEpoch(epoch + 9)
+    assert sim.loop.run_until(later.done, 100)
+    assert sim.partition(1, TP).leader_epoch == 9
+
+
+def test_an_older_leader_epoch_is_dropped_and_the_same_changes_nothing() -> None:
+    sim = three()
+    sim.elect(TP, 1)
+    sim.loop.run_for(20)
+    generation = sim.partition(1, TP).generation
+    answer = sim.ask(1, 4, 7, sim.order(TP, 1, leader_epoch=0, leader=2))
+    assert answer.topics[0].partition_errors[0].error_code is ErrorCode.stale_controller_epoch
+    answer = sim.ask(1, 4, 7, sim.order(TP, 1))
+    assert answer.topics[0].partition_errors[0].error_code is ErrorCode.none
+    assert sim.partition(1, TP).generation == generation
+    assert sim.partition(1, TP).is_leader
+
+
+def test_coordinators_are_told_who_leads_and_follows() -> None:
+    sim = three()
+    seen: list[tuple[list[int], list[int]]] = []
+    sim.brokers[1].replicas.on_leadership.append(
+        lambda leaders, followers: seen.append(
+            ([one.leader_epoch for one in leaders], [one.leader_epoch for one in followers])
+        )
+    )
+    sim.elect(TP, 2)
+    sim.loop.run_for(20)
+    sim.elect(TP, 1)
+    sim.loop.run_for(20)
+    assert seen == [([], [1]), ([2], [])]
+
+
+def stop_replica(sim: Simulation, node: int, *, delete: bool) -> Any:
+    row = StopReplicaPartitionState(partition_index=0, delete_partition=delete)
+    topic = StopReplicaTopicState(topic_name=TP.topic, partition_states=(row,))
+    return sim.ask(node, 5, 4, StopReplicaRequest(
+        controller_id=sim.brokers[1].node_id, controller_epoch=ControllerEpoch(1),
+        broker_epoch=BrokerEpoch(sim.brokers[node].epoch), topic_states=(topic,),
+    ))  # fmt: skip
+
+
+def test_stop_replica_deletes_and_fails_what_waits() -> None:
+    sim = three(**{"replica.lag.time.max.ms": 60_000})
+    sim.brokers[3].kill()
+    answers = sim.produce(1, TP, [b"a"])
+    response = stop_replica(sim, 1, delete=True)
+    assert response.partition_errors[0].error_code is ErrorCode.none
+    assert answers[0].error is ErrorCode.not_leader_or_follower
+    assert sim.partition(1, TP) is None
+    assert sim.brokers[1].replicas.logs.get(TP) is None
+
+
+def test_a_stopped_replica_keeps_its_high_watermark_for_the_next_time() -> None:
+    sim = three()
+    settle(sim, sim.produce(1, TP, [b"a"]))
+    stop_replica(sim, 1, delete=False)
+    sim.elect(TP, 1)
+    sim.loop.run_for(1)
+    sim.loop.run_until(lambda: sim.partition(1, TP) is not None, 100)
+    assert sim.partition(1, TP).high_watermark == 1
+
+
+def test_a_topic_of_the_same_name_begins_anew() -> None:
+    sim = three()
+    settle(sim, sim.produce(1, TP, [b"old"]))
+    for broker in sim.brokers.values():
+        broker.kill()
+        broker.start()
+    del sim.topic_ids[TP.topic]
+    sim.create(TP, [1, 2, 3])
+    sim.loop.run_for(50)
+    assert ends(sim) == [0, 0, 0]
+
+
+# --- following
+
+
+def test_a_partition_added_during_a_long_poll_is_fetched_at_once() -> None:
+    sim = three(**{"replica.fetch.wait.max.ms": 5_000})
+    other = TopicPartition("other", 0)
+    sim.loop.run_for(200)
+    sim.create(other, [1, 2, 3])
+    sim.loop.run_for(20)
+    assert settle(sim, sim.produce(1, other, [b"x"]), 30).error is ErrorCode.none
+    assert settle(sim, sim.produce(1, TP, [b"x"]), 30).error is ErrorCode.none
+
+
+def test_idle_fetchers_are_shut() -> None:
+    sim = three()
+    sim.elect(TP, 2)
+    sim.loop.run_for(50)
+    replicas = sim.brokers[3].replicas
+    assert replicas.fetchers.leaders == [2]
+    assert not sim.brokers[2].replicas.fetchers.leaders
+
+
+def test_a_follower_that_missed_the_start_of_the_log_begins_there() -> None:
+    sim = three()
+    sim.brokers[3].kill()
+    for _ in range(3):
+        sim.produce(1, TP, [b"a"], acks=1)
+    sim.loop.run_for(3_000)
+    sim.partition(1, TP).log.increment_log_start_offset(2)
+    sim.brokers[3].start()
+    sim.tell(TP, [3])
+    sim.loop.run_for(500)
+    log = sim.partition(3, TP).log
+    assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+
+
+def test_the_isr_shrinks_and_grows_again() -> None:
+    sim = three(**{"replica.lag.time.max.ms": 300})
+    sim.brokers[3].kill()
+    settle(sim, sim.produce(1, TP, [b"a"], timeout_ms=5_000))
+    assert sim.registry.states[TP].isr == [1, 2]
+    sim.brokers[3].start()
+    sim.tell(TP, [3])
+    assert sim.loop.run_until(lambda: len(sim.registry.states[TP].isr) == 3, 1_000)
+    sim.loop.run_for(20)
+    causes = [row["cause"] for row in sim.brokers[1].host.trace.named("partition.isr")]
+    assert causes == ["shrink", "expand"]
+
+
+def test_a_lost_registry_answer_settles_by_asking_again() -> None:
+    sim = three(**{"replica.lag.time.max.ms": 300})
+    sim.registry.lose_answers = 1
+    sim.brokers[3].kill()
+    assert settle(sim, sim.produce(1, TP, [b"a"])).error is ErrorCode.none
+    assert sim.partition(1, TP).version == sim.registry.states[TP].version == 1
+
+
+def test_a_leader_without_registry_acknowledges_nothing_that_the_isr_lacks() -> None:
+    sim = three(**{"replica.lag.time.max.ms": 200})
+    sim.registry.cut_off.add(1)
+    sim.brokers[2].kill()
+    sim.brokers[3].kill()
+    answers = sim.produce(1, TP, [b"a"], timeout_ms=3_000)
+    assert settle(sim, answers).error is ErrorCode.request_timed_out
+    assert sim.partition(1, TP).high_watermark == 0
+
+
+# --- disks (B11)
+
+
+def test_a_failed_disk_takes_the_partition_offline() -> None:
+    sim = three(**{"replica.lag.time.max.ms": 60_000})
+    told: list[object] = []
+    sim.brokers[1].replicas.on_log_failure.append(lambda partition, _: told.append(partition))
+    sim.brokers[3].kill()
+    waiting = sim.produce(1, TP, [b"a"])
+    sim.brokers[1].disk.broken = True
+    assert sim.produce(1, TP, [b"b"])[0].error is ErrorCode.kafka_storage_error
+    assert settle(sim, waiting).error is ErrorCode.kafka_storage_error
+    assert Consumer(sim).fetch(0).error == ErrorCode.kafka_storage_error
+    assert told == [sim.partition(1, TP)]
+
+
+def test_a_failpoint_after_the_append_leaves_the_record_to_the_followers() -> None:
+    sim = three()
+
+    def fire() -> None:
+        raise HarrowError("planted")
+
+    sim.brokers[1].host.failpoints.armed["log.after-append"] = fire
+    assert sim.produce(1, TP, [b"a"])[0].error is not ErrorCode.none
+    sim.brokers[1].host.failpoints.armed.clear()
+    sim.loop.run_for(100)
+    assert ends(sim)[1] == 1
+
+
+def test_state_is_plain_data() -> None:
+    sim = three()
+    settle(sim, sim.produce(1, TP, [b"a"]))
+    (row,) = sim.brokers[1].replicas.state()
+    assert (row["leo"], row["hw"], row["isr"], row["is_leader"]) == (1, 1, [1, 2, 3], True)
+
+
+def test_high_watermark_trace_is_rate_limited_and_ends_with_the_last_value() -> None:
+    sim = three(**{"harrow.trace.hw.interval.ms": 100})
+    for _ in range(20):
+        settle(sim, sim.produce(1, TP, [b"a"]))
+    sim.loop.run_for(200)
+    rows = [row["hw"] for row in sim.brokers[1].host.trace.named("partition.hw")]
+    assert len(rows) <= 5
+    assert rows[-1] == 20

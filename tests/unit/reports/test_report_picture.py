@@ -1,0 +1,200 @@
+"""The picture and the summary: bounded, self-contained, true to the run folder, and never in the way."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow.harness.checks.verdict import Status
+from harrow.harness.histories.format import HistoryWriter, Kind, Outcome
+from harrow.harness.reports import terminal_summary, write_picture
+from harrow.harness.reports.picture import BUCKETS_MOST, build_model, verdict_model
+from harrow.harness.reports.summary import fault_marks, sparkline, spread
+from harrow.harness.reports.timeline import CHANGES_MOST, LANES_MOST
+from rich.console import Console
+from run_folders import START_NS, make_run_folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_run_folder(tmp_path / "run")
+
+
+def summary_of(folder: Path, width: int = 100) -> str:
+    out = io.StringIO()
+    terminal_summary(folder, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def page_model(page: str) -> Any:
+    found = re.search(r'<script id="run" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_the_page_is_self_contained_and_holds_the_model(folder: Path) -> None:
+    path = write_picture(folder)
+    page = path.read_text()
+    assert path == folder / "report.html"
+    assert "http" not in re.sub(r"http://www\.w3\.org/2000/svg|http-equiv", "", page)
+    assert not re.search(r"%(STYLE|SCRIPT|DATA|TITLE)%", page)
+    assert page_model(page) == json.loads(json.dumps(build_model(folder)))
+    assert not list(folder.glob("*.partial"))
+
+
+def test_counts_come_from_the_history(folder: Path) -> None:
+    model = build_model(folder)
+    traffic = model["traffic"]
+    assert traffic["source"] == "history"
+    assert traffic["totals"]["acked"] == traffic["totals"]["delivered"]
+    area = sum(traffic["acked"]) * traffic["dt"]
+    assert area == pytest.approx(traffic["totals"]["acked"], rel=0.01)
+    assert len(traffic["acked"]) <= BUCKETS_MOST + 1
+    assert 0.5 < traffic["p50_all"] < 2 < traffic["p99_all"]
+
+
+def test_without_histories_the_taps_count_and_replicas_and_internal_topics_do_not(
+    tmp_path: Path,
+) -> None:
+    history = build_model(make_run_folder(tmp_path / "a"))["traffic"]
+    tap = build_model(make_run_folder(tmp_path / "b", tap=True))["traffic"]
+    assert tap["source"] == "tap"
+    assert tap["totals"]["acked"] == history["totals"]["acked"]
+    assert tap["totals"]["failed"] == history["totals"]["failed"]
+    assert tap["totals"]["delivered"] >= history["totals"]["delivered"]
+
+
+def test_quantiles_are_right_to_a_few_percent(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path / "history", process="1") as history:
+        for number in range(1, 1_001):
+            end = START_NS + number * 1_000_000
+            history.append(
+                Kind.SEND, Outcome.OK, 0, 0, 0, invoked_ns=end - number * 10_000, time_ns=end
+            )
+    traffic = build_model(tmp_path)["traffic"]
+    assert traffic["p50_all"] == pytest.approx(5.0, rel=0.05)
+    assert traffic["p99_all"] == pytest.approx(9.9, rel=0.05)
+
+
+def test_lanes_say_who_was_dead_paused_and_leading(folder: Path) -> None:
+    model = build_model(folder)
+    states = {b["id"]: [span["state"] for span in b["spans"]] for b in model["brokers"]}
+    assert states[1] == ["starting", "up", "dead", "up"]
+    assert states[2] == ["starting", "up"]
+    assert states[3] == ["starting", "up", "paused"]
+    (dead,) = [s for s in model["brokers"][0]["spans"] if s["state"] == "dead"]
+    lane = model["partitions"][0]
+    assert [(row["leader"], row["epoch"]) for row in lane["leaders"]] == [(1, 0), (2, 1)]
+    assert lane["leaders"][0]["e"] == dead["s"], "a dead leader leads no more"
+    assert lane["leaders"][1]["s"] > dead["s"]
+    assert [row["broker"] for row in model["controller"]] == [1, 2]
+    assert model["controller"][0]["e"] == dead["s"]
+    assert model["elections"] == 2
+    assert model["internal_partitions"] == 50
+    assert [row["isr"] for row in lane["isr"]][1] == [2, 3]
+
+
+def test_high_watermarks_never_go_back(folder: Path) -> None:
+    for lane in build_model(folder)["partitions"]:
+        values = [value for _, value in lane["hw"]]
+        assert values == sorted(values)
+        assert values[-1] > 0
+
+
+def test_faults_have_their_times_and_skipped_ones_their_reason(folder: Path) -> None:
+    kill, pause, skipped = build_model(folder)["faults"]
+    assert (kill["kind"], kill["nodes"], kill["healed"]) == ("kill", [1], True)
+    assert kill["s"] < kill["effect"] < kill["e"]
+    assert pause["skipped"] is None
+    assert skipped["skipped"] == "the traffic had ended"
+
+
+def test_an_empty_folder_has_a_page_that_says_so(tmp_path: Path) -> None:
+    page = write_picture(tmp_path).read_text()
+    model = page_model(page)
+    assert (model["empty"], model["verdict"], model["brokers"]) == (True, None, [])
+    text = summary_of(tmp_path)
+    assert "no operations were recorded" in text
+    assert "not judged" in text
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    about = {"test": "test_x[</script><b>]", "seed": 1}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    page = write_picture(tmp_path).read_text()
+    assert page.count("</script>") == 2
+    assert page_model(page)["title"] == about["test"]
+
+
+def test_damaged_files_cost_only_themselves(folder: Path) -> None:
+    (folder / "verdict.json").write_text("{")
+    (folder / "cluster/broker-2/trace.jsonl").write_bytes(b"\xff\xfe\n[]\n3\n")
+    (folder / "history" / "other.ops").write_bytes(b"x" * 200)
+    model = build_model(folder)
+    assert model["verdict"] is None
+    assert model["traffic"]["totals"]["acked"] > 0
+    assert [b["id"] for b in model["brokers"]] == [1, 2, 3]
+
+
+def test_the_page_is_bounded_whatever_the_run(tmp_path: Path) -> None:
+    place = tmp_path / "cluster" / "broker-1"
+    place.mkdir(parents=True)
+    with (place / "trace.jsonl").open("w") as file:
+        for number in range(60_000):
+            row = {
+                "t_ns": START_NS + number * 10_000_000,
+                "event": ("partition.leader", "partition.isr", "partition.hw")[number % 3],
+                "topic": "t",
+                "partition": number % 90,
+                "leader": 1,
+                "leader_epoch": number,
+                "isr": [1],
+                "hw": number,
+            }
+            file.write(json.dumps(row) + "\n")
+    model = build_model(tmp_path)
+    assert len(model["partitions"]) == LANES_MOST
+    assert model["partitions_hidden"] == 50
+    assert all(len(lane["leaders"]) <= CHANGES_MOST for lane in model["partitions"])
+    assert all(len(lane["hw"]) <= BUCKETS_MOST + 1 for lane in model["partitions"])
+
+
+def test_a_large_verdict_is_cut_and_says_what_was_cut() -> None:
+    anomaly = {"name": "duplicate", "operations": [{"op": 1}] * 90, "offsets": list(range(500))}
+    cut = verdict_model({"status": "invalid", "anomalies": [anomaly] * 300})
+    assert cut is not None
+    assert (len(cut["anomalies"]), cut["anomalies_hidden"]) == (25, 275)
+    assert cut["anomalies"][0]["operations_hidden"] == 78
+    assert cut["anomalies"][0]["offsets_hidden"] == 488
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (Status.VALID, "VALID"),
+        (Status.INVALID, "lost-write in orders-1"),
+        (Status.UNKNOWN, "unknown: no fault overlapped traffic"),
+    ],
+)
+def test_the_summary_says_it_in_a_few_lines(tmp_path: Path, status: Status, says: str) -> None:
+    text = summary_of(make_run_folder(tmp_path / "run", status=status))
+    assert says in text
+    assert "kill(leader(orders, 0)) on broker 1" in text
+    assert "2 of partition leaders (orders-0, orders-2), 1 of the controller" in text
+    assert len(text.splitlines()) <= 12
+
+
+def test_a_sparkline_has_the_width_it_was_given() -> None:
+    assert spread([1.0] * 7, 20) == [1.0] * 20
+    assert sparkline([0, 1, 2, 4]) == " ▂▄█"
+    row = {"s": 5.0, "e": 10.0, "kind": "pause", "skipped": None}
+    assert fault_marks([row], 10.0, 10) == "     ‖────"
+
+
+def test_seed_and_command_can_be_given(folder: Path) -> None:
+    model = page_model(write_picture(folder, seed=5, command="again").read_text())
+    assert (model["seed"], model["command"]) == (5, "again")
