@@ -1,1 +1,38 @@
-"""faults"""
+"""What goes wrong, and when: faults and targets as plain values, schedules, the nemesis that runs them.
+
+    kill(leader("orders")), pause(controller(), seconds=(0.5, 4)), isolate(one), lose_response("Produce"), …
+
+Knows `harrow.cluster` only through `System` (`system.py`); knows nothing of tests.
+"""
+
+from .codepoints import failpoint as failpoint
+from .errors import FaultError as FaultError
+from .errors import NemesisError as NemesisError
+from .errors import TargetError as TargetError
+from .nemesis import Nemesis as Nemesis
+from .network import isolate as isolate
+from .process import kill as kill
+from .process import pause as pause
+from .process import restart as restart
+from .process import terminate as terminate
+from .registry import FAULTS as FAULTS
+from .registry import fault_from_json as fault_from_json
+from .registry import register as register
+from .requests import lose_response as lose_response
+from .schedule import Schedule as Schedule
+from .schedule import Step as Step
+from .schedule import random_schedule as random_schedule
+from .spec import Evidence as Evidence
+from .spec import Fault as Fault
+from .spec import Injection as Injection
+from .targets import Target as Target
+from .targets import all_brokers as all_brokers
+from .targets import broker as broker
+from .targets import controller as controller
+from .targets import follower as follower
+from .targets import group_coordinator as group_coordinator
+from .targets import isr_member as isr_member
+from .targets import leader as leader
+from .targets import majority as majority
+from .targets import minority as minority
+from .targets import one as one

@@ -14,12 +14,84 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harrow.cluster import Cluster as Cluster
     from harrow.cluster import HarrowError as HarrowError
+    from harrow.faults import all_brokers as all_brokers
+    from harrow.faults import broker as broker
+    from harrow.faults import controller as controller
+    from harrow.faults import failpoint as failpoint
+    from harrow.faults import follower as follower
+    from harrow.faults import group_coordinator as group_coordinator
+    from harrow.faults import isolate as isolate
+    from harrow.faults import isr_member as isr_member
+    from harrow.faults import kill as kill
+    from harrow.faults import leader as leader
+    from harrow.faults import lose_response as lose_response
+    from harrow.faults import majority as majority
+    from harrow.faults import minority as minority
+    from harrow.faults import one as one
+    from harrow.faults import pause as pause
+    from harrow.faults import restart as restart
+    from harrow.faults import terminate as terminate
+    from harrow.harness.checks import Verdict as Verdict
+    from harrow.harness.errors import VerdictError as VerdictError
+    from harrow.harness.fixtures import harrow_fixture as harrow_fixture
+    from harrow.harness.run import Harrow as Harrow
+    from harrow.harness.topics import Topic as Topic
 
+_FAULTS = (
+    "all_brokers",
+    "broker",
+    "controller",
+    "failpoint",
+    "follower",
+    "group_coordinator",
+    "isolate",
+    "isr_member",
+    "kill",
+    "leader",
+    "lose_response",
+    "majority",
+    "minority",
+    "one",
+    "pause",
+    "restart",
+    "terminate",
+)
 _HOME = {
     "Cluster": "harrow.cluster",
+    "Harrow": "harrow.harness.run",
     "HarrowError": "harrow.cluster",
+    "Topic": "harrow.harness.topics",
+    "Verdict": "harrow.harness.checks",
+    "VerdictError": "harrow.harness.errors",
+    "harrow_fixture": "harrow.harness.fixtures",
+    **dict.fromkeys(_FAULTS, "harrow.faults"),
 }
-__all__ = ["Cluster", "HarrowError"]
+__all__ = [
+    "Cluster",
+    "Harrow",
+    "HarrowError",
+    "Topic",
+    "Verdict",
+    "VerdictError",
+    "all_brokers",
+    "broker",
+    "controller",
+    "failpoint",
+    "follower",
+    "group_coordinator",
+    "harrow_fixture",
+    "isolate",
+    "isr_member",
+    "kill",
+    "leader",
+    "lose_response",
+    "majority",
+    "minority",
+    "one",
+    "pause",
+    "restart",
+    "terminate",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,28 @@
-"""clients"""
+"""Recording clients: confluent-kafka's Producer and Consumer that write down what they did, and the final read.
+
+`Producer` and `Consumer` take confluent's own configuration and offer its methods; `drain` re-reads whole
+topics with a fresh consumer (J7). Importing this costs nothing until a name is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .consumer import Consumer as Consumer
+    from .drain import Drained as Drained
+    from .drain import DrainError as DrainError
+    from .drain import drain as drain
+    from .producer import Producer as Producer
+
+_HOME = {
+    "Consumer": "consumer", "DrainError": "drain", "Drained": "drain", "Producer": "producer", "drain": "drain",
+}  # fmt: skip
+__all__ = ["Consumer", "DrainError", "Drained", "Producer", "drain"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value

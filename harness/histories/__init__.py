@@ -1,1 +1,13 @@
-"""histories"""
+"""What happened, as it happened: rows that recorders and taps append, and their layout for judging.
+
+* `format.py`: the row of one operation, its crash-safe writer and its reader (J6);
+* `tap.py`: the brokers' tap files, read into batch rows;
+* `layout.py`: everything of one run folder rewritten as Parquet, one folder a topic-partition.
+"""
+
+from .format import HistoryWriter as HistoryWriter
+from .format import Kind as Kind
+from .format import Outcome as Outcome
+from .format import stable_hash as stable_hash
+
+__all__ = ["HistoryWriter", "Kind", "Outcome", "stable_hash"]

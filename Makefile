@@ -1,0 +1,46 @@
+# Everything a person types. `make setup` needs Python 3.11 (or 3.12, 3.13) and make, nothing else:
+# the JVM that Spark runs on comes as a wheel.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.harrow-setup
+SOURCES := pyproject.toml setup.py
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint type bench clean
+
+help:  ## show this
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(STAMP): $(SOURCES)
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"Harrow needs Python 3.11 to 3.13, {sys.executable} is {v[0]}.{v[1]}; call: make PYTHON=python3.11 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -e . --group test --group lint --group bench
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## make a virtual environment with everything in it
+
+demo: $(STAMP)  ## three brokers, a dead leader, a verdict and a picture
+	@$(BIN)/harrow demo
+
+test: $(STAMP)  ## the whole suite, in parallel, one JVM
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+lint: $(STAMP)  ## ruff, import-linter, tidy, mypy and pyright
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q -p no:randomly tests/test_tidy.py
+	@$(MAKE) --no-print-directory type
+
+type: $(STAMP)  ## mypy and pyright, strict
+	@$(BIN)/mypy cluster faults harness package tests benchmarks
+	@$(BIN)/pyright
+
+bench: $(STAMP)  ## every benchmark, each with its ratio against a peer
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:  ## remove what the commands made
+	rm -rf $(VENV) harrow-out build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info

@@ -1,0 +1,134 @@
+"""What a fault is: a frozen value that names what shall go wrong, to whom, for how long (K).
+
+    fault.resolve(scene, rng)        → Injection: node ids and a duration, drawn by the seed, JSON-able
+    fault.inject(system, injection)    make it so             (idempotent)
+    fault.probe(system, injection)   → Evidence that it took effect
+    fault.heal(system, injection)      undo it                (idempotent)
+    fault.probe_healed(system, inj.) → Evidence that nothing is left of it
+
+A fault without proved effect fails the run: it proved nothing. Faults that wait for a request or for a
+line of code (`waits_for_traffic`) take effect when that comes. Source: Jepsen's nemesis protocol.
+"""
+
+from __future__ import annotations
+
+import abc
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from .errors import ConfigError
+from .system import Scene, System
+from .targets import Target, as_target
+
+Seconds = float | tuple[float, float]
+DURATION_MAX_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was observed, and whether it proves the point."""
+
+    proved: bool
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """A fault resolved to concrete brokers."""
+
+    id: str
+    fault: Fault
+    nodes: tuple[int, ...]
+    duration_ms: int
+    """How long it lasts from its effect on."""
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What else was drawn when it was resolved; replayed as it is."""
+    notes: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    """What injecting found (pids, rule ids), for the probes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault(abc.ABC):
+    """Base of all faults; see the module's head."""
+
+    kind: ClassVar[str]
+    waits_for_traffic: ClassVar[bool] = False
+    target: Target
+    seconds: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", as_target(self.target, self.kind))
+        object.__setattr__(self, "seconds", _check_seconds(self.seconds, self.kind))
+
+    def __str__(self) -> str:
+        given = [str(self.target)]
+        given += [f"{name}={value!r}" for name, value in self.parameters().items()]
+        return f"{self.kind}({', '.join(given)})"
+
+    @property
+    def disturbs(self) -> bool:
+        """Whether its brokers count against the cap."""
+        return True
+
+    def resolve(self, scene: Scene, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
+        """Draw who and how long; TargetError when nobody plays the role now."""
+        nodes = self.target.resolve(scene, rng)
+        duration_ms = self.draw_duration_ms(scene, rng)
+        details = self.draw_details(scene, rng)
+        return Injection(id=id, fault=self, nodes=nodes, duration_ms=duration_ms, details=details)
+
+    def draw_duration_ms(self, scene: Scene, rng: random.Random) -> int:
+        """Return a whole number of milliseconds from `seconds`, or from around the session timeout."""
+        if self.seconds is None:
+            # On both sides of the session timeout: an outage that nobody notices, and one that moves leaders.
+            low, high = 0.3 * scene.session_timeout_ms, 2.5 * scene.session_timeout_ms
+        else:
+            pair = self.seconds if isinstance(self.seconds, tuple) else (self.seconds, self.seconds)
+            low, high = pair[0] * 1000, pair[1] * 1000
+        return round(rng.uniform(low, high))
+
+    def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
+        """Return what else is left to chance."""
+        del scene, rng
+        return {}
+
+    @abc.abstractmethod
+    def inject(self, system: System, injection: Injection) -> None:
+        """Make it so."""
+
+    @abc.abstractmethod
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether it took effect."""
+
+    @abc.abstractmethod
+    def heal(self, system: System, injection: Injection) -> None:
+        """Undo it; no error where nothing was done."""
+
+    @abc.abstractmethod
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether anything of it is left."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what differs from the defaults, without the target."""
+        rows = (row for row in fields(self) if row.name != "target")
+        return {r.name: getattr(self, r.name) for r in rows if getattr(self, r.name) != r.default}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `{"name", "target", …}`; `faults.registry.fault_from_json` reads it."""
+        return {"name": self.kind, "target": self.target.to_json(), **self.parameters()}
+
+
+def _check_seconds(seconds: object, kind: str) -> Seconds | None:
+    if seconds is None:
+        return None
+    pair: Any = tuple(seconds) if isinstance(seconds, list | tuple) else (seconds, seconds)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - the border
+    usable = len(pair) == 2 and all(
+        isinstance(one, int | float) and 0 <= one <= DURATION_MAX_S for one in pair
+    )
+    if not usable or pair[0] > pair[1]:
+        raise ConfigError(
+            f"{kind}(seconds={seconds!r}): expected seconds, or a (least, most) pair, up to {DURATION_MAX_S:.0f}"
+        )
+    return (float(pair[0]), float(pair[1])) if isinstance(seconds, list | tuple) else pair[0]

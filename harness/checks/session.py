@@ -1,0 +1,193 @@
+"""A client of the run's one Spark: asks for it at the rendezvous, connects, has plans judged.
+
+`SparkHandle(run_folder)` is cheap. `request()` makes sure that the server is starting and returns; `collect()`
+waits for it. Who comes first starts the owner (`spark_server.py`) under a file lock; the others find its socket. An
+address (`sc://…`) of the user's replaces the server; a master (`spark://…`, `local[8]`) is what the server uses.
+
+Environment: HARROW_RENDEZVOUS names the socket instead of `<run folder>/spark.sock`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.errors import HarrowError
+
+from .spark_server import reachable
+
+RENDEZVOUS = "HARROW_RENDEZVOUS"
+READY_TIMEOUT_S = 120.0
+_by_folder: dict[Path, SparkHandle] = {}
+
+
+class SparkError(HarrowError):
+    """Spark did not start, or did not answer."""
+
+
+class SparkHandle:
+    """This process's way to the Spark of its run; threads may share it."""
+
+    def __init__(
+        self, run_folder: str | Path, *, controller: int | None = None, master: str | None = None,
+        remote: str | None = None, settings: Mapping[str, str] | None = None, warm_up: bool = True,
+    ) -> None:  # fmt: skip
+        """`controller` is the process with which the server shall end, by default this one."""
+        self.run_folder = Path(run_folder).absolute()
+        self.rendezvous = Path(os.environ.get(RENDEZVOUS) or self.run_folder / "spark.sock")
+        self._remote = remote
+        self._options: dict[str, Any] = {
+            "rendezvous": str(self.rendezvous), "controller": controller or os.getpid(), "master": master,
+            "settings": dict(settings or {}), "log": str(self.run_folder / "spark.log"), "warm_up": warm_up,
+        }  # fmt: skip
+        self._socket: socket.socket | None = None
+        self._session: Any = None
+        self._registered = False
+        self._lock = threading.RLock()
+        self.server: dict[str, Any] = {}
+        """What the owner answered: `remote`, `pid`, `owner`, `started_ms`."""
+
+    @classmethod
+    def of_run(cls, run_folder: str | Path, **options: Any) -> SparkHandle:
+        """The handle of a run folder, one for the process; options count when it is made."""
+        folder = Path(run_folder).absolute()
+        if folder not in _by_folder:
+            _by_folder[folder] = cls(folder, **options)
+        return _by_folder[folder]
+
+    def request(self) -> None:
+        """Make sure that the run's server is up or starting; does not wait for it."""
+        if self._remote is not None:
+            return
+        with self._lock:
+            if self._socket is None:
+                self._socket = self._connect() or self._start()
+
+    def _connect(self) -> socket.socket | None:
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            with reachable(self.rendezvous) as name:
+                client.connect(name)
+        except (FileNotFoundError, ConnectionRefusedError):
+            client.close()
+            return None
+        return client
+
+    def _start(self) -> socket.socket:
+        self.run_folder.mkdir(parents=True, exist_ok=True)
+        self.rendezvous.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.rendezvous.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = self._connect()
+            if found is not None:
+                return found
+            self.rendezvous.unlink(missing_ok=True)
+            with open(self._options["log"], "ab") as log:
+                started = subprocess.run(  # noqa: S603  (our own module)
+                    [sys.executable, "-m", f"{__package__}.spark_server", json.dumps(self._options)],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                )  # fmt: skip
+            found = self._connect()
+        if started.returncode or found is None:
+            raise SparkError(f"the owner of Spark did not start; see {self._options['log']}")
+        return found
+
+    def _address(self) -> str:
+        if self._remote is not None:
+            return self._remote
+        self.request()
+        assert self._socket is not None
+        self._socket.settimeout(READY_TIMEOUT_S)
+        try:
+            line = self._socket.makefile("rb").readline()
+        except TimeoutError:
+            line = b""
+        answer = json.loads(line) if line else {"ok": False, "error": "its owner is gone"}
+        if not answer["ok"]:
+            self._socket.close()
+            self._socket = None
+            raise SparkError(f"Spark did not start: {answer['error']}; see {self._options['log']}")
+        self.server = answer
+        return str(answer["remote"])
+
+    def session(self) -> Any:
+        """A Spark session; one for each handle."""
+        with self._lock:
+            if self._session is None:
+                address = self._address()
+                with warnings.catch_warnings():
+                    warnings.simplefilter(
+                        "ignore"
+                    )  # pandas and pyspark warn of their own affairs on import
+                    from pyspark.sql.connect.session import SparkSession
+
+                    self._session = SparkSession.builder.remote(address).create()
+                self._registered = False
+            return self._session
+
+    def collect(self, plan: Path) -> list[dict[str, Any]]:
+        """Have every job of a plan judged; one result for each."""
+        text = plan.read_text()
+        with self._lock, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            session = self.session()
+            frame = _one_task(session, text) if len(json.loads(text)) == 1 else self._tasks(plan)
+            rows = frame.collect()
+        return [json.loads(row[0]) for row in rows]
+
+    def _tasks(self, plan: Path) -> Any:
+        from .sources import NAME, VerdictSource
+
+        session = self.session()
+        if not self._registered:
+            session.dataSource.register(VerdictSource)
+            self._registered = True
+        return session.read.format(NAME).option("plan", str(plan)).load()
+
+    def close(self) -> None:
+        """Leave the server; it goes on for others."""
+        with self._lock:
+            if self._session is not None:
+                self._session.stop()
+                self._session = None
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    def stop(self) -> None:
+        """End the run's server, for everybody, and wait until it is gone."""
+        with self._lock:
+            if self._session is not None:
+                self._session.stop()
+                self._session = None
+            client = self._socket or (None if self._remote else self._connect())
+            self._socket = None
+        if client is None:
+            return
+        with client:
+            client.settimeout(READY_TIMEOUT_S)
+            client.sendall(b"stop\n")
+            deadline = time.monotonic() + READY_TIMEOUT_S
+            while time.monotonic() < deadline and client.recv(4096):
+                pass  # the owner's end closes it
+
+
+def _one_task(session: Any, plan: str) -> Any:
+    import pyarrow
+
+    from .sources import SCHEMA, judge_batches
+
+    pa: Any = pyarrow
+    task = pa.table({"task": pa.array([json.dumps(json.loads(plan)[0])])})
+    return session.createDataFrame(task).mapInArrow(judge_batches, SCHEMA)

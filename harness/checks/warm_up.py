@@ -1,0 +1,41 @@
+"""One small verdict at the server's start, so that nobody's first is slow: `python -m … REMOTE FOLDER`.
+
+The JVM compiles and the Python workers import what a verdict needs; the first one would take seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ..histories.format import HistoryWriter, Kind, Outcome
+from .judgement import judge
+from .session import SparkHandle
+
+TOPIC = "warm-up"
+ROUNDS = 3
+
+
+def tiny_run(folder: Path) -> None:
+    """A run folder of one record, sent and read."""
+    with HistoryWriter(folder / "history") as history:
+        client, topic = history.name("warm-up"), history.name(TOPIC)
+        history.append(Kind.SEND, Outcome.OK, client, topic, 0, 0, 0, 1, 2)
+    with HistoryWriter(folder / "drain") as history:
+        client, topic = history.name("warm-up"), history.name(TOPIC)
+        history.append(Kind.POLL, Outcome.OK, client, topic, 0, 0, 0, 1, 2)
+        history.append(Kind.BOUNDS, Outcome.OK, client, topic, 0, 1, 0)
+
+
+def main(remote: str, scratch: str) -> None:
+    """Judge a tiny run a few times."""
+    spark = SparkHandle(scratch, remote=remote)
+    for number in range(ROUNDS):
+        folder = Path(scratch) / f"warm-up-{number}"
+        tiny_run(folder)
+        judge(folder, topics=[TOPIC], spark=spark)
+    spark.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,190 @@
+"""A confluent-kafka Consumer that writes its history (J6).
+
+A record handed to the caller by `poll` or `consume` is one `ok` row; a commit is `invoke` and then `ok`,
+`fail` or `info` for each partition. Where reading may legally jump (an assignment, a revocation, a seek) a
+BREAK row says so: order is judged between two breaks only. What was read is not thereby processed; nothing
+here claims that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import confluent_kafka
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from ..histories.format import HistoryWriter, Kind, Outcome, stable_hash, value_hash
+from .producer import client_name
+
+RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
+
+
+def record_poll(
+    history: HistoryWriter, client: int, op: int, message: Message, timed_ns: int
+) -> None:
+    """One row for a record that was read; error messages (end of partition) have none."""
+    offset, partition = message.offset(), message.partition()
+    if message.error() is not None or offset is None or partition is None:
+        return
+    history.append(
+        Kind.POLL, Outcome.OK, client, history.name(message.topic() or ""), partition, offset, op,
+        stable_hash(message.key()), value_hash(message.value(), message.headers()),
+        message.timestamp()[1], timed_ns, timed_ns, flags=0,
+    )  # fmt: skip
+
+
+class Consumer:
+    """confluent-kafka's Consumer, recorded. What is not defined here is confluent's own."""
+
+    def __init__(self, config: Mapping[str, Any], *, history: HistoryWriter | str | Path) -> None:
+        """`config` as confluent takes it; `history` a writer to share or the folder for one of its own."""
+        self._own = None if isinstance(history, HistoryWriter) else HistoryWriter(history)
+        self._history = (
+            history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
+        )
+        self.name = client_name(config, "consumer")
+        self._client = self._history.name(self.name)
+        self._lock = threading.Lock()
+        self._ops = itertools.count()
+        settings = dict(config)
+        self._on_commit = settings.get("on_commit")
+        settings["on_commit"] = self._committed
+        self._raw = confluent_kafka.Consumer(settings)
+
+    @property
+    def raw(self) -> confluent_kafka.Consumer:
+        """The consumer behind; what is read through it is not recorded."""
+        return self._raw
+
+    def subscribe(
+        self, topics: Sequence[str], on_assign: RebalanceCallback | None = None,
+        on_revoke: RebalanceCallback | None = None, on_lost: RebalanceCallback | None = None,
+    ) -> None:  # fmt: skip
+        """Join the group for `topics`; the callbacks are called after the break is recorded."""
+
+        def breaking(callback: RebalanceCallback | None) -> RebalanceCallback:
+            def call(consumer: Any, partitions: list[TopicPartition]) -> None:
+                self._break(partitions)
+                if callback is not None:
+                    callback(consumer, partitions)
+
+            return call
+
+        lost = breaking(on_lost) if on_lost is not None else None
+        optional = {} if lost is None else {"on_lost": lost}
+        self._raw.subscribe(
+            list(topics), on_assign=breaking(on_assign), on_revoke=breaking(on_revoke), **optional
+        )
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions, without a group."""
+        self._break(partitions)
+        self._raw.assign(partitions)
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions too."""
+        self._break(partitions)
+        self._raw.incremental_assign(partitions)
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on reading elsewhere."""
+        self._break([partition])
+        self._raw.seek(partition)
+
+    def _break(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._history.append(
+                Kind.BREAK, Outcome.OK, self._client, self._history.name(partition.topic),
+                partition.partition, op=next(self._ops),
+            )  # fmt: skip
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """The next record or error, or None when `timeout` seconds have passed."""
+        message = self._raw.poll(timeout)
+        if message is not None:
+            record_poll(self._history, self._client, next(self._ops), message, time.monotonic_ns())
+        return message
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Up to `num_messages` records and errors."""
+        messages = self._raw.consume(num_messages, timeout)
+        now_ns = time.monotonic_ns()
+        for message in messages:
+            record_poll(self._history, self._client, next(self._ops), message, now_ns)
+        return messages
+
+    def commit(
+        self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True
+    ) -> list[TopicPartition] | None:  # fmt: skip
+        """Commit as confluent does; an asynchronous one is completed in the `on_commit` callback."""
+        asked = _asked(message, offsets)
+        self._commits(Outcome.INVOKE, asked)
+        arguments: dict[str, Any] = {"asynchronous": asynchronous}
+        if message is not None:
+            arguments["message"] = message
+        elif offsets is not None:
+            arguments["offsets"] = offsets
+        try:
+            result = cast("list[TopicPartition] | None", self._raw.commit(**arguments))
+        except KafkaException as error:
+            self._commits(Outcome.INFO, asked, error.args[0].code())
+            raise
+        if not asynchronous:
+            for done in result or ():
+                failed = done.error
+                self._commits(
+                    Outcome.OK if failed is None else Outcome.INFO,
+                    [done],
+                    failed.code() if failed else 0,
+                )
+        return result
+
+    def _committed(self, error: Any, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            wrong = error or partition.error
+            self._commits(
+                Outcome.OK if wrong is None else Outcome.INFO,
+                [partition],
+                wrong.code() if wrong else 0,
+            )
+        if self._on_commit is not None:
+            self._on_commit(error, partitions)
+
+    def _commits(
+        self, outcome: Outcome, partitions: Iterable[TopicPartition], error: int = 0
+    ) -> None:
+        for partition in partitions:
+            self._history.append(
+                Kind.COMMIT, outcome, self._client, self._history.name(partition.topic), partition.partition,
+                max(partition.offset, -1), next(self._ops), error=error,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Leave the group, and end the history file if it is this consumer's own."""
+        self._raw.close()
+        if self._own is not None:
+            self._own.close()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_raw":
+            raise AttributeError(name)
+        return getattr(self._raw, name)
+
+
+def _asked(message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
+    if message is not None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic is not None and partition is not None and offset is not None:
+            return [TopicPartition(topic, partition, offset + 1)]
+    return list(offsets or ())

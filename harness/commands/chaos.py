@@ -1,0 +1,82 @@
+"""`harrow chaos`: the demo's scenario with random faults for many seeds, two at a time, one ledger.
+
+Each seed is a process of its own with a cluster of its own; all share one Spark. A line a seed, a table at
+the end, and `ledger.jsonl` to which several runs may add. Exit code 0: every seed was valid (with
+`--variant` other than safe: always, the table is the result).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ..scenario import VARIANTS, Outcome, run_seed
+
+
+@click.command()
+@click.option("--seeds", type=click.IntRange(1, 100_000), default=20, show_default=True, help="how many")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="the first one")
+@click.option("--seconds", type=click.FloatRange(0.5, 600), default=5.0, show_default=True, help="of faults a seed")
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="seeds at a time")
+@click.option("--variant", type=click.Choice(list(VARIANTS)), default="safe", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True)
+@click.option("--spark", default="", help="your own Spark master or Connect address")
+@click.option("--keep", is_flag=True, help="keep the folders of valid seeds too")
+def command(
+    seeds: int, seed: int, seconds: float, jobs: int, variant: str, out: Path, spark: str, keep: bool
+) -> None:
+    """Run the scenario with random faults for many seeds."""
+    from ..checks import SparkHandle
+
+    console = Console()
+    base = (out / f"chaos-{variant}").absolute()
+    base.mkdir(parents=True, exist_ok=True)
+    SparkHandle.of_run(base).request()  # this process's end is Spark's; the seeds' processes are its clients
+    outcomes: list[Outcome] = []
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=20) as pool:
+        running: list[Future[Outcome]] = [
+            pool.submit(run_seed, one, base / f"seed-{one}", seconds=seconds, variant=variant, spark=spark, keep=keep)
+            for one in range(seed, seed + seeds)
+        ]
+        for future in as_completed(running):
+            outcome = future.result()
+            outcomes.append(outcome)
+            with (base / "ledger.jsonl").open("a", encoding="utf-8") as ledger:
+                ledger.write(outcome.to_json() + "\n")
+            console.print(_line(outcome, len(outcomes), seeds), highlight=False)
+    console.print(summary(outcomes))
+    sys.exit(0 if variant != "safe" or all(o.status == "valid" for o in outcomes) else 1)
+
+
+def _line(outcome: Outcome, done: int, of: int) -> str:
+    found = ", ".join(f"{n} {name}" for name, n in outcome.anomalies.items())
+    colour = {"valid": "green", "invalid": "red"}.get(outcome.status, "yellow")
+    why = found or "; ".join(outcome.reasons)
+    return (
+        f"{done:>4}/{of} seed {outcome.seed}: [{colour}]{outcome.status}[/{colour}] {outcome.acknowledged:,} acknowledged, "
+        f"{outcome.faults} faults, {outcome.elections} elections, {outcome.seconds} s {why}"
+    )
+
+
+def summary(outcomes: Iterable[Outcome]) -> Table:
+    """How many seeds were what, and which anomalies were found in how many of them."""
+    rows = list(outcomes)
+    table = Table(title=f"{len(rows)} seeds", title_justify="left")
+    table.add_column("what")
+    table.add_column("seeds", justify="right")
+    for status, count in sorted(Counter(o.status for o in rows).items()):
+        table.add_row(status, str(count))
+    for name, count in sorted(Counter(name for o in rows for name in o.anomalies).items()):
+        table.add_row(f"  with {name}", str(count))
+    table.add_row("acknowledged records", f"{sum(o.acknowledged for o in rows):,}")
+    table.add_row("faults that took effect", f"{sum(o.faults for o in rows):,}")
+    table.add_row("elections", f"{sum(o.elections for o in rows):,}")
+    return table

@@ -1,0 +1,14 @@
+"""`harrow failpoints`: the named places in the broker's code that a fault can arm (K6)."""
+
+from __future__ import annotations
+
+import click
+from harrow.cluster.host.failpoints import DECLARED
+
+
+@click.command()
+def command() -> None:
+    """The places in the broker's code that a fault can arm."""
+    width = max(len(name) for name in DECLARED)
+    for name, doc in sorted(DECLARED.items()):
+        click.echo(f"{name:<{width}}  {doc}")

@@ -1,0 +1,87 @@
+"""`harrow up`: a cluster in a terminal until SIGINT or SIGTERM.
+
+With `--json` one line is printed when the cluster is ready:
+`{"bootstrap_servers": "…", "brokers": [{"id": 1, "host": "127.0.0.1", "port": …, "pid": …}, …],
+"registry": {"pid": …}, "data": "…"}`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import click
+from harrow.cluster import Cluster
+
+from .settings import parse_settings
+
+HOST = "127.0.0.1"
+
+
+@click.command()
+@click.option("--brokers", type=click.IntRange(1, 64), default=3, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65000),
+    help="broker i listens on PORT + i; free ports without it",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False),
+    help="folder that is kept; a temporary one without it",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="a broker setting by Kafka's name",
+)
+@click.option("--json", "as_json", is_flag=True, help="print one JSON line when ready")
+def command(
+    brokers: int, port: int | None, data: str | None, settings: tuple[str, ...], as_json: bool
+) -> None:
+    """Run a cluster in this terminal until Ctrl-C."""
+    stops = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, stops
+    )  # taken below by sigwait, also when they come early
+    cluster = Cluster(
+        brokers=brokers, port=port, folder=data, config=parse_settings(settings), name="up"
+    )
+    cluster.start()
+    try:
+        click.echo(json.dumps(describe(cluster)) if as_json else banner(cluster))
+        signal.sigwait(stops)
+    finally:
+        if not as_json:
+            click.echo("stopping")
+        cluster.stop(graceful=data is not None)
+
+
+def describe(cluster: Cluster) -> dict[str, Any]:
+    """The JSON line."""
+    brokers = [
+        {"id": node_id, "host": HOST, "port": broker.port, "pid": broker.pid}
+        for node_id, broker in cluster.brokers.items()
+    ]
+    return {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "brokers": brokers,
+        "registry": {"pid": cluster.registry.pid},
+        "data": str(cluster.folder),
+    }
+
+
+def banner(cluster: Cluster) -> str:
+    """The lines for people."""
+    rows = [f"  broker {i}  {HOST}:{b.port}  pid {b.pid}" for i, b in cluster.brokers.items()]
+    return "\n".join(
+        [
+            f"bootstrap.servers={cluster.bootstrap_servers}",
+            *rows,
+            f"  data      {cluster.folder}",
+            "Ctrl-C ends it",
+        ]
+    )

@@ -1,0 +1,245 @@
+"""Every option of the plugin: its flag, its ini setting, its marker argument, its default.
+
+Precedence: flag, then the fixture factory's argument, then the marker, then ini, then the default;
+`config` is merged setting by setting in that order. A value that cannot be used is a `UsageError`
+which names where it came from and what would fit. Nothing heavy is imported until a setting is given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from .seeds import SEED_MAX
+
+SCOPES = ("test", "session")
+BROKERS_MAX = 64
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What one test runs with."""
+
+    seed: int
+    """The run's seed (or the marker's); the test's own is its child by node id."""
+    brokers: int = 3
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Broker settings under Kafka's names, over the harness's defaults."""
+    scope: str = "test"
+    """`test`: a fresh cluster for each test; `session`: one for all tests of a worker that ask for the same."""
+    keep: bool = False
+    """Keep clusters' data and histories of passed tests too."""
+    out: Path = Path("harrow-out")
+    spark: str = ""
+    """`spark.master` or Spark Connect address of the user's own; empty: one started for the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One option, everywhere that it can be given."""
+
+    name: str
+    parse: Callable[[object], Any]
+    doc: str
+    metavar: str | None = None
+    ini_type: Any = "string"
+    marker: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The command line's name for it."""
+        return f"--harrow-{self.name}"
+
+    @property
+    def ini(self) -> str:
+        """The configuration file's name for it."""
+        return f"harrow_{self.name}"
+
+    @property
+    def field(self) -> str:
+        """The name in `Options`."""
+        return "config" if self.name == "set" else self.name
+
+
+def _whole(low: int, high: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            raise ValueError(f"{value!r}: expected a whole number") from None
+        if isinstance(value, bool) or not low <= number <= high:
+            raise ValueError(f"{value}: expected a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _scope(value: object) -> str:
+    if value not in SCOPES:
+        raise ValueError(f"{value!r}: expected {' or '.join(SCOPES)}{_nearest(str(value), SCOPES)}")
+    return str(value)
+
+
+def _settings(value: object) -> dict[str, object]:
+    """Read a mapping, or `name=value` lines, as broker settings that exist and fit."""
+    if isinstance(value, Mapping):
+        pairs: dict[str, object] = {str(name): one for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - a marker's argument may be anything
+    elif isinstance(value, list | tuple):
+        pairs = dict(_pair(str(line)) for line in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - as above
+    else:
+        raise ValueError(f"{value!r}: expected a mapping of broker settings")  # noqa: TRY004 - one kind for callers
+    if pairs:
+        from harrow.cluster.config import BrokerConfig
+        from harrow.cluster.errors import ConfigError
+
+        try:
+            BrokerConfig.parse(pairs)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return pairs
+
+
+def _pair(line: str) -> tuple[str, str]:
+    name, equals, value = line.partition("=")
+    if not equals or not name.strip():
+        raise ValueError(f"{line!r}: expected NAME=VALUE, as in min.insync.replicas=2")
+    return name.strip(), value.strip()
+
+
+def _path(value: object) -> Path:
+    return Path(str(value))
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        name="seed",
+        parse=_whole(0, SEED_MAX),
+        metavar="N",
+        doc="seed of the run; a failure prints the one it ran with",
+        marker=True,
+    ),
+    Row(
+        name="brokers",
+        parse=_whole(1, BROKERS_MAX),
+        metavar="N",
+        doc="brokers of each cluster (default 3)",
+        marker=True,
+    ),
+    Row(
+        name="set",
+        parse=_settings,
+        metavar="NAME=VALUE",
+        ini_type="linelist",
+        doc="a broker setting under Kafka's name; may be given often",
+    ),
+    Row(
+        name="scope",
+        parse=_scope,
+        metavar="test|session",
+        doc="a fresh cluster for each test (default), or one for all that ask for the same",
+        marker=True,
+    ),
+    Row(name="keep", parse=bool, ini_type="bool", doc="keep the folders of passed tests too"),
+    Row(name="out", parse=_path, metavar="DIR", doc="where run folders go (default harrow-out)"),
+    Row(
+        name="spark",
+        parse=str,
+        metavar="ADDRESS",
+        doc="your own Spark: a master or a Connect address (default: one started for the run)",
+    ),
+)
+MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {
+    **{row.name: row.parse for row in ROWS if row.marker},
+    "config": _settings,
+}
+MARKER_LINE = (
+    "harrow(brokers=3, config={...}, scope='test', seed=N): the cluster that this test's `harrow` "
+    "fixture starts; config holds broker settings under Kafka's names"
+)
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare each row's flag and ini setting."""
+    group = parser.getgroup("harrow", "Harrow: what happens when Kafka breaks")
+    for row in ROWS:
+        if row.name == "keep":
+            group.addoption(row.flag, action="store_true", default=None, help=row.doc)
+        else:
+            action = "append" if row.name == "set" else "store"
+            group.addoption(
+                row.flag, action=action, default=None, metavar=row.metavar, help=row.doc
+            )
+        parser.addini(row.ini, f"{row.doc} (as {row.flag})", type=row.ini_type, default=None)
+
+
+def read_flags(config: pytest.Config) -> dict[str, Any]:
+    """Return what the command line gave, parsed, by field of `Options`."""
+    given = ((row, row.flag, config.getoption(row.flag)) for row in ROWS)
+    return _parse(given)
+
+
+def read_ini(config: pytest.Config) -> dict[str, Any]:
+    """Return what the configuration file gave, parsed, by field of `Options`."""
+    given = ((row, row.ini, config.getini(row.ini)) for row in ROWS)
+    return _parse(entry for entry in given if entry[2] not in ("", []))
+
+
+def _parse(given: Iterable[tuple[Row, str, Any]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for row, source, value in given:
+        if value is not None:
+            try:
+                values[row.field] = row.parse(value)
+            except ValueError as error:
+                raise pytest.UsageError(f"{source}: {error}") from None
+    return values
+
+
+def check_arguments(arguments: Mapping[str, object], source: str) -> dict[str, Any]:
+    """Return a marker's or a factory's arguments, parsed; None means "not given"."""
+    values: dict[str, Any] = {}
+    for name, value in arguments.items():
+        parse = MARKER_ARGUMENTS.get(name)
+        if parse is None:
+            hint = _nearest(name, MARKER_ARGUMENTS)
+            known = ", ".join(MARKER_ARGUMENTS)
+            raise pytest.UsageError(f"{source}: no argument {name!r}{hint} (known: {known})")
+        if value is not None:
+            try:
+                values[name] = parse(value)
+            except ValueError as error:
+                raise pytest.UsageError(f"{source}: {name}={error}") from None
+    return values
+
+
+def read_marker(item: pytest.Item) -> dict[str, Any]:
+    """Return the arguments of the item's `harrow` markers, the nearest winning."""
+    merged: dict[str, Any] = {}
+    for marker in reversed(list(item.iter_markers("harrow"))):
+        source = f"{item.nodeid}: @pytest.mark.harrow"
+        if marker.args:
+            raise pytest.UsageError(f"{source}: takes named arguments only, got {marker.args!r}")
+        merged = merge(merged, check_arguments(marker.kwargs, source))
+    return merged
+
+
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay `layers` over each other, the last winning; `config` setting by setting."""
+    merged: dict[str, Any] = {}
+    config: dict[str, object] = {}
+    for layer in layers:
+        merged |= layer
+        config |= layer.get("config", NOTHING)
+    return merged | {"config": config} if config else merged

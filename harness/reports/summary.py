@@ -1,0 +1,170 @@
+"""The run in a terminal: a sparkline of throughput with the faults under it, elections, the verdict line.
+
+Owns: `terminal_summary`. Reads the run folder through the same model as the picture, so both say the same.
+May fail: OSError from the console only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .picture import build_model
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+BARS = " ▁▂▃▄▅▆▇█"
+WIDTH_MOST = 72
+WIDTH_LEAST = 16
+MARGIN = 14
+STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
+MARKS = {"kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘"}
+FAULTS_MOST = 8
+ANOMALIES_MOST = 5
+
+
+def terminal_summary(folder: Path, console: Console) -> None:
+    """Print about ten lines on the run in `folder`."""
+    model = build_model(Path(folder))
+    width = max(WIDTH_LEAST, min(WIDTH_MOST, console.width - MARGIN))
+    for line in _lines(model, width):
+        console.print(line, soft_wrap=True)
+
+
+def _lines(model: dict[str, Any], width: int) -> list[Text]:
+    lines = [_headline(model)]
+    lines += _throughput(model, width)
+    lines += _faults(model)
+    lines.append(_elections(model))
+    lines += _verdict(model)
+    return lines
+
+
+def _row(label: str, content: str | Text, style: str = "") -> Text:
+    from rich.text import Text
+
+    row = Text(f"  {label:<11}", style="dim")
+    return row.append_text(content if isinstance(content, Text) else Text(content, style=style))
+
+
+def _headline(model: dict[str, Any]) -> Text:
+    from rich.text import Text
+
+    line = Text(str(model["title"]), style="bold")
+    about = f"  {model['duration']:.1f} s, {len(model['brokers'])} brokers"
+    if model["seed"] is not None:
+        about += f", seed {model['seed']}"
+    return line.append(about, style="dim")
+
+
+def _throughput(model: dict[str, Any], width: int) -> list[Text]:
+    from rich.text import Text
+
+    traffic = model["traffic"]
+    if traffic["source"] == "none":
+        return [_row("throughput", "no operations were recorded", "dim")]
+    cells = spread(traffic["acked"], width)
+    line = Text(sparkline(cells), style="cyan")
+    line.append(f"  peak {max(cells):,.0f}/s", style="dim")
+    lines = [_row("throughput", line)]
+    marks = fault_marks(model["faults"], float(model["duration"]), width)
+    if marks.strip():
+        lines.append(_row("faults", marks.rstrip(), "red"))
+    totals = traffic["totals"]
+    counts = f"{totals['acked']:,} acknowledged, {totals['delivered']:,} delivered"
+    counts += f", {totals['failed']:,} failed" if totals["failed"] else ""
+    if traffic["p50_all"] is not None:
+        counts += f"; p50 {traffic['p50_all']:.3g} ms, p99 {traffic['p99_all']:.3g} ms"
+    lines.append(_row("", counts))
+    return lines
+
+
+def spread(values: Sequence[float], width: int) -> list[float]:
+    """`values` averaged into `width` cells."""
+    cells: list[float] = []
+    for cell in range(width):
+        low = cell * len(values) // width
+        high = max(low + 1, (cell + 1) * len(values) // width)
+        part = values[low:high]
+        cells.append(sum(part) / len(part) if part else 0.0)
+    return cells
+
+
+def sparkline(cells: Sequence[float]) -> str:
+    """One character a cell; whatever is more than nothing is seen. A burst does not flatten the rest."""
+    busy = sorted(value for value in cells if value > 0)
+    if not busy:
+        return BARS[1] * len(cells)
+    top = min(busy[-1], 2 * busy[len(busy) // 2])
+    steps = len(BARS) - 1
+    return "".join(
+        BARS[min(steps, max(1, round(value / top * steps)))] if value > 0 else BARS[0]
+        for value in cells
+    )
+
+
+def fault_marks(faults: Sequence[dict[str, Any]], duration: float, width: int) -> str:
+    """Under the sparkline: a sign where each fault began, a line while it lasted."""
+    row = [" "] * width
+    happened = [fault for fault in faults if fault["skipped"] is None]
+    for fault in happened:
+        for cell in range(
+            _cell(fault["s"], duration, width), _cell(fault["e"], duration, width) + 1
+        ):
+            row[cell] = "─"
+    for fault in happened:
+        row[_cell(fault["s"], duration, width)] = MARKS.get(fault["kind"], "●")
+    return "".join(row)
+
+
+def _cell(at: float, duration: float, width: int) -> int:
+    return max(0, min(width - 1, int(at / max(duration, 1e-9) * width)))
+
+
+def _faults(model: dict[str, Any]) -> list[Text]:
+    happened = [fault for fault in model["faults"] if fault["skipped"] is None]
+    lines: list[Text] = []
+    for fault in happened[:FAULTS_MOST]:
+        where = ", ".join(str(node) for node in fault["nodes"]) or "?"
+        until = f"{fault['e']:.2f} s" if fault["healed"] else "the end"
+        proof = "" if fault["effect"] is not None else "  (no effect was proved)"
+        sign = MARKS.get(fault["kind"], "●")
+        text = f"{sign} {fault['label']} on broker {where}, {fault['s']:.2f} s to {until}{proof}"
+        lines.append(_row("", text))
+    if len(happened) > FAULTS_MOST:
+        lines.append(_row("", f"… {len(happened) - FAULTS_MOST} more", "dim"))
+    return lines
+
+
+def _elections(model: dict[str, Any]) -> Text:
+    again = max(0, model["controller_elections"] - 1)
+    moved = [lane["name"] for lane in model["partitions"] if len(lane["leaders"]) > 1]
+    text = f"{model['elections']} of partition leaders"
+    if moved:
+        text += f" ({', '.join(moved[:4])}{', …' if len(moved) > 4 else ''})"
+    return _row("elections", f"{text}, {again} of the controller")
+
+
+def _verdict(model: dict[str, Any]) -> list[Text]:
+    from rich.text import Text
+
+    verdict = model["verdict"]
+    if verdict is None:
+        return [_row("verdict", "not judged", "bold yellow")]
+    status = str(verdict["status"])
+    line = Text(status.upper(), style=STYLES.get(status, "bold"))
+    line.append(f"  {', '.join(verdict['guarantees'])}")
+    if verdict["derived"]:
+        line.append(f" ({verdict['derived']})", style="dim")
+    lines = [_row("verdict", line)]
+    found = [f"{count} {name}" for name, count in sorted(verdict["totals"].items()) if count]
+    if found:
+        lines.append(_row("", ", ".join(found), "red"))
+    for anomaly in verdict["anomalies"][:ANOMALIES_MOST]:
+        place = f"{anomaly['topic']}-{anomaly['partition']}"
+        lines.append(_row("", f"{anomaly['name']} in {place}: {anomaly['explanation']}"))
+    lines += [_row("", f"unknown: {reason}") for reason in verdict["reasons"][:ANOMALIES_MOST]]
+    return lines

@@ -1,0 +1,264 @@
+"""What the brokers' traces say, as lanes over time: brokers, the controller, each partition.
+
+Owns: turning events into spans. Memory is bounded by lanes, changes of leader and ISR (capped), and one
+high watermark a time bucket. Times in lanes are seconds from the run's beginning.
+
+A broker's death has no event of its own: it is the effect of a `kill`, `terminate` or `restart` that
+`faults.jsonl` proves, and lasts until the broker says `broker.ready` again. A partition's leader lasts until the next
+one begins, or until its broker dies, whichever is first; between the two nobody leads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .evidence import FaultWindow, Row, Run, json_lines
+
+INTERNAL_PREFIX = "__"
+LANES_MOST = 40
+CHANGES_MOST = 400
+MARKS_MOST = 150
+DEADLY = frozenset({"kill", "terminate", "restart"})
+MARKED = {
+    "broker.session-expired": "session expired",
+    "broker.registered": "registered",
+    "failpoint.fired": "failpoint fired",
+    "log.recovered": "log recovered",
+    "log.failed": "log failed",
+    "task.failed": "task failed",
+    "partition.truncated": "log truncated",
+    "response.lost": "response lost",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionLane:
+    """One partition: who led it when, who was in sync, how far it was committed."""
+
+    topic: str
+    partition: int
+    leaders: list[Row] = field(default_factory=list[Row])
+    isr: list[Row] = field(default_factory=list[Row])
+    high_watermarks: dict[int, int] = field(default_factory=dict[int, int])
+    marks: list[Row] = field(default_factory=list[Row])
+    dropped: int = 0
+
+    def put(self, rows: list[Row], row: Row) -> None:
+        """Append a change, up to the cap."""
+        if len(rows) < CHANGES_MOST:
+            rows.append(row)
+        else:
+            self.dropped += 1
+
+
+class Timeline:
+    """Lanes of one run. `read` takes in its traces; the rest gives what was found."""
+
+    def __init__(self, begin_ns: int, end_ns: int, bucket_ns: int) -> None:
+        self._begin_ns = begin_ns
+        self._bucket_ns = bucket_ns
+        self.end_s = self.seconds(end_ns)
+        self.partitions: dict[tuple[str, int], PartitionLane] = {}
+        self.internal: set[tuple[str, int]] = set()
+        self.internal_elections = 0
+        self._ready: dict[int, list[float]] = {}
+        self._first: dict[int, float] = {}
+        self._stopping: dict[int, list[float]] = {}
+        self._marks: dict[int, list[Row]] = {}
+        self._elected: list[Row] = []
+        self._resigned: list[Row] = []
+        self._faults: list[FaultWindow] = []
+
+    def seconds(self, t_ns: int) -> float:
+        """Seconds from the beginning, to a tenth of a millisecond."""
+        return round((t_ns - self._begin_ns) / 1e9, 4)
+
+    def read(self, run: Run) -> None:
+        """Take in every trace of the run, and its faults."""
+        self._faults = [fault for fault in run.faults if fault.skipped is None]
+        for broker, path in run.traces.items():
+            self._marks.setdefault(broker, [])
+            for row in json_lines(path):
+                if "t_ns" in row and "event" in row:
+                    self._feed(broker, self.seconds(int(row["t_ns"])), row)
+        for lane in self.partitions.values():
+            lane.leaders.sort(key=_order)
+            lane.isr.sort(key=_order)
+
+    def _feed(self, broker: int, at: float, row: Row) -> None:
+        event = str(row["event"])
+        self._first.setdefault(broker, at)
+        if event.startswith("partition.") or "partition" in row:
+            self._feed_partition(broker, at, event, row)
+        if event == "broker.ready":
+            self._ready.setdefault(broker, []).append(at)
+        elif event == "broker.stopping":
+            self._stopping.setdefault(broker, []).append(at)
+        elif event == "controller.elected":
+            self._elected.append({"t": at, "broker": broker, "epoch": row.get("epoch")})
+        elif event == "controller.resigned":
+            self._resigned.append({"t": at, "broker": broker})
+        elif event in MARKED and len(self._marks[broker]) < MARKS_MOST:
+            self._marks[broker].append({"t": at, "kind": event, "text": _mark_text(event, row)})
+
+    def _feed_partition(self, broker: int, at: float, event: str, row: Row) -> None:
+        topic = str(row.get("topic", ""))
+        key = (topic, int(row.get("partition", -1)))
+        if not topic or key[1] < 0:
+            return
+        if topic.startswith(INTERNAL_PREFIX):
+            self.internal.add(key)
+            self.internal_elections += event == "partition.leader"
+            return
+        lane = self.partitions.get(key)
+        if lane is None:
+            lane = self.partitions[key] = PartitionLane(topic=topic, partition=key[1])
+        if event == "partition.hw":
+            bucket = int(at * 1e9) // self._bucket_ns
+            lane.high_watermarks[bucket] = max(
+                lane.high_watermarks.get(bucket, 0), int(row.get("hw", 0))
+            )
+        elif event == "partition.leader":
+            change = {
+                "t": at,
+                "leader": row.get("leader", broker),
+                "epoch": row.get("leader_epoch"),
+                "cause": row.get("cause"),
+            }
+            lane.put(lane.leaders, change)
+            lane.put(lane.isr, _isr_row(at, row))
+        elif event == "partition.isr":
+            lane.put(lane.isr, _isr_row(at, row))
+        elif event == "partition.truncated":
+            mark = {"t": at, "broker": broker, "text": _mark_text(event, row)}
+            lane.put(lane.marks, mark)
+
+    # ---- lanes -----------------------------------------------------------------------------------
+
+    def down(self, broker: int) -> list[tuple[float, float]]:
+        """When a broker was dead."""
+        spans: list[tuple[float, float]] = []
+        ready = self._ready.get(broker, [])
+        begins = [
+            self.seconds(fault.effect_ns if fault.effect_ns is not None else fault.begin_ns)
+            for fault in self._faults
+            if fault.kind in DEADLY and broker in fault.nodes
+        ]
+        begins += [at for at in self._stopping.get(broker, []) if not _near(at, begins)]
+        for at in sorted(begins):
+            if spans and at < spans[-1][1]:
+                continue
+            back = next((t for t in ready if t > at), self.end_s)
+            spans.append((at, back))
+        return spans
+
+    def broker_lane(self, broker: int) -> Row:
+        """Spans of state (`starting`, `up`, `dead`, `paused`, `isolated`) and marks of one broker."""
+        begin = self._first.get(broker, 0.0)
+        ready = self._ready.get(broker, [])
+        up_at = ready[0] if ready else self.end_s
+        spans: list[Row] = []
+        if up_at > begin:
+            spans.append({"s": begin, "e": up_at, "state": "starting"})
+        at = up_at
+        for dead, back in self.down(broker):
+            if dead > at:
+                spans.append({"s": at, "e": dead, "state": "up"})
+            spans.append({"s": max(dead, begin), "e": back, "state": "dead"})
+            at = back
+        if at < self.end_s:
+            spans.append({"s": at, "e": self.end_s, "state": "up"})
+        for fault in self._faults:
+            if fault.kind in ("pause", "isolate") and broker in fault.nodes:
+                begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
+                end = self.end_s if fault.end_ns is None else self.seconds(fault.end_ns)
+                state = "paused" if fault.kind == "pause" else "isolated"
+                spans.append({"s": self.seconds(begin_ns), "e": end, "state": state})
+        return {"id": broker, "spans": spans, "marks": self._marks.get(broker, [])}
+
+    def brokers(self) -> list[Row]:
+        """Every broker's lane."""
+        return [self.broker_lane(broker) for broker in sorted(self._marks)]
+
+    def controller(self) -> list[Row]:
+        """Who was controller when; the epoch of each."""
+        spans: list[Row] = []
+        elected = sorted(self._elected, key=_order)
+        for number, row in enumerate(elected):
+            ends = [self.end_s]
+            ends += [elected[number + 1]["t"]] if number + 1 < len(elected) else []
+            ends += [
+                r["t"] for r in self._resigned if r["broker"] == row["broker"] and r["t"] > row["t"]
+            ]
+            ends += [dead for dead, _ in self.down(row["broker"]) if dead > row["t"]]
+            spans.append(
+                {"s": row["t"], "e": min(ends), "broker": row["broker"], "epoch": row["epoch"]}
+            )
+        return spans
+
+    def partition_lanes(self) -> tuple[list[Row], int]:
+        """The partitions that changed most (up to the cap), in order; how many are left out."""
+        lanes = sorted(
+            self.partitions.values(), key=lambda p: (-len(p.leaders), p.topic, p.partition)
+        )
+        shown = sorted(lanes[:LANES_MOST], key=lambda p: (p.topic, p.partition))
+        return [self._partition_row(lane) for lane in shown], len(lanes) - len(shown)
+
+    def _partition_row(self, lane: PartitionLane) -> Row:
+        high, points = 0, list[list[float]]()
+        for bucket in sorted(lane.high_watermarks):
+            high = max(high, lane.high_watermarks[bucket])
+            points.append([round(bucket * self._bucket_ns / 1e9, 4), high])
+        return {
+            "name": f"{lane.topic}-{lane.partition}",
+            "leaders": self._leader_spans(lane),
+            "isr": [{"t": row["t"], "isr": row["isr"], "cause": row["cause"]} for row in lane.isr],
+            "hw": points,
+            "marks": lane.marks,
+            "dropped": lane.dropped,
+        }
+
+    def _leader_spans(self, lane: PartitionLane) -> list[Row]:
+        spans: list[Row] = []
+        for number, row in enumerate(lane.leaders):
+            end = lane.leaders[number + 1]["t"] if number + 1 < len(lane.leaders) else self.end_s
+            deaths = [dead for dead, _ in self.down(row["leader"]) if row["t"] < dead < end]
+            until = min(deaths, default=end)
+            spans.append(
+                {"s": row["t"], "e": until, **{k: row[k] for k in ("leader", "epoch", "cause")}}
+            )
+        return spans
+
+    @property
+    def elections(self) -> int:
+        """Leader changes of the shown topics after their first leader."""
+        return sum(max(0, len(lane.leaders) - 1) for lane in self.partitions.values())
+
+    @property
+    def controller_elections(self) -> int:
+        """How many controllers were elected."""
+        return len(self._elected)
+
+
+def _order(row: Row) -> float:
+    return float(row["t"])
+
+
+def _near(at: float, others: list[float]) -> bool:
+    return any(abs(at - other) < 1.0 for other in others)
+
+
+def _isr_row(at: float, row: Row) -> Row:
+    return {"t": at, "isr": sorted(row.get("isr") or ()), "cause": row.get("cause")}
+
+
+def _mark_text(event: str, row: Row) -> str:
+    skip = {"t_ns", "wall_ms", "host", "event"}
+    fields: list[str] = []
+    place: Any = row.get("topic")
+    if place is not None and "partition" in row:
+        fields.append(f"{place}-{row['partition']}")
+        skip |= {"topic", "partition"}
+    fields += [f"{name} {value}" for name, value in row.items() if name not in skip]
+    return f"{MARKED[event]}: {', '.join(fields)}"[:300] if fields else MARKED[event]

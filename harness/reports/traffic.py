@@ -1,0 +1,187 @@
+"""Throughput and latency over time, from recorders' histories or, without them, from the brokers' taps.
+
+Owns: `Traffic`, arrays of one value a time bucket. Memory is bounded whatever the history: files are
+mapped and read in chunks, latencies are counted in bins that grow by a twelfth (so a percentile is right to
+within 4 %). Source of the numbers: `history/*.ops` sees what the application saw; `tap.bin` what the wire
+acknowledged, and times only the broker's part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.errors import HarrowError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+CHUNK_ROWS = 1 << 20
+BINS = 256
+BINS_PER_E = 12.5
+"""Latency bin = 12.5 x ln(microseconds): 1 us to 800 s in 256 bins."""
+INTERNAL_PREFIX = "__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """Operations of one kind: when they ended, how long they took (0: unknown), how many records each."""
+
+    what: str
+    end_ns: Numbers
+    took_ns: Numbers
+    count: Numbers
+
+
+class Traffic:
+    """Records acknowledged, delivered and failed in each bucket, and quantiles of their latency."""
+
+    def __init__(self, begin_ns: int, bucket_ns: int, buckets: int) -> None:
+        import numpy as np
+
+        self.begin_ns = begin_ns
+        self.bucket_ns = bucket_ns
+        self.buckets = buckets
+        self.counts: dict[str, npt.NDArray[np.float64]] = {
+            what: np.zeros(buckets) for what in ("acked", "delivered", "failed")
+        }
+        self._latency = np.zeros((buckets, BINS), dtype=np.int64)
+
+    def add(self, completed: Completed) -> None:
+        """Count one chunk."""
+        import numpy as np
+
+        at = np.clip((completed.end_ns - self.begin_ns) // self.bucket_ns, 0, self.buckets - 1)
+        self.counts[completed.what] += np.bincount(
+            at, weights=completed.count, minlength=self.buckets
+        )
+        if completed.what != "acked":
+            return
+        micros = np.maximum(completed.took_ns / 1_000, 1.0)
+        bins = np.minimum((np.log(micros) * BINS_PER_E).astype(np.int64), BINS - 1)
+        flat = np.bincount(at * BINS + bins, minlength=self.buckets * BINS)
+        self._latency += flat.reshape(self.buckets, BINS)
+
+    def rates(self, what: str) -> list[float]:
+        """Records a second in each bucket."""
+        return [round(float(n) * 1e9 / self.bucket_ns, 1) for n in self.counts[what]]
+
+    def total(self, what: str) -> int:
+        """Records of that kind in the whole run."""
+        return int(self.counts[what].sum())
+
+    def quantile(self, share: float) -> list[float | None]:
+        """Milliseconds in each bucket; None where nothing was acknowledged."""
+        return [self._quantile(row, share) for row in self._latency]
+
+    def overall(self, share: float) -> float | None:
+        """Milliseconds over the whole run."""
+        return self._quantile(self._latency.sum(axis=0), share)
+
+    def _quantile(self, row: Numbers, share: float) -> float | None:
+        import numpy as np
+
+        total = int(row.sum())
+        if not total:
+            return None
+        position = int(np.searchsorted(np.cumsum(row), math.ceil(total * share)))
+        return float(f"{math.exp((position + 0.5) / BINS_PER_E) / 1_000:.4g}")
+
+
+def completions(folder: Path) -> tuple[str, list[Path]]:
+    """Where the numbers come from ("history", "tap" or "none") and the files."""
+    histories = [path for path in sorted(folder.glob("history/*.ops")) if _has_rows(path)]
+    if histories:
+        return "history", histories
+    taps = [path for path in sorted(folder.glob("cluster/broker-*/tap.bin")) if path.stat().st_size]
+    return ("tap", taps) if taps else ("none", [])
+
+
+def _has_rows(path: Path) -> bool:
+    from ..histories.format import read_history
+
+    try:
+        return len(read_history(path).rows) > 0
+    except (HarrowError, OSError):
+        return False
+
+
+def chunks(source: str, paths: list[Path]) -> Iterator[Completed]:
+    """Every completed operation in the files, some at a time."""
+    for path in paths:
+        try:
+            yield from _history(path) if source == "history" else _tap(path)
+        except (HarrowError, OSError):
+            continue  # the verdict says what could not be read; the picture shows the rest
+
+
+def _history(path: Path) -> Iterator[Completed]:
+    import numpy as np
+
+    from ..histories.format import Kind, Outcome, read_history
+
+    rows: Any = read_history(path).rows
+    kinds = (
+        ("acked", Kind.SEND, (Outcome.OK,)),
+        ("failed", Kind.SEND, (Outcome.FAIL, Outcome.INFO)),
+        ("delivered", Kind.POLL, (Outcome.OK,)),
+    )
+    for start in range(0, len(rows), CHUNK_ROWS):
+        part = rows[start : start + CHUNK_ROWS]
+        for what, kind, outcomes in kinds:
+            chosen = part[(part["kind"] == kind) & np.isin(part["outcome"], outcomes)]
+            if len(chosen):
+                end = chosen["time_ns"].astype(np.int64)
+                yield Completed(
+                    what=what,
+                    end_ns=end,
+                    took_ns=end - chosen["invoked_ns"],
+                    count=np.ones(len(chosen), dtype=np.int64),
+                )
+
+
+def _tap(path: Path) -> Iterator[Completed]:
+    import numpy as np
+    from harrow.cluster.host.tap import FETCHED, PRODUCED
+
+    from ..histories.tap import REPLICA_CLIENT, read_tap
+
+    tap = read_tap(path)
+    rows: Any = tap.rows
+    internal = [n for n, name in enumerate(tap.names) if name.startswith(INTERNAL_PREFIX)]
+    replicas = [n for n, name in enumerate(tap.names) if REPLICA_CLIENT.fullmatch(name)]
+    for start in range(0, len(rows), CHUNK_ROWS):
+        part = rows[start : start + CHUNK_ROWS]
+        part = part[~np.isin(part["topic"], internal)]
+        produced = part["kind"] == PRODUCED
+        fetched = (part["kind"] == FETCHED) & ~np.isin(part["client"], replicas)
+        for what, chosen in (
+            ("acked", part[produced & (part["error"] == 0)]),
+            ("failed", part[produced & (part["error"] != 0)]),
+            ("delivered", part[fetched]),
+        ):
+            if len(chosen):
+                end = chosen["completed_ns"].astype(np.int64)
+                yield Completed(
+                    what=what,
+                    end_ns=end,
+                    took_ns=end - chosen["invoked_ns"],
+                    count=chosen["count"].astype(np.int64),
+                )
+
+
+def span(source: str, paths: list[Path]) -> tuple[int, int] | None:
+    """First beginning and last end of any completed operation, monotonic nanoseconds."""
+    first: int | None = None
+    last = 0
+    for completed in chunks(source, paths):
+        begin = int((completed.end_ns - completed.took_ns).min())
+        first = begin if first is None else min(first, begin)
+        last = max(last, int(completed.end_ns.max()))
+    return None if first is None else (first, last)

@@ -1,0 +1,352 @@
+"""`Harrow`: one test's cluster, chaos and verdict; what the `harrow` fixture yields.
+
+Works without pytest too:
+
+```python
+with Harrow("out/run-1", seed=7) as harrow:
+    orders = harrow.topic("orders", partitions=3)
+    with harrow.chaos(kill(leader(orders))):
+        place_orders(harrow.bootstrap_servers)
+    print(harrow.verify(orders, guarantee="no-loss"))
+```
+
+Lazy: the cluster starts when a topic, an address or a client is asked for. Everything random comes from
+`seed`. Everything that a verdict or a picture needs lies in `folder` (see ARCHITECTURE.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.faults.schedule import Schedule, check_faults, in_turn, random_schedule
+
+from .chaos import Chaos
+from .clusters import OwnCluster, failed_tasks, trace_ends
+from .errors import VerdictError
+from .seeds import child_seed
+from .topics import Topic, check_topic, create_topic
+from .verdicts import Judge, spark_of_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from faker import Faker
+    from harrow.cluster import Cluster
+    from harrow.faults import Fault
+
+    from .checks import SparkHandle, Verdict
+    from .clients.consumer import Consumer
+    from .clients.producer import Producer
+    from .clusters import ClusterSource
+
+DATA_FOLDERS = ("cluster", "history", "history.parquet", "drain")
+RESULT_FILES = ("schedule.json", "faults.jsonl", "verdict.json", "report.html")
+
+
+class Harrow:
+    """A cluster to break and to judge."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        seed: int = 0,
+        brokers: int = 3,
+        config: Mapping[str, object] | None = None,
+        spark: Callable[[], SparkHandle] | str = "",
+        name: str = "harrow",
+        repeat: str = "",
+        early_spark: bool = True,
+        clusters: ClusterSource | None = None,
+    ) -> None:
+        self.folder = Path(folder).absolute()
+        self.seed = seed
+        self.name = name
+        self.brokers = brokers
+        self._config = dict(config or {})
+        self._repeat = repeat
+        self._early_spark = early_spark
+        self._source = OwnCluster() if clusters is None else clusters
+        parent = self.folder.parent
+        handle = (lambda: spark_of_run(parent, spark)) if isinstance(spark, str) else spark
+        self._judge = Judge(self.folder, handle, seed=seed, repeat=repeat)
+        self._cluster: Cluster | None = None
+        self._traced: dict[Path, int] = {}
+        self._topics: dict[str, Topic] = {}
+        self._clients: list[Producer | Consumer] = []
+        self._chaos: Chaos | None = None
+        self._blocks = 0
+        self._steps = 0
+        self._listeners: list[Callable[[Verdict], None]] = []
+        self.schedule = Schedule(seed=seed)
+        """The last chaos block's schedule, with what was resolved; its JSON replays it."""
+        self.verdicts: list[Verdict] = []
+        """Verdicts so far, the last one last."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        failures = self.close()
+        if failures:
+            raise HarrowError("; ".join(failures))
+
+    def __repr__(self) -> str:
+        state = "running" if self._cluster is not None else "not started"
+        return f"<Harrow seed={self.seed} brokers={self.brokers} {state} {self.folder}>"
+
+    # ---------------------------------------------------------------------------------- cluster
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, started now if it was not yet."""
+        if self._cluster is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._remove_data()  # of an earlier run in the same folder
+            for name in RESULT_FILES:
+                (self.folder / name).unlink(missing_ok=True)
+            self._cluster = self._source.acquire(
+                self.folder, brokers=self.brokers, config=self._config, seed=self.seed
+            )
+            self._traced = trace_ends(self._cluster.folder)
+        return self._cluster
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What any Kafka client is configured with; starts the cluster."""
+        return self.cluster.bootstrap_servers
+
+    def topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> Topic:
+        """Create a topic and wait for its leaders. Replicas: three, or all brokers where there are fewer."""
+        if name in self._topics:
+            raise ConfigError(f"topic {name!r} was created by this test already")
+        unique = (
+            f"{name}-{child_seed(self.seed, name) % 16**6:06x}" if self._source.shared else name
+        )
+        replicas = min(3, self.brokers) if replication_factor is None else replication_factor
+        topic = Topic(
+            name=unique,
+            partitions=partitions,
+            replication_factor=replicas,
+            config=dict(config or {}),
+        )
+        check_topic(topic, self.brokers)
+        create_topic(self.cluster, topic)
+        self._topics[name] = topic
+        return topic
+
+    # ---------------------------------------------------------------------------------- clients
+
+    def producer(self, **config: object) -> Producer:
+        """Return a recording confluent-kafka Producer; `acks="all"` is written `acks`, `client.id` as `client_id`.
+
+        Defaults: idempotent, acks=all. Each operation is appended to the history as it happens.
+        """
+        from .clients.producer import Producer
+
+        settings: dict[str, Any] = {"enable.idempotence": True}
+        if str(config.get("acks", "all")) not in ("all", "-1"):
+            settings = {}
+        producer: Producer = self._client(Producer, settings | _dotted(config))
+        return producer
+
+    def consumer(self, **config: object) -> Consumer:
+        """Return a recording confluent-kafka Consumer; reads from the beginning, group `harrow`, by default."""
+        from .clients.consumer import Consumer
+
+        settings: dict[str, Any] = {"group.id": "harrow", "auto.offset.reset": "earliest"}
+        consumer: Consumer = self._client(Consumer, settings | _dotted(config))
+        return consumer
+
+    def _client(self, kind: Callable[..., Any], settings: dict[str, Any]) -> Any:
+        settings = {"bootstrap.servers": self.bootstrap_servers} | settings
+        client = kind(settings, history=self.folder / "history")
+        self._clients.append(client)
+        return client
+
+    @cached_property
+    def faker(self) -> Faker:
+        """Realistic values, the same ones for the same seed."""
+        from faker import Faker
+
+        faker = Faker()
+        faker.seed_instance(child_seed(self.seed, "faker"))
+        return faker
+
+    @cached_property
+    def random(self) -> random.Random:
+        """Random numbers, the same ones for the same seed."""
+        return random.Random(child_seed(self.seed, "random"))  # noqa: S311 - repeatable, not secret
+
+    # ----------------------------------------------------------------------------------- faults
+
+    def chaos(
+        self,
+        *faults: Fault,
+        duration: float | None = None,
+        cap: int | None = None,
+        schedule: Schedule | None = None,
+    ) -> Chaos:
+        """Return a block in which `faults` happen to the cluster, one after another, in the background.
+
+        `duration`: again and again for so many seconds while the block lasts. Without faults: random ones.
+        `cap`: most brokers disturbed at once; by default what the topics' replicas allow. `schedule`: a
+        recorded one, replayed. The first fault waits for the first traffic.
+        """
+        if self._chaos is not None:
+            raise ConfigError("chaos is on already; give one block all its faults")
+        checked = check_faults(faults)
+        if schedule is not None and (faults or duration is not None):
+            raise ConfigError("chaos takes faults or a schedule to replay, not both")
+        cluster = self.cluster
+        planned = schedule or self._plan(checked, duration, self._cap() if cap is None else cap)
+        if self._early_spark:
+            self._judge.prepare()
+        self._blocks += 1
+        self._steps += len(planned.steps)
+        self._chaos = Chaos(
+            cluster, planned, self.folder, on_error=self._attach_verdict, on_end=self._chaos_ended
+        )
+        return self._chaos
+
+    def _plan(self, faults: tuple[Fault, ...], duration: float | None, cap: int) -> Schedule:
+        if duration is not None and duration <= 0:
+            raise ConfigError(f"chaos(duration={duration}): expected seconds, more than 0")
+        seed = child_seed(self.seed, "chaos", str(self._blocks))
+        first = self._steps + 1
+        if faults:
+            return in_turn(faults, seed, duration_s=duration, first_id=first, cap=cap)
+        topics = list(self._topics.values())
+        seconds = 5.0 if duration is None else duration
+        return random_schedule(seed, duration_s=seconds, topics=topics, first_id=first, cap=cap)
+
+    def _cap(self) -> int:
+        """As many brokers as may fail with every topic still taking acks=all; one at least."""
+        general = self.cluster.config.number("min.insync.replicas")
+        spare = [
+            topic.replication_factor - int(str(topic.config.get("min.insync.replicas", general)))
+            for topic in self._topics.values()
+        ]
+        return max(1, min(spare, default=1))
+
+    def _chaos_ended(self, schedule: Schedule) -> None:
+        self._chaos = None
+        self.schedule = schedule
+        suffix = "" if self._blocks == 1 else f"-{self._blocks}"
+        (self.folder / f"schedule{suffix}.json").write_text(schedule.to_json(), encoding="utf-8")
+
+    # ---------------------------------------------------------------------------------- verdict
+
+    def on_verdict(self, call: Callable[[Verdict], None]) -> None:
+        """Have `call` told of each verdict."""
+        self._listeners.append(call)
+
+    def verify(self, *topics: Topic | str, guarantee: str | None = None) -> Verdict:
+        """Heal, converge, drain and let Spark judge; VerdictError unless the verdict is valid.
+
+        `guarantee`: best-effort, no-loss, at-least-once, exactly-once, ordered, or several with commas; None
+        derives it from the producers' settings that were seen. Without topics: all that were created.
+        """
+        verdict = self._judged(topics, guarantee)
+        if not verdict.valid:
+            raise VerdictError(self._explain(verdict), verdict)
+        return verdict
+
+    def _judged(self, topics: Iterable[Topic | str], guarantee: str | None = None) -> Verdict:
+        if self._chaos is not None:
+            raise ConfigError(
+                "verify after the chaos block, not in it: the block heals the cluster"
+            )
+        names = [str(topic) for topic in topics] or [str(one) for one in self._topics.values()]
+        if not names:
+            raise ConfigError("verify: no topic was given and none was created by this test")
+        self._flush()
+        verdict = self._judge.judge(self.cluster, names, guarantee)
+        self.verdicts.append(verdict)
+        for call in self._listeners:
+            call(verdict)
+        return verdict
+
+    def _flush(self) -> None:
+        """Recorders' own clients are brought to an end first: what they still hold may yet be sent."""
+        for client in self._clients:
+            flush = getattr(type(client), "flush", None)
+            if flush is not None:
+                flush(client, 10)
+
+    def _explain(self, verdict: Verdict) -> str:
+        lines = [str(verdict), f"  report: {self.folder / 'report.html'}"]
+        lines.append(f"  repeat with: {self._repeat or f'seed {self.seed}'}")
+        return "\n".join(lines)
+
+    def verdict_line(self, verdict: Verdict) -> str:
+        """One line for a terminal or a JUnit property."""
+        counts = verdict.counts
+        wire = counts.get("records_acknowledged_on_the_wire", 0)
+        acknowledged = counts.get("acknowledged", 0) or wire
+        found = ", ".join(f"{n} {name}" for name, n in sorted(verdict.totals.items()) if n)
+        why = found or "; ".join(verdict.reasons)
+        parts = [f"{verdict.status.value} ({', '.join(verdict.guarantees)})"]
+        parts += [f"{acknowledged:,} acknowledged", *([why] if why else [])]
+        return " · ".join([*parts, str(self.folder / "report.html")])
+
+    def _attach_verdict(self, error: Exception) -> None:
+        if text := self.verdict_of_failure(error):
+            error.add_note(f"harrow: the verdict on this run all the same:\n{text}")
+
+    def verdict_of_failure(self, error: Exception) -> str:
+        """Judge a run whose test failed for another reason; empty when there is nothing to say."""
+        if self.verdicts or isinstance(error, HarrowError) or not self._blocks or not self._topics:
+            return ""
+        try:
+            return self._explain(self._judged(()))
+        except Exception as failure:
+            return f"it could not be judged: {failure}"
+
+    # ------------------------------------------------------------------------------------- end
+
+    def close(self) -> list[str]:
+        """Stop everything; what a test must fail for, in words."""
+        for client in self._clients:
+            with contextlib.suppress(RuntimeError):  # closed by the test
+                client.close()
+        self._clients.clear()
+        cluster, self._cluster = self._cluster, None
+        if cluster is None:
+            return []
+        try:
+            self._source.release(cluster)
+        finally:
+            failures = failed_tasks(cluster.folder, self._traced)
+        return failures
+
+    def remove_data(self) -> None:
+        """Remove what is large; verdict, report, schedule and faults stay. An empty folder goes too."""
+        self._remove_data()
+        with contextlib.suppress(OSError):  # not empty, or never made
+            self.folder.rmdir()
+
+    def _remove_data(self) -> None:
+        for name in DATA_FOLDERS:
+            path = self.folder / name
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _dotted(config: Mapping[str, object]) -> dict[str, Any]:
+    """Keyword arguments as librdkafka's settings: `linger_ms=5` is `linger.ms`; dotted names stay."""
+    return {name.replace("_", "."): value for name, value in config.items()}

@@ -1,0 +1,145 @@
+"""The demo's scenario with random faults, for one seed: what `harrow chaos` runs again and again.
+
+Owns: the variants (what is asked of the cluster and of the producer) and one run. A run counts only if it
+had acknowledged records, an election on the topic and a fault that overlapped traffic; else its verdict
+is `unknown`, whatever the checks say.
+
+    safe              acks=all, idempotent, min.insync.replicas=2: nothing may be lost, doubled or reordered
+    acks-1            a leader acknowledges alone: a record may be lost with it (H2)
+    unclean           unclean election, ISR down to one: acknowledged records may be lost (H3)
+    no-idempotence    a retry after a lost response may append twice (H5), and out of order (H6)
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import VerdictError
+from .run import Harrow
+from .workload import Workload
+
+CALM_S = 0.7
+BOUND_S = 120.0
+"""Longest that the faults of one run may take before it is ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What a run asks for, and which guarantee it is held to."""
+
+    guarantee: str = "exactly-once,ordered"
+    producer: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    topic: Mapping[str, object] = field(default_factory=dict[str, object])
+    cap: int | None = None
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "safe": Variant(),
+    "acks-1": Variant(guarantee="no-loss", producer={"acks": 1, "enable.idempotence": False}),
+    "unclean": Variant(
+        guarantee="no-loss",
+        topic={"unclean.leader.election.enable": True, "min.insync.replicas": 1},
+        cap=2,
+    ),
+    "no-idempotence": Variant(
+        producer={"enable.idempotence": False, "request.timeout.ms": 1000, "max.in.flight": 5}
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one seed."""
+
+    seed: int
+    variant: str
+    status: str
+    acknowledged: int
+    elections: int
+    faults: int
+    anomalies: Mapping[str, int]
+    reasons: tuple[str, ...]
+    seconds: float
+    folder: str
+
+    def to_json(self) -> str:
+        """One line of a ledger."""
+        return json.dumps(asdict(self))
+
+
+def run_seed(
+    seed: int,
+    folder: Path,
+    *,
+    seconds: float,
+    variant: str = "safe",
+    spark: str = "",
+    keep: bool = False,
+) -> Outcome:
+    """Run the scenario for one seed; never raises for what the cluster or the checks did."""
+    chosen = VARIANTS[variant]
+    begun = time.monotonic()
+    status, totals, reasons, acknowledged = "unknown", dict[str, int](), list[str](), 0
+    elections = faults = 0
+    repeat = f"harrow chaos --seed {seed} --seeds 1 --seconds {seconds:g} --variant {variant}"
+    try:
+        with Harrow(folder, seed=seed, spark=spark, repeat=repeat) as harrow:
+            faults = _break(harrow, chosen, seconds)
+            try:
+                verdict = harrow.verify(guarantee=chosen.guarantee)
+            except VerdictError as error:
+                verdict = error.verdict
+            status, reasons = verdict.status.value, list(verdict.reasons)
+            totals = {name: count for name, count in verdict.totals.items() if count}
+            acknowledged = int(verdict.counts.get("acknowledged", 0))
+            elections = count_elections(folder)
+    except Exception as error:  # noqa: BLE001 - one seed's failure is that seed's, and said
+        status, reasons = "unknown", [*reasons, f"{type(error).__name__}: {error}"]
+    lacking = [
+        w
+        for w, n in (
+            ("acknowledged record", acknowledged),
+            ("election", elections),
+            ("fault", faults),
+        )
+        if not n
+    ]
+    if lacking and status == "valid":
+        status, reasons = "unknown", [*reasons, f"it does not count: no {', no '.join(lacking)}"]
+    if status == "valid" and not keep:
+        harrow.remove_data()
+    return Outcome(
+        seed=seed, variant=variant, status=status, acknowledged=acknowledged, elections=elections, faults=faults,
+        anomalies=totals, reasons=tuple(reasons), seconds=round(time.monotonic() - begun, 1), folder=str(folder),
+    )  # fmt: skip
+
+
+def _break(harrow: Harrow, variant: Variant, seconds: float) -> int:
+    """Traffic, chaos, traffic; how many faults took effect."""
+    topic = harrow.topic("orders", partitions=2, config=variant.topic)
+    pause = threading.Event()
+    with Workload(harrow, topic, producer=dict(variant.producer)):
+        pause.wait(CALM_S)
+        with harrow.chaos(duration=seconds, cap=variant.cap) as chaos:
+            bound = time.monotonic() + BOUND_S
+            while chaos.running and time.monotonic() < bound:
+                pause.wait(0.05)
+        pause.wait(CALM_S)
+    return chaos.effects
+
+
+def count_elections(folder: Path) -> int:
+    """Leaders of `orders` that began after the first one, by the brokers' traces."""
+    found = 0
+    for trace in folder.glob("cluster/*/trace.jsonl"):
+        for line in trace.read_text().splitlines():
+            if '"partition.leader"' in line:
+                event = json.loads(line)
+                found += event["topic"] == "orders" and event["leader_epoch"] > 0
+    return found

@@ -1,0 +1,92 @@
+"""Topics as a test sees them: created through a client, ready when each partition has its leader."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from harrow.cluster.config import validate_topic_config
+from harrow.cluster.errors import ConfigError, HarrowError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harrow.cluster import Cluster
+
+CREATE_TIMEOUT_S = 30.0
+POLL_S = 0.005
+NAME_LENGTH_MAX = 249
+LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic of the cluster under test; `str(topic)` is its name."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def check_topic(topic: Topic, brokers: int) -> None:
+    """Refuse what no broker would accept; ConfigError says what would fit."""
+    name = topic.name
+    if not 0 < len(name) <= NAME_LENGTH_MAX or name in (".", "..") or not set(name) <= LEGAL:
+        raise ConfigError(
+            f"topic {name!r}: expected 1 to {NAME_LENGTH_MAX} of a-z, A-Z, 0-9, . _ -"
+        )
+    if topic.partitions < 1:
+        raise ConfigError(f"topic {name}: partitions={topic.partitions}, expected 1 or more")
+    if not 1 <= topic.replication_factor <= brokers:
+        raise ConfigError(
+            f"topic {name}: replication_factor={topic.replication_factor} on {brokers} brokers; "
+            f"expected 1 to {brokers}, or more brokers: @pytest.mark.harrow(brokers=…)"
+        )
+    validate_topic_config(topic.config)
+
+
+def create_topic(cluster: Cluster, topic: Topic) -> None:
+    """Create it and wait until every partition has a leader and a full ISR."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "harrow"})
+    asked = NewTopic(
+        topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        config={name: _text(value) for name, value in topic.config.items()},
+    )
+    try:
+        created = cast("Any", admin).create_topics([asked], operation_timeout=CREATE_TIMEOUT_S)
+        created[topic.name].result(CREATE_TIMEOUT_S)
+    except (KafkaException, TimeoutError) as error:
+        raise HarrowError(f"topic {topic.name} could not be created: {error}") from error
+    _await_leaders(cluster, topic)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _await_leaders(cluster: Cluster, topic: Topic) -> None:
+    deadline = time.monotonic() + CREATE_TIMEOUT_S
+    while True:
+        found = cluster.describe().topics.get(topic.name, {})
+        led = [view for view in found.values() if view.leader >= 0]
+        full = [view for view in led if len(view.isr) == topic.replication_factor]
+        if len(full) == topic.partitions:
+            return
+        if time.monotonic() > deadline:
+            raise HarrowError(
+                f"topic {topic.name}: {len(led)} of {topic.partitions} partitions have a leader and "
+                f"{len(full)} a full ISR after {CREATE_TIMEOUT_S:.0f} s; see {cluster.folder}"
+            )
+        threading.Event().wait(POLL_S)

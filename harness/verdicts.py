@@ -1,0 +1,134 @@
+"""From a run that has ended to its verdict: converge, read everything again, judge, draw (J7).
+
+What fails on the way (a cluster that does not converge, topics that cannot be read, a checker that
+crashes) makes the verdict `unknown`, never valid. That faults met traffic is `judge`'s own question.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harrow.cluster.errors import ConfigError, HarrowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harrow.cluster import Cluster
+
+    from .checks import SparkHandle, Verdict
+    from .checks.judgement import PartitionReplicas
+
+CONVERGE_TIMEOUT_S = 60.0
+DRAIN_TIMEOUT_S = 60.0
+
+
+class Judge:
+    """Judges one run folder, as often as asked."""
+
+    def __init__(
+        self, folder: Path, spark: Callable[[], SparkHandle], *, seed: int, repeat: str
+    ) -> None:
+        self._folder = folder
+        self._spark = spark
+        self._seed = seed
+        self._repeat = repeat
+
+    def prepare(self) -> None:
+        """Have Spark start in the background: a verdict will be asked for."""
+        self._spark().request()
+
+    def judge(self, cluster: Cluster, topics: Sequence[str], guarantee: str | None) -> Verdict:
+        """Return the verdict on `topics`; written to verdict.json and drawn in report.html."""
+        if guarantee is not None:
+            from .checks.guarantees import parse
+
+            parse(guarantee)
+        reasons = self._bring_to_rest(cluster, topics)
+        verdict = self._ask(cluster, topics, guarantee)
+        if reasons:
+            verdict = _doubted(verdict, reasons)
+        verdict.write(self._folder / "verdict.json")
+        return self._draw(verdict)
+
+    def _bring_to_rest(self, cluster: Cluster, topics: Sequence[str]) -> list[str]:
+        """Converge and drain; why not, in words."""
+        from .clients.drain import drain
+
+        shutil.rmtree(self._folder / "drain", ignore_errors=True)
+        try:
+            cluster.await_converged(CONVERGE_TIMEOUT_S)
+            drain(
+                cluster.bootstrap_servers, topics, self._folder / "drain", timeout_s=DRAIN_TIMEOUT_S
+            )
+        except HarrowError as error:
+            return [str(error)]
+        return []
+
+    def _ask(self, cluster: Cluster, topics: Sequence[str], guarantee: str | None) -> Verdict:
+        from .checks import judge
+
+        try:
+            return judge(
+                self._folder,
+                topics=list(topics),
+                guarantee=guarantee,
+                spark=self._spark(),
+                replicas=_replicas(cluster, topics),
+            )
+        except ConfigError:
+            raise
+        except Exception as error:
+            return _crashed(error, guarantee)
+
+    def _draw(self, verdict: Verdict) -> Verdict:
+        try:
+            from .reports.picture import write_picture
+
+            write_picture(self._folder, seed=self._seed, command=self._repeat)
+        except Exception as error:  # a picture must not cost the verdict
+            verdict = replace(verdict, notes=(*verdict.notes, f"no picture: {error!r}"))
+        return verdict
+
+
+def _replicas(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, int], PartitionReplicas]:
+    from .checks.judgement import PartitionReplicas
+
+    return {
+        (where.topic, where.partition): PartitionReplicas(replicas=view.replicas, isr=view.isr)
+        for where, view in cluster.describe().partitions()
+        if where.topic in topics
+    }
+
+
+def _doubted(verdict: Verdict, reasons: list[str]) -> Verdict:
+    """What could not be judged whole is not valid; what was found stays found."""
+    from .checks import Status
+
+    status = Status.INVALID if verdict.status is Status.INVALID else Status.UNKNOWN
+    return replace(verdict, status=status, reasons=(*verdict.reasons, *reasons))
+
+
+def _crashed(error: Exception, guarantee: str | None) -> Verdict:
+    from .checks import Status, Verdict
+
+    return Verdict(
+        status=Status.UNKNOWN,
+        guarantees=(guarantee or "derived",),
+        reasons=(f"the check crashed: {error!r}",),
+    )
+
+
+def spark_of_run(folder: Path, address: str = "", *, controller: int | None = None) -> SparkHandle:
+    """Return this process's way to the Spark of the run in `folder`.
+
+    `address`: a Connect address (`sc://…`) or a master of the user's; empty: one is started for the run, and
+    ends with the process `controller`.
+    """
+    from .checks import SparkHandle
+
+    remote = address if address.startswith("sc://") else None
+    master = None if remote else address or None
+    return SparkHandle.of_run(folder, controller=controller, master=master, remote=remote)

@@ -1,0 +1,144 @@
+"""A small ordinary application to break: one producer of orders and one consumer in a group.
+
+Owns: two threads, from `start` to `stop`, and counts of what they did. Values are Faker's from the seed;
+keys are customers, so that order by key can be judged. Both clients are recorded.
+
+What may fail: nothing here ends the run; a producer that the brokers refuse for good (a fatal error of an
+idempotent producer) is said in `problems`.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .run import Harrow
+    from .topics import Topic
+
+CUSTOMERS = 20
+QUEUE_MOST = 500
+"""Orders in flight: enough to keep every partition busy, few enough that a pause is felt at once."""
+COMMIT_EVERY = 200
+VALUES = 64
+"""Faker is slow beside a producer: so many values are drawn, and each order adds its number."""
+
+PRODUCER: dict[str, Any] = {
+    "acks": "all",
+    "linger.ms": 2,
+    "message.timeout.ms": 60_000,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 200,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "socket.timeout.ms": 3_000,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+}
+CONSUMER: dict[str, Any] = {
+    "session.timeout.ms": 3_000,
+    "heartbeat.interval.ms": 500,
+    "enable.auto.commit": False,
+    "socket.timeout.ms": 3_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+}
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the application saw so far."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    unsure: int = 0
+    received: int = 0
+    problems: list[str] = field(default_factory=list[str])
+
+
+class Workload:
+    """Orders through `topic` until stopped; `rate` a second at most."""
+
+    def __init__(
+        self,
+        harrow: Harrow,
+        topic: Topic,
+        *,
+        group: str = "orders-app",
+        rate: int = 2000,
+        producer: dict[str, Any] | None = None,
+    ) -> None:
+        self.counts = Counts()
+        self._topic = topic
+        self._interval_s = 1 / rate
+        self._random = harrow.random
+        self._producer = harrow.producer(**{**PRODUCER, "client.id": "orders", **(producer or {})})
+        self._consumer = harrow.consumer(**{**CONSUMER, "group.id": group, "client.id": group})
+        self._values = [harrow.faker.sentence(12) for _ in range(VALUES)]
+        self._keys = [harrow.faker.unique.user_name() for _ in range(CUSTOMERS)]
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guard, args=(call,), name=f"workload-{name}", daemon=True)
+            for name, call in (("produce", self._produce), ("consume", self._consume))
+        ]
+
+    def __enter__(self) -> Workload:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End both threads; what is in flight is waited for, as an application's shutdown does."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(90)
+        self._consumer.close()
+
+    def _guard(self, call: Any) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - said in the counts; the verdict speaks of the rest
+            self.counts.problems.append(f"{type(error).__name__}: {error}")
+
+    def _produce(self) -> None:
+        producer, counts = self._producer, self.counts
+        while not self._stop.is_set():
+            while len(producer) < QUEUE_MOST and not self._stop.is_set():
+                value = f"{counts.sent} {self._random.choice(self._values)}"
+                producer.produce(
+                    self._topic.name,
+                    value,
+                    self._random.choice(self._keys),
+                    on_delivery=self._delivered,
+                )
+                counts.sent += 1
+                producer.poll(0)
+                self._stop.wait(self._interval_s)
+            producer.poll(0.01)
+        producer.flush(80)
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is None:
+            self.counts.acknowledged += 1
+        else:
+            self.counts.unsure += 1
+
+    def _consume(self) -> None:
+        from confluent_kafka import KafkaException
+
+        consumer, counts = self._consumer, self.counts
+        consumer.subscribe([self._topic.name])
+        while not self._stop.is_set():
+            got = [m for m in consumer.consume(500, 0.05) if m.error() is None]
+            before, counts.received = counts.received, counts.received + len(got)
+            if got and counts.received // COMMIT_EVERY != before // COMMIT_EVERY:
+                try:
+                    consumer.commit(asynchronous=True)
+                except (
+                    KafkaException
+                ) as error:  # a commit that a dying coordinator refused is made again
+                    counts.problems.append(f"commit: {error}")

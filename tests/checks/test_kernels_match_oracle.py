@@ -1,0 +1,127 @@
+"""The vectorised kernels find exactly what the plain-Python oracle finds, on small random histories with mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from harrow.harness.checks.kernels import judge_inputs
+from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, PartitionJob, arrange
+from harrow.harness.checks.oracle import Oracle
+from harrow.harness.checks.segments import LOG_COLUMNS
+from harrow.harness.histories.format import Kind, Outcome
+from harrow.harness.histories.layout import DRAINED, RECORDED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+Row = dict[str, Any]
+OFFSETS = st.integers(-1, 6)
+SMALL = st.integers(0, 2)
+
+
+@st.composite
+def operations(draw: st.DrawFn) -> list[Row]:
+    """Sends, reads, breaks and perhaps a final read; often wrong."""
+    rows: list[Row] = []
+    for number in range(draw(st.integers(0, 8))):
+        kind = draw(st.sampled_from([Kind.SEND, Kind.SEND, Kind.POLL, Kind.BREAK]))
+        outcome = draw(st.sampled_from([Outcome.OK, Outcome.OK, Outcome.INFO, Outcome.FAIL]))
+        sent = kind is Kind.SEND
+        rows.append(
+            operation(
+                kind, number, draw(OFFSETS if sent else st.integers(0, 6)), draw(SMALL), draw(SMALL),
+                outcome=outcome if sent else Outcome.OK, client=draw(st.integers(0, 1)),
+            )
+        )  # fmt: skip
+    if draw(st.integers(0, 3)):
+        final = draw(
+            st.lists(
+                st.tuples(st.integers(0, 6), SMALL, SMALL), max_size=6, unique_by=lambda row: row[0]
+            )
+        )
+        rows += [operation(Kind.POLL, o, o, k, v, source=DRAINED) for o, k, v in final]
+        low = draw(st.sampled_from([0, 0, 0, 2]))
+        rows.append(operation(Kind.BOUNDS, low, draw(st.integers(0, 7)), 0, 0, source=DRAINED))
+    return rows
+
+
+def operation(
+    kind: Kind, op: int, offset: int, key: int, value: int, *, outcome: Outcome = Outcome.OK, client: int = 0,
+    source: int = RECORDED,
+) -> Row:  # fmt: skip
+    return {
+        "kind": int(kind), "outcome": int(outcome), "error": 0, "offset": offset, "op": op, "key_hash": key,
+        "value_hash": value + 1, "timestamp_ms": 0, "invoked_ns": op, "time_ns": op, "client": client, "source": source,
+    }  # fmt: skip
+
+
+@st.composite
+def tapped(draw: st.DrawFn) -> list[Row]:
+    """Batches that a tap saw."""
+    rows: list[Row] = []
+    for number in range(draw(st.integers(0, 4))):
+        base = draw(OFFSETS)
+        rows.append(
+            {
+                "kind": draw(st.integers(1, 2)), "flags": draw(st.sampled_from([0, 0, 1])), "error": 0, "client": 0,
+                "base_offset": max(base, 0), "last_offset": max(base, 0) + draw(st.integers(0, 1)), "crc": draw(SMALL),
+                "count": 1, "producer_id": draw(st.sampled_from([-1, 5])), "producer_epoch": 0, "acks": -1,
+                "base_sequence": draw(st.integers(0, 3)), "invoked_ns": number, "completed_ns": number, "node": 1,
+            }
+        )  # fmt: skip
+    return rows
+
+
+@st.composite
+def log(draw: st.DrawFn) -> list[Row]:
+    """One replica's log: mostly contiguous, sometimes not, sometimes damaged."""
+    rows: list[Row] = []
+    offset = draw(st.sampled_from([0, 0, 1]))
+    for _ in range(draw(st.integers(0, 4))):
+        last = offset + draw(st.integers(0, 1))
+        pid = draw(st.sampled_from([-1, 5]))
+        rows.append(
+            {
+                "base_offset": offset, "last_offset": last, "leader_epoch": draw(st.sampled_from([1, 1, 1, 2])),
+                "crc": draw(SMALL), "crc_good": draw(st.sampled_from([True, True, True, False])), "attributes": 0,
+                "max_timestamp_ms": 0, "producer_id": pid, "producer_epoch": 0,
+                "base_sequence": draw(st.integers(0, 3)) if pid >= 0 else -1, "count": last - offset + 1,
+                "position": 0, "segment": 0,
+            }
+        )  # fmt: skip
+        offset = last + draw(st.sampled_from([1, 1, 1, 2]))
+    return rows
+
+
+def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    ops=operations(),
+    pending=st.lists(
+        st.builds(operation, st.just(Kind.SEND), st.just(99), st.just(-1), SMALL, SMALL), max_size=1
+    ),
+    batches=tapped(),
+    logs=st.lists(log(), max_size=3),
+    same=st.booleans(),
+)
+def test_kernels_find_what_the_oracle_finds(
+    ops: list[Row], pending: list[Row], batches: list[Row], logs: list[list[Row]], same: bool
+) -> None:
+    replicas = dict(enumerate([logs[0]] * len(logs) if same and logs else logs))
+    pending = [{**row, "outcome": int(Outcome.INFO)} for row in pending]
+    columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
+    inputs = arrange(
+        PartitionJob(topic="t", partition=0, limit=1000),
+        frame(ops, OPS_SCHEMA),
+        frame(pending, OPS_SCHEMA),
+        frame(batches, BATCH_SCHEMA),
+        {node: frame(rows, columns) for node, rows in replicas.items()},
+        [],
+    )
+    found = judge_inputs(inputs)
+    assert not [doubt for doubt in found.unknown if "crashed" in doubt]
+    kernels = {(row["name"], tuple(sorted(row["offsets"]))) for row in found.shown}
+    assert kernels == Oracle(ops, pending, batches, replicas).judge()

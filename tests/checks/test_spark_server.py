@@ -1,0 +1,120 @@
+"""One Spark for a run: shared by its processes, outliving each, ending with the run and leaving nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.session import SparkError
+from harrow.harness.checks.spark_server import reachable
+
+WORKER = """
+import json, sys
+from pathlib import Path
+from harrow.harness.checks import SparkHandle, judge
+from harrow.harness.checks.warm_up import TOPIC, tiny_run
+spark = SparkHandle(sys.argv[1], controller=int(sys.argv[2]), warm_up=False)
+folder = Path(sys.argv[1]) / sys.argv[3]
+tiny_run(folder)
+verdict = judge(folder, topics=[TOPIC], spark=spark)
+print(json.dumps({"status": verdict.status, **spark.server}), flush=True)
+spark.close()
+"""
+GONE_TIMEOUT_MS = 20_000
+
+
+def worker(run: Path, controller: int, name: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(run), str(controller), name], stdout=subprocess.PIPE, text=True
+    )  # fmt: skip
+
+
+def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+def await_gone(pidfd: int) -> None:
+    ready = select.poll()
+    ready.register(pidfd, select.POLLIN)
+    assert ready.poll(GONE_TIMEOUT_MS), "the process is still there"
+    os.close(pidfd)
+
+
+@pytest.fixture
+def controller() -> Iterator[subprocess.Popen[bytes]]:
+    """The run's controlling process: it only waits to be ended."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with process:
+        yield process
+        process.kill()
+
+
+def test_workers_share_one_server_that_ends_with_the_run(
+    tmp_path: Path, controller: subprocess.Popen[bytes]
+) -> None:
+    run = tmp_path / ("a-rather-long-name-" * 5) / "run"
+    run.mkdir(parents=True)
+    first, second = worker(run, controller.pid, "one"), worker(run, controller.pid, "two")
+    told = [answer(first), answer(second)]
+    assert [row["status"] for row in told] == ["valid", "valid"]
+    assert told[0]["pid"] == told[1]["pid"], "one JVM for both"
+    jvm, owner = os.pidfd_open(told[0]["pid"]), os.pidfd_open(told[0]["owner"])
+    third = answer(worker(run, controller.pid, "three"))
+    assert third["pid"] == told[0]["pid"], "it outlives the worker that asked first"
+    scratch = list(Path("/tmp").glob(f"harrow-spark-{told[0]['owner']}-*"))
+    assert scratch
+    controller.send_signal(signal.SIGKILL)
+    controller.wait()
+    await_gone(jvm)
+    await_gone(owner)
+    assert not (run / "spark.sock").exists()
+    assert not any(path.exists() for path in scratch)
+
+
+def test_the_jvm_dies_with_its_owner_and_the_next_one_starts_anew(
+    tmp_path: Path, controller: subprocess.Popen[bytes]
+) -> None:
+    first = answer(worker(tmp_path, controller.pid, "one"))
+    jvm = os.pidfd_open(first["pid"])
+    os.kill(first["owner"], signal.SIGKILL)
+    await_gone(jvm)
+    spark = SparkHandle(tmp_path, controller=controller.pid, warm_up=False)
+    spark.request()
+    spark.stop()
+    assert not (tmp_path / "spark.sock").exists()
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    spark = SparkHandle(tmp_path, master="nonsense://", warm_up=False)
+    with pytest.raises(SparkError, match="Spark did not start"):
+        spark.session()
+
+
+def test_a_controller_that_is_gone_already_gets_no_server(
+    tmp_path: Path, controller: subprocess.Popen[bytes]
+) -> None:
+    controller.kill()
+    controller.wait()
+    spark = SparkHandle(tmp_path, controller=controller.pid, warm_up=False)
+    with pytest.raises(SparkError, match="its owner is gone"):
+        spark.session()
+
+
+def test_a_socket_deep_down_is_reachable(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 150) / "spark.sock"
+    deep.parent.mkdir()
+    with reachable(deep) as name:
+        assert len(name) < 100
+        assert Path(name).parent.samefile(deep.parent)

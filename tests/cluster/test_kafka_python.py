@@ -1,0 +1,65 @@
+"""kafka-python, unmodified, against our brokers (A1)."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from harrow import Harrow
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as Where
+from kafka.admin import KafkaAdminClient, NewTopic
+from logs_on_disk import codecs_on_disk
+
+pytestmark = pytest.mark.harrow(scope="session")
+
+
+def test_create_metadata_delete(harrow: Harrow) -> None:
+    admin: Any = KafkaAdminClient(bootstrap_servers=harrow.bootstrap_servers)
+    name = f"kp-{uuid4().hex[:8]}"
+    admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=3)])
+    assert name in admin.list_topics()
+    (described,) = admin.describe_topics([name])
+    assert len(described["partitions"]) == 2
+    admin.delete_topics([name])
+    assert name not in admin.list_topics()
+    admin.close()
+
+
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
+def test_produce_and_consume_with_each_codec(harrow: Harrow, codec: str | None) -> None:
+    topic = harrow.topic(f"kp-{codec}", partitions=1)
+    producer: Any = KafkaProducer(
+        bootstrap_servers=harrow.bootstrap_servers, acks="all", compression_type=codec, linger_ms=50
+    )
+    values = [f"value-{i}-".encode() * 8 for i in range(100)]
+    for future in [producer.send(topic.name, value) for value in values]:
+        future.get(timeout=30)
+    producer.close()
+    consumer: Any = KafkaConsumer(
+        topic.name, bootstrap_servers=harrow.bootstrap_servers, group_id=f"kp-{uuid4().hex[:6]}",
+        auto_offset_reset="earliest", consumer_timeout_ms=20_000,
+    )  # fmt: skip
+    got = [message.value for message, _ in zip(consumer, values, strict=False)]
+    consumer.close()
+    assert got == values
+    harrow.cluster.await_converged()
+    wanted = {codec or "none"}
+    assert codecs_on_disk(harrow.cluster.folder, topic.name) == {1: wanted, 2: wanted, 3: wanted}
+
+
+def test_offsets_by_time(harrow: Harrow) -> None:
+    topic = harrow.topic("kp-time", partitions=1)
+    producer: Any = KafkaProducer(
+        bootstrap_servers=harrow.bootstrap_servers, acks="all", linger_ms=0
+    )
+    for i in range(5):
+        producer.send(topic.name, b"v", timestamp_ms=1_700_000_000_000 + i * 1000).get(timeout=30)
+    producer.close()
+    consumer: Any = KafkaConsumer(bootstrap_servers=harrow.bootstrap_servers)
+    where = Where(topic.name, 0)
+    assert consumer.offsets_for_times({where: 1_700_000_001_500})[where].offset == 2
+    assert consumer.beginning_offsets([where]) == {where: 0}
+    assert consumer.end_offsets([where]) == {where: 5}
+    consumer.close()

@@ -1,0 +1,185 @@
+"""The supervisor and the processes: start, signals, ports, orphans, bad input (D4, J3)."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from harrow import Cluster, HarrowError
+
+UP = [str(Path(sys.executable).with_name("harrow")), "up"]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Until `condition` holds; it is asked again whenever a short poll times out."""
+    for _ in range(int(timeout_s * 100)):
+        if condition():
+            return
+        select.select([], [], [], 0.01)
+    raise AssertionError(f"not within {timeout_s} s: {condition}")
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def test_a_dead_broker_refuses_connections_and_keeps_its_port() -> None:
+    with Cluster(brokers=1) as cluster:
+        broker = cluster.brokers[1]
+        port, pid = broker.port, broker.pid
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        broker.kill()
+        assert broker.state == "dead"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+        with socket.socket() as thief, pytest.raises(OSError, match="in use"):
+            thief.bind(("127.0.0.1", port))
+        broker.start()
+        assert (broker.port, broker.state) == (port, "running")
+        assert broker.pid != pid
+        socket.create_connection(("127.0.0.1", port), 5).close()
+
+
+def test_pause_and_resume_are_what_the_kernel_says() -> None:
+    with Cluster(brokers=1) as cluster:
+        broker = cluster.brokers[1]
+        broker.pause()
+        assert broker.state == "paused"
+        broker.resume()
+        assert broker.state == "running"
+        broker.pause()
+        broker.kill()
+        assert broker.state == "dead"
+
+
+def test_a_folder_that_is_kept_is_started_again_with_its_records(tmp_path: Path) -> None:
+    for round_number in range(2):
+        with Cluster(brokers=3, folder=tmp_path / "data") as cluster:
+            producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+            landed: list[int] = []
+            producer.produce("kept", b"v", partition=0, on_delivery=lambda e, m: landed.append(m.offset()))
+            assert producer.flush(30) == 0
+            assert landed == [round_number]
+            cluster.stop(graceful=round_number == 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"brokers": 0}, "brokers=0"),
+        ({"port": 65535}, "port=65535"),
+        ({"config": {"replica.lag.time.max": 5}}, "did you mean replica.lag.time.max.ms"),
+        ({"config": {"min.insync.replicas": "two"}}, "expected a whole number"),
+        ({"config": {"num.partitions": 0}}, "from 1 to"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused_before_anything_starts(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(HarrowError, match=words):
+        Cluster(**arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - that is the test
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(HarrowError, match=f"port {port} of 127.0.0.1 is in use"):
+            Cluster(brokers=1, port=port - 1).start()
+
+
+def test_up_prints_one_json_line_and_ends_with_sigterm(tmp_path: Path) -> None:
+    command = [*UP, "--brokers", "1", "--json", "--data", str(tmp_path / "d"), "--set", "num.partitions=2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        ready = json.loads(up.stdout.readline())
+        assert set(ready) == {"bootstrap_servers", "brokers", "registry", "data"}
+        (broker,) = ready["brokers"]
+        assert ready["bootstrap_servers"] == f"{broker['host']}:{broker['port']}"
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(30) == 0
+    wait_until(lambda: gone(broker["pid"]) and gone(ready["registry"]["pid"]))
+    assert (tmp_path / "d" / "broker-1" / "data" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--brokers", "none"], "is not a valid integer"),
+        (["--set", "no-equals"], "expected NAME=VALUE"),
+        (["--set", "no.such=1"], "no such broker setting"),
+        (["--data", "/proc/nowhere"], "cannot be"),
+    ],
+)
+def test_up_names_what_cannot_be_used(arguments: list[str], words: str) -> None:
+    done = subprocess.run([*UP, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2)
+    assert words in done.stderr
+
+
+def test_kill_9_of_the_supervising_process_leaves_nothing_behind() -> None:
+    with subprocess.Popen([*UP, "--brokers", "2", "--json"], stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        ready = json.loads(up.stdout.readline())
+        pids = [broker["pid"] for broker in ready["brokers"]] + [ready["registry"]["pid"]]
+        assert not any(map(gone, pids))
+        os.kill(up.pid, signal.SIGKILL)
+        wait_until(lambda: all(map(gone, pids)))
+
+
+def test_a_full_data_folder_refuses_and_loses_nothing(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the full disk: the append fails as it does with ENOSPC."""
+    with Cluster(brokers=1, folder=tmp_path / "d", config={"min.insync.replicas": 1}) as cluster:
+        pid = cluster.brokers[1].pid
+        assert pid is not None
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "message.timeout.ms": 4000}
+        )
+        outcome: list[object] = []
+        producer.produce("full", b"kept", partition=0, on_delivery=lambda e, m: outcome.append(e))
+        assert producer.flush(30) == 0
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, 4096))
+        producer.produce("full", b"x" * 500_000, partition=0, on_delivery=lambda e, m: outcome.append(e))
+        assert producer.flush(30) == 0
+        assert outcome[0] is None
+        assert outcome[1] is not None
+        assert not gone(pid), "the broker goes on"
+        cluster.brokers[1].kill()
+        cluster.brokers[1].start()
+        landed: list[int] = []
+        again = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+        again.produce("full", b"after", partition=0, on_delivery=lambda e, m: landed.append(m.offset()))
+        assert again.flush(30) == 0
+        assert landed == [1]
+
+
+def test_a_garbage_frame_closes_that_connection_and_nothing_else() -> None:
+    with Cluster(brokers=1) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+        producer.produce("g", b"before")
+        assert producer.flush(30) == 0
+        frames = (b"\x00\x00\x00\x10" + b"\xff" * 16, b"\x7f\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", b"\x80\x00\x00\x00")
+        for frame in frames:
+            with socket.create_connection(("127.0.0.1", cluster.brokers[1].port), 10) as garbage:
+                garbage.sendall(frame)
+                try:
+                    assert garbage.recv(1) == b""
+                except ConnectionResetError:
+                    pass
+        producer.produce("g", b"after")
+        assert producer.flush(30) == 0
+        log = (cluster.folder / "broker-1" / "broker.log").read_text()
+        assert log.lower().count("warning") >= len(frames)

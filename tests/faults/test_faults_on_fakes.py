@@ -1,0 +1,142 @@
+"""Each fault: drawn, injected twice, proved, healed twice, proved healed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from fake_system import FakeSystem, fake_system
+from harrow.cluster.errors import ConfigError
+from harrow.faults import (
+    FAULTS,
+    Fault,
+    controller,
+    failpoint,
+    fault_from_json,
+    isolate,
+    kill,
+    leader,
+    lose_response,
+    one,
+    pause,
+    restart,
+    terminate,
+)
+from harrow.faults.system import look_at
+
+AT_ONCE: list[Fault] = [
+    kill(leader("orders", 0)),
+    terminate(controller()),
+    pause(one),
+    restart(one),
+    restart(one, hard=True),
+    isolate(controller(), clients=True, direction="in", heals_by="reset"),
+]
+WAITING: list[Fault] = [
+    lose_response("Produce", nth=2),
+    failpoint("log.after-append", leader("orders", 0)),
+    failpoint("log.after-append", leader("orders", 0), "stop"),
+    failpoint("log.after-append", leader("orders", 0), "delay", delay_ms=5),
+]
+ALL = AT_ONCE + WAITING
+
+
+def fire(system: FakeSystem, fault: Fault) -> None:
+    """Do what a broker does when the armed thing is reached."""
+    action = getattr(fault, "action", None)
+    if action == "crash":
+        system.brokers[1].kill()
+    elif action == "stop":
+        system.brokers[1].pause()
+    elif action == "delay":
+        system.points[1]["log.after-append"] |= {"fired": 1, "armed": False}
+    else:
+        system.lost[1][0] |= {"fired": True, "armed": False}
+
+
+@pytest.mark.parametrize("fault", ALL, ids=str)
+def test_a_fault_takes_effect_and_is_undone(fault: Fault) -> None:
+    with fake_system() as system:
+        injection = fault.resolve(look_at(system), random.Random(3))
+        fault.inject(system, injection)
+        fault.inject(system, injection)
+        if fault in WAITING:
+            assert not fault.probe(system, injection).proved
+            fire(system, fault)
+        evidence = fault.probe(system, injection)
+        assert evidence.proved, evidence
+        fault.heal(system, injection)
+        fault.heal(system, injection)
+        assert fault.probe_healed(system, injection).proved
+        assert system.undisturbed()
+
+
+@pytest.mark.parametrize("fault", ALL, ids=str)
+def test_a_fault_that_did_nothing_has_no_proof_and_heals_all_the_same(fault: Fault) -> None:
+    with fake_system() as system:
+        injection = fault.resolve(look_at(system), random.Random(3))
+        assert not fault.probe(system, injection).proved
+        fault.heal(system, injection)
+        assert system.undisturbed()
+
+
+def test_rules_that_hold_nothing_back_are_no_effect() -> None:
+    with fake_system() as system:
+        system.held = 0
+        fault = isolate(one)
+        injection = fault.resolve(look_at(system), random.Random(3))
+        fault.inject(system, injection)
+        assert not fault.probe(system, injection).proved
+
+
+def test_isolation_names_every_peer_and_clients_by_choice() -> None:
+    with fake_system() as system:
+        fault = isolate(2)
+        injection = fault.resolve(look_at(system), random.Random(3))
+        fault.inject(system, injection)
+        assert [row["peers"] for row in system.rules[2]] == ["broker 1", "broker 3", "registry"]
+        assert isolate(2, clients=True).peers_of(system, 2)[-1] == "client *"
+
+
+def test_pauses_straddle_the_session_timeout() -> None:
+    with fake_system() as system:
+        scene = look_at(system)
+    drawn = [pause(one).resolve(scene, random.Random(seed)).duration_ms for seed in range(40)]
+    timeout_ms = scene.session_timeout_ms
+    assert min(drawn) < timeout_ms < max(drawn)
+    assert pause(one, seconds=2).resolve(scene, random.Random(1)).duration_ms == 2000
+    bounds = [
+        pause(one, seconds=(0.5, 4)).resolve(scene, random.Random(s)).duration_ms for s in range(40)
+    ]
+    assert all(500 <= ms <= 4000 for ms in bounds)
+
+
+@pytest.mark.parametrize("fault", ALL, ids=str)
+def test_faults_are_values_and_json(fault: Fault) -> None:
+    again = fault_from_json(fault.to_json())
+    assert again == fault
+    assert hash(again) == hash(fault)
+    assert fault.to_json()["name"] in FAULTS
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: pause(one, seconds=(4, 1)), "least, most"),
+        (lambda: pause(one, seconds=-1), "seconds"),
+        (lambda: isolate(one, direction="up"), "both, in, out"),
+        (lambda: isolate(one, heals_by="magic"), "deliver or reset"),
+        (lambda: lose_response("Prodduce"), "no such API"),
+        (lambda: lose_response(nth=0), "from 1 up"),
+        (lambda: failpoint("log.after-apend", one), "did you mean log.after-append"),
+        (lambda: failpoint("log.after-append", one, "explode"), "crash, stop, delay, error"),
+        (lambda: fault_from_json({"name": "kil", "target": {"role": "one"}}), "did you mean kill"),
+        (lambda: fault_from_json({"name": "kill", "target": {"role": "one"}, "second": 1}), "did you mean seconds"),
+        (lambda: fault_from_json({"name": "kill"}), "no target"),
+        (lambda: fault_from_json({"name": "kill", "target": {"role": "boss"}}), "role 'boss'"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused_with_what_would_fit(make: object, words: str) -> None:
+    assert callable(make)
+    with pytest.raises(ConfigError, match=words):
+        make()

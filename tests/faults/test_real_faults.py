@@ -1,0 +1,142 @@
+"""Every fault on real brokers under real traffic: its effect seen from outside, and its undoing (K1, K2, K6)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow import (
+    Harrow,
+    Topic,
+    controller,
+    failpoint,
+    follower,
+    isolate,
+    kill,
+    leader,
+    lose_response,
+    pause,
+    restart,
+    terminate,
+)
+from harrow.faults import Fault
+from harrow.faults.process import gone, process_state
+
+Acked = Counter[str]
+
+
+@contextmanager
+def traffic(harrow: Harrow, topic: Topic) -> Generator[Acked]:
+    """Produce until the block ends; everything is acknowledged by then, or the test fails."""
+    acked, stop = Acked(), threading.Event()
+    producer = harrow.producer(linger_ms=1, message_timeout_ms=60_000, retry_backoff_ms=20)
+
+    def delivered(error: Any, _: Any) -> None:
+        acked["failed" if error else "acknowledged"] += 1
+
+    def send() -> None:
+        while not stop.is_set():
+            if len(producer) < 50:
+                acked["sent"] += 1
+                producer.produce(topic.name, str(acked["sent"]), on_delivery=delivered)
+            producer.poll(0.005)
+
+    thread = threading.Thread(target=send, name="traffic")
+    thread.start()
+    try:
+        yield acked
+    finally:
+        stop.set()
+        thread.join(30)
+        producer.flush(60)
+    assert acked["acknowledged"] == acked["sent"], dict(acked)
+
+
+def lines(harrow: Harrow) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (harrow.folder / "faults.jsonl").read_text().splitlines()]
+
+
+def run(harrow: Harrow, topic: Topic, fault: Fault) -> dict[str, dict[str, Any]]:
+    """Let one fault happen under traffic; its lines by event."""
+    with traffic(harrow, topic), harrow.chaos(fault) as chaos:
+        while chaos.running:
+            threading.Event().wait(0.01)
+    told = {line["event"]: line for line in lines(harrow)}
+    assert list(told) == ["inject", "effect", "heal", "healed"]
+    assert chaos.effects == 1
+    assert all(one.state == "running" for one in harrow.cluster.brokers.values())
+    harrow.cluster.await_converged(60)
+    return told
+
+
+FAULTS: dict[str, Callable[[Topic], Fault]] = {
+    "kill": lambda topic: kill(leader(topic, 0), seconds=2),
+    "terminate": lambda topic: terminate(leader(topic, 0), seconds=0.5),
+    "restart": lambda topic: restart(follower(topic, 0)),
+    "pause past the session": lambda _: pause(controller(), seconds=3),
+    "a short pause": lambda topic: pause(leader(topic, 0), seconds=0.3),
+    "isolate, then deliver": lambda topic: isolate(leader(topic, 0), seconds=3, heals_by="deliver"),
+    "isolate, then reset": lambda _: isolate(controller(), seconds=3, heals_by="reset"),
+    "isolate from clients too": lambda topic: isolate(leader(topic, 0), seconds=2, clients=True),
+    "lose a response": lambda topic: lose_response("Produce", nth=3),
+    "crash after append": lambda topic: failpoint("log.after-append", leader(topic, 0), seconds=1),
+    "stop after append": lambda topic: failpoint("log.after-append", leader(topic, 0), "stop", seconds=2.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_proved_undone_and_survived(harrow: Harrow, name: str) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    pids = {node: one.pid for node, one in harrow.cluster.brokers.items()}
+    told = run(harrow, topic, FAULTS[name](topic))
+    hit = told["inject"]["targets"]
+    again = {node for node, one in harrow.cluster.brokers.items() if one.pid != pids[node]}
+    dies = told["inject"]["fault"] in ("kill", "terminate", "restart") or "crash" in name
+    assert again == (set(hit) if dies else set())
+    assert all(gone(pids[node]) for node in again)
+    assert not any(process_state(one.pid) == "T" for one in harrow.cluster.brokers.values())
+
+
+def test_an_isolated_leader_is_deposed_and_holds_its_bytes(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=1)
+    before = harrow.cluster.describe().topics["orders"][0]
+    told = run(harrow, topic, isolate(leader(topic), seconds=4))
+    after = harrow.cluster.describe().topics["orders"][0]
+    assert after.leader_epoch > before.leader_epoch
+    held = told["effect"]["evidence"]["links"][str(before.leader)]
+    assert held["held_in_bytes"] + held["held_out_bytes"] > 0
+    assert not told["healed"]["evidence"]["links"][str(before.leader)]["rules"]
+
+
+def test_a_killed_leader_is_followed_by_one_with_a_higher_epoch(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=1)
+    before = harrow.cluster.describe().topics["orders"][0]
+    told = run(harrow, topic, kill(leader(topic), seconds=2.5))
+    after = harrow.cluster.describe().topics["orders"][0]
+    assert told["inject"]["targets"] == [before.leader]
+    assert after.leader_epoch > before.leader_epoch
+    assert after.leader != before.leader
+
+
+def test_a_recorded_schedule_repeats_on_another_cluster(harrow: Harrow, tmp_path: Path) -> None:
+    from harrow.faults import Schedule
+
+    topic = harrow.topic("orders", partitions=3)
+    with traffic(harrow, topic), harrow.chaos(kill(leader(topic), seconds=(0.1, 1))) as chaos:
+        while chaos.running:
+            threading.Event().wait(0.01)
+    first = lines(harrow)[0]
+    recorded = Schedule.from_json((harrow.folder / "schedule.json").read_text())
+    with Harrow(tmp_path / "again", seed=harrow.seed + 1) as other:
+        topic = other.topic("orders", partitions=3)
+        with traffic(other, topic), other.chaos(schedule=recorded) as chaos:
+            while chaos.running:
+                threading.Event().wait(0.01)
+        again = lines(other)[0]
+    assert (again["targets"], again["evidence"]) == (first["targets"], first["evidence"])

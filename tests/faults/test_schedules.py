@@ -1,0 +1,74 @@
+"""Schedules: in turn, random, JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from harrow.cluster.errors import ConfigError
+from harrow.faults import Schedule, kill, leader, one, pause, random_schedule
+from harrow.faults.schedule import check_faults, in_turn
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@given(st.integers(0, 2**63 - 1), st.floats(0.1, 60), st.booleans())
+def test_random_schedules_are_drawn_from_the_seed_alone_and_survive_json(
+    seed: int, duration_s: float, swarm: bool
+) -> None:
+    made = random_schedule(
+        seed, duration_s=duration_s, topics=["orders"], groups=["g"], swarm=swarm
+    )
+    assert made == random_schedule(
+        seed, duration_s=duration_s, topics=["orders"], groups=["g"], swarm=swarm
+    )
+    assert Schedule.from_json(made.to_json()) == made
+    assert made.steps[0].required
+    assert len({step.id for step in made.steps}) == len(made.steps)
+
+
+def test_swarm_leaves_kinds_out() -> None:
+    kinds = {
+        frozenset(s.fault.kind for s in random_schedule(n, duration_s=60).steps) for n in range(40)
+    }
+    assert frozenset({"kill"}) in kinds
+    assert frozenset({"kill", "pause", "isolate"}) in kinds
+
+
+def test_in_turn_each_planned_fault_is_required_once() -> None:
+    made = in_turn([kill(one), pause(one)], seed=1)
+    assert [step.fault.kind for step in made.steps] == ["kill", "pause"]
+    assert all(step.required for step in made.steps)
+    longer = in_turn([kill(one), pause(one)], seed=1, duration_s=10, first_id=4)
+    assert [step.id for step in longer.steps[:2]] == ["4", "5"]
+    assert len(longer.steps) > 4
+    assert [step.required for step in longer.steps[:3]] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not a schedule"),
+        ("[]", "schema_version None"),
+        ('{"schema_version": 99}', "schema_version 99"),
+        (json.dumps({"schema_version": 1, "steps": [{"id": "1"}]}), "no fault"),
+        (
+            json.dumps({"schema_version": 1, "steps": [{"trigger": "later", "fault": {}}]}),
+            "trigger 'later'",
+        ),
+    ],
+)
+def test_a_file_that_is_no_schedule_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Schedule.from_json(text)
+
+
+def test_what_is_no_fault_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"write kill\(…\)"):
+        check_faults([kill])
+    with pytest.raises(ConfigError, match="is not a fault"):
+        check_faults([leader("orders")])
+    with pytest.raises(ConfigError, match="fault 'kil'"):
+        random_schedule(1, faults=["kil"])
+    with pytest.raises(ConfigError, match="nothing to do"):
+        random_schedule(1, duration_s=0)

@@ -1,0 +1,80 @@
+"""Option values, marker arguments, seeds and folder names, without a pytest run around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harrow.harness.options import ROWS, check_arguments, merge
+from harrow.harness.seeds import child_seed
+from harrow.harness.workers import NAME_LENGTH_MAX, folder_name
+from hypothesis import given
+from hypothesis import strategies as st
+
+PARSE = {row.name: row.parse for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("seed", "abc", "'abc': expected a whole number"),
+        ("seed", "-1", "-1: expected a whole number from 0"),
+        ("scope", "sesion", "did you mean session?"),
+        ("set", ["min.insync.replicas"], "expected NAME=VALUE"),
+        ("set", ["min.insync.replica=2"], "did you mean min.insync.replicas"),
+        ("set", ["min.insync.replicas=two"], "expected a whole number"),
+    ],
+)
+def test_values_that_do_not_fit_say_what_would(name: str, value: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("?", "[?]")):
+        PARSE[name](value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"broker": 5},
+            "no argument 'broker'; did you mean brokers[?] .known: seed, brokers, scope, config.",
+        ),
+        ({"brokers": "many"}, "brokers='many': expected a whole number"),
+        ({"brokers": True}, "brokers=True: expected a whole number"),
+        ({"config": {"min.insync.replica": 1}}, "did you mean min.insync.replicas"),
+        ({"config": 5}, "expected a mapping of broker settings"),
+        ({"scope": "class"}, "expected test or session"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_usage_errors(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(pytest.UsageError, match=f"^here: .*{words}"):
+        check_arguments(arguments, "here")
+
+
+def test_layers_lie_over_each_other_and_config_setting_by_setting() -> None:
+    low = {"brokers": 1, "seed": 2, "config": {"a": 1, "b": 1}}
+    assert merge(low, {}, {"brokers": 3, "config": {"b": 2}}) == {
+        "brokers": 3, "seed": 2, "config": {"a": 1, "b": 2},
+    }  # fmt: skip
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.text(max_size=5), max_size=3))
+def test_children_are_stable_and_tell_names_apart(seed: int, names: list[str]) -> None:
+    assert child_seed(seed, *names) == child_seed(seed, *names)
+    assert child_seed(seed, *names, "a", "b") != child_seed(seed, *names, "ab")
+    assert 0 <= child_seed(seed, *names) < 2**63
+
+
+def test_a_childs_value_is_written_in_stone() -> None:
+    # repeat lines of old failures must go on working
+    assert child_seed(12345, "tests/test_a.py::test_b", "harrow") == STONE
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_folder_names_are_short_safe_and_tell_tests_apart(one: str, other: str) -> None:
+    name = folder_name(f"tests/test_a.py::{one}")
+    assert 0 < len(name) <= NAME_LENGTH_MAX
+    assert set(name) & set("/\\ :[]") == set()
+    assert not name.startswith(".")
+    assert (one == other) == (name == folder_name(f"tests/test_a.py::{other}"))
+
+
+STONE = 4105062340411216331

@@ -1,0 +1,237 @@
+"""The plugin as a user meets it: options, marker, ini, header, errors, the line that repeats a failure."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
+
+LAZY = """
+    def test_it(harrow):
+        assert harrow.brokers == {brokers}
+        assert harrow.seed == harrow.seed
+"""
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_inprocess(*QUIET, "-p", "no:xdist", *arguments)
+
+
+def test_importing_the_plugin_is_light() -> None:
+    code = (
+        "import sys, pytest, harrow, harrow.harness.plugin;"
+        "heavy = {'pyspark', 'polars', 'pyarrow', 'numpy', 'confluent_kafka', 'faker', 'kio', 'grpc',"
+        " 'harrow.cluster', 'harrow.cluster.supervisor', 'harrow.faults', 'harrow.harness.run'};"
+        "sys.exit(f'imported {sorted(heavy & set(sys.modules))}' if heavy & set(sys.modules) else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_header_says_seed_and_brokers(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    result = run(pytester, "--harrow-seed=12345", "--harrow-set=min.insync.replicas=1")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["harrow: seed 12345, brokers 3, out harrow-out, min.insync.replicas=1"]
+    )
+
+
+def test_a_seed_is_drawn_where_none_is_given(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    seeds = {re.findall(r"harrow: seed (\d+)", run(pytester).stdout.str())[0] for _ in range(2)}
+    assert len(seeds) == 2
+
+
+def test_a_test_that_touches_nothing_pays_for_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_it(harrow):
+            assert harrow.random.random() == harrow.random.random.__self__.random() or True
+            assert harrow.faker.name()
+            assert not harrow.folder.exists()
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
+    assert not (pytester.path / "harrow-out").exists()
+
+
+def test_flag_over_marker_over_ini_over_default(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_plain(harrow): print(f"plain={harrow.brokers}")
+
+        @pytest.mark.harrow(brokers=4)
+        def test_marked(harrow): print(f"marked={harrow.brokers}")
+        """
+    )
+
+    def brokers(*flags: str) -> list[str]:
+        return re.findall(r"=(\d)$", run(pytester, "-s", *flags).stdout.str(), re.MULTILINE)
+
+    assert brokers() == ["3", "4"]
+    pytester.makeini("[pytest]\nharrow_brokers = 2\n")
+    assert brokers() == ["2", "4"]
+    assert brokers("--harrow-brokers=5") == ["5", "5"]
+
+
+def test_settings_are_merged_one_by_one(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nharrow_set =\n  min.insync.replicas=1\n  num.partitions=7\n")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.harrow(config={"num.partitions": 8, "log.segment.bytes": 1000})
+
+        @pytest.mark.harrow(config={"log.segment.bytes": 2000})
+        def test_it(harrow):
+            assert harrow._config == {"min.insync.replicas": "1", "num.partitions": 8,
+                                      "log.segment.bytes": "4000"}
+        """
+    )
+    run(pytester, "--harrow-set=log.segment.bytes=4000").assert_outcomes(passed=1)
+
+
+def test_an_option_that_cannot_be_used_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "--harrow-brokers=0")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--harrow-brokers: 0: expected a whole number from 1 to 64" in result.stderr.str()
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_a_marker_that_cannot_be_used_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.harrow(broker=5)
+        def test_it(harrow): pass
+        """
+    )
+    result = run(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert (
+        "::test_it: @pytest.mark.harrow: no argument 'broker'; did you mean brokers?"
+        in result.stderr.str()
+    )
+
+
+def test_a_bad_ini_value_names_its_setting(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nharrow_brokers = some\n")
+    result = run(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "harrow_brokers: 'some'" in result.stderr.str()
+
+
+def test_a_failure_ends_with_the_line_that_repeats_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(harrow):\n    print('noise')\n    assert harrow.seed < 0\n")
+    result = run(pytester, "--harrow-seed=7", "--harrow-brokers=2")
+    result.assert_outcomes(failed=1)
+    line = "pytest *::test_it --harrow-seed=7 --harrow-brokers=2"
+    result.stdout.fnmatch_lines(["*Captured stdout*", "*- harrow -*", f"repeat with: {line}"])
+    words = re.findall(r"repeat with: pytest (.*)", result.stdout.str())[0].split()
+    again = run(pytester, *words)
+    seed = r"assert (\d+) < 0"
+    assert re.findall(seed, again.stdout.str()) == re.findall(seed, result.stdout.str()) != []
+
+
+def test_pytest_randomlys_seed_is_part_of_the_line(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("pytest_randomly")
+    pytester.makepyfile("def test_it(harrow):\n    assert 0\n")
+    result = pytester.runpytest_subprocess(
+        "-p", "no:xdist", "-p", "no:cacheprovider", "--randomly-seed=99"
+    )
+    result.stdout.fnmatch_lines(
+        ["repeat with: pytest *::test_it --harrow-seed=* --randomly-seed=99"]
+    )
+
+
+def test_children_of_the_seed_go_by_the_tests_name(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pathlib
+
+        def note(harrow):
+            with open("seeds", "a") as file:
+                file.write(f"{harrow.seed} {harrow.random.random()} {harrow.faker.name()}\\n")
+
+        def test_a(harrow): note(harrow)
+        def test_b(harrow): note(harrow)
+        """
+    )
+    run(pytester, "--harrow-seed=1").assert_outcomes(passed=2)
+    run(pytester, "--harrow-seed=1").assert_outcomes(passed=2)
+    run(pytester, "--harrow-seed=2").assert_outcomes(passed=2)
+    a, b, *rest = (pytester.path / "seeds").read_text().splitlines()
+    assert a != b
+    assert rest[:2] == [a, b]
+    assert not {a, b} & set(rest[2:])
+
+
+def test_more_fixtures_under_the_users_own_names(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        from harrow import harrow_fixture
+
+        small = harrow_fixture(brokers=1)
+        big = harrow_fixture(brokers=5, config={"num.partitions": 2})
+        """
+    )
+    pytester.makepyfile(
+        """
+        def test_it(harrow, small, big):
+            assert (harrow.brokers, small.brokers, big.brokers) == (3, 1, 5)
+            assert len({harrow.seed, small.seed, big.seed}) == 3
+            assert len({harrow.folder, small.folder, big.folder}) == 3
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
+
+
+def test_help_markers_and_fixtures_tell_of_harrow(pytester: pytest.Pytester) -> None:
+    said = run(pytester, "--help").stdout.str()
+    assert "--harrow-seed=N" in said
+    assert "harrow_brokers" in said
+    assert "@pytest.mark.harrow(brokers=3" in run(pytester, "--markers").stdout.str()
+    assert "A cluster to break and to judge" in run(pytester, "--fixtures").stdout.str()
+
+
+def test_xdists_workers_share_the_seed_and_have_folders_of_their_own(
+    pytester: pytest.Pytester,
+) -> None:
+    pytest.importorskip("xdist")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("n", range(4))
+        def test_it(harrow, worker_id, n):
+            assert harrow.folder.parent.name == worker_id
+            with open(f"seeds-{worker_id}", "a") as file:
+                file.write(f"{n} {harrow.seed} {harrow.folder.parent.parent.name}\\n")
+        """
+    )
+
+    def lines(*arguments: str) -> tuple[set[str], set[str]]:
+        pytester.runpytest_subprocess(*QUIET, "--harrow-seed=5", *arguments).assert_outcomes(
+            passed=4
+        )
+        rows = [
+            row.split()
+            for path in pytester.path.glob("seeds-*")
+            for row in path.read_text().splitlines()
+        ]
+        for path in pytester.path.glob("seeds-*"):
+            path.unlink()
+        return {f"{n} {seed}" for n, seed, _ in rows}, {run for _, _, run in rows}
+
+    first, runs = lines("-n2")
+    again, other = lines("-n2")
+    assert first == again
+    assert len(runs) == len(other) == 1
+    assert runs != other

@@ -1,0 +1,127 @@
+"""The harness sees what it is for: three directed schedules that lose or double, every time (H2, H3, H5)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from harrow import Harrow, isolate, leader, lose_response
+from harrow.harness.errors import VerdictError
+
+PATIENT: dict[str, Any] = {
+    "linger.ms": 0,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 100,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "message.timeout.ms": 60_000,
+}
+
+
+def produce(producer: Producer, topic: str, count: int, prefix: str) -> int:
+    """So many records to partition 0, one after another; how many were acknowledged."""
+    acknowledged = 0
+
+    def delivered(error: object, _message: object) -> None:
+        nonlocal acknowledged
+        acknowledged += error is None
+
+    for number in range(count):
+        producer.produce(topic, f"{prefix} {number}", key="k", partition=0, on_delivery=delivered)
+        producer.flush(30)
+    return acknowledged
+
+
+def test_acks_1_and_a_leader_cut_off_from_its_followers_loses(harrow: Harrow) -> None:
+    orders = harrow.topic("orders")
+    producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "1", **PATIENT})
+    assert produce(producer, orders.name, 20, "before") == 20
+    with harrow.chaos(isolate(leader(orders, 0), seconds=4)) as chaos:
+        # the old leader goes on acknowledging alone; healed, it truncates to its successor's log
+        while not chaos.effects:
+            produce(producer, orders.name, 1, "during")
+        assert produce(producer, orders.name, 50, "alone") == 50
+        while chaos.running:
+            produce(producer, orders.name, 1, "later")
+    with pytest.raises(VerdictError) as found:
+        harrow.verify(orders, guarantee="no-loss")
+    assert found.value.verdict.status.value == "invalid"
+    assert "lost-write" in found.value.verdict.totals
+    assert "lost-write" in str(found.value)
+
+
+def test_unclean_election_loses(harrow: Harrow) -> None:
+    config = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
+    orders = harrow.topic("orders", replication_factor=2, config=config)
+    cluster = harrow.cluster
+    producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", **PATIENT})
+    assert produce(producer, orders.name, 20, "before") == 20
+    first = cluster.leader(orders.name, 0)
+    assert first is not None
+    (follower,) = {node for node in cluster.isr(orders.name, 0) if node != first}
+    cluster.brokers[follower].kill()
+    until(lambda: cluster.isr(orders.name, 0) == [first])
+    assert produce(producer, orders.name, 50, "alone") == 50
+    cluster.brokers[first].kill()
+    until(lambda: cluster.leader(orders.name, 0) is None)
+    cluster.brokers[follower].start()
+    until(lambda: cluster.leader(orders.name, 0) == follower)
+    cluster.brokers[first].start()
+    assert produce(producer, orders.name, 20, "after") == 20
+    with pytest.raises(VerdictError) as found:
+        harrow.verify(orders, guarantee="no-loss")
+    assert found.value.verdict.status.value == "invalid"
+    assert "lost-write" in found.value.verdict.totals
+
+
+def test_clean_election_waits_instead(harrow: Harrow) -> None:
+    """The same outage with unclean election off: the partition is offline until its ISR is back, nothing is lost."""
+    orders = harrow.topic("orders", replication_factor=2, config={"min.insync.replicas": 1})
+    cluster = harrow.cluster
+    producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", **PATIENT})
+    assert produce(producer, orders.name, 20, "before") == 20
+    first = cluster.leader(orders.name, 0)
+    assert first is not None
+    (follower,) = {node for node in cluster.isr(orders.name, 0) if node != first}
+    cluster.brokers[follower].kill()
+    until(lambda: cluster.isr(orders.name, 0) == [first])
+    assert produce(producer, orders.name, 50, "alone") == 50
+    cluster.brokers[first].kill()
+    until(lambda: cluster.leader(orders.name, 0) is None)
+    cluster.brokers[follower].start()
+    until(lambda: follower in cluster.describe().live)
+    assert cluster.leader(orders.name, 0) is None
+    cluster.brokers[first].start()
+    assert produce(producer, orders.name, 20, "after") == 20
+    harrow.verify(orders, guarantee="no-loss")
+
+
+@pytest.mark.parametrize("idempotent", [False, True], ids=["without-idempotence", "with-idempotence"])
+def test_a_response_lost_after_the_append(harrow: Harrow, idempotent: bool) -> None:
+    orders = harrow.topic("orders")
+    settings = {"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", "enable.idempotence": idempotent}
+    producer = Producer({**settings, **PATIENT})
+    with harrow.chaos(lose_response("Produce", nth=3, target=leader(orders, 0))) as chaos:
+        sent = 0
+        while chaos.running and sent < 2000:
+            sent += produce(producer, orders.name, 1, f"order {sent}")
+        produce(producer, orders.name, 20, "later")
+    if idempotent:
+        harrow.verify(orders, guarantee="exactly-once")
+        return
+    with pytest.raises(VerdictError) as found:
+        harrow.verify(orders, guarantee="exactly-once")
+    assert found.value.verdict.status.value == "invalid"
+    assert "duplicate" in found.value.verdict.totals
+
+
+def until(condition: Any, timeout_s: float = 30.0) -> None:
+    """Until the cluster says so."""
+    poll = threading.Event()
+    for _ in range(int(timeout_s / 0.02)):
+        if condition():
+            return
+        poll.wait(0.02)
+    raise AssertionError(f"not within {timeout_s} s")

@@ -1,0 +1,67 @@
+"""What must hold does, on real processes, through the fixture as a user has it (H4, J1)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from confluent_kafka import Producer
+from harrow import Harrow, controller, isolate, kill, leader, pause, restart
+
+
+def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> int:
+    """Somebody's own code: it knows a bootstrap address and nothing of Harrow."""
+    acknowledged = 0
+    settings = {"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
+                "linger.ms": 1, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}  # fmt: skip
+    producer = Producer(settings)
+
+    def delivered(error: object, _message: object) -> None:
+        nonlocal acknowledged
+        acknowledged += error is None
+
+    pause_between = threading.Event()
+    for number in range(int(seconds * 200)):
+        producer.produce(topic, f"order {number}", key=f"customer {number % 10}", on_delivery=delivered)
+        producer.poll(0)
+        pause_between.wait(1 / 200)
+    assert producer.flush(60) == 0
+    return acknowledged
+
+
+def test_no_order_is_lost(harrow: Harrow) -> None:
+    orders = harrow.topic("orders", partitions=3)
+    with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 4))):
+        acknowledged = place_orders(harrow.bootstrap_servers, orders.name)
+    verdict = harrow.verify(orders, guarantee="no-loss")
+    assert acknowledged > 0
+    assert verdict.counts["acknowledged"] >= acknowledged
+    assert (harrow.folder / "report.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        kill(leader("orders", 0), seconds=2.5),
+        pause(leader("orders", 0), seconds=3),
+        isolate(leader("orders", 0), seconds=3),
+        restart(leader("orders", 0)),
+    ],
+    ids=["kill", "pause", "isolate", "restart"],
+)
+def test_the_leader_fails_and_nothing_is_lost_doubled_or_reordered(harrow: Harrow, fault: object) -> None:
+    orders = harrow.topic("orders", partitions=1)
+    with harrow.chaos(fault) as chaos:  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a parameter
+        place_orders(harrow.bootstrap_servers, orders.name)
+    assert chaos.effects == 1
+    harrow.verify(orders, guarantee="exactly-once,ordered")
+
+
+def test_a_run_in_which_nothing_happened_is_unknown_and_fails(harrow: Harrow) -> None:
+    from harrow.harness.errors import VerdictError
+
+    quiet = harrow.topic("quiet")
+    with pytest.raises(VerdictError, match="unknown") as refusal:
+        harrow.verify(quiet, guarantee="no-loss")
+    assert "acknowledged" in str(refusal.value)
+    assert "repeat with: pytest" in str(refusal.value)

@@ -1,0 +1,153 @@
+"""Run folders made by hand for the verdict: what recorders, taps, brokers and the nemesis would have left behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW
+from harrow.cluster.wire.batch_header import header_at
+from harrow.cluster.wire.records import NewRecord, build_batch
+from harrow.harness.histories.format import HistoryWriter, Kind, Outcome, stable_hash
+
+TOPIC = "orders"
+NOW_MS = 1_700_000_000_000
+
+
+def record_batch(
+    values: list[str], *, base_offset: int = 0, epoch: int = 0, producer_id: int = -1, producer_epoch: int = 0,
+    sequence: int = -1, timestamp_ms: int = NOW_MS,
+) -> bytes:  # fmt: skip
+    """One batch as it lies in a log."""
+    records: list[NewRecord] = [(b"k", value.encode(), ()) for value in values]
+    return build_batch(
+        records, timestamp_ms=timestamp_ms, base_offset=base_offset, leader_epoch=epoch, producer_id=producer_id,
+        producer_epoch=producer_epoch if producer_id >= 0 else -1, base_sequence=sequence,
+    )  # fmt: skip
+
+
+class RunFolder:
+    """Writes one run's files, a method for each thing that happened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._history = HistoryWriter(folder / "history")
+        self._drain = HistoryWriter(folder / "drain")
+        self._ops = 0
+        self._taps: dict[int, dict[str, int]] = {}
+        self.clock_ns = 1_000_000
+
+    def tick(self) -> int:
+        """Time goes on."""
+        self.clock_ns += 1_000
+        return self.clock_ns
+
+    def send(
+        self, value: str, offset: int = -1, *, key: str | None = "k", outcome: Outcome | None = Outcome.OK,
+        partition: int = 0, client: str = "producer", topic: str = TOPIC,
+    ) -> None:  # fmt: skip
+        """One recorded send; without outcome it was never completed."""
+        self._ops += 1
+        facts = (stable_hash(key), stable_hash(value))
+        who, what, now = self._history.name(client), self._history.name(topic), self.tick()
+        self._history.append(
+            Kind.SEND, Outcome.INVOKE, who, what, -1, -1, self._ops, *facts, invoked_ns=now, time_ns=now
+        )  # fmt: skip
+        if outcome is not None:
+            self._history.append(
+                Kind.SEND, outcome, who, what, partition, offset, self._ops, *facts, NOW_MS, now, self.tick()
+            )  # fmt: skip
+
+    def read(
+        self, value: str, offset: int, *, key: str | None = "k", partition: int = 0, client: str = "consumer"
+    ) -> None:  # fmt: skip
+        """One record that a recorded consumer read."""
+        self._ops += 1
+        self._history.append(
+            Kind.POLL, Outcome.OK, self._history.name(client), self._history.name(TOPIC), partition, offset,
+            self._ops, stable_hash(key), stable_hash(value), NOW_MS, self.tick(), self.tick(),
+        )  # fmt: skip
+
+    def rebalanced(self, *, partition: int = 0, client: str = "consumer") -> None:
+        """A reader's position was set anew."""
+        self._ops += 1
+        self._history.append(
+            Kind.BREAK, Outcome.OK, self._history.name(client), self._history.name(TOPIC), partition, op=self._ops
+        )  # fmt: skip
+
+    def producer(self, *, acks: int, idempotent: bool) -> None:
+        """A recorded producer was made."""
+        self._history.append(
+            Kind.CLIENT, Outcome.OK, self._history.name("producer"), self._history.name(""), -1, acks, int(idempotent)
+        )  # fmt: skip
+
+    def final(
+        self, values: Mapping[int, str], *, partition: int = 0, low: int = 0, high: int | None = None,
+        key: str | None = "k", timestamps: Mapping[int, int] | None = None, topic: str = TOPIC,
+    ) -> None:  # fmt: skip
+        """The final read of one partition."""
+        who, what = self._drain.name("harrow-drain"), self._drain.name(topic)
+        for offset, value in values.items():
+            stamp = (timestamps or {}).get(offset, NOW_MS)
+            self._drain.append(
+                Kind.POLL, Outcome.OK, who, what, partition, offset, offset, stable_hash(key), stable_hash(value), stamp
+            )  # fmt: skip
+        end = max(values, default=-1) + 1 if high is None else high
+        self._drain.append(Kind.BOUNDS, Outcome.OK, who, what, partition, end, low)
+
+    def log(self, node: int, *batches: bytes, partition: int = 0) -> Path:
+        """One replica's log, in one segment."""
+        folder = self.folder / "cluster" / f"broker-{node}" / "data" / f"{TOPIC}-{partition}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{0:020}.log"
+        path.write_bytes(b"".join(batches))
+        return path
+
+    def logs(self, *batches: bytes, nodes: tuple[int, ...] = (1, 2, 3)) -> None:
+        """The same log on every broker."""
+        for node in nodes:
+            self.log(node, *batches)
+
+    def tapped(
+        self, batch: bytes, offset: int, *, node: int = 1, fetched: bool = False, lost: bool = False, acks: int = -1,
+        client: str = "app", partition: int = 0,
+    ) -> None:  # fmt: skip
+        """One batch acknowledged to, or fetched by, a client, seen by a broker's tap."""
+        folder = self.folder / "cluster" / f"broker-{node}"
+        folder.mkdir(parents=True, exist_ok=True)
+        names = self._taps.setdefault(node, {})
+        for name in (client, TOPIC):
+            if name not in names:
+                names[name] = len(names)
+                with (folder / "tap.names").open("a") as file:
+                    file.write(f"{names[name]}\t{name}\n")
+        h = header_at(batch)
+        row = TAP_ROW.pack(
+            FETCHED if fetched else PRODUCED, FLAG_LOST if lost else 0, 0, names[client], names[TOPIC], partition,
+            offset, offset + h.last_offset_delta, h.crc, h.record_count, h.producer_id, h.producer_epoch,
+            0 if fetched else acks, h.base_sequence, self.tick(), self.tick(),
+        )  # fmt: skip
+        with (folder / "tap.bin").open("ab") as file:
+            file.write(row)
+
+    def fault(self, inject_ns: int, heal_ns: int) -> None:
+        """One fault, injected and healed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "faults.jsonl").open("a") as file:
+            for event, t_ns in (("inject", inject_ns), ("heal", heal_ns)):
+                row = {"t_ns": t_ns, "event": event, "id": 1, "fault": "kill", "targets": [1]}
+                file.write(json.dumps(row) + "\n")
+
+    def trace(self, node: int, **event: object) -> None:
+        """One event of a broker's trace."""
+        folder = self.folder / "cluster" / f"broker-{node}"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "trace.jsonl").open("a") as file:
+            file.write(json.dumps(event) + "\n")
+
+    def done(self) -> Path:
+        """Nothing more happens."""
+        self._history.close()
+        self._drain.close()
+        return self.folder

@@ -1,0 +1,103 @@
+"""A registry and its clients in the test's own loop, on real hosts and real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.host.real import RealHost
+from harrow.cluster.registry import RegistryClient
+from harrow.cluster.registry.operations import Event
+from harrow.cluster.registry.server import RegistryServer
+from harrow.cluster.registry.store import MemoryStore, Store
+
+DEADLINE_S = 20.0
+
+
+class Heard:
+    """Collects what happens and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, event: Any = None) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def next(self, count: int = 1) -> list[Any]:
+        await self.until(lambda: len(self.events) >= count)
+        return self.events
+
+
+class RegistryFixture:
+    """One server on a fixed port; `restart` it on the same or another store."""
+
+    def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
+        self.folder = folder
+        self._stack = stack
+        self.store: Store = MemoryStore()
+        self.port = 0
+        self.server: RegistryServer
+        self._host: RealHost
+        self._clients = 0
+
+    async def start(self) -> None:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        listener.setblocking(False)
+        self.port = listener.getsockname()[1]
+        self._host = RealHost(
+            "registry", str(self.folder / "registry"), listeners={"registry": listener}
+        )
+        await self._host.start()
+        self.server = RegistryServer(self._host, self.store)
+        await self.server.start()
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        await self._host.stop()
+
+    async def host(self, name: str) -> RealHost:
+        host = RealHost(name, str(self.folder / name))
+        await host.start()
+        self._stack.push_async_callback(host.stop)
+        return host
+
+    async def client(
+        self, name: str = "broker 1", *, timeout_ms: int = 5000, host: RealHost | None = None
+    ) -> RegistryClient:
+        self._clients += 1
+        if host is None:
+            host = await self.host(f"host-{self._clients}")
+        client = RegistryClient(host, ("127.0.0.1", self.port), name, timeout_ms)
+        await client.start()
+        self._stack.push_async_callback(client.close)
+        return client
+
+
+def run(folder: Path, test: Callable[[RegistryFixture], Coroutine[Any, Any, None]]) -> None:
+    """Run `test` with a registry, and take everything down."""
+
+    async def main() -> None:
+        async with asyncio.timeout(60), AsyncExitStack() as stack:
+            registry = RegistryFixture(folder, stack)
+            await registry.start()
+            stack.push_async_callback(lambda: registry.stop())
+            await test(registry)
+
+    asyncio.run(main())
+
+
+__all__ = ["Event", "Heard", "RegistryFixture", "run"]

@@ -1,0 +1,334 @@
+"""A run folder that nobody ran: a leader killed, a broker paused, traffic that dips and comes back."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_ROW
+from harrow.harness.checks.verdict import Anomaly, Status, Verdict
+from harrow.harness.histories.format import HistoryWriter, Kind, Outcome
+
+START_NS = 5_000_000_000_000
+BROKERS = (1, 2, 3)
+
+
+def make_run_folder(
+    folder: Path,
+    *,
+    seconds: float = 24.0,
+    partitions: int = 3,
+    status: Status = Status.VALID,
+    rate: int = 400,
+    tap: bool = False,
+    seed: int = 7,
+) -> Path:
+    """Write a whole run folder; the same one for the same arguments."""
+    rng = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    kill_at, back_at = seconds * 0.3, seconds * 0.5
+    pause_at, resume_at = seconds * 0.66, seconds * 0.76
+    _faults(folder, kill_at, back_at, pause_at, resume_at)
+    _traces(folder, rng, seconds, partitions, rate, (kill_at, back_at, pause_at, resume_at))
+    times = list(_operations(rng, seconds, rate, kill_at, pause_at))
+    (_tap if tap else _history)(folder, rng, times)
+    verdict(status, len(times)).write(folder / "verdict.json")
+    (folder / "schedule.json").write_text(
+        json.dumps({"schema_version": 1, "seed": 4711, "steps": []})
+    )
+    about = {
+        "seed": 4711,
+        "test": "test_no_order_is_lost",
+        "command": "pytest tests/test_orders.py -k lost --harrow-seed=4711",
+    }
+    (folder / "run.json").write_text(json.dumps(about))
+    return folder
+
+
+def verdict(status: Status, acknowledged: int) -> Verdict:
+    """A verdict with anomalies when it is invalid, reasons when unknown."""
+    lost = Anomaly(
+        name="lost-write",
+        topic="orders",
+        partition=1,
+        offsets=(1_204, 1_205),
+        operations=(
+            {
+                "op": "send",
+                "client": "app-1",
+                "offset": 1_204,
+                "key": "order-81",
+                "acknowledged_s": 7.21,
+            },
+            {
+                "op": "send",
+                "client": "app-1",
+                "offset": 1_205,
+                "key": "order-82",
+                "acknowledged_s": 7.22,
+            },
+            {
+                "op": "read",
+                "client": "drain",
+                "offset": 1_204,
+                "key": "order-90",
+                "acknowledged_s": None,
+            },
+        ),
+        explanation="acknowledged with acks=1 by broker 1 before it was killed, and in no replica's log now",
+    )
+    bad = status is Status.INVALID
+    return Verdict(
+        status=status,
+        guarantees=("no-loss", "ordered"),
+        derived="acks=all, idempotent producers",
+        counts={"acknowledged": acknowledged, "unacknowledged": 12, "read": acknowledged},
+        totals={"lost-write": 2} if bad else {},
+        anomalies=(lost,) if bad else (),
+        reasons=("no fault overlapped traffic",) if status is Status.UNKNOWN else (),
+        notes=("12 sends of unknown outcome may or may not be in the log",),
+        elapsed_ms=181.0,
+    )
+
+
+def _ns(at_s: float) -> int:
+    return START_NS + int(at_s * 1e9)
+
+
+def _faults(
+    folder: Path, kill_at: float, back_at: float, pause_at: float, resume_at: float
+) -> None:
+    def row(at: float, event: str, number: int, kind: str, label: str, node: int) -> str:
+        proofs: dict[str, dict[str, Any]] = {
+            "effect": {"gone_after_ms": 2},
+            "skipped": {"reason": "the traffic had ended"},
+        }
+        evidence = proofs.get(event, {})
+        return json.dumps(
+            {
+                "t_ns": _ns(at),
+                "event": event,
+                "id": str(number),
+                "fault": kind,
+                "label": label,
+                "targets": [node],
+                "evidence": evidence,
+            }
+        )
+
+    kill, pause = "kill(leader(orders, 0))", "pause(follower(orders), seconds=(0.5, 4.0))"
+    lines = [
+        row(kill_at, "inject", 1, "kill", kill, 1),
+        row(kill_at + 0.03, "effect", 1, "kill", kill, 1),
+        row(back_at, "heal", 1, "kill", kill, 1),
+        row(back_at + 0.6, "healed", 1, "kill", kill, 1),
+        row(pause_at, "inject", 2, "pause", pause, 3),
+        row(pause_at + 0.01, "effect", 2, "pause", pause, 3),
+        row(resume_at, "heal", 2, "pause", pause, 3),
+        row(resume_at + 0.02, "healed", 2, "pause", pause, 3),
+        row(resume_at + 1, "skipped", 3, "isolate", "isolate(controller())", 2),
+    ]
+    (folder / "faults.jsonl").write_text("\n".join(lines) + "\n" + '{"t_ns": 1, "torn')
+
+
+def _traces(
+    folder: Path,
+    rng: random.Random,
+    seconds: float,
+    partitions: int,
+    rate: int,
+    at: tuple[float, ...],
+) -> None:
+    kill_at, back_at, pause_at, resume_at = at
+    out: dict[int, list[dict[str, Any]]] = {broker: [] for broker in BROKERS}
+
+    def emit(broker: int, t: float, event: str, **fields: Any) -> None:
+        out[broker].append(
+            {"t_ns": _ns(t), "wall_ms": 0, "host": f"broker-{broker}", "event": event, **fields}
+        )
+
+    for broker in BROKERS:
+        emit(broker, 0.02 * broker, "broker.registered", node_id=broker, epoch=20 + broker)
+        emit(broker, 0.15 + 0.02 * broker, "broker.ready", node_id=broker)
+    emit(1, 0.1, "controller.elected", epoch=1)
+    emit(2, kill_at + 1.5, "controller.elected", epoch=2)
+    emit(
+        1,
+        back_at + 0.4,
+        "log.recovered",
+        topic="orders",
+        partition=0,
+        truncated_bytes=4096,
+        reason="crc",
+    )
+    emit(1, back_at + 0.5, "broker.ready", node_id=1)
+    emit(3, resume_at + 0.1, "broker.session-expired", node_id=3)
+    for p in range(partitions):
+        order = [BROKERS[(p + k) % 3] for k in range(3)]
+        where = {"topic": "orders", "partition": p}
+        emit(
+            order[0],
+            0.6,
+            "partition.leader",
+            leader=order[0],
+            leader_epoch=0,
+            isr=order,
+            cause="leader-and-isr",
+            **where,
+        )
+        leader, epoch = order[0], 0
+        if leader == 1:
+            leader, epoch = order[1], 1
+            emit(
+                leader,
+                kill_at + 1.52,
+                "partition.leader",
+                leader=leader,
+                leader_epoch=1,
+                isr=[2, 3],
+                cause="leader-and-isr",
+                **where,
+            )
+            emit(
+                1,
+                back_at + 0.52,
+                "partition.truncated",
+                cause="kip-320",
+                **{"from": 1210, "to": 1204},
+                **where,
+            )
+        else:
+            emit(
+                leader,
+                kill_at + 1.5,
+                "partition.isr",
+                leader_epoch=0,
+                isr=[2, 3],
+                cause="shrink",
+                **where,
+            )
+        emit(
+            leader,
+            back_at + 1.1,
+            "partition.isr",
+            leader_epoch=epoch,
+            isr=[1, 2, 3],
+            cause="expand",
+            **where,
+        )
+        if leader == 3:
+            emit(
+                2,
+                pause_at + 1.5,
+                "partition.leader",
+                leader=2,
+                leader_epoch=epoch + 1,
+                isr=[1, 2],
+                cause="leader-and-isr",
+                **where,
+            )
+            leader = 2
+        else:
+            emit(
+                leader,
+                pause_at + 1.5,
+                "partition.isr",
+                leader_epoch=epoch,
+                isr=[1, 2],
+                cause="shrink",
+                **where,
+            )
+        emit(
+            leader,
+            resume_at + 0.8,
+            "partition.isr",
+            leader_epoch=epoch,
+            isr=[1, 2, 3],
+            cause="expand",
+            **where,
+        )
+        hw, t = 0, 0.7
+        while t < seconds:
+            stalled = kill_at < t < kill_at + 1.6 and order[0] == 1
+            hw += 0 if stalled else int(rate / partitions * 0.1 * (0.8 + 0.4 * rng.random()))
+            emit(2, t, "partition.hw", hw=hw, leo=hw + 3, **where)
+            t += 0.1
+    for p in range(50):
+        emit(
+            1 + p % 3,
+            0.8,
+            "partition.leader",
+            leader=1 + p % 3,
+            leader_epoch=0,
+            isr=[1, 2, 3],
+            topic="__consumer_offsets",
+            partition=p,
+        )
+    for broker, rows in out.items():
+        place = folder / "cluster" / f"broker-{broker}"
+        place.mkdir(parents=True, exist_ok=True)
+        rows.sort(key=lambda row: int(row["t_ns"]))
+        text = "\n".join(json.dumps(row) for row in rows)
+        (place / "trace.jsonl").write_text(text + '\n{"t_ns": 99, "ev')
+
+
+def _operations(
+    rng: random.Random, seconds: float, rate: int, kill_at: float, pause_at: float
+) -> Any:
+    """(sent at, latency in ms, failed) of every send."""
+    t = 1.0
+    while t < seconds - 0.5:
+        t += rng.expovariate(rate * (1 + 0.25 * math.sin(t * 0.9)))
+        latency = rng.lognormvariate(-0.2, 0.5)
+        for fault_at, outage in ((kill_at, 1.6), (pause_at, 1.6)):
+            if fault_at < t < fault_at + outage and rng.random() < 0.6:
+                latency += (fault_at + outage - t) * 1_000
+        yield t, latency, rng.random() < 0.0008
+
+
+def _history(folder: Path, rng: random.Random, times: list[tuple[float, float, bool]]) -> None:
+    with HistoryWriter(folder / "history", process="100") as history:
+        client, topic = history.name("app-1"), history.name("orders")
+        for number, (t, latency, failed) in enumerate(times):
+            sent, done = _ns(t), _ns(t + latency / 1_000)
+            outcome = Outcome.INFO if failed else Outcome.OK
+            history.append(
+                Kind.SEND,
+                Outcome.INVOKE,
+                client,
+                topic,
+                0,
+                op=number,
+                invoked_ns=sent,
+                time_ns=sent,
+            )
+            history.append(
+                Kind.SEND, outcome, client, topic, 0, number, number, invoked_ns=sent, time_ns=done
+            )
+            if not failed:
+                read = done + int(rng.uniform(2e6, 3e7))
+                history.append(
+                    Kind.POLL, Outcome.OK, client, topic, 0, number, invoked_ns=read, time_ns=read
+                )
+
+
+def _tap(folder: Path, rng: random.Random, times: list[tuple[float, float, bool]]) -> None:
+    place = folder / "cluster" / "broker-2"
+    (place / "tap.names").write_text("0\tapp-1\n1\torders\n2\tbroker-3\n3\t__consumer_offsets\n")
+    rows: list[bytes] = []
+    for number, (t, latency, failed) in enumerate(times):
+        sent, done = _ns(t), _ns(t + latency / 1_000)
+        error, base = (7, -1) if failed else (0, number)
+        rows.append(
+            TAP_ROW.pack(PRODUCED, 0, error, 0, 1, 0, base, base, 0, 1, -1, -1, -1, -1, sent, done)
+        )
+        for client, topic in ((0, 1), (2, 1), (0, 3)):
+            rows.append(
+                TAP_ROW.pack(
+                    FETCHED, 0, 0, client, topic, 0, number, number, 0, 1, -1, -1, 0, -1, done, done
+                )
+            )
+    (place / "tap.bin").write_bytes(b"".join(rows))

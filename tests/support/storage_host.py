@@ -1,0 +1,200 @@
+"""A host for storage tests: the real file system, a clock that is set, a disk that can be told to refuse.
+
+Spawned coroutines and timers are kept and run when the test says so (`run_tasks`, `advance`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
+
+from harrow.cluster.config import BrokerConfig
+from harrow.cluster.host.disk import RealDisk
+from harrow.cluster.host.seam import Buffer, DiskFile, Host
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.storage import Log, LogOptions, open_log
+
+TP = TopicPartition("orders", 0)
+
+_NEVER_RUN: list[Coroutine[Any, Any, object]] = []
+"""Keeps coroutines alive that a test leaves alone: collected unrun, each would be a warning."""
+
+
+@atexit.register
+def _close_all() -> None:
+    for coroutine in _NEVER_RUN:
+        coroutine.close()
+
+
+class SetClock:
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        self.now = wall_ms
+
+    def wall_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+    def monotonic_ns(self) -> int:
+        return self.now * 1_000_000
+
+
+class HeldTimer:
+    def __init__(self, due: int, call: Callable[..., object], args: tuple[object, ...]) -> None:
+        self.due, self.call, self.args = due, call, args
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class HeldTasks:
+    def __init__(self, clock: SetClock) -> None:
+        self._clock = clock
+        self.timers: list[HeldTimer] = []
+        self.spawned: list[Coroutine[Any, Any, object]] = []
+
+    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> HeldTimer:
+        timer = HeldTimer(self._clock.now + int(delay_ms), call, args)
+        self.timers.append(timer)
+        return timer
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> None:
+        self.spawned.append(coroutine)
+        _NEVER_RUN.append(coroutine)
+
+    async def run_blocking(self, call: Callable[..., Any], *args: object) -> Any:
+        return call(*args)
+
+    def run(self) -> None:
+        """Run every spawned coroutine to its end: none waits, `run_blocking` calls at once."""
+        while self.spawned:
+            coroutine = self.spawned.pop(0)
+            try:
+                coroutine.send(None)
+            except StopIteration:
+                continue
+            raise AssertionError("a storage task waited for something")
+
+    def advance(self, delay_ms: int) -> None:
+        self._clock.now += delay_ms
+        due = [timer for timer in self.timers if timer.due <= self._clock.now]
+        self.timers = [timer for timer in self.timers if timer not in due]
+        for timer in due:
+            if not timer.cancelled:
+                timer.call(*timer.args)
+        self.run()
+
+
+class RefusingFile:
+    """A file that passes everything on until its disk refuses."""
+
+    def __init__(self, file: DiskFile, disk: RefusingDisk) -> None:
+        self._file, self._disk = file, disk
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        if self._disk.refuse_appends:
+            torn = b"".join(parts)[: self._disk.torn_bytes]
+            self._file.append([torn])  # a partial write that the disk could not take back
+            raise OSError(self._disk.refuse_appends, "refused by the test", self.path)
+        self._disk.appends += 1
+        return self._file.append(parts)
+
+    def sync(self) -> None:
+        if self._disk.refuse_syncs:
+            raise OSError(errno.EIO, "refused by the test", self.path)
+        self._disk.syncs.append(self.path)
+        self._file.sync()
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._disk.reads += 1
+        return self._file.read_at(position, size)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._file.write_at(position, data)
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class RefusingDisk(RealDisk):
+    __slots__ = ("appends", "reads", "refuse_appends", "refuse_syncs", "syncs", "torn_bytes")
+
+    def __init__(self) -> None:
+        self.refuse_appends = 0
+        self.refuse_syncs = False
+        self.torn_bytes = 0
+        self.appends = 0
+        self.reads = 0
+        self.syncs: list[str] = []
+
+    def open(self, path: str, *, create: bool = True) -> DiskFile:
+        return RefusingFile(super().open(path, create=create), self)
+
+
+class Notes:
+    """Trace and failpoints that only remember."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, object]]] = []
+        self.lines: list[str] = []
+        self.hits: list[str] = []
+
+    def emit(self, event: str, /, **fields: object) -> None:
+        self.events.append((event, fields))
+
+    def log(self, level: str, message: str, /, **fields: object) -> None:
+        self.lines.append(f"{level} {message}")
+
+    def hit(self, name: str) -> None:
+        self.hits.append(name)
+
+
+class StorageHost:
+    def __init__(self) -> None:
+        self.name = "broker 1"
+        self.clock = SetClock()
+        self.tasks = HeldTasks(self.clock)
+        self.disk = RefusingDisk()
+        self.random = random.Random(1)
+        self.notes = Notes()
+        self.trace = self.failpoints = self.notes
+
+    @property
+    def host(self) -> Host:
+        return cast("Host", self)
+
+    def open(
+        self,
+        folder: str,
+        topic: dict[str, object] | None = None,
+        *,
+        clean: bool = True,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        tail_bytes: int = 4 * 1024 * 1024,
+    ) -> Log:
+        """The log in `folder`, which is made where it is absent."""
+        self.disk.make_folder(folder)
+        options = LogOptions(
+            config=BrokerConfig.parse({}).topic(topic),
+            clean=clean,
+            recovery_point=cast("Any", recovery_point),
+            log_start_offset=cast("Any", log_start_offset),
+            tail_bytes=tail_bytes,
+        )
+        return open_log(self.host, folder, TP, options)

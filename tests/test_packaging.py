@@ -1,0 +1,51 @@
+"""What a user gets: the wheel holds every package of the tree, typed, with its entry points."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LAYERS = ("cluster", "faults", "harness")
+
+
+def test_the_wheel_holds_every_module_of_the_tree(tmp_path: Path) -> None:
+    build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+    source = tmp_path / "source"
+    git = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"]
+    names = subprocess.run(git, check=True, capture_output=True, text=True).stdout.split("\0")
+    for name in filter(None, names):
+        origin = ROOT / name
+        if origin.is_file() and not origin.is_symlink():
+            target = source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(origin.read_bytes())
+    subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)], cwd=source, check=True, capture_output=True
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        f"harrow/{p.relative_to(ROOT)}" for layer in LAYERS for p in (ROOT / layer).rglob("*.py")
+    }
+    assert wanted <= held, sorted(wanted - held)
+    assert {"harrow/__init__.py", "harrow/py.typed"} <= held
+    assert not {name.split("/")[0] for name in held} & set(LAYERS), (
+        "nothing of ours collides with a user's own"
+    )
+
+
+def test_the_distribution_names_its_plugin_and_its_command() -> None:
+    points = {(p.group, p.name): p.value for p in distribution("pytest-harrow").entry_points}
+    assert points["pytest11", "harrow"] == "harrow.harness.plugin"
+    assert ("console_scripts", "harrow") in points
+
+
+def test_importing_the_package_costs_nothing() -> None:
+    heavy = ("pyspark", "polars", "confluent_kafka", "asyncio", "kio", "faker", "click")
+    code = f"import sys, harrow, harrow.harness.plugin; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
