@@ -31,6 +31,7 @@ from .transactions import ProducerIds
 from .wire.api import ApiTable
 
 LOOPBACK = "127.0.0.1"
+FAREWELL_MS = 50
 FLUSH_CHECK_MS = 1_000
 """How often logs are asked whether `flush.ms` is due; Kafka asks at its scheduler's pace."""
 
@@ -68,7 +69,9 @@ class Broker:
         )
         self.topic_admin = TopicAdmin(host, self.registry, self.cache, self.config)
         self.replicas.alive = self.cache.is_alive
+        self.replicas.in_metadata = lambda tp: self.cache.partition(tp) is not None
         self.replicas.topic_config = self.topic_admin.topic_config
+        self.replicas.on_log_failure.append(self._log_failed)
         self.controller = Controller(
             host, self.node_id, self.config, self.registry, self.channel, self.cache
         )
@@ -121,6 +124,19 @@ class Broker:
     async def failed(self) -> None:
         """Wait for a failure that must end this process."""
         await self._failure
+
+    def _log_failed(self, _partition: object, error: BaseException) -> None:
+        """The only data folder is offline: end, as Kafka does, so that leaders move to sound disks (B11)."""
+        if not self._failure.done():
+            self._host.trace.emit("broker.log-failed", error=str(error))
+            text = f"the data folder failed and this broker has no other: {error}"
+            # the answers that say so leave first
+            self._host.tasks.call_later(FAREWELL_MS, self._fail, StorageError(text))
+
+    def _fail(self, error: StorageError) -> None:
+        if not self._failure.done():
+            self._host.trace.log("error", str(error))
+            self._failure.set_exception(error)
 
     def _fill_table(self) -> None:
         for room in (self.metadata, self.replicas, self.groups, self.producer_ids, self.controller):

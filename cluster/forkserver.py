@@ -142,9 +142,9 @@ def main(argv: list[str]) -> None:
     process.preload()
     channel = socket.socket(fileno=int(argv[1]))
     parent = os.pidfd_open(int(argv[2]))
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C in a terminal is the supervisor's to handle
+    # what the supervising process blocks is its own affair; Ctrl-C in a terminal is its to handle
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: _reap())
     gc.collect()
     gc.freeze()

@@ -68,7 +68,7 @@ harrow = harrow_fixture()
 
 
 def wants_verdict(item: pytest.Item) -> bool:
-    """Whether a test uses a fixture made here and its file speaks of `verify`; others start Spark when they come to it."""
+    """Whether a test uses a fixture made here and its file calls `verify`; others start Spark when they get to it."""
     return uses_harrow(item) and _speaks_of_verify(item.path)
 
 

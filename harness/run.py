@@ -99,7 +99,7 @@ class Harrow:
 
     def __repr__(self) -> str:
         state = "running" if self._cluster is not None else "not started"
-        return f"<Harrow seed={self.seed} brokers={self.brokers} {state} {self.folder}>"
+        return f"<Harrow {self.folder.name} seed={self.seed} brokers={self.brokers} {state}>"
 
     # ---------------------------------------------------------------------------------- cluster
 
@@ -259,6 +259,7 @@ class Harrow:
         `guarantee`: best-effort, no-loss, at-least-once, exactly-once, ordered, or several with commas; None
         derives it from the producers' settings that were seen. Without topics: all that were created.
         """
+        __tracebackhide__ = True  # pytest then shows the caller's line
         verdict = self._judged(topics, guarantee)
         if not verdict.valid:
             raise VerdictError(self._explain(verdict), verdict)
@@ -287,7 +288,7 @@ class Harrow:
                 flush(client, 10)
 
     def _explain(self, verdict: Verdict) -> str:
-        lines = [str(verdict), f"  report: {self.folder / 'report.html'}"]
+        lines = [str(verdict), f"  report: {_shown(self.folder / 'report.html')}"]
         lines.append(f"  repeat with: {self._repeat or f'seed {self.seed}'}")
         return "\n".join(lines)
 
@@ -300,7 +301,7 @@ class Harrow:
         why = found or "; ".join(verdict.reasons)
         parts = [f"{verdict.status.value} ({', '.join(verdict.guarantees)})"]
         parts += [f"{acknowledged:,} acknowledged", *([why] if why else [])]
-        return " · ".join([*parts, str(self.folder / "report.html")])
+        return " · ".join([*parts, _shown(self.folder / "report.html")])
 
     def _attach_verdict(self, error: Exception) -> None:
         if text := self.verdict_of_failure(error):
@@ -345,6 +346,11 @@ class Harrow:
                 path.unlink()
             else:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _shown(path: Path) -> str:
+    """Return a path as short as it can be typed here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _dotted(config: Mapping[str, object]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ VALUES = 64
 """Faker is slow beside a producer: so many values are drawn, and each order adds its number."""
 
 PRODUCER: dict[str, Any] = {
+    "log_level": 0,
     "acks": "all",
     "linger.ms": 2,
     "message.timeout.ms": 60_000,
@@ -36,6 +37,7 @@ PRODUCER: dict[str, Any] = {
     "topic.metadata.refresh.fast.interval.ms": 50,
 }
 CONSUMER: dict[str, Any] = {
+    "log_level": 0,
     "session.timeout.ms": 3_000,
     "heartbeat.interval.ms": 500,
     "enable.auto.commit": False,

@@ -84,15 +84,17 @@ class BrokerChannel:
             self._on_response(self.broker.node_id, api_key, response)
 
     async def _until_answered(self, api_key: int, version: int, entity: Any) -> Any:
+        level = "warning"
         while True:
             try:
                 return await self._client.request(api_key, version, entity, self._timeout_ms)
             except (OSError, TimeoutError, HarrowError) as error:
                 self._host.trace.log(
-                    "warning",
+                    level,
                     f"controller: {ApiKey(api_key).name} to broker {self.broker.node_id} failed "
                     f"({error}); again in {RETRY_MS} ms while it is registered",
                 )
+                level = "debug"  # the first failure tells it all
                 await self._host.tasks.sleep(RETRY_MS)
 
 

@@ -81,6 +81,7 @@ class Controller:
         self._wake: Promise[None] | None = None
         self._worker: Task | None = None
         self._shutdowns: set[Promise[list[TopicPartition]]] = set()
+        registry.on_expired.append(self._expired)  # at once: the seat is gone
 
     @property
     def is_active(self) -> bool:
@@ -109,7 +110,10 @@ class Controller:
         self._drop_events()
 
     async def session_expired(self) -> None:
-        """The registry session is over, and with it the term and all watches."""
+        """The registry session is over, and with it the term and all watches; `start` begins anew."""
+        self._expired()
+
+    def _expired(self) -> None:
         self._resign("the registry session has expired")
         self._drop_events()
 

@@ -112,11 +112,12 @@ class Term:
             self._watch(TOPICS, "topics", self.topics_changed),
             self._watch(DELETIONS, "deletions", self.deletions_changed),
             self._watch(ISR_CHANGES, "isr", self.isr_changed),
+            # before the states: a note that is read here is of a state that is read below
+            self._registry.submit(ReadTree(ISR_CHANGES)),
             self._registry.submit(ReadTree(BROKERS)),
             self._registry.submit(ReadTree(TOPIC_CONFIGS)),
-            self._registry.submit(ReadTree(ISR_CHANGES)),
         )
-        _, _, deletions, _, brokers, configs, isr_changes = (value_of(one) for one in answers)
+        _, _, deletions, _, isr_changes, brokers, configs = (value_of(one) for one in answers)
         leaving = self.state.shutting_down
         self.state = ClusterState(brokers=brokers_of(brokers))
         self.state.shutting_down = leaving & self.state.brokers.keys()
@@ -128,7 +129,6 @@ class Term:
         self.state.deleting = set(deletions) & self.state.topics.keys()
         for broker in self.state.brokers.values():
             self._channels.open(broker)
-        await self._forget_isr_changes(isr_changes)
         everyone = list(self.state.brokers)
         batch = self._batch()
         batch.metadata(())  # who is alive, so that followers can find their leaders
@@ -140,6 +140,7 @@ class Term:
         batch.leader_and_isr(self.state.kept())
         batch.full_metadata(everyone)
         batch.flush()
+        await self._forget_isr_changes(isr_changes)
         await self._begin_deletions(set(deletions))
         if self._rebalance_timer is None and self._config.flag("auto.leader.rebalance.enable"):
             self._schedule_rebalance()

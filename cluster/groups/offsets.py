@@ -30,9 +30,10 @@ def java_hash(text: str) -> int:
 def partition_for(group: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` whose leader coordinates `group`.
 
-    Kafka's `Utils.abs` clears the sign bit rather than negate, which for negative hashes is another number.
+    Kafka's `Utils.abs`: the absolute value, and 0 for the one hash that has none in 32 bits.
     """
-    return (java_hash(group) & 0x7FFFFFFF) % partitions
+    number = java_hash(group)
+    return 0 if number == -(2**31) else abs(number) % partitions
 
 
 class Committed(NamedTuple):

@@ -180,12 +180,13 @@ class GroupService:
         now_ms = self.host.clock.monotonic_ms()
         for held in groups.values():
             self.run(shard, held, held.group.start_sessions(now_ms))
-        self.host.trace.emit(
-            "group.loaded",
-            partition=shard.partition,
-            groups=len(groups),
-            took_ms=now_ms - started_ms,
-        )
+        if groups:
+            self.host.trace.emit(
+                "group.loaded",
+                partition=shard.partition,
+                groups=len(groups),
+                took_ms=now_ms - started_ms,
+            )
 
     def _unload(self, number: int) -> None:
         shard = self.shards.drop(number)

@@ -24,8 +24,9 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from ..errors import RegistryError, WireError
-from ..host.seam import Host, Link, Peer, Promise, Task, Timer
+from ..errors import RegistryError
+from ..host.seam import Host, Link, Peer, Promise, Task
+from .client_link import ClientLink, Pending, Watch
 from .errors import (
     NODE_ERRORS,
     NodeExistsError,
@@ -53,17 +54,14 @@ from .operations import (
     multi_parts,
     result_of,
 )
-from .server import framed, message_of
 
 State = Literal["disconnected", "connected", "closed"]
-Watch = Callable[[Event], None]
 
 CONNECTION_TIMEOUT_MS = 18_000
 RETRY_MS = (10, 200)
 """First and longest pause between two tries to connect; drawn between half and whole of it."""
 CLOSE_TIMEOUT_MS = 1_000
 
-_READS = (Get, Exists, Children, ReadTree)
 # which callbacks an event ends; as the server's tables
 _CALLED_BY: dict[str, tuple[str, ...]] = {
     "created": ("data", "exists"),
@@ -73,43 +71,18 @@ _CALLED_BY: dict[str, tuple[str, ...]] = {
 }
 
 
-class _Pending:
-    """One operation that was sent."""
-
-    __slots__ = ("operation", "promise", "watch")
-
-    def __init__(
-        self, operation: Operation | None, promise: Promise[Any] | None, watch: Watch | None
-    ) -> None:
-        # a ping has no promise, ping and close have no operation
-        self.operation = operation
-        self.promise = promise
-        self.watch = watch
-
-    @property
-    def writes(self) -> bool:
-        """True when it may have changed something."""
-        return self.operation is not None and not isinstance(self.operation, _READS)
-
-    def fail(self, error: Exception) -> None:
-        """Settle it with an error, unless nobody waits."""
-        if self.promise is not None and not self.promise.done():
-            self.promise.set_exception(error)
-
-    def succeed(self, result: Any) -> None:
-        """Settle it with its result, unless nobody waits."""
-        if self.promise is not None and not self.promise.done():
-            self.promise.set_result(result)
-
-
 async def settled(*promises: Promise[Any]) -> list[Any]:
     """Wait for pipelined operations; for each its result, or the RegistryError that it raised."""
     found: list[Any] = []
-    for promise in promises:
-        try:
-            found.append(await promise)
-        except RegistryError as error:
-            found.append(error)
+    try:
+        for promise in promises:
+            try:
+                found.append(await promise)
+            except RegistryError as error:
+                found.append(error)
+    finally:  # whoever waits was cancelled: nobody will read the others
+        for promise in promises[len(found) :]:
+            promise.cancel()
     return found
 
 
@@ -151,7 +124,7 @@ class RegistryClient:
             "exists": {},
             "children": {},
         }
-        self._wire: _Wire | None = None
+        self._wire: ClientLink | None = None
         self._waiting: list[Promise[None]] = []
         self._task: Task | None = None
 
@@ -274,7 +247,7 @@ class RegistryClient:
         self, message: dict[str, Any], operation: Operation | None, watch: Watch | None = None
     ) -> Promise[Any]:
         promise = self.host.tasks.promise()
-        pending = _Pending(operation, promise, watch)
+        pending = Pending(operation, promise, watch)
         if self._wire is None or self.state != "connected":
             pending.fail(RegistryUnavailableError(f"{self._name} has no link to the registry"))
         else:
@@ -283,7 +256,7 @@ class RegistryClient:
 
     # ---------------------------------------------------------------- frames
 
-    def answered(self, pending: _Pending, message: dict[str, Any]) -> None:
+    def answered(self, pending: Pending, message: dict[str, Any]) -> None:
         """One answer: note its zxid, keep its watch, settle its promise."""
         self._zxid = max(self._zxid, int(message["zxid"]))
         error = message.get("error")
@@ -309,7 +282,7 @@ class RegistryClient:
         for watch in called:
             watch(event)
 
-    def welcomed(self, wire: _Wire, hello: dict[str, Any]) -> None:
+    def welcomed(self, wire: ClientLink, hello: dict[str, Any]) -> None:
         """The server has begun or resumed the session."""
         resumed = self.session_id == hello["session"]
         self.session_id = int(hello["session"])
@@ -334,7 +307,7 @@ class RegistryClient:
         for call in list(self.on_expired):
             call()
 
-    def lost(self, wire: _Wire) -> None:
+    def lost(self, wire: ClientLink) -> None:
         """The link is gone; the session may go on."""
         if self._wire is wire:
             self._wire = None
@@ -362,11 +335,11 @@ class RegistryClient:
             await self.host.tasks.sleep(pause_ms * (0.5 + self.host.random.random() / 2))
             pause_ms = min(RETRY_MS[1], pause_ms * 2)
 
-    async def _connect(self) -> _Wire | None:
-        made: list[_Wire] = []
+    async def _connect(self) -> ClientLink | None:
+        made: list[ClientLink] = []
 
-        def make(link: Link) -> _Wire:
-            made.append(_Wire(self.host, self, link, self._session_timeout_ms))
+        def make(link: Link) -> ClientLink:
+            made.append(ClientLink(self.host, self, link, self._session_timeout_ms))
             return made[0]
 
         host, port = self._address
@@ -383,108 +356,3 @@ class RegistryClient:
              "timeout_ms": self._session_timeout_ms, "watches": watches}
         )  # fmt: skip
         return made[0]
-
-
-class _Wire:
-    """One link's life: greeting, pings, answers in order."""
-
-    def __init__(self, host: Host, client: RegistryClient, link: Link, timeout_ms: int) -> None:
-        self._host = host
-        self._client = client
-        self._link = link
-        self._ping_ms = max(1, timeout_ms // 3)
-        self._pending: dict[int, _Pending] = {}
-        self._number = 0
-        self._heard_ms = host.clock.monotonic_ms()
-        self._due_ms = 0
-        self._timer: Timer | None = None
-        self._over = False
-        self.told_expired = False
-        self.welcome: Promise[bool] = host.tasks.promise()
-        """Settled once: True when the server took us in."""
-        self.ended: Promise[None] = host.tasks.promise()
-        """Settled when the link is gone."""
-
-    def greet(self, hello: dict[str, Any]) -> None:
-        """Send the hello and begin to watch the clock."""
-        if not self._over:
-            self._link.send((framed(hello),))
-            self._schedule()
-
-    def ask(self, message: dict[str, Any], pending: _Pending) -> None:
-        """Send one operation."""
-        self._number += 1
-        self._pending[self._number] = pending
-        self._link.send((framed({"id": self._number, **message}),))
-
-    # ----------------------------------------------------------------- pings
-
-    def _schedule(self) -> None:
-        self._due_ms = self._host.clock.monotonic_ms() + self._ping_ms
-        self._timer = self._host.tasks.call_later(self._ping_ms, self._tick)
-
-    def _tick(self) -> None:
-        if self._over:
-            return
-        now_ms = self._host.clock.monotonic_ms()
-        # when this process itself was stopped, answers may lie in the socket unread: look again later
-        punctual = now_ms - self._due_ms < self._ping_ms
-        if punctual and now_ms - self._heard_ms >= 2 * self._ping_ms:
-            self.end(f"nothing heard for {now_ms - self._heard_ms} ms", reset=True)
-            return
-        if self._client.state == "connected":
-            self.ask({"op": "ping"}, _Pending(None, None, None))
-        self._schedule()
-
-    # ---------------------------------------------------------------- frames
-
-    def frame_received(self, frame: bytes) -> None:
-        """One message of the server."""
-        self._heard_ms = self._host.clock.monotonic_ms()
-        message = message_of(frame)
-        if self._over:
-            return
-        if "id" in message:
-            pending = self._pending.pop(message["id"], None)
-            if pending is None:
-                raise WireError(f"an answer {message['id']!r} to nothing that was asked")
-            self._client.answered(pending, message)
-        elif "event" in message:
-            self._client.happened(Event(*message["event"]))
-        elif "hello" in message:
-            self._client.welcomed(self, message["hello"])
-            if not self.welcome.done():
-                self.welcome.set_result(True)
-        elif "expired" in message:
-            self.told_expired = True
-            self._fail(lambda _: SessionExpiredError())
-            self._client.expired()
-            self.end("the session has expired", reset=False)
-
-    def link_closed(self, reason: str) -> None:
-        """The link is gone."""
-        self._finish(reason or "closed")
-
-    def end(self, reason: str, *, reset: bool) -> None:
-        """Give the link up."""
-        self._link.close(reset=reset)
-        self._finish(reason)
-
-    def _finish(self, reason: str) -> None:
-        if self._over:
-            return
-        self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._client.lost(self)
-        text = f"the link to the registry is gone: {reason}"
-        self._fail(lambda pending: RegistryUnavailableError(text, maybe_applied=pending.writes))
-        if not self.welcome.done():
-            self.welcome.set_result(False)
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-    def _fail(self, error: Callable[[_Pending], Exception]) -> None:
-        pending, self._pending = self._pending, {}
-        for one in pending.values():
-            one.fail(error(one))

@@ -242,8 +242,8 @@ class Fetches:
         for row in rows:
             if row.topic is not topic:  # rows of one topic share the object
                 topic = row.topic
-                by_name = isinstance(row.topic, str)
-                name = row.topic if by_name else manager.topic_name(row.topic)
+                at = row.topic
+                name = at if isinstance(at, str) else manager.topic_name(at)
             if name is None:
                 asked.append(Asked(row, None, ErrorCode.unknown_topic_id))
                 continue

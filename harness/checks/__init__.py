@@ -1,6 +1,6 @@
 """The verdict on Spark (L1-L6): Spark distributes, kernels compute.
 
-* `judgement.py`: `judge(folder, topics=...)` lays out a run's history and logs, has each topic-partition judged, merges;
+* `judgement.py`: `judge(folder, topics=...)` lays out a run's history and logs, has each partition judged, merges;
 * `kernels/`: vectorised checks of one topic-partition, run inside a Spark task; `oracle.py`: the same in plain Python;
 * `segments.py`: Kafka's segment files; `sources.py`: the Python data source that hands tasks their partitions;
 * `spark_server.py`, `session.py`: one Spark Connect server for a whole run, and its clients;

@@ -37,7 +37,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 }
 """What makes a verdict invalid. `best-effort` (acks=0 or 1) is derived, and may be asked for."""
 
-ALL_ANOMALIES = frozenset().union(*FORBIDDEN.values()) | {"poll-skip"}
+ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"poll-skip"}
 
 
 def parse(guarantee: str) -> list[str]:

@@ -184,7 +184,7 @@ class SparkHandle:
 
 
 def _one_task(session: Any, plan: str) -> Any:
-    import pyarrow
+    import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
 
     from .sources import SCHEMA, judge_batches
 

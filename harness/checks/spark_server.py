@@ -151,10 +151,17 @@ class Owner:
             }
         )
         if self._options.get("warm_up", True):
-            subprocess.Popen(  # noqa: S603  (our own module)
+            self._warming = subprocess.Popen(  # noqa: S603  (our own module)
                 [sys.executable, "-m", "harrow.harness.checks.warm_up", remote, str(self._scratch)],
                 stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch,
             )  # fmt: skip
+            pidfd = os.pidfd_open(self._warming.pid)
+            self._selector.register(pidfd, selectors.EVENT_READ, self._warmed)
+
+    def _warmed(self, pidfd: int) -> None:
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        self._warming.wait()
 
     def _fail(self, why: str) -> None:
         if self._answer is None:
@@ -248,7 +255,11 @@ def make_scratch() -> Path:
 
 def main(arguments: list[str]) -> int:
     """Bind, leave the parent, own."""
-    owner = Owner(json.loads(arguments[0]))
+    options = json.loads(arguments[0])
+    if not os.path.exists(f"/proc/{options['controller']}"):
+        sys.stderr.write(f"the run's controlling process {options['controller']} is gone\n")
+        return 1
+    owner = Owner(options)
     owner.listen()
     if os.fork():
         os._exit(0)  # the parent has its answer: the socket is bound

@@ -1,6 +1,6 @@
 """Recording clients: confluent-kafka's Producer and Consumer that write down what they did, and the final read.
 
-`Producer` and `Consumer` take confluent's own configuration and offer its methods; `drain` re-reads whole
+`Producer` and `Consumer` take confluent's own configuration and offer its methods; `drain.drain` re-reads whole
 topics with a fresh consumer (J7). Importing this costs nothing until a name is used.
 """
 
@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .consumer import Consumer as Consumer
-    from .drain import Drained as Drained
-    from .drain import DrainError as DrainError
-    from .drain import drain as drain
     from .producer import Producer as Producer
 
-_HOME = {
-    "Consumer": "consumer", "DrainError": "drain", "Drained": "drain", "Producer": "producer", "drain": "drain",
-}  # fmt: skip
-__all__ = ["Consumer", "DrainError", "Drained", "Producer", "drain"]
+_HOME = {"Consumer": "consumer", "Producer": "producer"}
+__all__ = ["Consumer", "Producer"]
 
 
 def __getattr__(name: str) -> Any:

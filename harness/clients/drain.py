@@ -110,11 +110,12 @@ class _Drain:
 
     def _patiently(self, what: str, call: Callable[[float], Found | None]) -> Found:
         """`call(timeout_s)` again until it works or the deadline passes; brokers may be electing."""
+        wrong = "no answer"
         while True:
             left_s = self._deadline - time.monotonic()
             if left_s <= 0:
                 raise DrainError(
-                    f"{what}: no answer within {self._timeout_s:g} s; are the brokers up?"
+                    f"{what} within {self._timeout_s:g} s: {wrong}; are the brokers up?"
                 )
             try:
                 found = call(min(left_s, CALL_TIMEOUT_S))

@@ -157,7 +157,7 @@
     for (const f of faults) {
       const brief = c.narrow || faults.length > 16 ? f.kind : f.label;
       const text = brief + (f.nodes.length ? ` → ${f.nodes.join(",")}` : "");
-      const w = Math.min(text.length * 5.7 + 14, c.x1 - c.x0), x = Math.max(c.x0, Math.min(c.x(f.s), c.x1 - w));
+      const w = Math.min(text.length * 6.2 + 14, c.x1 - c.x0), x = Math.max(c.x0, Math.min(c.x(f.s), c.x1 - w));
       let row = rows.findIndex(last => last + room <= x);
       if (row < 0) { if (rows.length >= most) continue; row = rows.length; rows.push(0); }
       rows[row] = x + w;
@@ -299,7 +299,7 @@
       run.partitions.forEach((p, k) => {
         const y = k * pitch + pad;
         if (k) c.svg.append(s("line", { x1: 0, x2: c.x1, y1: k * pitch - 2, y2: k * pitch - 2, stroke: "var(--line)" }));
-        const changes = Math.max(p.leaders.length - 1, 0);
+        const changes = p.elections;
         laneLabel(c, y, 18, p.name, changes ? `${changes} election${changes > 1 ? "s" : ""}` : "");
         c.svg.append(s("rect", { x: c.x(p.leaders.length ? p.leaders[0].s : 0), y: y + 7, width: Math.max(c.x(end) - c.x(p.leaders.length ? p.leaders[0].s : 0), 0), height: 4, fill: "var(--line)" }));
         for (const l of p.leaders) {

@@ -141,7 +141,7 @@ def _faults(model: dict[str, Any]) -> list[Text]:
 
 def _elections(model: dict[str, Any]) -> Text:
     again = max(0, model["controller_elections"] - 1)
-    moved = [lane["name"] for lane in model["partitions"] if len(lane["leaders"]) > 1]
+    moved = [lane["name"] for lane in model["partitions"] if lane["elections"]]
     text = f"{model['elections']} of partition leaders"
     if moved:
         text += f" ({', '.join(moved[:4])}{', …' if len(moved) > 4 else ''})"

@@ -3,14 +3,16 @@
 Owns: turning events into spans. Memory is bounded by lanes, changes of leader and ISR (capped), and one
 high watermark a time bucket. Times in lanes are seconds from the run's beginning.
 
-A broker's death has no event of its own: it is the effect of a `kill`, `terminate` or `restart` that
-`faults.jsonl` proves, and lasts until the broker says `broker.ready` again. A partition's leader lasts until the next
-one begins, or until its broker dies, whichever is first; between the two nobody leads.
+A broker's death by `kill`, `terminate` or `restart` has no event of its own: it is the effect that
+`faults.jsonl` proves (an orderly end and a failpoint's crash are traced). It lasts until the broker says
+`broker.ready` again. A partition's leader lasts until the next one begins, or until its broker dies, whichever
+is first; between the two nobody leads.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from .evidence import FaultWindow, Row, Run, json_lines
@@ -64,7 +66,7 @@ class Timeline:
         self.internal_elections = 0
         self._ready: dict[int, list[float]] = {}
         self._first: dict[int, float] = {}
-        self._stopping: dict[int, list[float]] = {}
+        self._ending: dict[int, list[float]] = {}
         self._marks: dict[int, list[Row]] = {}
         self._elected: list[Row] = []
         self._resigned: list[Row] = []
@@ -91,16 +93,16 @@ class Timeline:
         self._first.setdefault(broker, at)
         if event.startswith("partition.") or "partition" in row:
             self._feed_partition(broker, at, event, row)
+        if event in MARKED and len(self._marks[broker]) < MARKS_MOST:
+            self._marks[broker].append({"t": at, "kind": event, "text": _mark_text(event, row)})
         if event == "broker.ready":
             self._ready.setdefault(broker, []).append(at)
-        elif event == "broker.stopping":
-            self._stopping.setdefault(broker, []).append(at)
+        elif event == "broker.stopping" or _is_crash(event, row):
+            self._ending.setdefault(broker, []).append(at)
         elif event == "controller.elected":
             self._elected.append({"t": at, "broker": broker, "epoch": row.get("epoch")})
         elif event == "controller.resigned":
             self._resigned.append({"t": at, "broker": broker})
-        elif event in MARKED and len(self._marks[broker]) < MARKS_MOST:
-            self._marks[broker].append({"t": at, "kind": event, "text": _mark_text(event, row)})
 
     def _feed_partition(self, broker: int, at: float, event: str, row: Row) -> None:
         topic = str(row.get("topic", ""))
@@ -145,7 +147,7 @@ class Timeline:
             for fault in self._faults
             if fault.kind in DEADLY and broker in fault.nodes
         ]
-        begins += [at for at in self._stopping.get(broker, []) if not _near(at, begins)]
+        begins += [at for at in self._ending.get(broker, []) if not _near(at, begins)]
         for at in sorted(begins):
             if spans and at < spans[-1][1]:
                 continue
@@ -210,11 +212,13 @@ class Timeline:
         for bucket in sorted(lane.high_watermarks):
             high = max(high, lane.high_watermarks[bucket])
             points.append([round(bucket * self._bucket_ns / 1e9, 4), high])
+        spans = self._leader_spans(lane)
         return {
             "name": f"{lane.topic}-{lane.partition}",
-            "leaders": self._leader_spans(lane),
+            "leaders": spans,
             "isr": [{"t": row["t"], "isr": row["isr"], "cause": row["cause"]} for row in lane.isr],
             "hw": points,
+            "elections": _elections(spans),
             "marks": lane.marks,
             "dropped": lane.dropped,
         }
@@ -232,13 +236,27 @@ class Timeline:
 
     @property
     def elections(self) -> int:
-        """Leader changes of the shown topics after their first leader."""
-        return sum(max(0, len(lane.leaders) - 1) for lane in self.partitions.values())
+        """Elections after the first leader: another leader, or the same one back from the dead.
+
+        A new leader epoch alone (the controller took a dead follower out of the ISR) is none.
+        """
+        return sum(_elections(self._leader_spans(lane)) for lane in self.partitions.values())
 
     @property
     def controller_elections(self) -> int:
         """How many controllers were elected."""
         return len(self._elected)
+
+
+def _elections(spans: list[Row]) -> int:
+    return sum(
+        before["leader"] != after["leader"] or before["e"] < after["s"]
+        for before, after in pairwise(spans)
+    )
+
+
+def _is_crash(event: str, row: Row) -> bool:
+    return event == "failpoint.fired" and row.get("action") == "crash"
 
 
 def _order(row: Row) -> float:

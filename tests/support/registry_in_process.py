@@ -94,7 +94,7 @@ def run(folder: Path, test: Callable[[RegistryFixture], Coroutine[Any, Any, None
         async with asyncio.timeout(60), AsyncExitStack() as stack:
             registry = RegistryFixture(folder, stack)
             await registry.start()
-            stack.push_async_callback(lambda: registry.stop())
+            stack.push_async_callback(registry.stop)
             await test(registry)
 
     asyncio.run(main())

@@ -134,130 +134,39 @@ def _faults(
     (folder / "faults.jsonl").write_text("\n".join(lines) + "\n" + '{"t_ns": 1, "torn')
 
 
+class _Traces:
+    """Events of every broker, gathered and then written in order."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, list[dict[str, Any]]] = {broker: [] for broker in BROKERS}
+
+    def emit(self, broker: int, t: float, event: str, **fields: Any) -> None:
+        front = {"t_ns": _ns(t), "wall_ms": 0, "host": f"broker-{broker}", "event": event}
+        self.rows[broker].append({**front, **fields})
+
+    def write(self, folder: Path) -> None:
+        for broker, rows in self.rows.items():
+            place = folder / "cluster" / f"broker-{broker}"
+            place.mkdir(parents=True, exist_ok=True)
+            rows.sort(key=lambda row: int(row["t_ns"]))
+            text = "\n".join(json.dumps(row) for row in rows)
+            (place / "trace.jsonl").write_text(text + '\n{"t_ns": 99, "ev')
+
+
+Times = tuple[float, float, float, float]
+"""Killed, back, paused, resumed."""
+
+
 def _traces(
-    folder: Path,
-    rng: random.Random,
-    seconds: float,
-    partitions: int,
-    rate: int,
-    at: tuple[float, ...],
+    folder: Path, rng: random.Random, seconds: float, partitions: int, rate: int, at: Times
 ) -> None:
-    kill_at, back_at, pause_at, resume_at = at
-    out: dict[int, list[dict[str, Any]]] = {broker: [] for broker in BROKERS}
-
-    def emit(broker: int, t: float, event: str, **fields: Any) -> None:
-        out[broker].append(
-            {"t_ns": _ns(t), "wall_ms": 0, "host": f"broker-{broker}", "event": event, **fields}
-        )
-
-    for broker in BROKERS:
-        emit(broker, 0.02 * broker, "broker.registered", node_id=broker, epoch=20 + broker)
-        emit(broker, 0.15 + 0.02 * broker, "broker.ready", node_id=broker)
-    emit(1, 0.1, "controller.elected", epoch=1)
-    emit(2, kill_at + 1.5, "controller.elected", epoch=2)
-    emit(
-        1,
-        back_at + 0.4,
-        "log.recovered",
-        topic="orders",
-        partition=0,
-        truncated_bytes=4096,
-        reason="crc",
-    )
-    emit(1, back_at + 0.5, "broker.ready", node_id=1)
-    emit(3, resume_at + 0.1, "broker.session-expired", node_id=3)
+    traces = _Traces()
+    _cluster(traces, at)
     for p in range(partitions):
-        order = [BROKERS[(p + k) % 3] for k in range(3)]
-        where = {"topic": "orders", "partition": p}
-        emit(
-            order[0],
-            0.6,
-            "partition.leader",
-            leader=order[0],
-            leader_epoch=0,
-            isr=order,
-            cause="leader-and-isr",
-            **where,
-        )
-        leader, epoch = order[0], 0
-        if leader == 1:
-            leader, epoch = order[1], 1
-            emit(
-                leader,
-                kill_at + 1.52,
-                "partition.leader",
-                leader=leader,
-                leader_epoch=1,
-                isr=[2, 3],
-                cause="leader-and-isr",
-                **where,
-            )
-            emit(
-                1,
-                back_at + 0.52,
-                "partition.truncated",
-                cause="kip-320",
-                **{"from": 1210, "to": 1204},
-                **where,
-            )
-        else:
-            emit(
-                leader,
-                kill_at + 1.5,
-                "partition.isr",
-                leader_epoch=0,
-                isr=[2, 3],
-                cause="shrink",
-                **where,
-            )
-        emit(
-            leader,
-            back_at + 1.1,
-            "partition.isr",
-            leader_epoch=epoch,
-            isr=[1, 2, 3],
-            cause="expand",
-            **where,
-        )
-        if leader == 3:
-            emit(
-                2,
-                pause_at + 1.5,
-                "partition.leader",
-                leader=2,
-                leader_epoch=epoch + 1,
-                isr=[1, 2],
-                cause="leader-and-isr",
-                **where,
-            )
-            leader = 2
-        else:
-            emit(
-                leader,
-                pause_at + 1.5,
-                "partition.isr",
-                leader_epoch=epoch,
-                isr=[1, 2],
-                cause="shrink",
-                **where,
-            )
-        emit(
-            leader,
-            resume_at + 0.8,
-            "partition.isr",
-            leader_epoch=epoch,
-            isr=[1, 2, 3],
-            cause="expand",
-            **where,
-        )
-        hw, t = 0, 0.7
-        while t < seconds:
-            stalled = kill_at < t < kill_at + 1.6 and order[0] == 1
-            hw += 0 if stalled else int(rate / partitions * 0.1 * (0.8 + 0.4 * rng.random()))
-            emit(2, t, "partition.hw", hw=hw, leo=hw + 3, **where)
-            t += 0.1
+        _partition(traces, p, at)
+        _high_watermarks(traces, p, rng, seconds, rate / partitions, at[0])
     for p in range(50):
-        emit(
+        traces.emit(
             1 + p % 3,
             0.8,
             "partition.leader",
@@ -267,12 +176,62 @@ def _traces(
             topic="__consumer_offsets",
             partition=p,
         )
-    for broker, rows in out.items():
-        place = folder / "cluster" / f"broker-{broker}"
-        place.mkdir(parents=True, exist_ok=True)
-        rows.sort(key=lambda row: int(row["t_ns"]))
-        text = "\n".join(json.dumps(row) for row in rows)
-        (place / "trace.jsonl").write_text(text + '\n{"t_ns": 99, "ev')
+    traces.write(folder)
+
+
+def _cluster(traces: _Traces, at: Times) -> None:
+    kill_at, back_at, _, resume_at = at
+    for broker in BROKERS:
+        traces.emit(broker, 0.02 * broker, "broker.registered", node_id=broker, epoch=20 + broker)
+        traces.emit(broker, 0.15 + 0.02 * broker, "broker.ready", node_id=broker)
+    traces.emit(1, 0.1, "controller.elected", epoch=1)
+    traces.emit(2, kill_at + 1.5, "controller.elected", epoch=2)
+    cut = {"topic": "orders", "partition": 0, "truncated_bytes": 4096, "reason": "crc"}
+    traces.emit(1, back_at + 0.4, "log.recovered", **cut)
+    traces.emit(1, back_at + 0.5, "broker.ready", node_id=1)
+    traces.emit(3, resume_at + 0.1, "broker.session-expired", node_id=3)
+
+
+def _partition(traces: _Traces, p: int, at: Times) -> None:
+    kill_at, back_at, pause_at, resume_at = at
+    order = _order(p)
+    leader, epoch = order[0], 0
+
+    def tell(t: float, event: str, isr: list[int], **fields: Any) -> None:
+        traces.emit(
+            leader, t, event, isr=isr, leader_epoch=epoch, topic="orders", partition=p, **fields
+        )
+
+    tell(0.6, "partition.leader", order, leader=leader, cause="leader-and-isr")
+    if leader == 1:
+        leader, epoch = order[1], 1
+        tell(kill_at + 1.52, "partition.leader", [2, 3], leader=leader, cause="leader-and-isr")
+        cut = {"topic": "orders", "partition": p, "cause": "kip-320", "from": 1210, "to": 1204}
+        traces.emit(1, back_at + 0.52, "partition.truncated", **cut)
+    else:
+        tell(kill_at + 1.5, "partition.isr", [2, 3], cause="shrink")
+    tell(back_at + 1.1, "partition.isr", [1, 2, 3], cause="expand")
+    if leader == 3:
+        leader, epoch = 2, epoch + 1
+        tell(pause_at + 1.5, "partition.leader", [1, 2], leader=leader, cause="leader-and-isr")
+    else:
+        tell(pause_at + 1.5, "partition.isr", [1, 2], cause="shrink")
+    tell(resume_at + 0.8, "partition.isr", [1, 2, 3], cause="expand")
+
+
+def _high_watermarks(
+    traces: _Traces, p: int, rng: random.Random, seconds: float, rate: float, kill_at: float
+) -> None:
+    hw, t = 0, 0.7
+    while t < seconds:
+        stalled = kill_at < t < kill_at + 1.6 and _order(p)[0] == 1
+        hw += 0 if stalled else int(rate * 0.1 * (0.8 + 0.4 * rng.random()))
+        traces.emit(2, t, "partition.hw", hw=hw, leo=hw + 3, topic="orders", partition=p)
+        t += 0.1
+
+
+def _order(p: int) -> list[int]:
+    return [BROKERS[(p + k) % 3] for k in range(3)]
 
 
 def _operations(

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from harrow.cluster.registry import (
     BadRequestError,
     BadVersionError,
@@ -31,6 +28,8 @@ from harrow.cluster.registry import (
 )
 from harrow.cluster.registry.operations import Multi, Operation, decode, encode
 from harrow.cluster.registry.store import MemoryStore
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 PATHS = ("/a", "/b", "/a/x", "/a/y", "/a/x/1", "/b/z")
 
@@ -74,7 +73,7 @@ class Model:
                 raise KeyError(path)
             self.nodes[path] = (operation.data, 0, session if operation.ephemeral else 0)
         else:
-            data, version, owner = self.nodes[path]
+            _, version, owner = self.nodes[path]
             if operation.version not in (-1, version):
                 raise KeyError(path)
             if isinstance(operation, Delete):
@@ -181,7 +180,7 @@ REFUSED: list[tuple[Any, type[NodeError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "error"), REFUSED, ids=lambda v: str(v))
+@pytest.mark.parametrize(("operation", "error"), REFUSED, ids=str)
 def test_refusals_have_their_error_and_change_nothing(
     operation: Any, error: type[NodeError]
 ) -> None:
@@ -224,7 +223,7 @@ WATCHES: list[tuple[Any, Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("read", "write", "heard"), WATCHES, ids=lambda v: str(v))
+@pytest.mark.parametrize(("read", "write", "heard"), WATCHES, ids=str)
 def test_watches_fire_once_and_again_after_an_absence(
     read: Any, write: Any, heard: list[str]
 ) -> None:

@@ -198,3 +198,32 @@ def test_a_sparkline_has_the_width_it_was_given() -> None:
 def test_seed_and_command_can_be_given(folder: Path) -> None:
     model = page_model(write_picture(folder, seed=5, command="again").read_text())
     assert (model["seed"], model["command"]) == (5, "again")
+
+
+def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_is_seen(tmp_path: Path) -> None:
+    place = tmp_path / "cluster" / "broker-1"
+    place.mkdir(parents=True)
+
+    def row(at: float, event: str, **more: object) -> str:
+        return json.dumps({"t_ns": START_NS + int(at * 1e9), "event": event, **more})
+
+    def leads(at: float, epoch: int) -> str:
+        return row(
+            at, "partition.leader", topic="t", partition=0, leader=1, leader_epoch=epoch, isr=[1]
+        )
+
+    lines = [
+        row(0, "broker.ready"),
+        leads(1, 0),
+        leads(2, 1),
+        row(3, "failpoint.fired", name="log.after-append", action="crash"),
+        row(4, "broker.ready"),
+        leads(5, 2),
+        row(9, "broker.registered"),
+    ]
+    (place / "trace.jsonl").write_text("\n".join(lines))
+    model = build_model(tmp_path)
+    assert model["elections"] == 1
+    assert [span["state"] for span in model["brokers"][0]["spans"]] == ["up", "dead", "up"]
+    assert model["brokers"][0]["marks"][0]["kind"] == "failpoint.fired"
+    assert model["partitions"][0]["leaders"][1]["e"] == 3

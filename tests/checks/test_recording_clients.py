@@ -1,0 +1,128 @@
+"""The recorders around confluent-kafka and the final read, against librdkafka's own mock cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Producer as PlainProducer
+from harrow.harness.checks import judge
+from harrow.harness.clients import Consumer, Producer
+from harrow.harness.clients.drain import DrainError, drain
+from harrow.harness.histories.format import HistoryWriter, Kind, Outcome, history_frame, value_hash
+
+TOPIC = "orders"
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def bootstrap() -> Iterator[str]:
+    mock = PlainProducer({"bootstrap.servers": "ignored:1", "test.mock.num.brokers": 1})
+    broker = next(iter(mock.list_topics(timeout=10).brokers.values()))
+    yield f"{broker.host}:{broker.port}"
+    mock.flush(1)
+
+
+def produce(history: HistoryWriter, bootstrap: str, count: int, **config: Any) -> None:
+    with Producer({"bootstrap.servers": bootstrap, **config}, history=history) as producer:
+        for number in range(count):
+            producer.produce(
+                TOPIC, value=f"value {number}", key=f"key {number % 5}", headers=[("n", b"1")]
+            )
+            producer.poll(0)
+
+
+def read_all(consumer: Consumer, count: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while count:
+        assert time.monotonic() < deadline, f"{count} records did not come"
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            count -= 1
+
+
+def test_what_real_clients_did_is_recorded_drained_and_judged(
+    tmp_path: Path, bootstrap: str
+) -> None:
+    with HistoryWriter(tmp_path / "history") as history:
+        produce(history, bootstrap, 200, **{"enable.idempotence": True})
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        with Consumer(settings, history=history) as consumer:
+            consumer.subscribe([TOPIC])
+            read_all(consumer, 200)
+            consumer.commit(asynchronous=False)
+    frame = history_frame(history.path)
+    sends = frame.filter(pl.col("kind") == Kind.SEND)
+    assert sends.filter(pl.col("outcome") == Outcome.INVOKE)["op"].to_list() == list(range(200))
+    acked = sends.filter(pl.col("outcome") == Outcome.OK)
+    assert sorted(acked["op"]) == list(range(200))
+    assert (acked["offset"] >= 0).all()
+    assert (acked["invoked_ns"] <= acked["time_ns"]).all()
+    reads = frame.filter(pl.col("kind") == Kind.POLL)
+    assert sorted(reads["value_hash"]) == sorted(acked["value_hash"])
+    assert value_hash(b"value 0", [("n", b"1")]) in reads["value_hash"].to_list()
+    commits = frame.filter(pl.col("kind") == Kind.COMMIT)
+    assert commits.filter(pl.col("outcome") == Outcome.OK)["offset"].sum() == 200
+    assert len(frame.filter(pl.col("kind") == Kind.BREAK))
+    drained = drain(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
+    assert sum(one.records for one in drained) == 200
+    verdict = judge(tmp_path, topics=[TOPIC], engine="local")
+    assert verdict.valid, str(verdict)
+    assert verdict.guarantees == ("exactly-once", "ordered")
+    assert (
+        verdict.counts["acknowledged"] == verdict.counts["read"] == verdict.counts["drained"] == 200
+    )
+
+
+def test_a_record_that_was_never_sent_is_fail_and_raises(tmp_path: Path, bootstrap: str) -> None:
+    with HistoryWriter(tmp_path) as history:
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "message.max.bytes": 1000}, history=history
+        )
+        with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
+            producer.produce(TOPIC, value=b"x" * 5000)
+        producer.close()
+    sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
+    assert sends["outcome"].to_list() == [Outcome.INVOKE, Outcome.FAIL]
+
+
+def test_a_delivery_error_is_info_for_it_may_have_been_appended(tmp_path: Path) -> None:
+    reports: list[Any] = []
+    with HistoryWriter(tmp_path) as history:
+        config = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 300, "log_level": 0}
+        with Producer(config, history=history) as producer:
+            producer.produce(TOPIC, value=b"v", on_delivery=lambda error, _: reports.append(error))
+    sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
+    assert sends["outcome"].to_list() == [Outcome.INVOKE, Outcome.INFO]
+    assert sends["error"][-1] == reports[0].code() != 0
+
+
+def test_reading_may_jump_where_a_reader_was_told_to(tmp_path: Path, bootstrap: str) -> None:
+    with HistoryWriter(tmp_path / "history") as history:
+        produce(history, bootstrap, 20)
+        with Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "g"}, history=history
+        ) as consumer:
+            consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(4)])
+            read_all(consumer, 20)
+            for partition in range(4):
+                consumer.seek(TopicPartition(TOPIC, partition, 0))
+            read_all(consumer, 20)
+    drain(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
+    verdict = judge(tmp_path, topics=[TOPIC], guarantee="ordered", engine="local")
+    assert verdict.valid, str(verdict)
+
+
+def test_a_drain_that_cannot_end_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(DrainError, match="partitions of 'orders' within 1 s"):
+        drain("127.0.0.1:1", [TOPIC], tmp_path, timeout_s=1.0, config={"log_level": 0})

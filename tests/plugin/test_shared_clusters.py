@@ -1,0 +1,71 @@
+"""`scope="session"`: one cluster for the tests that ask for the same; and broker bugs fail the test that met them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harrow.harness.clusters import failed_tasks, trace_ends
+
+
+def test_tests_of_one_session_share_a_cluster_and_not_topics(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.harrow(brokers=1, scope="session")
+        seen = []
+
+        @pytest.mark.parametrize("n", range(2))
+        def test_it(harrow, n):
+            topic = harrow.topic("orders")
+            seen.append((topic.name, harrow.cluster.registry.pid, harrow.bootstrap_servers))
+            assert topic.name.startswith("orders-")
+            assert (harrow.folder / "cluster" / "broker-1" / "trace.jsonl").exists()
+
+        def test_what_they_saw(harrow):
+            (name, *cluster), (other_name, *other_cluster) = seen
+            assert name != other_name
+            assert cluster == other_cluster
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_a_brokers_failed_task_fails_the_test_that_met_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.harrow(brokers=1)
+        def test_it(harrow):
+            harrow.topic("orders")
+            with open(harrow.folder / "cluster" / "broker-1" / "trace.jsonl", "a") as trace:
+                trace.write('{"t_ns": 1, "event": "task.failed", "name": "fetcher", "error": "boom"}\\n')
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*broker-1: the broker's task failed, a bug of Harrow: fetcher: boom*"]
+    )
+    assert list(pytester.path.glob("harrow-out/*/*/cluster/broker-1/data"))
+
+
+def test_only_what_was_traced_since_counts(tmp_path: Path) -> None:
+    trace = tmp_path / "broker-1" / "trace.jsonl"
+    trace.parent.mkdir()
+    trace.write_text('{"event": "task.failed", "name": "old", "error": "x"}\n')
+    since = trace_ends(tmp_path)
+    assert not failed_tasks(tmp_path, since)
+    with trace.open("a") as file:
+        file.write(
+            '{"event": "broker.ready"}\n{"event": "task.failed", "name": "new", "error": "y"}\n'
+        )
+    (line,) = failed_tasks(tmp_path, since)
+    assert "new: y" in line

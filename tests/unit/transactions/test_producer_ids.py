@@ -1,0 +1,88 @@
+"""Producer ids are never given twice; what InitProducerId answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode, RegistryError
+from harrow.cluster.host.seam import Peer
+from harrow.cluster.ids import NodeId
+from harrow.cluster.transactions import ProducerIds
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.request import Request
+from registry_in_process import RegistryFixture, run
+
+
+async def ask(
+    ids: ProducerIds, version: int, transactional_id: str | None = None, *given: int
+) -> tuple[ErrorCode, int, int]:
+    fields: dict[str, Any] = {
+        "transactional_id": transactional_id,
+        "transaction_timeout": timedelta(seconds=60),
+    }
+    if version >= 3 and given:
+        fields |= {"producer_id": given[0], "producer_epoch": given[1]}
+    entity = messages.request_type(22, version)(**fields)
+    answers: list[bytes] = []
+    request = Request(
+        22, version, 1, "test", messages.encode_request(22, version, entity), 0, Peer("client", "test"), 0,
+        lambda parts, _on_send: answers.append(b"".join(parts or ())),
+    )  # fmt: skip
+    (row,) = ids.handlers()
+    assert row.low <= version <= row.high
+    handled = row.handler(request)
+    assert handled is not None
+    await handled
+    answer = messages.decode_response(22, version, answers[0])
+    return answer.error_code, answer.producer_id, answer.producer_epoch
+
+
+def test_ids_of_several_brokers_never_meet(tmp_path: Path) -> None:
+    async def test(registry: RegistryFixture) -> None:
+        brokers: list[ProducerIds] = []
+        for number in range(3):
+            client = await registry.client(f"broker {number}")
+            brokers.append(ProducerIds(client.host, client, NodeId(number)))
+        taken = await asyncio.gather(*[ids.take() for ids in brokers for _ in range(1100)])
+        assert len(set(taken)) == 3300
+        client = await registry.client("broker 9")
+        block = json.loads((await client.get("/latest_producer_id_block"))[0])
+        assert block["version"] == 1
+        assert (block["block_start"], block["block_end"]) == ("5000", "5999")
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_init_producer_id(tmp_path: Path, version: int) -> None:
+    async def test(registry: RegistryFixture) -> None:
+        client = await registry.client()
+        ids = ProducerIds(client.host, client, NodeId(1))
+        assert await ask(ids, version) == (ErrorCode.none, 0, 0)
+        assert await ask(ids, version) == (ErrorCode.none, 1, 0)
+        refused = (ErrorCode.unsupported_version, -1, -1)
+        assert await ask(ids, version, "a transaction") == refused
+        if version >= 3:
+            assert await ask(ids, version, None, 1, 0) == (ErrorCode.none, 1, 1)
+            assert await ask(ids, version, None, 1, 32766) == (ErrorCode.none, 1, 32767)
+            assert await ask(ids, version, None, 1, 32767) == (ErrorCode.none, 2, 0)
+            assert (await ask(ids, version, None, 1, -1))[0] is ErrorCode.invalid_request
+
+    run(tmp_path, test)
+
+
+def test_without_a_registry_clients_are_told_to_try_again(tmp_path: Path) -> None:
+    async def test(registry: RegistryFixture) -> None:
+        client = await registry.client()
+        ids = ProducerIds(client.host, client, NodeId(1))
+        await client.close()
+        with pytest.raises(RegistryError):
+            await ids.take()
+        assert (await ask(ids, 4))[0] is ErrorCode.coordinator_not_available
+
+    run(tmp_path, test)
