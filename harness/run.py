@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from .clients.producer import Producer
     from .clusters import ClusterSource
 
+UNDERSCORED = frozenset({"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"})
+"""Settings of librdkafka and confluent-kafka that have no dots."""
 DATA_FOLDERS = ("cluster", "history", "history.parquet", "drain")
 RESULT_FILES = ("schedule.json", "faults.jsonl", "verdict.json", "report.html")
 
@@ -355,4 +357,7 @@ def _shown(path: Path) -> str:
 
 def _dotted(config: Mapping[str, object]) -> dict[str, Any]:
     """Keyword arguments as librdkafka's settings: `linger_ms=5` is `linger.ms`; dotted names stay."""
-    return {name.replace("_", "."): value for name, value in config.items()}
+    return {
+        name if name in UNDERSCORED else name.replace("_", "."): value
+        for name, value in config.items()
+    }

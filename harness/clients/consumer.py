@@ -159,6 +159,8 @@ class Consumer:
         self, outcome: Outcome, partitions: Iterable[TopicPartition], error: int = 0
     ) -> None:
         for partition in partitions:
+            if partition.offset < 0:
+                continue  # nothing was read there, nothing was committed
             self._history.append(
                 Kind.COMMIT, outcome, self._client, self._history.name(partition.topic), partition.partition,
                 max(partition.offset, -1), next(self._ops), error=error,

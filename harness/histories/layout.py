@@ -92,6 +92,7 @@ def lay_out(folder: Path, topics: Sequence[str]) -> Layout:
     for path in sorted(folder.glob("cluster/broker-*/tap.bin")):
         node = path.parent.name.rpartition("-")[2]
         writer.guarded(path, partial(writer.tap, path, int(node)))
+    writer.flush()
     return layout
 
 
@@ -101,6 +102,8 @@ class _Rewriter:
         self._topics = set(topics)
         self._clients: dict[str, int] = {}
         self._written = 0
+        self._held: dict[tuple[str, int, str], list[pl.DataFrame]] = defaultdict(list)
+        self._held_rows = 0
 
     def guarded(self, path: Path, rewrite: Callable[[], None]) -> None:
         """A file that cannot be read makes the verdict unknown, and is named in it."""
@@ -174,21 +177,34 @@ class _Rewriter:
         return np.array([self._clients[name] for name in names], np.uint32)
 
     def _write(self, frame: pl.DataFrame, topics: dict[int, str], what: str) -> None:
+        """Keep rows until a chunk of them has come together: small files cost more than their rows."""
         split = frame.partition_by("topic", "partition", as_dict=True, include_key=False)
         for (topic_number, partition), rows in split.items():
-            topic = topics[int(topic_number)]
+            self._held[topics[int(topic_number)], int(partition), what].append(rows)
+        self._held_rows += len(frame)
+        if self._held_rows >= CHUNK_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept."""
+        import polars as pl
+
+        for (topic, partition, what), frames in self._held.items():
             known = partition >= 0
             folder = self._layout.folder / (f"{topic}-{partition}" if known else f"{topic}-pending")
             folder.mkdir(exist_ok=True)
             path = folder / f"{what}-{self._written}.parquet"
             self._written += 1
+            rows = pl.concat(frames)
             rows.write_parquet(path, compression="zstd", compression_level=1)
             if not known:
                 self._layout.pending[topic].append(str(path))
                 continue
-            place = self._layout.place(topic, int(partition))
+            place = self._layout.place(topic, partition)
             (place.ops if what == "ops" else place.batches).append(str(path))
             place.rows += len(rows)
+        self._held.clear()
+        self._held_rows = 0
 
 
 def _among(values: npt.NDArray[Any], wanted: Iterable[int]) -> npt.NDArray[np.bool_]:

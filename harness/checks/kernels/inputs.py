@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import Kind, Outcome
@@ -118,25 +120,39 @@ def arrange(
     logs: dict[int, pl.DataFrame], problems: list[str],
 ) -> Inputs:  # fmt: skip
     """Sort rows by what they are."""
-    kind, drained = pl.col("kind"), pl.col("source") == DRAINED
-    sends = ops.filter(kind == Kind.SEND)
-    bounds = ops.filter((kind == Kind.BOUNDS) & drained)
-    final = ops.filter((kind == Kind.POLL) & drained).unique("offset", keep="first").sort("offset")
+    kind, outcome, source = (ops[name].to_numpy() for name in ("kind", "outcome", "source"))
+    drained, sends = source == DRAINED, kind == Kind.SEND
+    happened = sends & ((outcome == Outcome.OK) | (outcome == Outcome.INFO))
+    bounds = _chosen(ops, (kind == Kind.BOUNDS) & drained)
     starts = [int(log["base_offset"][0]) for log in logs.values() if len(log)]
+    told = batches["kind"].to_numpy()
     return Inputs(
         job=job,
-        sends=sends.filter(pl.col("outcome").is_in([Outcome.OK, Outcome.INFO])),
-        pending=pending.filter((kind == Kind.SEND) & (pl.col("outcome") == Outcome.INFO)),
-        polls=ops.filter(kind.is_in([Kind.POLL, Kind.BREAK]) & ~drained),
-        final=final if len(bounds) else None,
+        sends=_chosen(ops, happened),
+        pending=_chosen(pending, (pending["outcome"] == Outcome.INFO).to_numpy()),
+        polls=_chosen(ops, ((kind == Kind.POLL) | (kind == Kind.BREAK)) & ~drained),
+        final=_by_offset(_chosen(ops, (kind == Kind.POLL) & drained)) if len(bounds) else None,
         low=int(bounds["op"][-1]) if len(bounds) else max(starts, default=0),
         high=int(bounds["offset"][-1]) if len(bounds) else None,
-        produced=batches.filter(kind == PRODUCED),
-        fetched=batches.filter(kind == FETCHED),
+        produced=_chosen(batches, told == PRODUCED),
+        fetched=_chosen(batches, told == FETCHED),
         logs=logs,
         problems=problems,
-        failed=int((sends["outcome"] == Outcome.FAIL).sum()),
+        failed=int((sends & (outcome == Outcome.FAIL)).sum()),
     )
+
+
+def _chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:
+    if mask.all():
+        return frame
+    return frame.filter(pl.Series(mask)) if mask.any() else frame.clear()
+
+
+def _by_offset(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row an offset, the first; the final read gives them so, as a rule."""
+    if (np.diff(frame["offset"].to_numpy()) > 0).all():
+        return frame
+    return frame.unique("offset", keep="first", maintain_order=True).sort("offset")
 
 
 def _read(paths: list[str], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
