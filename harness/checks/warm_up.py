@@ -13,7 +13,7 @@ from .judgement import judge
 from .session import SparkHandle
 
 TOPIC = "warm-up"
-ROUNDS = 3
+ROUNDS = 8
 
 
 def tiny_run(folder: Path) -> None:

@@ -16,7 +16,9 @@ import click
 def command(folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: str) -> None:
     """Judge a run's folder again."""
     from ..checks import judge
+    from ..verdicts import spark_of_run
 
-    verdict = judge(folder, topics=list(topics), guarantee=guarantee, spark=spark or None)
+    handle = spark_of_run(folder.absolute().parent, spark)
+    verdict = judge(folder, topics=list(topics), guarantee=guarantee, spark=handle)
     click.echo(str(verdict))
     sys.exit(0 if verdict.valid else 1)

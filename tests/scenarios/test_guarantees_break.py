@@ -11,6 +11,7 @@ from harrow import Harrow, isolate, leader, lose_response
 from harrow.harness.errors import VerdictError
 
 PATIENT: dict[str, Any] = {
+    "log_level": 0,
     "linger.ms": 0,
     "retry.backoff.ms": 20,
     "retry.backoff.max.ms": 100,
