@@ -31,7 +31,7 @@ test: $(STAMP)  ## the whole suite, in parallel, one JVM
 lint: $(STAMP)  ## ruff, import-linter, tidy, mypy and pyright
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports
+	@PYTHONPATH=.typing $(BIN)/lint-imports  # the links there are the package as one folder
 	@$(BIN)/python -m pytest -q -p no:randomly tests/test_tidy.py
 	@$(MAKE) --no-print-directory type
 

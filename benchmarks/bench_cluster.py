@@ -21,7 +21,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -30,7 +29,8 @@ from uuid import uuid4
 
 import peers
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from harrow.cluster.supervisor import fork_server
 
 PARTITIONS = 4
@@ -39,7 +39,7 @@ Rows = dict[str, dict[str, list[float]]]
 
 def make_topic(peer: peers.Peer) -> str:
     name = f"bench-{uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap_servers})
+    admin: Any = AdminClient({"bootstrap.servers": peer.bootstrap_servers})
     futures: Any = admin.create_topics(
         [NewTopic(name, num_partitions=PARTITIONS, replication_factor=3)]
     )
@@ -118,8 +118,8 @@ def failover(peer: peers.Peer, topic: str) -> float:
     """Leader of partition 0 killed -> next acknowledged record, in milliseconds."""
     producer = Producer(
         {"bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 0, "message.timeout.ms": 60_000,
-         "retry.backoff.ms": 20, "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
-         "topic.metadata.refresh.fast.interval.ms": 50}
+         "retry.backoff.ms": 20, "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 20,
+         "reconnect.backoff.max.ms": 100, "topic.metadata.refresh.fast.interval.ms": 50}
     )  # fmt: skip
     producer.produce(topic, b"before", partition=0)
     assert producer.flush(30) == 0
@@ -235,7 +235,10 @@ def main() -> None:
 
 def measure_failover(rows: Rows, rounds: int) -> None:
     timeout_ms = 300
-    run: Callable[[peers.Peer], float] = lambda peer: failover(peer, make_topic(peer))  # noqa: E731
+
+    def run(peer: peers.Peer) -> float:
+        return failover(peer, make_topic(peer))
+
     for _ in range(rounds):
         with peers.harrow({"zookeeper.session.timeout.ms": timeout_ms}) as peer:
             add(rows, f"failover, session {timeout_ms} ms, ms", "harrow", run(peer))

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ class Peer:
 
 
 @contextmanager
-def harrow(config: dict[str, object] | None = None) -> Iterator[Peer]:
+def harrow(config: dict[str, object] | None = None) -> Generator[Peer]:
     """Three brokers of ours."""
     with Cluster(brokers=3, config=config, name="bench") as cluster:
         pids = {i: b.pid for i, b in cluster.brokers.items() if b.pid is not None}
@@ -57,7 +57,7 @@ def kafka_tool() -> str | None:
 
 
 @contextmanager
-def apache_kafka() -> Iterator[Peer | None]:
+def apache_kafka() -> Generator[Peer | None]:
     """Three nodes of Apache Kafka, or None where there is none."""
     tool = kafka_tool()
     if tool is None:
@@ -84,7 +84,7 @@ def apache_kafka() -> Iterator[Peer | None]:
 
 
 @contextmanager
-def librdkafka_mock() -> Iterator[Peer]:
+def librdkafka_mock() -> Generator[Peer]:
     """Librdkafka's built-in mock cluster, which lives in this process and replicates nothing."""
     keeper = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "ignored"})
     metadata: Any = keeper.list_topics(timeout=10)

@@ -297,24 +297,25 @@ class _Settings:
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = dict(values)
 
-    def _get(self, name: str) -> Value:
+    def value(self, name: str) -> Value:
+        """What is set for `name`, or its default."""
         raise NotImplementedError
 
     def number(self, name: str) -> int:
         """The whole number set for `name`, in the unit that its name ends with."""
-        value = self._get(name)
+        value = self.value(name)
         assert isinstance(value, int), f"{name} is not a number"
         return value
 
     def flag(self, name: str) -> bool:
         """The switch set for `name`."""
-        value = self._get(name)
+        value = self.value(name)
         assert isinstance(value, bool), f"{name} is not a switch"
         return value
 
     def text(self, name: str) -> str:
         """The text set for `name`."""
-        value = self._get(name)
+        value = self.value(name)
         assert isinstance(value, str), f"{name} is not a text"
         return value
 
@@ -334,7 +335,8 @@ class BrokerConfig(_Settings):
             values[name] = BY_NAME[name].parse(value)
         return cls(values)
 
-    def _get(self, name: str) -> Value:
+    def value(self, name: str) -> Value:
+        """What is set for `name`, or its default."""
         found = self._values.get(name)
         return BY_NAME[name].default if found is None else found
 
@@ -356,9 +358,10 @@ class TopicConfig(_Settings):
         super().__init__(values)
         self._broker = broker
 
-    def _get(self, name: str) -> Value:
+    def value(self, name: str) -> Value:
+        """What is set for the topic, else for its broker under the broker's name, else the default."""
         found = self._values.get(name)
-        return self._broker._get(BY_TOPIC_NAME[name].name) if found is None else found  # noqa: SLF001
+        return self._broker.value(BY_TOPIC_NAME[name].name) if found is None else found
 
 
 def validate_topic_config(raw: Mapping[str, object]) -> dict[str, Value]:

@@ -145,12 +145,13 @@ def main(argv: list[str]) -> None:
     # what the supervising process blocks is its own affair; Ctrl-C in a terminal is its to handle
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, lambda *_: _reap())
+    signal.signal(signal.SIGCHLD, _reap)
     gc.collect()
     gc.freeze()
+    watched: list[socket.socket | int] = [channel, parent]
     channel.sendall(b"{}\n")
     while True:
-        ready, _, _ = select.select([channel, parent], [], [])
+        ready, _, _ = select.select(watched, [], [])
         if parent in ready:
             return
         line, fds = _receive(channel)
@@ -175,7 +176,7 @@ def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
     return data, fds
 
 
-def _reap() -> None:
+def _reap(*_: object) -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass

@@ -281,7 +281,7 @@ class Cluster:
             for row in partitions:
                 replicas.setdefault((row["topic"], row["partition"]), []).append((node_id, row))
         for where, view in self.describe().partitions():
-            rows = replicas.get(tuple(where), [])
+            rows = replicas.get(where, [])
             if {node for node, _ in rows} != set(view.replicas):
                 return f"{where}: replicas {[node for node, _ in rows]} of {list(view.replicas)} answer"
             ends = {(row["leo"], row["hw"], row["leader_epoch"]) for _, row in rows}

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from .clients.producer import Producer
     from .clusters import ClusterSource
 
-UNDERSCORED = frozenset({"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"})
+UNDERSCORED = frozenset(
+    {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
+)
 """Settings of librdkafka and confluent-kafka that have no dots."""
 DATA_FOLDERS = ("cluster", "history", "history.parquet", "drain")
 RESULT_FILES = ("schedule.json", "faults.jsonl", "verdict.json", "report.html")

@@ -87,9 +87,11 @@ def run_seed(
     begun = time.monotonic()
     status, totals, reasons, acknowledged = "unknown", dict[str, int](), list[str](), 0
     elections = faults = 0
+    ran: Harrow | None = None
     repeat = f"harrow chaos --seed {seed} --seeds 1 --seconds {seconds:g} --variant {variant}"
     try:
         with Harrow(folder, seed=seed, spark=spark, repeat=repeat) as harrow:
+            ran = harrow
             faults = _break(harrow, chosen, seconds)
             try:
                 verdict = harrow.verify(guarantee=chosen.guarantee)
@@ -99,7 +101,7 @@ def run_seed(
             totals = {name: count for name, count in verdict.totals.items() if count}
             acknowledged = int(verdict.counts.get("acknowledged", 0))
             elections = count_elections(folder)
-    except Exception as error:  # noqa: BLE001 - one seed's failure is that seed's, and said
+    except Exception as error:  # one seed's failure is that seed's, and said
         status, reasons = "unknown", [*reasons, f"{type(error).__name__}: {error}"]
     lacking = [
         w
@@ -112,8 +114,8 @@ def run_seed(
     ]
     if lacking and status == "valid":
         status, reasons = "unknown", [*reasons, f"it does not count: no {', no '.join(lacking)}"]
-    if status == "valid" and not keep:
-        harrow.remove_data()
+    if ran is not None and status == "valid" and not keep:
+        ran.remove_data()
     return Outcome(
         seed=seed, variant=variant, status=status, acknowledged=acknowledged, elections=elections, faults=faults,
         anomalies=totals, reasons=tuple(reasons), seconds=round(time.monotonic() - begun, 1), folder=str(folder),

@@ -21,7 +21,8 @@ MACHINE = (
 )  # fmt: skip
 BANNED_IMPORTS = {
     "asyncio": "host.tasks", "threading": "host.tasks", "socket": "host.network", "mmap": "host.disk",
-    "time": "host.clock", "uuid.uuid1": "host.random", "uuid.uuid4": "host.random", "select": "host.network", "subprocess": "the supervisor",
+    "time": "host.clock", "uuid.uuid1": "host.random", "uuid.uuid4": "host.random",
+    "select": "host.network", "subprocess": "the supervisor",
     "tempfile": "host.disk", "shutil": "host.disk", "sqlite3": "registry/store.py",
     "datetime.datetime": "host.clock",
 }  # fmt: skip

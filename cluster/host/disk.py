@@ -120,14 +120,28 @@ class RealDisk:
         with open(path, "rb") as file:
             return file.read()
 
-    def replace(self, path: str, data: bytes) -> None:
-        """BLOCKS briefly. Atomically: temporary file, fsync, rename, fsync of the folder (B2)."""
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """BLOCKS briefly. Atomically: temporary file, fsync if `durable`, rename, fsync of the folder (B2)."""
         temporary = path + TEMPORARY
         with open(temporary, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
+        if durable:
+            sync_folder(os.path.dirname(path) or ".")
+
+    def sync_file(self, path: str) -> None:
+        """BLOCKS. Bring a replaced file and its name to stable storage; no error where there is none."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
         sync_folder(os.path.dirname(path) or ".")
 
     def exists(self, path: str) -> bool:

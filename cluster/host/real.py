@@ -31,6 +31,8 @@ from .tasks import RealTasks
 from .trace import RealTrace
 
 CONTROL_SOCKET = "control.sock"
+LIVES = "lives"
+"""Counts how often a host of this folder began: one byte a life."""
 
 
 class RealHost:
@@ -52,8 +54,9 @@ class RealHost:
         self.folder = folder
         self.clock: Clock = RealClock()
         self.disk: Disk = RealDisk()
-        # seeded by name: hosts of one run draw different numbers, and the same ones in the next run
-        self.random = random.Random(f"{seed}/{name}")  # noqa: S311 - simulation, not cryptography
+        # seeded by name and life: hosts of one run draw different numbers, a host that comes back draws others
+        # than in its life before (it would give a new topic an old one's id), and the next run draws the same
+        self.random = random.Random(f"{seed}/{name}/{_next_life(folder)}")  # noqa: S311 - not cryptography
         self._trace = RealTrace(name, folder, self.clock, level=log_level)
         self._tasks = RealTasks(loop, self._trace)
         self._failpoints = RealFailpoints(self._trace)
@@ -91,3 +94,15 @@ class RealHost:
             self._tasks.report(message, error)
         else:
             self._trace.log("error", message)
+
+
+def _next_life(folder: str) -> int:
+    """Count one more life of this folder's host; 1 for the first."""
+    fd = os.open(
+        os.path.join(folder, LIVES), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+    )
+    try:
+        os.write(fd, b".")
+        return os.fstat(fd).st_size
+    finally:
+        os.close(fd)

@@ -168,8 +168,16 @@ class Disk(Protocol):
         """A whole small file; FileNotFoundError where there is none."""
         ...
 
-    def replace(self, path: str, data: bytes) -> None:
-        """BLOCKS briefly. Atomically: temporary file, fsync, rename, fsync of the folder (B2)."""
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """BLOCKS briefly. Atomically: temporary file, fsync, rename, fsync of the folder (B2).
+
+        Without `durable` nothing is fsynced: the new content survives this process, and power loss
+        only after `sync_file`. No call of it takes longer than the page cache does.
+        """
+        ...
+
+    def sync_file(self, path: str) -> None:
+        """BLOCKS. Bring a replaced file and its name to stable storage; no error where there is none."""
         ...
 
     def exists(self, path: str) -> bool:

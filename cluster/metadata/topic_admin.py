@@ -108,10 +108,17 @@ class TopicAdmin:
         place = self._assigned if asked.assignment is None else self._manual
         return TopicPlan(
             name=asked.name,
-            topic_id=draw_topic_id(self._host.random),
+            topic_id=self._fresh_topic_id(),
             assignment=place(asked),
             config=config,
         )
+
+    def _fresh_topic_id(self) -> UUID:
+        """An id that no topic has, whatever a seeded host draws."""
+        while True:
+            drawn = draw_topic_id(self._host.random)
+            if self._cache.topic_by_id(drawn) is None:
+                return drawn
 
     def _assigned(self, asked: NewTopic) -> Mapping[int, Sequence[NodeId]]:
         partitions, factor = asked.partitions, asked.replication_factor

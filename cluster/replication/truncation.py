@@ -75,7 +75,7 @@ class HighWatermarkTruncation:
         """Cut to the HW at once."""
         return _high_watermark(partition)
 
-    def answered(self, partition: Partition, epoch: int, end_offset: int) -> Cut:  # noqa: ARG002
+    def answered(self, partition: Partition, epoch: int, end_offset: int) -> Cut:  # noqa: ARG002 - one signature
         """Never asks; the answer would not change its mind."""
         return _high_watermark(partition)
 
@@ -91,7 +91,7 @@ class Kip101Truncation:
         """Without epochs fall back to the HW, else ask."""
         return _nothing(partition) if latest_epoch(partition) >= 0 else _high_watermark(partition)
 
-    def answered(self, partition: Partition, epoch: int, end_offset: int) -> Cut:  # noqa: ARG002
+    def answered(self, partition: Partition, epoch: int, end_offset: int) -> Cut:  # noqa: ARG002 - one signature
         """Cut to the offset; to the HW when the leader knows none."""
         if end_offset < 0:
             return _high_watermark(partition)

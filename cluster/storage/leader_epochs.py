@@ -35,13 +35,14 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The cache of one log. `LeaderEpochs(disk, folder)` reads the checkpoint that is there."""
 
-    __slots__ = ("_disk", "_epochs", "_path", "_starts")
+    __slots__ = ("_disk", "_epochs", "_path", "_starts", "_unsynced")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._path = f"{folder}/{LEADER_EPOCHS}"
         self._epochs: list[LeaderEpoch] = []
         self._starts: list[Offset] = []
+        self._unsynced = False
         for number, row in enumerate(read_rows(disk, self._path, 2), 3):
             epoch = LeaderEpoch(read_number(self._path, number, row[0]))
             start = Offset(read_number(self._path, number, row[1]))
@@ -123,6 +124,16 @@ class LeaderEpochs:
             self._starts.clear()
             self._write()
 
+    def flush(self) -> None:
+        """BLOCKS. Bring the checkpoint to stable storage, if it changed since the last time."""
+        if self._unsynced:
+            self._unsynced = False
+            self._disk.sync_file(self._path)
+
     def _write(self) -> None:
+        # Not fsynced here: a broker that becomes leader of hundreds of partitions does this for each of them
+        # on its loop (KAFKA-15046). The log's flush does it, before the recovery point moves; what is lost with
+        # the power until then is read again from the batches above the recovery point.
         rows = zip(self._epochs, self._starts, strict=True)
-        self._disk.replace(self._path, encode_rows(rows))
+        self._unsynced = True
+        self._disk.replace(self._path, encode_rows(rows), durable=False)

@@ -28,6 +28,7 @@ from ..host.seam import Buffer, Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire.batches import headers, validate
 from .appending import fitting, follower_rows, leader_rows, stamped, unpinned
+from .files import PARTITION_METADATA
 from .leader_epochs import LeaderEpochs
 from .producer_entry import BatchMetadata
 from .producer_states import Plan, ProducerStates
@@ -71,6 +72,7 @@ class Log:
         self._closed = False
         self._cuts = 0  # truncations so far: a flush that began before one proves nothing
         self._unflushed_records = 0
+        self._folder_synced = False  # partition.metadata and the folder's names
         self.folder = folder
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -313,6 +315,10 @@ class Log:
             for segment in segments[first:]:
                 if segment.base_offset < offset:
                     segment.flush(indexes=segment is not segments[-1])
+            self.epochs.flush()
+            if not self._folder_synced:
+                self._host.disk.sync_file(f"{self.folder}/{PARTITION_METADATA}")
+                self._folder_synced = True
         except (OSError, ValueError) as error:
             if self._closed or cuts != self._cuts:
                 return  # deleted or cut under the flush: there was nothing to keep

@@ -19,9 +19,9 @@ from .files import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
 
 
 def write_topic_id(disk: Disk, folder: str, topic_id: str) -> None:
-    """BLOCKS briefly. Say which topic (not only which name) the partition folder belongs to."""
+    """Say which topic (not only which name) the partition folder belongs to; durable with the log's first flush."""
     text = f"version: 0\ntopic_id: {topic_id}"
-    disk.replace(f"{folder}/{PARTITION_METADATA}", text.encode())
+    disk.replace(f"{folder}/{PARTITION_METADATA}", text.encode(), durable=False)
 
 
 def read_topic_id(disk: Disk, folder: str) -> str:

@@ -22,16 +22,35 @@ from ..scenario import VARIANTS, Outcome, run_seed
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1, 100_000), default=20, show_default=True, help="how many")
+@click.option(
+    "--seeds", type=click.IntRange(1, 100_000), default=20, show_default=True, help="how many"
+)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="the first one")
-@click.option("--seconds", type=click.FloatRange(0.5, 600), default=5.0, show_default=True, help="of faults a seed")
-@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="seeds at a time")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.5, 600),
+    default=5.0,
+    show_default=True,
+    help="of faults a seed",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="seeds at a time"
+)
 @click.option("--variant", type=click.Choice(list(VARIANTS)), default="safe", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
+)
 @click.option("--spark", default="", help="your own Spark master or Connect address")
 @click.option("--keep", is_flag=True, help="keep the folders of valid seeds too")
 def command(
-    seeds: int, seed: int, seconds: float, jobs: int, variant: str, out: Path, spark: str, keep: bool
+    seeds: int,
+    seed: int,
+    seconds: float,
+    jobs: int,
+    variant: str,
+    out: Path,
+    spark: str,
+    keep: bool,
 ) -> None:
     """Run the scenario with random faults for many seeds."""
     from ..checks import SparkHandle
@@ -39,11 +58,20 @@ def command(
     console = Console()
     base = (out / f"chaos-{variant}").absolute()
     base.mkdir(parents=True, exist_ok=True)
-    SparkHandle.of_run(base).request()  # this process's end is Spark's; the seeds' processes are its clients
+    # this process's end is Spark's; the seeds' processes are its clients
+    SparkHandle.of_run(base).request()
     outcomes: list[Outcome] = []
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=20) as pool:
         running: list[Future[Outcome]] = [
-            pool.submit(run_seed, one, base / f"seed-{one}", seconds=seconds, variant=variant, spark=spark, keep=keep)
+            pool.submit(
+                run_seed,
+                one,
+                base / f"seed-{one}",
+                seconds=seconds,
+                variant=variant,
+                spark=spark,
+                keep=keep,
+            )
             for one in range(seed, seed + seeds)
         ]
         for future in as_completed(running):
@@ -61,8 +89,9 @@ def _line(outcome: Outcome, done: int, of: int) -> str:
     colour = {"valid": "green", "invalid": "red"}.get(outcome.status, "yellow")
     why = found or "; ".join(outcome.reasons)
     return (
-        f"{done:>4}/{of} seed {outcome.seed}: [{colour}]{outcome.status}[/{colour}] {outcome.acknowledged:,} acknowledged, "
-        f"{outcome.faults} faults, {outcome.elections} elections, {outcome.seconds} s {why}"
+        f"{done:>4}/{of} seed {outcome.seed}: [{colour}]{outcome.status}[/{colour}] "
+        f"{outcome.acknowledged:,} acknowledged, {outcome.faults} faults, {outcome.elections} elections, "
+        f"{outcome.seconds} s {why}"
     )
 
 

@@ -10,8 +10,13 @@ import click
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--topic", "topics", multiple=True, required=True, help="a topic to judge; may be given often")
-@click.option("--guarantee", help="best-effort, no-loss, at-least-once, exactly-once, ordered; several with commas")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, help="a topic to judge; may be given often"
+)
+@click.option(
+    "--guarantee",
+    help="best-effort, no-loss, at-least-once, exactly-once, ordered; several with commas",
+)
 @click.option("--spark", default="", help="your own Spark master or Connect address")
 def command(folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: str) -> None:
     """Judge a run's folder again."""

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from harrow.cluster import Cluster
+from harrow.faults import kill, leader
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
-
-from harrow.cluster import Cluster
-from harrow.faults import kill, leader
 
 from ..errors import VerdictError
 from ..run import Harrow
@@ -33,7 +32,9 @@ DOWN_S = (2.5, 3.0)
 
 @click.command()
 @click.option("--seed", type=click.IntRange(0), help="repeat a run; random without it")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
+)
 def command(seed: int | None, out: Path) -> None:
     """Kill a leader under traffic, and prove that nothing was lost."""
     chosen = fresh_seed() if seed is None else seed
@@ -60,7 +61,9 @@ def play(harrow: Harrow, console: Console, begun: float) -> bool:
         progress.wait(CALM_S, "traffic")
         with harrow.chaos(kill(leader(orders, 0), seconds=DOWN_S)) as chaos:
             while chaos.running:
-                progress.wait(0.1, "the leader of orders-0 is dead" if chaos.effects else "about to kill")
+                progress.wait(
+                    0.1, "the leader of orders-0 is dead" if chaos.effects else "about to kill"
+                )
         progress.wait(CALM_S, "it is back: it truncates and catches up")
     console.print("what happened:")
     for line in story(harrow.folder, orders.name):
@@ -110,7 +113,9 @@ class Progress:
         elapsed = time.monotonic() - self._begun
         dead = [str(i) for i, b in self._cluster.brokers.items() if not b.alive]
         counts = self._workload.counts if self._workload is not None else None
-        done = f"{counts.acknowledged:,} acknowledged, {counts.received:,} received" if counts else ""
+        done = (
+            f"{counts.acknowledged:,} acknowledged, {counts.received:,} received" if counts else ""
+        )
         line = Text(f"{elapsed:5.1f} s  {done}  ")
         line.append(what, style="yellow" if dead else "green")
         if dead:
@@ -139,7 +144,9 @@ def _told(event: dict[str, Any], topic: str) -> str:
     if event.get("topic") != topic:
         return ""
     if event["event"] == "partition.leader":
-        return f"{where}: leader {event['leader']}, epoch {event['leader_epoch']}, ISR {event['isr']}"
+        return (
+            f"{where}: leader {event['leader']}, epoch {event['leader_epoch']}, ISR {event['isr']}"
+        )
     if event["event"] == "partition.isr":
         return f"{where}: ISR {event['isr']} ({event['cause']})"
     if event["event"] == "partition.truncated":

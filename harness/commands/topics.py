@@ -11,7 +11,9 @@ from rich.table import Table
 
 @click.command()
 @click.argument("bootstrap_servers")
-@click.option("--timeout", type=click.FloatRange(0.1, 300), default=10.0, show_default=True, help="seconds")
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 300), default=10.0, show_default=True, help="seconds"
+)
 def command(bootstrap_servers: str, timeout: float) -> None:
     """Topics, leaders and ISRs of a running cluster."""
     from confluent_kafka import KafkaException
@@ -21,7 +23,9 @@ def command(bootstrap_servers: str, timeout: float) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers, "client.id": "harrow-topics"})
         metadata: Any = admin.list_topics(timeout=timeout)
     except KafkaException as error:
-        raise click.ClickException(f"{bootstrap_servers} does not answer: {error.args[0].str()}") from error
+        raise click.ClickException(
+            f"{bootstrap_servers} does not answer: {error.args[0].str()}"
+        ) from error
     table = Table("topic", "partition", "leader", "replicas", "ISR")
     for name, topic in sorted(metadata.topics.items()):
         for number, row in sorted(topic.partitions.items()):

@@ -98,7 +98,7 @@ def value_hash(value: bytes | str | None, headers: object = None) -> int:
     """Hash of what a record says besides its key: value and, where there are any, headers."""
     if not headers:
         return stable_hash(value)
-    pairs: Iterable[Any] = headers.items() if isinstance(headers, dict) else headers  # type: ignore[assignment]
+    pairs: Iterable[Any] = headers.items() if isinstance(headers, dict) else headers  # type: ignore[assignment]  # untyped
     digest = hashlib.blake2b(stable_hash(value).to_bytes(8, "little"), digest_size=8)
     for name, content in pairs:
         digest.update(stable_hash(name).to_bytes(8, "little"))

@@ -7,7 +7,9 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import admin as untyped_admin
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from harrow import Harrow
 from logs_on_disk import codecs_on_disk
 
@@ -34,7 +36,7 @@ def produce(servers: str, topic: str, values: list[bytes], **config: Any) -> lis
 
 
 def test_create_describe_and_delete_a_topic(harrow: Harrow) -> None:
-    admin = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
+    admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
     name = f"t-{uuid4().hex[:8]}"
     made: Any = admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=3)])
     made[name].result(10)
@@ -52,7 +54,7 @@ def test_create_describe_and_delete_a_topic(harrow: Harrow) -> None:
 
 
 def test_more_replicas_than_brokers_is_refused_with_both_numbers(harrow: Harrow) -> None:
-    admin = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
+    admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
     made: Any = admin.create_topics([NewTopic("too-many", num_partitions=1, replication_factor=5)])
     with pytest.raises(
         Exception, match=r"INVALID_REPLICATION_FACTOR|replication factor"
@@ -119,9 +121,10 @@ def test_list_offsets_by_time_earliest_latest(harrow: Harrow) -> None:
     )
     assert found.offset == 5
     consumer.close()
-    admin = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
+    admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
     where = TopicPartition(topic.name, 0)
-    listed: Any = admin.list_offsets({where: OffsetSpec.max_timestamp()})
+    specs: Any = untyped_admin  # its OffsetSpec has no types
+    listed: Any = admin.list_offsets({where: specs.OffsetSpec.max_timestamp()})
     assert listed[where].result(10).offset == 9
 
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from harrow import Harrow
 from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as Where
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.structs import TopicPartition as Where
 from logs_on_disk import codecs_on_disk
 
 pytestmark = pytest.mark.harrow(scope="session")
@@ -30,8 +30,9 @@ def test_create_metadata_delete(harrow: Harrow) -> None:
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
 def test_produce_and_consume_with_each_codec(harrow: Harrow, codec: str | None) -> None:
     topic = harrow.topic(f"kp-{codec}", partitions=1)
+    settings: dict[str, Any] = {"compression_type": codec}
     producer: Any = KafkaProducer(
-        bootstrap_servers=harrow.bootstrap_servers, acks="all", compression_type=codec, linger_ms=50
+        bootstrap_servers=harrow.bootstrap_servers, acks="all", linger_ms=50, **settings
     )
     values = [f"value-{i}-".encode() * 8 for i in range(100)]
     for future in [producer.send(topic.name, value) for value in values]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -27,6 +28,15 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
             return
         select.select([], [], [], 0.01)
     raise AssertionError(f"not within {timeout_s} s: {condition}")
+
+
+def land(cluster: Cluster, topic: str, value: bytes) -> list[int | None]:
+    """The offsets at which `value`, produced once to partition 0 with acks=all, was delivered."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    landed: list[int | None] = []
+    producer.produce(topic, value, partition=0, on_delivery=lambda e, m: landed.append(m.offset()))
+    assert producer.flush(30) == 0
+    return landed
 
 
 def gone(pid: int) -> bool:
@@ -69,11 +79,7 @@ def test_pause_and_resume_are_what_the_kernel_says() -> None:
 def test_a_folder_that_is_kept_is_started_again_with_its_records(tmp_path: Path) -> None:
     for round_number in range(2):
         with Cluster(brokers=3, folder=tmp_path / "data") as cluster:
-            producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-            landed: list[int] = []
-            producer.produce("kept", b"v", partition=0, on_delivery=lambda e, m: landed.append(m.offset()))
-            assert producer.flush(30) == 0
-            assert landed == [round_number]
+            assert land(cluster, "kept", b"v") == [round_number]
             cluster.stop(graceful=round_number == 0)
 
 
@@ -87,7 +93,9 @@ def test_a_folder_that_is_kept_is_started_again_with_its_records(tmp_path: Path)
         ({"config": {"num.partitions": 0}}, "from 1 to"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_refused_before_anything_starts(arguments: dict[str, object], words: str) -> None:
+def test_arguments_that_cannot_be_used_are_refused_before_anything_starts(
+    arguments: dict[str, object], words: str
+) -> None:
     with pytest.raises(HarrowError, match=words):
         Cluster(**arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - that is the test
 
@@ -102,7 +110,16 @@ def test_a_port_in_use_is_named() -> None:
 
 
 def test_up_prints_one_json_line_and_ends_with_sigterm(tmp_path: Path) -> None:
-    command = [*UP, "--brokers", "1", "--json", "--data", str(tmp_path / "d"), "--set", "num.partitions=2"]
+    command = [
+        *UP,
+        "--brokers",
+        "1",
+        "--json",
+        "--data",
+        str(tmp_path / "d"),
+        "--set",
+        "num.partitions=2",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None
         ready = json.loads(up.stdout.readline())
@@ -125,13 +142,17 @@ def test_up_prints_one_json_line_and_ends_with_sigterm(tmp_path: Path) -> None:
     ],
 )
 def test_up_names_what_cannot_be_used(arguments: list[str], words: str) -> None:
-    done = subprocess.run([*UP, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*UP, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode in (1, 2)
     assert words in done.stderr
 
 
 def test_kill_9_of_the_supervising_process_leaves_nothing_behind() -> None:
-    with subprocess.Popen([*UP, "--brokers", "2", "--json"], stdout=subprocess.PIPE, text=True) as up:
+    with subprocess.Popen(
+        [*UP, "--brokers", "2", "--json"], stdout=subprocess.PIPE, text=True
+    ) as up:
         assert up.stdout is not None
         ready = json.loads(up.stdout.readline())
         pids = [broker["pid"] for broker in ready["brokers"]] + [ready["registry"]["pid"]]
@@ -146,13 +167,19 @@ def test_a_full_data_folder_refuses_and_loses_nothing(tmp_path: Path) -> None:
         pid = cluster.brokers[1].pid
         assert pid is not None
         producer = Producer(
-            {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "message.timeout.ms": 4000}
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "acks": "all",
+                "message.timeout.ms": 4000,
+            }
         )
         outcome: list[object] = []
         producer.produce("full", b"kept", partition=0, on_delivery=lambda e, m: outcome.append(e))
         assert producer.flush(30) == 0
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, 4096))
-        producer.produce("full", b"x" * 500_000, partition=0, on_delivery=lambda e, m: outcome.append(e))
+        producer.produce(
+            "full", b"x" * 500_000, partition=0, on_delivery=lambda e, m: outcome.append(e)
+        )
         assert producer.flush(30) == 0
         assert outcome[0] is None
         assert outcome[1] is not None
@@ -161,11 +188,7 @@ def test_a_full_data_folder_refuses_and_loses_nothing(tmp_path: Path) -> None:
         assert "the data folder failed" in log
         assert "File too large" in log
         cluster.brokers[1].start()
-        landed: list[int] = []
-        again = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-        again.produce("full", b"after", partition=0, on_delivery=lambda e, m: landed.append(m.offset()))
-        assert again.flush(30) == 0
-        assert landed == [1]
+        assert land(cluster, "full", b"after") == [1]
 
 
 def test_a_garbage_frame_closes_that_connection_and_nothing_else() -> None:
@@ -173,14 +196,17 @@ def test_a_garbage_frame_closes_that_connection_and_nothing_else() -> None:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
         producer.produce("g", b"before")
         assert producer.flush(30) == 0
-        frames = (b"\x00\x00\x00\x10" + b"\xff" * 16, b"\x7f\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", b"\x80\x00\x00\x00")
+        frames = (
+            b"\x00\x00\x00\x10" + b"\xff" * 16,
+            b"\x7f\xff\xff\xff",
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"\x80\x00\x00\x00",
+        )
         for frame in frames:
             with socket.create_connection(("127.0.0.1", cluster.brokers[1].port), 10) as garbage:
                 garbage.sendall(frame)
-                try:
+                with contextlib.suppress(ConnectionResetError):
                     assert garbage.recv(1) == b""
-                except ConnectionResetError:
-                    pass
         producer.produce("g", b"after")
         assert producer.flush(30) == 0
         log = (cluster.folder / "broker-1" / "broker.log").read_text()

@@ -99,10 +99,16 @@ def test_clean_election_waits_instead(harrow: Harrow) -> None:
     harrow.verify(orders, guarantee="no-loss")
 
 
-@pytest.mark.parametrize("idempotent", [False, True], ids=["without-idempotence", "with-idempotence"])
+@pytest.mark.parametrize(
+    "idempotent", [False, True], ids=["without-idempotence", "with-idempotence"]
+)
 def test_a_response_lost_after_the_append(harrow: Harrow, idempotent: bool) -> None:
     orders = harrow.topic("orders")
-    settings = {"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", "enable.idempotence": idempotent}
+    settings = {
+        "bootstrap.servers": harrow.bootstrap_servers,
+        "acks": "all",
+        "enable.idempotence": idempotent,
+    }
     producer = Producer({**settings, **PATIENT})
     with harrow.chaos(lose_response("Produce", nth=3, target=leader(orders, 0))) as chaos:
         sent = 0

@@ -22,7 +22,9 @@ def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> in
 
     pause_between = threading.Event()
     for number in range(int(seconds * 200)):
-        producer.produce(topic, f"order {number}", key=f"customer {number % 10}", on_delivery=delivered)
+        producer.produce(
+            topic, f"order {number}", key=f"customer {number % 10}", on_delivery=delivered
+        )
         producer.poll(0)
         pause_between.wait(1 / 200)
     assert producer.flush(60) == 0
@@ -49,7 +51,9 @@ def test_no_order_is_lost(harrow: Harrow) -> None:
     ],
     ids=["kill", "pause", "isolate", "restart"],
 )
-def test_the_leader_fails_and_nothing_is_lost_doubled_or_reordered(harrow: Harrow, fault: object) -> None:
+def test_the_leader_fails_and_nothing_is_lost_doubled_or_reordered(
+    harrow: Harrow, fault: object
+) -> None:
     orders = harrow.topic("orders", partitions=1)
     with harrow.chaos(fault) as chaos:  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - a parameter
         place_orders(harrow.bootstrap_servers, orders.name)

@@ -46,7 +46,7 @@ def test_one_of_many_is_elected_and_its_death_elects_another(tmp_path: Path) -> 
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         for told in cluster.told.values():
-            await told.until(lambda told=told: told.live == {1, 2, 3})  # type: ignore[misc]
+            await told.until(lambda told=told: told.live == {1, 2, 3})  # type: ignore[misc]  # mypy cannot infer a default
         assert cluster.active == [1]
         client = cluster.nodes[3].registry
         assert await client.get("/controller_epoch") == (
@@ -67,7 +67,7 @@ def test_a_new_topic_gets_leaders_and_everybody_hears_of_it(tmp_path: Path) -> N
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 3, 1), (3, 1))
         for told in cluster.told.values():
-            await told.until(lambda told=told: told.metadata == {T0: 2, T1: 3})  # type: ignore[misc]
+            await told.until(lambda told=told: told.metadata == {T0: 2, T1: 3})  # type: ignore[misc]  # mypy cannot infer a default
         assert cluster.told[NodeId(1)].leaders == {T0: (2, 0, (2, 3, 1)), T1: (3, 0, (3, 1))}
         assert cluster.told[NodeId(2)].leaders == {T0: (2, 0, (2, 3, 1))}
         state = await cluster.state("t")
@@ -228,12 +228,12 @@ def test_a_zombie_controller_changes_nothing(tmp_path: Path) -> None:
         assert zombie.controller.is_active
         term = zombie.controller._term  # pyright: ignore[reportPrivateUsage] - the zombie's own belief
         assert term is not None
-        batch = term._batch()  # pyright: ignore[reportPrivateUsage]
+        batch = term._batch()  # pyright: ignore[reportPrivateUsage] - the test is of it
         batch.leader_and_isr([T0])
         batch.metadata([T0])
         batch.flush()
         await told.until(lambda: ErrorCode.stale_controller_epoch in told.refused)
-        zombie.host.network.heal("deliver")  # type: ignore[attr-defined]
+        zombie.host.network.heal("deliver")  # type: ignore[attr-defined]  # a knob of the real host
         await expired.next()
         await zombie.controller.session_expired()
         assert not zombie.controller.is_active
@@ -338,7 +338,7 @@ def test_controlled_shutdown_moves_leaders_first(tmp_path: Path) -> None:
             await ask(NodeId(2), BrokerEpoch(epoch - 1))
         assert raised.value.code is ErrorCode.stale_broker_epoch
         with pytest.raises(KafkaError) as raised:
-            await cluster.nodes[3].controller._shut_down(NodeId(2), epoch)  # pyright: ignore[reportPrivateUsage]
+            await cluster.nodes[3].controller._shut_down(NodeId(2), epoch)  # pyright: ignore[reportPrivateUsage] - the test is of it
         assert raised.value.code is ErrorCode.not_controller
         assert await ask(NodeId(2), epoch) == []  # a single replica is not waited for
         await cluster.leader_told(3, T0, 3, 1)
@@ -408,7 +408,7 @@ def test_an_election_has_one_winner_however_many_race(tmp_path: Path) -> None:
             for number in cluster.nodes:
                 told = cluster.told[NodeId(number)]
                 await told.until(
-                    lambda told=told, epoch=epoch: (  # type: ignore[misc]
+                    lambda told=told, epoch=epoch: (  # type: ignore[misc]  # mypy cannot infer a default
                         told.controller_epoch == epoch + 1 and len(told.live) == 7 - epoch
                     )
                 )

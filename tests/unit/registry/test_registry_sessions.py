@@ -81,7 +81,7 @@ def test_a_lost_link_is_no_lost_session_and_watches_catch_up(tmp_path: Path) -> 
         host.network.block(["registry"])  # type: ignore[attr-defined] # a knob of the real host
         await writer.set("/a", "new")
         await writer.create("/none")
-        host.network.heal("reset")  # type: ignore[attr-defined]
+        host.network.heal("reset")  # type: ignore[attr-defined]  # a knob of the real host
         await states.until(lambda: states.events[-2:] == ["disconnected", "connected"])
         await heard.next(2)
         assert sorted(str(event.kind) for event in heard.events) == ["changed", "created"]
@@ -100,11 +100,11 @@ def test_without_a_link_operations_fail_and_say_whether_they_may_have_been_appli
         host = await registry.host("away")
         client = await registry.client(host=host)
         await client.create("/a")
-        host.network.block(["registry"])  # type: ignore[attr-defined]
+        host.network.block(["registry"])  # type: ignore[attr-defined]  # a knob of the real host
         write = asyncio.ensure_future(client.set("/a", "x"))
         read = asyncio.ensure_future(client.get("/a"))
         await asyncio.wait([write], timeout=0)
-        host.network.heal("reset")  # type: ignore[attr-defined]
+        host.network.heal("reset")  # type: ignore[attr-defined]  # a knob of the real host
         for task, maybe in ((write, True), (read, False)):
             with pytest.raises(RegistryUnavailableError) as raised:
                 await task
@@ -128,11 +128,11 @@ def test_a_silent_client_expires_and_is_told_when_it_is_back(tmp_path: Path) -> 
         expired, gone = Heard(), Heard()
         zombie.on_expired.append(expired)
         await other.exists("/mine", watch=gone)
-        host.network.block(["registry"])  # type: ignore[attr-defined]
+        host.network.block(["registry"])  # type: ignore[attr-defined]  # a knob of the real host
         await gone.next()
         assert gone.events[0].kind == "deleted"
         assert expired.events == []  # it cannot know yet
-        host.network.heal("deliver")  # type: ignore[attr-defined]
+        host.network.heal("deliver")  # type: ignore[attr-defined]  # a knob of the real host
         await expired.next()
         await zombie.until_connected()
         assert zombie.session_id > first

@@ -205,9 +205,12 @@ class SimDisk:
             raise FileNotFoundError(path)
         return bytes(self.files[path])
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self.check()
         self.files[path] = bytearray(data)
+
+    def sync_file(self, path: str) -> None:
+        """Everything is as durable as it gets in memory."""
 
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.folders
