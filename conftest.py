@@ -1,3 +1,20 @@
-"""The project's own suite uses the plugin as any user would: by its entry point, with no private fixtures."""
+"""The project's own suite uses the plugin as any user would: by its entry point, with no private fixtures.
+
+The small projects and commands that its tests run in processes of their own share the suite's Spark: one JVM
+for the whole run, which ends with this process.
+"""
+
+import os
+import tempfile
+
+import pytest
 
 pytest_plugins = ["pytester"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the suite's rendezvous before xdist's workers and any process of a test begin."""
+    if not hasattr(config, "workerinput") and "HARROW_RENDEZVOUS" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="harrow-suite-")
+        os.environ["HARROW_RENDEZVOUS"] = os.path.join(folder, "spark.sock")
+        os.environ["HARROW_CONTROLLER"] = str(os.getpid())

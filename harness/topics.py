@@ -57,7 +57,12 @@ def create_topic(cluster: Cluster, topic: Topic) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "harrow"})
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "client.id": "harrow",
+        "log_level": 0,
+    }
+    admin = AdminClient(settings)
     asked = NewTopic(
         topic.name,
         num_partitions=topic.partitions,

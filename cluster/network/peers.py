@@ -14,10 +14,10 @@ WireError (an answer that is not the protocol).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import HarrowError, WireError
-from ..host.seam import Buffer, FrameHandler, Host, Link, Peer, Promise
+from ..host.seam import Buffer, FrameHandler, Host, Link, Peer, Promise, Timer
 from ..ids import NodeId
 from ..wire import messages
 from ..wire.headers import encode_request_header, parse_response_header
@@ -27,30 +27,80 @@ CONNECT_TIMEOUT_MS = 10_000
 CORRELATION_MOST = 2**31 - 1
 
 
+class Settled(Protocol):
+    """What an answer is given to: a promise, or anything that wants it in the very turn it comes."""
+
+    def done(self) -> bool:
+        """True when nothing is wanted any more."""
+        ...
+
+    def set_result(self, result: memoryview, /) -> None:
+        """The response's body. Raises nothing."""
+        ...
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """There will be no response."""
+        ...
+
+
+class Asked(NamedTuple):
+    """One request that is not answered."""
+
+    api_key: int
+    version: int
+    settled: Settled
+    deadline_ms: float
+    timeout_ms: float
+
+
 class Channel:
-    """One link's life: what was asked on it and not answered yet."""
+    """One link's life: what was asked on it and not answered yet.
 
-    __slots__ = ("_link", "_pending", "closed")
+    One timer watches all deadlines: it is set for the earliest when it was last set, and looks anew then.
+    """
 
-    def __init__(self, link: Link) -> None:
+    __slots__ = ("_host", "_link", "_pending", "_timer", "_timer_ms", "closed")
+
+    def __init__(self, host: Host, link: Link) -> None:
+        self._host = host
         self._link = link
-        self._pending: dict[int, tuple[int, int, Promise[memoryview]]] = {}
+        self._pending: dict[int, Asked] = {}
+        self._timer: Timer | None = None
+        self._timer_ms = 0.0
         self.closed = ""
 
-    def ask(
-        self,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        parts: Sequence[Buffer],
-        promise: Promise[memoryview],
-    ) -> None:
-        """Send one request; `promise` gets the body of its response."""
+    def ask(self, correlation_id: int, parts: Sequence[Buffer], asked: Asked) -> None:
+        """Send one request; `asked.settled` gets the body of its response."""
         if self.closed:
-            _fail(promise, ConnectionResetError(f"link to {self._link.peer}: {self.closed}"))
+            error = ConnectionResetError(f"link to {self._link.peer}: {self.closed}")
+            _fail(asked.settled, error)
             return
-        self._pending[correlation_id] = (api_key, version, promise)
+        self._pending[correlation_id] = asked
+        if self._timer is None or asked.deadline_ms < self._timer_ms:
+            self._set_timer(asked.deadline_ms)
         self._link.send(parts)
+
+    def _set_timer(self, deadline_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_ms = max(1.0, deadline_ms - self._host.clock.monotonic_ms())
+        self._timer = self._host.tasks.call_later(delay_ms, self._look)
+
+    def _look(self) -> None:
+        """A deadline may have passed: the link ends with it, for a late response must meet nobody."""
+        self._timer = None
+        if not self._pending:
+            return
+        first = min(self._pending.values(), key=_deadline)
+        if first.deadline_ms > self._host.clock.monotonic_ms():
+            self._set_timer(first.deadline_ms)
+            return
+        reason = (
+            f"{self._link.peer} did not answer API {first.api_key} within {first.timeout_ms:.0f} ms"
+        )
+        _fail(first.settled, TimeoutError(reason))
+        self.close(reason, reset=True)
 
     def frame_received(self, frame: bytes) -> None:
         """Settle the request that this response belongs to."""
@@ -58,21 +108,24 @@ class Channel:
         asked = self._pending.pop(correlation_id, None)
         if asked is None:
             raise WireError(f"a response #{correlation_id} to a request that was never sent")
-        api_key, version, promise = asked
         try:
-            _, body_at = parse_response_header(api_key, version, frame)
+            _, body_at = parse_response_header(asked.api_key, asked.version, frame)
         except WireError as error:
-            _fail(promise, error)
+            _fail(asked.settled, error)
             raise
-        if not promise.done():
-            promise.set_result(memoryview(frame)[body_at:])
+        if not asked.settled.done():
+            asked.settled.set_result(memoryview(frame)[body_at:])
 
     def link_closed(self, reason: str) -> None:
         """Fail what is unanswered."""
         self.closed = reason or "closed"
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         pending, self._pending = self._pending, {}
-        for _, _, promise in pending.values():
-            _fail(promise, ConnectionResetError(f"link to {self._link.peer}: {self.closed}"))
+        for asked in pending.values():
+            error = ConnectionResetError(f"link to {self._link.peer}: {self.closed}")
+            _fail(asked.settled, error)
 
     def close(self, reason: str, *, reset: bool) -> None:
         """End the link and fail what is unanswered now."""
@@ -80,9 +133,13 @@ class Channel:
         self.link_closed(reason)
 
 
-def _fail(promise: Promise[Any], error: BaseException) -> None:
-    if not promise.done():
-        promise.set_exception(error)
+def _fail(settled: Settled | Promise[None], error: BaseException) -> None:
+    if not settled.done():
+        settled.set_exception(error)
+
+
+def _deadline(asked: Asked) -> float:
+    return asked.deadline_ms
 
 
 class PeerClient:
@@ -119,21 +176,46 @@ class PeerClient:
         self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float
     ) -> memoryview:
         """Send a body written by hand; the response's body, a view of the frame it came in."""
-        clock, tasks = self._host.clock, self._host.tasks
-        deadline_ms = clock.monotonic_ms() + timeout_ms
+        deadline_ms = self._host.clock.monotonic_ms() + timeout_ms
         channel = self._channel
         if channel is None or channel.closed:
             channel = await self._connected(api_key, timeout_ms)
+        promise: Promise[memoryview] = self._host.tasks.promise()
+        asked = Asked(api_key, version, promise, deadline_ms, timeout_ms)
+        self._ask(channel, asked, body_parts)
+        return await promise
+
+    async def connect(self, api_key: int, timeout_ms: float) -> None:
+        """Open the link for a request of `api_key`, unless it is open."""
+        if not self.connected:
+            await self._connected(api_key, timeout_ms)
+
+    def ask(
+        self,
+        api_key: int,
+        version: int,
+        body_parts: Sequence[Buffer],
+        timeout_ms: float,
+        settled: Settled,
+    ) -> bool:
+        """Send on the open link and return; the answer goes to `settled` in the turn in which it comes.
+
+        False, and nothing asked, when there is no link.
+        """
+        channel = self._channel
+        if channel is None or channel.closed:
+            return False
+        deadline_ms = self._host.clock.monotonic_ms() + timeout_ms
+        asked = Asked(api_key, version, settled, deadline_ms, timeout_ms)
+        self._ask(channel, asked, body_parts)
+        return True
+
+    def _ask(self, channel: Channel, asked: Asked, body_parts: Sequence[Buffer]) -> None:
         self._correlation_id = self._correlation_id % CORRELATION_MOST + 1
-        header = encode_request_header(api_key, version, self._correlation_id, self._client_id)
-        promise: Promise[memoryview] = tasks.promise()
-        channel.ask(api_key, version, self._correlation_id, (header, *body_parts), promise)
-        try:
-            return await tasks.wait(promise, deadline_ms - clock.monotonic_ms())
-        except TimeoutError:
-            reason = f"{self._peer} did not answer API {api_key} within {timeout_ms:.0f} ms"
-            channel.close(reason, reset=True)
-            raise TimeoutError(reason) from None
+        header = encode_request_header(
+            asked.api_key, asked.version, self._correlation_id, self._client_id
+        )
+        channel.ask(self._correlation_id, (header, *body_parts), asked)
 
     def close(self) -> None:
         """End the link for good; what is unanswered fails with ConnectionError."""
@@ -168,7 +250,7 @@ class PeerClient:
         made: list[Channel] = []
 
         def make(link: Link) -> FrameHandler:
-            made.append(Channel(link))
+            made.append(Channel(self._host, link))
             return made[0]
 
         failure: BaseException | None = None

@@ -87,6 +87,18 @@ class Purgatory:
         """
         if op.completed or op.try_complete():
             return True
+        self._put(op, keys)
+        if op.try_complete() or op.completed:
+            return True
+        self._timer.add(op)
+        return False
+
+    def watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """Watch `op`, which was tried in vain just now by a try that causes no events itself."""
+        self._put(op, keys)
+        self._timer.add(op)
+
+    def _put(self, op: DelayedOperation, keys: Iterable[Hashable]) -> None:
         watchers = self._watchers
         for key in keys:
             found = watchers.get(key)
@@ -97,24 +109,35 @@ class Purgatory:
         self._gathered += 1
         self.delayed += 1
         op.home = self
-        if op.try_complete() or op.completed:
-            return True
-        self._timer.add(op)
         if self._gathered - self.delayed > self._purge_interval:
             self.purge()
-        return False
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try every operation watching `key`; how many this call completed."""
         watching = self._watchers.get(key)
         if not watching:
             return 0
+        if len(watching) == 1:
+            op = watching[0]  # nearly always: no snapshot, and a list of nobody goes at once
+            completed_here = not op.completed and op.try_complete()
+            if op.completed:
+                self._sweep(key)
+            return int(completed_here)
         done = 0
         for op in tuple(watching):
             if not op.completed and op.try_complete():
                 done += 1
         self._sweep(key)
         return done
+
+    def check_all(self) -> None:
+        """Try every operation: for an event that may concern any key."""
+        for key in list(self._watchers):
+            self.check_and_complete(key)
+
+    def waiting(self, key: Hashable) -> bool:
+        """False when nothing is watched under `key`."""
+        return key in self._watchers
 
     def operations(self, key: Hashable) -> list[DelayedOperation]:
         """What still waits under `key`."""

@@ -13,7 +13,8 @@ epoch, or whose last epoch diverges, moves nothing (KIP-320, KIP-595).
     the deadline comes               with what there is  with what there is
 
 Waking is put off to the next turn of the loop (`ReplicaManager.appended`), so that all produces
-of one turn leave in one answer.
+of one turn leave in one answer. A follower's fetch waits under its node id, a consumer's under its partitions.
+Followers fetch in sessions (`fetch_sessions.py`).
 
 Source: Kafka's `ReplicaManager.fetchMessages`, `Partition.fetchRecords`, `DelayedFetch`.
 """
@@ -28,6 +29,7 @@ from ..ids import BrokerEpoch, NodeId, Offset, TopicPartition
 from ..purgatory import DelayedOperation
 from ..wire.fetch import FetchPartition, FetchRequest, decode_fetch
 from ..wire.fetch_response import FetchAnswer, encode_fetch_response
+from .fetch_sessions import FetchSession, note_sent
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer
@@ -42,7 +44,15 @@ _NONE = ErrorCode.none
 class Asked:
     """One partition of a fetch: what is asked, of which replica, and as of which leader epoch."""
 
-    __slots__ = ("error", "generation", "leader_epoch", "partition", "row")
+    __slots__ = (
+        "error",
+        "generation",
+        "leader_epoch",
+        "partition",
+        "row",
+        "sent_high",
+        "sent_start",
+    )
 
     def __init__(self, row: FetchPartition, partition: Partition | None, error: ErrorCode) -> None:
         self.row = row
@@ -50,15 +60,18 @@ class Asked:
         self.error = error
         self.leader_epoch = -1 if partition is None else partition.leader_epoch
         self.generation = -1 if partition is None else partition.generation
+        self.sent_high = self.sent_start = -1  # what the follower of a session was last told
 
 
 class Reader:
     """Reads all partitions of one fetch within its limits, in the order asked."""
 
-    __slots__ = ("_abort_lists", "_from_follower", "_manager", "_max_bytes", "asked")
+    __slots__ = ("_abort_lists", "_from_follower", "_manager", "_max_bytes", "asked", "full")
 
     def __init__(self, manager: ReplicaManager, asked: list[Asked], fetch: FetchRequest) -> None:
         self.asked = asked
+        self.full = False
+        """The last read left no room for a whole partition more."""
         self._manager = manager
         self._from_follower = fetch.replica_id >= 0
         self._abort_lists = fetch.isolation_level == READ_COMMITTED
@@ -102,6 +115,7 @@ class Reader:
             total += size
             left -= size
             urgent = urgent or answer.error != 0 or answer.diverging is not None
+        self.full = bool(self.asked) and left < self.asked[-1].row.max_bytes
         return answers, total, urgent
 
     def _read_one(self, one: Asked, left: int, *, first: bool) -> tuple[FetchAnswer, int]:
@@ -185,29 +199,75 @@ class DelayedFetch(DelayedOperation):
         self._done(self._reader.read()[0])
 
 
+class DelayedSessionFetch(DelayedOperation):
+    """A follower's fetch in a session that waits for bytes, for the session's end or for its deadline."""
+
+    __slots__ = ("_done", "_min_bytes", "_reader", "_session", "_sound")
+
+    def __init__(
+        self,
+        deadline_ms: int,
+        session: FetchSession,
+        reader: Reader,
+        min_bytes: int,
+        done: Callable[[list[FetchAnswer] | None], None],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._sound = False  # the session was found to be so in this very turn
+        self._session = session
+        self._reader = reader
+        self._min_bytes = min_bytes
+        self._done = done
+
+    def try_complete(self) -> bool:
+        """Complete when the session is void or enough bytes are there."""
+        return (not self._session.sound() or self.enough()) and self.force_complete()
+
+    def enough(self) -> bool:
+        """True when enough bytes are there; to be asked of a sound session only."""
+        session = self._session
+        if not session.has_data():
+            return False
+        if self._min_bytes > 1:
+            self._reader.asked = session.news()
+            _, size, urgent = self._reader.read()
+            if size < self._min_bytes and not urgent:
+                return False
+        self._sound = True
+        return True
+
+    def on_complete(self) -> None:
+        """Read again: what is answered is as of now. A session that is void by now is told of as None."""
+        session = self._session
+        sound = self._sound or session.sound()
+        self._done(session.read(self._reader) if sound else None)
+
+
 class Fetches:
     """The Fetch handler."""
 
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
         self._host = manager.host
+        self._sessions: dict[int, FetchSession] = {}
+        self._sessions_begun = 0
 
     def handle(self, request: Request) -> None:
         """Answer a fetch, now or when it is worth it."""
         fetch = decode_fetch(request)
-        if fetch.session_id != 0 and fetch.session_epoch > 0:
-            # No sessions are kept (KIP-227): whoever claims one is told to begin again.
-            code = ErrorCode.fetch_session_id_not_found
-            request.respond_parts(encode_fetch_response(request.version, (), error=code))
-            return
         from_follower = fetch.replica_id >= 0
+        if fetch.session_id != 0 and fetch.session_epoch > 0:
+            self._go_on(request, fetch)
+            return
         asked = self._resolve_all(fetch.partitions)
         urgent = not asked or any(one.error is not _NONE for one in asked)
+        session: FetchSession | None = None
         if from_follower:
             urgent = self._take_in(fetch, asked) or urgent
+            session = None if urgent else self._begin(fetch, asked)
 
         def answer(answers: list[FetchAnswer]) -> None:
-            self._respond(request, answers, tapped=not from_follower)
+            self._respond(request, answers, tapped=not from_follower, session=session, asked=asked)
 
         reader = Reader(self._manager, asked, fetch)
         if urgent or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
@@ -221,6 +281,58 @@ class Fetches:
             else:
                 self._wait(fetch, reader, answer)
 
+    def _begin(self, fetch: FetchRequest, asked: list[Asked]) -> FetchSession | None:
+        """A session of a follower that asks for one; the one it had before is over."""
+        self._sessions.pop(fetch.replica_id, None)
+        if fetch.session_epoch != 0:
+            return None
+        self._sessions_begun += 1
+        now_ms = self._host.clock.monotonic_ms()
+        session = FetchSession(self._sessions_begun, fetch, asked, now_ms)
+        if len(session) != len(asked):
+            return None  # a partition named twice
+        self._sessions[fetch.replica_id] = session
+        return session
+
+    def _go_on(self, request: Request, fetch: FetchRequest) -> None:
+        """The next fetch of a session. Consumers have none: whoever claims one is told to begin again."""
+        node = fetch.replica_id
+        session = self._sessions.get(node) if node >= 0 else None
+        if session is None:
+            _refuse_session(request)
+            return
+        code = session.refuse(fetch)
+        if code is not _NONE:
+            _refuse_session(request, code)
+            return
+        now_ms = self._host.clock.monotonic_ms()
+        judged = None if fetch.forgotten else session.update(fetch.partitions, now_ms)
+        if judged is None or self._take_in(fetch, judged):
+            del self._sessions[node]
+            _refuse_session(request)
+            return
+        reader = Reader(self._manager, [], fetch)
+
+        def answer(answers: list[FetchAnswer] | None) -> None:
+            if answers is not None:
+                parts = encode_fetch_response(
+                    request.version, answers, session_id=session.session_id
+                )
+                request.respond_parts(parts)
+                return
+            if self._sessions.get(node) is session:
+                del self._sessions[node]
+            _refuse_session(request)
+
+        operation = DelayedSessionFetch(
+            now_ms + fetch.max_wait_ms, session, reader, fetch.min_bytes, answer
+        )
+        # `update` found it sound; no try here causes events, so none between this one and the watching is missed
+        if fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0 or operation.enough():
+            operation.force_complete()
+        else:
+            self._manager.follower_fetches.watch(operation, (node,))
+
     def _wait(
         self,
         fetch: FetchRequest,
@@ -230,9 +342,11 @@ class Fetches:
         deadline_ms = self._host.clock.monotonic_ms() + fetch.max_wait_ms
         operation = DelayedFetch(deadline_ms, reader, fetch.min_bytes, answer)
         manager = self._manager
-        waiting = manager.follower_fetches if fetch.replica_id >= 0 else manager.consumer_fetches
+        if fetch.replica_id >= 0:
+            manager.follower_fetches.try_complete_else_watch(operation, (fetch.replica_id,))
+            return
         keys = [one.partition.topic_partition for one in reader.asked if one.partition is not None]
-        waiting.try_complete_else_watch(operation, keys)
+        manager.consumer_fetches.try_complete_else_watch(operation, keys)
 
     def _resolve_all(self, rows: Sequence[FetchPartition]) -> list[Asked]:
         manager = self._manager
@@ -294,10 +408,22 @@ class Fetches:
         last = row.last_fetched_epoch
         return last < 0 or partition.diverging(row.fetch_offset, last) is None
 
-    def _respond(self, request: Request, answers: list[FetchAnswer], *, tapped: bool) -> None:
+    def _respond(
+        self,
+        request: Request,
+        answers: list[FetchAnswer],
+        *,
+        tapped: bool,
+        session: FetchSession | None,
+        asked: list[Asked],
+    ) -> None:
         if request.answered:
             return
-        parts = encode_fetch_response(request.version, answers)
+        session_id = 0
+        if session is not None and not any(one.error or one.diverging for one in answers):
+            session_id = session.session_id
+            note_sent(asked, answers)
+        parts = encode_fetch_response(request.version, answers, session_id=session_id)
         on_send = None
         if tapped and self._host.tap.enabled:
             on_send = self._tap(request, answers)
@@ -326,3 +452,9 @@ class Fetches:
         if isinstance(topic, str):
             return topic
         return self._manager.topic_name(topic) or str(topic)
+
+
+def _refuse_session(
+    request: Request, code: ErrorCode = ErrorCode.fetch_session_id_not_found
+) -> None:
+    request.respond_parts(encode_fetch_response(request.version, (), error=code))

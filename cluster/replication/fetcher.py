@@ -10,6 +10,9 @@ Rules:
 * A partition that is added while a fetch is under way (a long poll of up to
   `replica.fetch.wait.max.ms`) must not wait for it: that connection is given up and a new fetch of all
   partitions begun at once. What the old one carried is fetched again.
+* While all is well the answer itself sends the next fetch, in the turn in which it comes (`Exchange`), and
+  fetches go on in a session (`fetch_sessions.py`): they name only what changed since the last one. Whatever
+  changes which partitions are asked, or cuts a log, ends that (`_unsettle`): the next fetch is a full one.
 * Errors back off exponentially up to `replica.fetch.backoff.ms`, a partition's or the connection's;
   a new partition ends the wait.
 
@@ -31,43 +34,22 @@ from typing import TYPE_CHECKING
 from ..errors import ErrorCode, HarrowError
 from ..wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
 from ..wire.fetch_response import FetchedPartition, decode_fetch_response
+from .fetch_exchange import Ended, Exchange
+from .fetch_sessions import next_epoch
+from .followed import BACKOFF_FIRST_MS, Followed
 from .leader_queries import LeaderQueries
 from .truncation import Cut, Truncation, latest_epoch
 
 if TYPE_CHECKING:
     from ..host.seam import Promise
-    from ..ids import LeaderEpoch, NodeId
+    from ..ids import NodeId
     from ..network.peers import PeerClient
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
 FETCH = 1
 FETCH_VERSION = 17
-BACKOFF_FIRST_MS = 10
 _OUT_OF_RANGE = int(ErrorCode.offset_out_of_range)
-
-
-class Followed:
-    """One partition under one leader epoch; replaced, never reused, when the epoch changes."""
-
-    __slots__ = (
-        "active",
-        "asked_offset",
-        "backoff_ms",
-        "epoch",
-        "not_before_ms",
-        "partition",
-        "truncating",
-    )
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.epoch: LeaderEpoch = partition.leader_epoch
-        self.active = True
-        self.truncating = True
-        self.asked_offset = -1
-        self.not_before_ms = 0
-        self.backoff_ms = BACKOFF_FIRST_MS
 
 
 class ReplicaFetcher:
@@ -88,6 +70,10 @@ class ReplicaFetcher:
         self._followed: dict[tuple[object, int], Followed] = {}
         """By (topic id, partition), in the order in which the leader is asked."""
         self._client: PeerClient | None = None
+        self._settled: list[Followed] | None = None
+        """All that is followed, while every one of them is fetching and none is in back-off."""
+        self._session_id = 0
+        self._session_epoch = 0
         self._in_flight = False
         self._wake: Promise[None] | None = None
         self._backoff_ms = BACKOFF_FIRST_MS
@@ -109,6 +95,7 @@ class ReplicaFetcher:
         self.remove(partition)
         key = (partition.topic_id, partition.topic_partition.partition)
         self._followed[key] = Followed(partition)
+        self._unsettle()
         if self._in_flight:
             self._drop_client()  # its loop goes on at once with a fetch that has the new one too
         self._awake()
@@ -119,6 +106,7 @@ class ReplicaFetcher:
         gone = self._followed.pop(key, None)
         if gone is not None:
             gone.active = False
+            self._unsettle()
 
     def close(self) -> None:
         """End the loop and the connection."""
@@ -163,33 +151,74 @@ class ReplicaFetcher:
         await self._fetch(client, ready)
 
     async def _fetch(self, client: PeerClient, ready: list[Followed]) -> None:
-        body = encode_fetch_request(FETCH_VERSION, self._ask(ready))
+        """Fetch `ready` in full, and go on in a session for as long as nothing out of the ordinary happens."""
         timeout_ms = self._timeout_ms + self._wait_max_ms
+        self._unsettle()
+        if len(ready) == len(self._followed):
+            self._settled = ready
         self._in_flight = True
         try:
-            view = await client.request_parts(FETCH, FETCH_VERSION, (body,), timeout_ms)
+            await client.connect(FETCH, timeout_ms)
+            if client is not self._client:
+                return
+            exchange = Exchange(client, self._host.tasks.promise(), self._answered)
+            if not self._send(exchange, client, ready):
+                return  # the link is gone again
+            ended = await exchange.ended
         finally:
             self._in_flight = False
-        if client is not self._client:
+        if ended.error:
+            await self._back_off(f"fetch error {ended.error}")
+        elif ended.out_of_range:
+            await self._find_range(client, ended.out_of_range)
+
+    def _send(self, exchange: Exchange, client: PeerClient, ready: list[Followed]) -> bool:
+        """Ask; False when there is no link."""
+        body = encode_fetch_request(FETCH_VERSION, self._ask(ready))
+        timeout_ms = self._timeout_ms + self._wait_max_ms
+        return client.ask(FETCH, FETCH_VERSION, (body,), timeout_ms, exchange)
+
+    def _answered(self, exchange: Exchange, client: PeerClient, view: memoryview) -> None:
+        """Take an answer in, and fetch on at once if that is all there is to do."""
+        if client is not self._client or self._closed:
+            exchange.ended.set_result(Ended(0, []))
             return
         frame = view.obj
         assert isinstance(frame, bytes), "a response body is a view of its frame"
         response = decode_fetch_response(FETCH_VERSION, frame, len(frame) - len(view))
         self._backoff_ms = BACKOFF_FIRST_MS
         if response.error:
-            await self._back_off(f"fetch error {response.error}")
+            error = 0 if self._session_id else response.error  # a session that ended is no error
+            exchange.ended.set_result(Ended(error, []))
             return
         out_of_range = self._take_in(response.partitions)
-        if out_of_range:
-            await self._find_range(client, out_of_range)
+        settled = self._settled
+        if not out_of_range and settled is not None:
+            if self._session_id:
+                self._session_epoch = next_epoch(self._session_epoch)
+            else:
+                self._session_id, self._session_epoch = response.session_id, 1
+            if self._session_id and self._send(exchange, client, settled):
+                return
+        exchange.ended.set_result(Ended(0, out_of_range))
+
+    def _unsettle(self) -> None:
+        """The next fetch is a full one."""
+        self._settled = None
+        self._session_id = self._session_epoch = 0
 
     def _ask(self, ready: Iterable[Followed]) -> FetchRequest:
+        """What to ask: all of `ready`, or in a session those that are not as they were last asked for."""
+        in_session = self._session_id != 0
         rows: list[FetchPartition] = []
         on_fetch = self._rule.on_fetch
         for one in ready:
             partition = one.partition
             log = partition.log
-            offset = one.asked_offset = log.log_end_offset
+            offset, start = log.log_end_offset, log.log_start_offset
+            if in_session and offset == one.asked_offset and start == one.asked_start:
+                continue
+            one.asked_offset, one.asked_start = offset, start
             rows.append(
                 FetchPartition(
                     partition.topic_id,
@@ -197,19 +226,20 @@ class ReplicaFetcher:
                     one.epoch,
                     offset,
                     log.epochs.latest() if on_fetch else -1,
-                    log.log_start_offset,
+                    start,
                     self._partition_bytes,
                 )
             )
+        settled = self._settled is not None
         return FetchRequest(
             self._manager.node_id,
             self._manager.broker_epoch,
-            self._wait_ms(),
+            self._wait_max_ms if settled else self._wait_ms(),
             self._min_bytes,
             self._response_bytes,
             0,
-            0,
-            -1,
+            self._session_id,
+            self._session_epoch if settled else -1,
             rows,
             [],
             "",
@@ -260,9 +290,10 @@ class ReplicaFetcher:
             partition.append_as_follower(row.records, row.high_watermark, row.log_start_offset)
             if len(row.records):
                 self._host.failpoints.hit("log.after-follower-append")
-                # Who got bytes is asked for last next time: a full response starves nobody.
-                key = (row.topic, row.partition)
-                self._followed[key] = self._followed.pop(key)
+                if not self._session_id:
+                    # Who got bytes is asked for last next time: a full response starves nobody.
+                    key = (row.topic, row.partition)
+                    self._followed[key] = self._followed.pop(key)
             one.not_before_ms = 0
             one.backoff_ms = BACKOFF_FIRST_MS
             if partition.high_watermark != high:
@@ -283,6 +314,7 @@ class ReplicaFetcher:
         self._delay(one)
 
     def _cut(self, one: Followed, cut: Cut, cause: str) -> None:
+        self._unsettle()
         partition = one.partition
         before = partition.log_end_offset
         if cut.offset < partition.high_watermark:
@@ -295,6 +327,7 @@ class ReplicaFetcher:
             self._manager.trace_truncated(partition, before, f"{self._rule.name}: {cause}")
 
     def _delay(self, one: Followed) -> None:
+        self._unsettle()
         one.not_before_ms = self._host.clock.monotonic_ms() + one.backoff_ms
         one.backoff_ms = min(one.backoff_ms * 2, max(self._backoff_most_ms, BACKOFF_FIRST_MS))
 
@@ -361,6 +394,7 @@ class ReplicaFetcher:
         if end < own_end:
             self._cut(one, Cut(offset=end, done=True), "out of range")
         elif start > own_end:
+            self._unsettle()
             partition.truncate_fully_and_start_at(start)
             self._manager.trace_truncated(partition, own_end, f"leader's log starts at {start}")
         else:
@@ -395,6 +429,7 @@ class ReplicaFetcher:
             self._wake.set_result(None)
 
     def _drop_client(self) -> None:
+        self._unsettle()
         client, self._client = self._client, None
         if client is not None:
             client.close()

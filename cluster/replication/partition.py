@@ -30,7 +30,7 @@ Source: Kafka's `Partition` and `UnifiedLog` (HW part); KIP-207, KIP-320, KIP-49
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -132,6 +132,11 @@ class Partition:
     def failed(self) -> bool:
         """True once the disk refused something of this log (B11)."""
         return self._failed or self.log.failed is not None
+
+    @property
+    def followers(self) -> Iterable[NodeId]:
+        """Who may fetch this partition as a replica from here; for a leader."""
+        return self._remotes.keys()
 
     @property
     def min_isr(self) -> int:

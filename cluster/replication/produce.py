@@ -145,7 +145,8 @@ class Appends:
             return
         deadline_ms = self._host.clock.monotonic_ms() + max(0, timeout_ms)
         operation = DelayedProduce(deadline_ms, waiting, results, done)
-        self._manager.produces.try_complete_else_watch(operation, tuple(waiting))
+        if not operation.try_complete():  # which causes no events while it completes nothing
+            self._manager.produces.watch(operation, tuple(waiting))
 
     def _append(
         self,

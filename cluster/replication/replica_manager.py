@@ -102,7 +102,7 @@ class ReplicaManager:
         self.fetchers = Fetchers(self, STRATEGIES[config.text("harrow.replica.truncation")])
         self.appends = Appends(self)
         self._orders = Orders(self)
-        self._appended: dict[TopicPartition, None] = {}
+        self._appended: dict[TopicPartition, Partition] = {}
         self._moved: dict[TopicPartition, None] = {}
         self._flush_due = False
         self._failed: set[Partition] = set()
@@ -282,19 +282,21 @@ class ReplicaManager:
     # ---------------------------------------------------------------- wake-ups
 
     def appended(self, partition: Partition) -> None:
-        """A leader's log grew: try its HW, wake its followers."""
+        """A leader's log grew: try its HW, wake its followers on the next turn."""
         if partition.advance_high_watermark(self.host.clock.monotonic_ms()):
             self.high_watermark_moved(partition)
-        self._appended[partition.topic_partition] = None
-        self._flush_soon()
+        if self.follower_fetches.delayed:
+            self._appended[partition.topic_partition] = partition
+            self._flush_soon()
 
     def high_watermark_moved(self, partition: Partition) -> None:
         """A leader's HW moved: answer producers now, consumers on the next turn."""
         tp = partition.topic_partition
         self.produces.check_and_complete(tp)
         self._trace.moved(partition)
-        self._moved[tp] = None
-        self._flush_soon()
+        if self.consumer_fetches.waiting(tp):
+            self._moved[tp] = None
+            self._flush_soon()
 
     def trace_high_watermark(self, partition: Partition) -> None:
         """A follower's HW moved: nobody waits for it."""
@@ -304,7 +306,7 @@ class ReplicaManager:
         """Everything that waits on `partition` looks again."""
         tp = partition.topic_partition
         self.produces.check_and_complete(tp)
-        self.follower_fetches.check_and_complete(tp)
+        self.follower_fetches.check_all()
         self.consumer_fetches.check_and_complete(tp)
 
     def announce(self, leaders: Sequence[Partition], followers: Sequence[Partition]) -> None:
@@ -321,8 +323,11 @@ class ReplicaManager:
         self._flush_due = False
         appended, self._appended = self._appended, {}
         moved, self._moved = self._moved, {}
-        for tp in appended:
-            self.follower_fetches.check_and_complete(tp)
+        nodes: set[NodeId] = set()
+        for partition in appended.values():
+            nodes.update(partition.followers)
+        for node in sorted(nodes):
+            self.follower_fetches.check_and_complete(node)
         for tp in moved:
             self.consumer_fetches.check_and_complete(tp)
 

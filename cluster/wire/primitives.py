@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..errors import WireError
@@ -77,10 +78,16 @@ def topic_bytes(topic: str | UUID, *, flexible: bool, by_id: bool) -> bytes:
     return compact_text(topic) if flexible else legacy_text(topic)
 
 
+@lru_cache(1024)
+def _topic_id(raw: bytes) -> UUID:
+    """One object for each id that is in use: making a UUID costs more than the rest of a row."""
+    return UUID(bytes=raw)
+
+
 def read_topic(frame: bytes, at: int, *, by_id: bool) -> tuple[str | UUID, int]:
     """A topic of a flexible version and the position behind it."""
     if by_id:
-        return UUID(bytes=frame[at : at + 16]), at + 16
+        return _topic_id(frame[at : at + 16]), at + 16
     size, at = read_varint(frame, at)
     if size == 0:
         raise WireError("a topic without a name")

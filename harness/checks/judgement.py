@@ -52,9 +52,22 @@ def judge(
     process, for tests of theirs. ConfigError for a guarantee that is none; SparkError when Spark does not answer.
     """
     began = time.perf_counter()
-    place = Path(folder).absolute()
     asked = words.parse(guarantee) if guarantee is not None else None
-    layout = lay_out(place, topics)
+    layout = lay_out(Path(folder).absolute(), topics)
+    return judge_laid_out(
+        folder, layout, topics=topics, guarantees=asked, spark=spark, replicas=replicas, engine=engine, limit=limit,
+        began=began,
+    )  # fmt: skip
+
+
+def judge_laid_out(
+    folder: str | Path, layout: Layout, *, topics: Sequence[str], guarantees: Sequence[str] | None = None,
+    spark: SparkHandle | None = None, replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark",
+    limit: int = 20, began: float | None = None,
+) -> Verdict:  # fmt: skip
+    """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: of its clock."""
+    began = time.perf_counter() if began is None else began
+    place = Path(folder).absolute()
     windows, fault_problem = fault_windows(place / "faults.jsonl")
     jobs, reasons = _plan(place, layout, topics, replicas, windows or [], limit)
     reasons = [*layout.problems, *reasons]
@@ -68,7 +81,7 @@ def judge(
         totals.update(result["totals"])
         found += result["anomalies"]
         reasons += result["unknown"]
-    promised, why = (asked, None) if asked is not None else _derive(layout, counts)
+    promised, why = (guarantees, None) if guarantees is not None else _derive(layout, counts)
     reasons += _doubts(counts, promised, windows, fault_problem)
     status, notes = _weigh(totals, promised, reasons)
     if not counts["replica_logs"]:

@@ -4,7 +4,8 @@
 waits for it. Who comes first starts the owner (`spark_server.py`) under a file lock; the others find its socket. An
 address (`sc://…`) of the user's replaces the server; a master (`spark://…`, `local[8]`) is what the server uses.
 
-Environment: HARROW_RENDEZVOUS names the socket instead of `<run folder>/spark.sock`.
+Environment: HARROW_RENDEZVOUS names the socket instead of `<run folder>/spark.sock`, and HARROW_CONTROLLER beside
+it the process with which the server at that socket ends, whoever starts it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from harrow.cluster.errors import HarrowError
 from .spark_server import reachable
 
 RENDEZVOUS = "HARROW_RENDEZVOUS"
+CONTROLLER = "HARROW_CONTROLLER"
 READY_TIMEOUT_S = 120.0
 _by_folder: dict[Path, SparkHandle] = {}
 
@@ -46,8 +48,10 @@ class SparkHandle:
         self.run_folder = Path(run_folder).absolute()
         self.rendezvous = Path(os.environ.get(RENDEZVOUS) or self.run_folder / "spark.sock")
         self._remote = remote
+        named = os.environ.get(CONTROLLER, "") if os.environ.get(RENDEZVOUS) else ""
+        ends_with = int(named) if named.isdigit() else controller or os.getpid()
         self._options: dict[str, Any] = {
-            "rendezvous": str(self.rendezvous), "controller": controller or os.getpid(), "master": master,
+            "rendezvous": str(self.rendezvous), "controller": ends_with, "master": master,
             "settings": dict(settings or {}), "log": str(self.run_folder / "spark.log"), "warm_up": warm_up,
         }  # fmt: skip
         self._socket: socket.socket | None = None

@@ -61,7 +61,7 @@ def command(
     # this process's end is Spark's; the seeds' processes are its clients
     SparkHandle.of_run(base).request()
     outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=20) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running: list[Future[Outcome]] = [
             pool.submit(
                 run_seed,

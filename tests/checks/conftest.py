@@ -1,4 +1,4 @@
-"""One Spark server for every test of the verdict."""
+"""The suite's Spark for every test of the verdict."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from judged_runs import RunFolder
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHandle]:
-    handle = SparkHandle(tmp_path_factory.mktemp("spark"), warm_up=False)
+    handle = SparkHandle(tmp_path_factory.mktemp("spark"))
     handle.request()
     yield handle
-    handle.stop()
+    handle.close()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from harrow.harness.checks import SparkHandle
-from harrow.harness.checks.session import SparkError
+from harrow.harness.checks.session import CONTROLLER, RENDEZVOUS, SparkError
 from harrow.harness.checks.spark_server import reachable
 
 WORKER = """
@@ -50,6 +50,13 @@ def await_gone(pidfd: int) -> None:
     ready.register(pidfd, select.POLLIN)
     assert ready.poll(GONE_TIMEOUT_MS), "the process is still there"
     os.close(pidfd)
+
+
+@pytest.fixture(autouse=True)
+def a_server_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests start and end servers: not the suite's."""
+    monkeypatch.delenv(RENDEZVOUS, raising=False)
+    monkeypatch.delenv(CONTROLLER, raising=False)
 
 
 @pytest.fixture

@@ -41,7 +41,6 @@ def run_folders(pytester: pytest.Pytester) -> list[Path]:
     return sorted(path.parent for path in pytester.path.glob("harrow-out/**/verdict.json"))
 
 
-@pytest.mark.usefixtures("one_spark")
 def test_it_passes_and_leaves_its_verdict_and_picture(pytester: pytest.Pytester) -> None:
     write(pytester)
     result = run(pytester, "--junitxml=junit.xml")
@@ -62,8 +61,12 @@ def test_it_passes_and_leaves_its_verdict_and_picture(pytester: pytest.Pytester)
     assert 'name="harrow.seed"' in junit
 
 
-def test_two_workers_share_one_spark(pytester: pytest.Pytester) -> None:
+def test_two_workers_share_one_spark(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("xdist")
+    for name in ("HARROW_RENDEZVOUS", "HARROW_CONTROLLER"):  # its own, not the suite's
+        monkeypatch.delenv(name, raising=False)
     write(pytester)
     second = USER.format(count=3000, inside="").replace("test_no_order", "test_none_either")
     pytester.makepyfile(test_second=second)
@@ -74,7 +77,6 @@ def test_two_workers_share_one_spark(pytester: pytest.Pytester) -> None:
     assert len(list(pytester.path.glob("harrow-out/*/spark.log"))) == 1
 
 
-@pytest.mark.usefixtures("one_spark")
 def test_without_traffic_no_fault_fires_and_the_test_fails(pytester: pytest.Pytester) -> None:
     write(pytester, count=0)
     result = run(pytester)
@@ -85,7 +87,6 @@ def test_without_traffic_no_fault_fires_and_the_test_fails(pytester: pytest.Pyte
     )
 
 
-@pytest.mark.usefixtures("one_spark")
 def test_the_verdict_comes_with_the_users_own_failure(pytester: pytest.Pytester) -> None:
     write(pytester, inside="raise RuntimeError('my own bug')")
     result = run(pytester)
@@ -95,7 +96,6 @@ def test_the_verdict_comes_with_the_users_own_failure(pytester: pytest.Pytester)
     assert "the verdict on this run all the same" in said
 
 
-@pytest.mark.usefixtures("one_spark")
 def test_a_loss_is_named_with_the_line_that_repeats_it(pytester: pytest.Pytester) -> None:
     # acks=1 and a leader that dies between its append and the followers' fetch
     source = USER.format(count=3000, inside="").replace(

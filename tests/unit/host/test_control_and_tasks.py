@@ -177,6 +177,6 @@ def test_hosts_of_one_seed_draw_different_but_repeatable_numbers(tmp_path: Path)
     async def main(host: RealHost) -> None:
         drawn.append(host.random.random())
 
-    with_host(tmp_path, main)
-    with_host(tmp_path, main)
+    with_host(tmp_path / "one run", main)
+    with_host(tmp_path / "the next", main)
     assert drawn[0] == drawn[1]

@@ -193,3 +193,26 @@ def test_an_operation_that_fails_at_its_deadline_keeps_no_other_from_its_own() -
     host.advance(100)
     assert good.log == ["complete", "expired"]
     assert any("planted" in line for line in host.logged)
+
+
+def test_what_was_tried_just_now_is_watched_without_a_try() -> None:
+    host, purgatory = make()
+    op = Op(200)
+    purgatory.watch(op, ["k"])
+    assert (op.tries, purgatory.delayed) == (0, 1)
+    assert purgatory.waiting("k")
+    assert not purgatory.waiting("other")
+    host.advance(150)
+    assert op.log == ["complete", "expired"]
+
+
+def test_check_all_tries_everything() -> None:
+    _, purgatory = make()
+    ops = [Op(200), Op(200)]
+    for key, op in zip("ab", ops, strict=True):
+        purgatory.watch(op, [key])
+        op.ready = True
+    purgatory.check_all()
+    assert [op.log for op in ops] == [["complete"], ["complete"]]
+    assert not purgatory.waiting("a")
+    assert purgatory.delayed == 0

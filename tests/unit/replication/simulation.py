@@ -141,6 +141,25 @@ class SimBroker:
             self.host.tasks.spawn(running, name="request")
 
 
+class Once:
+    """One answer for what takes many."""
+
+    def __init__(self, settled: Any) -> None:
+        self._settled: Any = settled
+        self._done = False
+
+    def done(self) -> bool:
+        return self._done or bool(self._settled.done())
+
+    def set_result(self, result: Any, /) -> None:
+        self._done = True
+        self._settled.set_result(result)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self._done = True
+        self._settled.set_exception(error)
+
+
 class SimPeer:
     """What a fetcher gets: a client of another broker whose messages take their time."""
 
@@ -160,6 +179,33 @@ class SimPeer:
         body = messages.encode_request(api_key, version, entity)
         answer = await self.request_parts(api_key, version, (body,), timeout_ms)
         return messages.decode_response(api_key, version, answer)
+
+    async def connect(self, api_key: int, timeout_ms: float) -> None:
+        del api_key, timeout_ms
+        sim, source = self._sim, self._source
+        if self._closed or not self._target.alive or self._life != self._target.lives:
+            self._life = self._target.lives
+            await source.host.tasks.sleep(sim.latency())
+            raise ConnectionRefusedError(f"broker {self._target.node_id} is dead")
+
+    def ask(
+        self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float, settled: Any
+    ) -> bool:  # fmt: skip
+        sim, source = self._sim, self._source
+        if self._closed or not self._target.alive or self._life != self._target.lives:
+            return False
+        self._pending = [one for one in self._pending if not one.done()] + [settled]
+        frame = b"".join(bytes(part) for part in body_parts)
+        client_id = f"broker-{source.node_id}"
+        sent = cast("SimPromise", Once(settled))
+        sim.send(self._target, api_key, version, frame, client_id, sent, sender=source)
+
+        def late() -> None:
+            if not sent.done():
+                sent.set_exception(TimeoutError("no answer"))
+
+        sim.loop.at(sim.loop.now_ms + timeout_ms, late)
+        return True
 
     async def request_parts(
         self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float

@@ -1,0 +1,195 @@
+"""The verdict beside polars alone and DuckDB alone in one run, at 1e3, 1e6 and 2.5e7 operations.
+
+    python benchmarks/bench_verdict.py [--sizes 1e3,1e6,2.5e7] [--rounds 5]
+
+A run is synthesised for each size (`synthetic_run.py`: 16 partitions, a planted lost-write and a planted
+duplicate), laid out by topic-partition as `judge` does it, and judged from the same Parquet, all engines warm, in
+alternating rounds, medians printed:
+
+* harrow: `judge` on Spark (Connect, local[2]) from the laid-out history: plan, Spark, kernels, merge, verdict.json;
+* kernels: the same without Spark, all partitions in this process, for what Spark costs or gives;
+* polars, DuckDB: the same checks over the whole run (`verdict_peers.py`), every core;
+* lay-out: what `judge` does before, timed by itself; whole: `judge` on the raw run, lay-out included.
+
+An operation is a send, a read or a record of the final read, a third each. There are no replicas' logs: polars and
+DuckDB read no segments. All must find the same counts and the same two anomalies. Fails (exit 1) when the whole
+verdict on at most 1e3 operations takes over 200 ms, or the verdict on 2.5e7 and more is slower than polars.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+from harrow.harness.checks import SparkHandle, Status, Verdict, judge
+from harrow.harness.checks.judgement import judge_laid_out
+from harrow.harness.histories.layout import Layout, lay_out
+from synthetic_run import TOPIC, Truth, make_run
+from verdict_peers import Findings, duckdb_alone, polars_alone
+
+T = TypeVar("T")
+PROMISED = ("exactly-once", "ordered")
+FEW, FEW_MS = 1_000, 200.0
+MANY = 25_000_000
+WHOLE_MOST = 1_000_000
+"""Above it the lay-out, single-threaded and the same each time, is timed once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Medians in seconds of one size."""
+
+    operations: int
+    lay_out: float
+    whole: float
+    times: dict[str, float]
+
+    def ratio(self, peer: str) -> float:
+        """Harrow's time in terms of a peer's."""
+        return self.times["harrow"] / self.times[peer]
+
+    def line(self) -> str:
+        """For the table."""
+        figures = [self.lay_out, self.whole, *self.times.values()]
+        ratios = [f"{self.ratio(peer):>10.2f}x" for peer in ("polars", "duckdb")]
+        return f"{self.operations:>11,}" + "".join(map(_shown, figures)) + "  " + "  ".join(ratios)
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds * 1000:>9.0f} ms" if seconds < 10 else f"{seconds:>9.2f} s "
+
+
+def findings(verdict: Verdict, truth: Truth) -> Findings:
+    """What Harrow said, in the peers' words."""
+    assert verdict.status is Status.INVALID, str(verdict)
+    told = Findings(counts={name: verdict.counts[name] for name in truth.counts})
+    for name in verdict.names():
+        shown = [(a.partition, *a.offsets[:1]) for a in verdict.anomalies if a.name == name]
+        assert len(shown) == verdict.totals[name], str(verdict)
+        told.note(name, shown)
+    return told
+
+
+def check(engine: str, told: Findings, truth: Truth) -> None:
+    """An engine that found anything else was not worth timing."""
+    counts = {name: told.counts[name] for name in truth.counts}
+    assert counts == truth.counts, (engine, counts, truth.counts)
+    wanted = {"lost-write": [truth.lost], "duplicate": [truth.twice]}
+    assert told.found == wanted, (engine, told.found, wanted)
+
+
+def timed(work: Callable[[], T]) -> tuple[float, T]:
+    began = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began, result
+
+
+def measure(folder: Path, size: int, rounds: int, spark: SparkHandle) -> Row:
+    """One size: make the run, lay it out, let the engines take turns."""
+    truth = make_run(folder, size)
+    took, layout = timed(lambda: lay_out(folder, [TOPIC]))
+    lay_outs, wholes = [took], list[float]()
+    if size <= WHOLE_MOST:
+        for turn in range(rounds + 1):
+            took, layout = timed(lambda: lay_out(folder, [TOPIC]))
+            whole, verdict = timed(lambda: _whole(folder, spark))
+            check("judge", findings(verdict, truth), truth)
+            if turn:
+                lay_outs.append(took)
+                wholes.append(whole)
+        layout = lay_out(folder, [TOPIC])
+    times = _turns(folder, layout, truth, rounds, spark)
+    return Row(
+        operations=truth.operations, lay_out=median(lay_outs),
+        whole=median(wholes) if wholes else median(lay_outs) + times["harrow"], times=times,
+    )  # fmt: skip
+
+
+def _whole(folder: Path, spark: SparkHandle) -> Verdict:
+    return judge(folder, topics=[TOPIC], guarantee=",".join(PROMISED), spark=spark)
+
+
+def _turns(
+    folder: Path, layout: Layout, truth: Truth, rounds: int, spark: SparkHandle
+) -> dict[str, float]:
+    paths = {place.partition: place.ops for place in layout.partitions.values()}
+
+    def on_spark() -> Findings:
+        verdict = judge_laid_out(folder, layout, topics=[TOPIC], guarantees=PROMISED, spark=spark)
+        return findings(verdict, truth)
+
+    def in_process() -> Findings:
+        verdict = judge_laid_out(
+            folder, layout, topics=[TOPIC], guarantees=PROMISED, engine="local"
+        )
+        return findings(verdict, truth)
+
+    engines: dict[str, Callable[[], Findings]] = {
+        "harrow": on_spark, "kernels": in_process, "polars": lambda: polars_alone(paths),
+        "duckdb": lambda: duckdb_alone(paths),
+    }  # fmt: skip
+    times: dict[str, list[float]] = {name: [] for name in engines}
+    for turn in range(rounds + 1):  # the first is for warming up
+        for name, engine in engines.items():
+            took, told = timed(engine)
+            check(name, told, truth)
+            if turn:
+                times[name].append(took)
+            elif truth.operations > WHOLE_MOST:
+                print(f"    warm-up of {name}: {took:.2f} s", flush=True)
+    return {name: median(took) for name, took in times.items()}
+
+
+def shortfalls(rows: Sequence[Row]) -> list[str]:
+    """Which of the two promises do not hold."""
+    told: list[str] = []
+    for row in rows:
+        if row.operations <= FEW and row.whole * 1000 > FEW_MS:
+            told.append(f"{row.operations:,} operations took {row.whole * 1000:.0f} ms")
+        if row.operations >= MANY * 0.99 and row.ratio("polars") > 1:
+            told.append(f"{row.operations:,} operations: slower than polars")
+    return told
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sizes", default="1e3,1e6,2.5e7")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="harrow-bench-verdict-"))
+    spark = SparkHandle(folder)
+    rows: list[Row] = []
+    try:
+        spark.session()
+        names = ("lay-out", "whole", "harrow", "kernels", "polars", "duckdb")
+        head = f"{'operations':>11}" + "".join(f"{name:>12}" for name in names)
+        print(head + "    harrow/polars harrow/duckdb", flush=True)
+        for size in (int(float(text)) for text in options.sizes.split(",")):
+            run = folder / f"run-{size}"
+            rows.append(measure(run, size, options.rounds, spark))
+            shutil.rmtree(run)
+            print(rows[-1].line(), flush=True)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    print(
+        f"medians of {options.rounds} alternating rounds on {os.cpu_count()} cores; "
+        "harrow: from the laid-out history; whole: lay-out included; every engine found the same"
+    )
+    short = shortfalls(rows)
+    for line in short:
+        print(f"MISSED: {line}")
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""A run folder as recorders would have left it, made with numpy in seconds whatever its size.
+
+Writes `history/*.ops` and `drain/*.ops` (`harness/histories/format.py`), so that the lay-out and the verdict on it
+are the real ones. A third of its operations each are sends (with their invocations), reads by consumers and the
+final read. One send in `UNKNOWN_EVERY` has an unknown outcome. Two things are wrong, and nothing else:
+
+* an acknowledged record of partition `LOST_IN` lies above the final high watermark: a lost-write;
+* a record of partition `TWICE_IN` is there a second time, as its last one: a duplicate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from harrow.harness.histories.format import (
+    COMMITTED,
+    HEADER,
+    MAGIC,
+    ROW,
+    ROW_DTYPE,
+    SCHEMA_VERSION,
+    Kind,
+    Outcome,
+)
+
+TOPIC = "bench"
+PARTITIONS, PRODUCERS, CONSUMERS, KEYS = 16, 8, 4, 100_003
+LOST_IN, TWICE_IN = 3, 5
+UNKNOWN_EVERY = 1009
+FILE_RECORDS = 1 << 20
+DTYPE = np.dtype(ROW_DTYPE)
+NAMES = [TOPIC, *(f"producer-{i}" for i in range(PRODUCERS)), *(f"consumer-{i}" for i in range(CONSUMERS))]  # fmt: skip
+Rows = npt.NDArray[np.void]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What every engine must say of a synthetic run."""
+
+    counts: dict[str, int]
+    lost: tuple[int, int]
+    """Partition and offset of the record that is gone."""
+    twice: tuple[int, int]
+    """Partition of the record that is there twice, and the first of its offsets."""
+
+    @property
+    def operations(self) -> int:
+        """Operations that are judged."""
+        told = ("acknowledged", "unacknowledged", "read", "drained")
+        return sum(self.counts[name] for name in told)
+
+
+def make_run(folder: Path, operations: int) -> Truth:
+    """A run of about `operations` operations in `folder`."""
+    depth = max(operations // 3 // PARTITIONS, 4)
+    records = depth * PARTITIONS
+    for start in range(0, records, FILE_RECORDS):
+        numbers = np.arange(start, min(start + FILE_RECORDS, records), dtype=np.int64)
+        _write(folder / "history" / f"producers-{start}", _sends(numbers))
+        _write(folder / "history" / f"consumers-{start}", _reads(numbers))
+        _write(folder / "drain" / f"final-{start}", _final(numbers))
+    _write(folder / "history" / "lost-1", _lost(depth))
+    _write(folder / "drain" / "last-1", _twice_and_bounds(depth))
+    unknown = -(-records // UNKNOWN_EVERY)
+    counts = {
+        "acknowledged": records - unknown + 1, "unacknowledged": unknown, "failed": 0,
+        "read": records, "drained": records + 1,
+    }  # fmt: skip
+    return Truth(counts=counts, lost=(LOST_IN, depth), twice=(TWICE_IN, depth // 2))
+
+
+def _mixed(numbers: Numbers) -> npt.NDArray[np.uint64]:
+    """Splitmix64: another number for each number, as a hash would give."""
+    x = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _rows(numbers: Numbers, kind: Kind) -> Rows:
+    """Record `n` lies in partition `n % PARTITIONS` at offset `n // PARTITIONS`."""
+    rows = np.zeros(len(numbers), DTYPE)
+    rows["kind"], rows["outcome"], rows["commit"] = kind, Outcome.OK, COMMITTED
+    rows["partition"], rows["offset"] = numbers % PARTITIONS, numbers // PARTITIONS
+    rows["op"] = numbers
+    rows["key_hash"], rows["value_hash"] = _mixed(numbers % KEYS), _mixed(numbers)
+    rows["timestamp_ms"] = 1_700_000_000_000 + numbers // 100
+    rows["invoked_ns"] = 1_000_000 + numbers * 1_000
+    rows["time_ns"] = rows["invoked_ns"] + 500_000
+    return rows
+
+
+def _sends(numbers: Numbers) -> Rows:
+    """An invocation and a completion each."""
+    done = _rows(numbers, Kind.SEND)
+    done["client"] = 1 + numbers // PARTITIONS % PRODUCERS
+    unknown = numbers % UNKNOWN_EVERY == 0
+    done["outcome"][unknown], done["offset"][unknown] = Outcome.INFO, -1
+    rows = np.empty(2 * len(done), DTYPE)
+    invoked = done.copy()
+    invoked["outcome"], invoked["offset"], invoked["partition"] = Outcome.INVOKE, -1, -1
+    invoked["time_ns"] = invoked["invoked_ns"]
+    rows[0::2], rows[1::2] = invoked, done
+    return rows
+
+
+def _reads(numbers: Numbers) -> Rows:
+    rows = _rows(numbers, Kind.POLL)
+    rows["client"] = 1 + PRODUCERS + rows["partition"] % CONSUMERS
+    return rows
+
+
+def _final(numbers: Numbers) -> Rows:
+    return _rows(numbers, Kind.POLL)
+
+
+def _lost(depth: int) -> Rows:
+    rows = _rows(np.array([depth * PARTITIONS + LOST_IN]), Kind.SEND)
+    rows["client"] = 1
+    return rows
+
+
+def _twice_and_bounds(depth: int) -> Rows:
+    again = _rows(np.array([depth // 2 * PARTITIONS + TWICE_IN]), Kind.POLL)
+    again["offset"] = depth
+    bounds = _rows(np.arange(PARTITIONS, dtype=np.int64), Kind.BOUNDS)
+    bounds["op"], bounds["offset"] = 0, depth
+    bounds["offset"][TWICE_IN] += 1
+    return np.concatenate([again, bounds])
+
+
+def _write(stem: Path, rows: Rows) -> None:
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{stem}.ops", "wb") as file:
+        file.write(HEADER.pack(MAGIC, SCHEMA_VERSION, ROW.size, 1, 0, 0))
+        rows.tofile(file)
+    lines = "".join(f"{number}\t{name}\n" for number, name in enumerate(NAMES))
+    Path(f"{stem}.names").write_text(lines)

@@ -1,0 +1,190 @@
+"""Followers fetch in sessions (KIP-227): what they name, what they are told, and what ends one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire.fetch import (
+    FetchPartition,
+    FetchRequest,
+    decode_fetch,
+    encode_fetch_request,
+)
+from harrow.cluster.wire.fetch_response import FetchResponse, decode_fetch_response
+from harrow.cluster.wire.request import Request
+
+from .simulation import SimBroker, Simulation
+
+TPS = [TopicPartition("orders", index) for index in range(5)]
+LAG_MS = 300
+
+
+class Spy:
+    """Follower fetches that a broker serves, with their answers."""
+
+    def __init__(self, broker: SimBroker) -> None:
+        self.seen: list[tuple[FetchRequest, FetchResponse]] = []
+        self._serve = broker.serve
+        setattr(broker, "serve", self.serve)  # noqa: B010 - a spy in front of the real one
+
+    def serve(self, request: Request) -> None:
+        if request.api_key != 1:
+            self._serve(request)
+            return
+        fetch = decode_fetch(request)
+
+        def complete(parts: Any, on_send: Any) -> None:
+            body = b"".join(bytes(part) for part in parts)
+            self.seen.append((fetch, decode_fetch_response(request.version, body)))
+            request.respond_parts(parts, on_send=on_send)
+
+        overheard = Request(
+            request.api_key, request.version, request.correlation_id, request.client_id, request.frame,
+            request.body_at, request.peer, request.received_ns, complete,
+        )  # fmt: skip
+        self._serve(overheard)
+
+    def of(self, node: int) -> list[tuple[FetchRequest, FetchResponse]]:
+        return [row for row in self.seen if row[0].replica_id == node]
+
+
+def cluster(**config: object) -> Simulation:
+    sim = Simulation(3, seed=3, config={"replica.lag.time.max.ms": LAG_MS, **config})
+    for tp in TPS:
+        sim.create(tp, [1, 2, 3])
+    sim.loop.run_for(700)  # every follower has a session that has waited once
+    return sim
+
+
+def produced(sim: Simulation, tp: TopicPartition, leader: int = 1) -> None:
+    answers = sim.produce(leader, tp, [b"a"])
+    assert sim.loop.run_until(lambda: bool(answers), 5_000)
+    assert answers[0].error is ErrorCode.none
+
+
+def test_a_fetch_names_and_an_answer_carries_only_what_changed() -> None:
+    sim = cluster()
+    spy = Spy(sim.brokers[1])
+    produced(sim, TPS[2])
+    sim.loop.run_for(1_200)
+    seen = spy.of(2)
+    assert len(seen) >= 2
+    assert len({fetch.session_id for fetch, _ in seen}) == 1
+    assert all(fetch.session_id > 0 for fetch, _ in seen)
+    epochs = [fetch.session_epoch for fetch, _ in seen]
+    assert epochs == list(range(epochs[0], epochs[0] + len(epochs)))
+    named = [row.partition for fetch, _ in seen for row in fetch.partitions]
+    told = [row.partition for _, answer in seen for row in answer.partitions]
+    assert named == [2]  # once, after its bytes came
+    assert told == [2]  # its high watermark; the bytes were answered to the fetch before
+    assert all(sim.partition(node, TPS[2]).high_watermark == 1 for node in (1, 2, 3))
+
+
+def test_idle_partitions_stay_in_sync() -> None:
+    sim = cluster()
+    sim.loop.run_for(20 * LAG_MS)
+    for tp in TPS:
+        # the follower was last caught up no longer ago than one fetch waits, though no fetch named the partition
+        remotes = sim.partition(1, tp)._remotes.values()
+        assert all(sim.loop.now_ms - one.last_caught_up_ms <= 502 for one in remotes)
+        produced(sim, tp)
+    sim.loop.run_for(3 * LAG_MS)
+    assert [sim.registry.states[tp].isr for tp in TPS] == [[1, 2, 3]] * len(TPS)
+
+
+def test_another_leader_of_one_partition_ends_the_session_and_the_rest_goes_on() -> None:
+    sim = cluster()
+    spy = Spy(sim.brokers[1])
+    sim.elect(TPS[0], 2)
+    sim.loop.run_for(200)
+    for tp in TPS:
+        produced(sim, tp, 2 if tp is TPS[0] else 1)
+    sim.loop.run_for(1_200)
+    full = [fetch for fetch, _ in spy.of(3) if fetch.session_id == 0 and fetch.partitions]
+    assert full
+    last = spy.of(3)[-1][0]
+    assert last.session_id > 0
+    assert [sim.partition(n, tp).log_end_offset for tp in TPS for n in (1, 2, 3)] == [1] * 15
+
+
+def test_a_new_epoch_of_the_same_leader_ends_the_session() -> None:
+    sim = cluster()
+    spy = Spy(sim.brokers[1])
+    sim.elect(TPS[0], 1)
+    sim.loop.run_for(1_200)
+    fulls = [fetch for fetch, _ in spy.of(2) if fetch.session_epoch == 0]
+    assert {row.current_leader_epoch for row in fulls[-1].partitions if row.partition == 0} == {1}
+    produced(sim, TPS[0])
+
+
+def test_a_leader_that_restarts_is_asked_in_full_again() -> None:
+    sim = cluster()
+    sim.brokers[1].kill()
+    sim.loop.run_for(100)
+    sim.brokers[1].start()
+    for tp in TPS:
+        sim.elect(tp, 1, [1, 2, 3])
+    sim.loop.run_for(1_500)
+    for tp in TPS:
+        produced(sim, tp)
+
+
+def test_a_full_answer_starves_nobody() -> None:
+    sim = cluster(**{"replica.fetch.response.max.bytes": 400, "replica.fetch.max.bytes": 400})
+    for _ in range(20):
+        for tp in TPS:
+            sim.produce(1, tp, [b"x" * 300], acks=1)
+    sim.loop.run_for(3_000)
+    assert [sim.partition(n, tp).log_end_offset for tp in TPS for n in (2, 3)] == [20] * 10
+
+
+ROW = FetchPartition("", 0, -1, 0, -1, 0, 1000)
+ASKED = FetchRequest(-1, -1, 0, 0, 1000, 0, 7, 1, [], [], "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"session_id": 7}, ErrorCode.fetch_session_id_not_found),  # a consumer's: it never got one
+        ({"replica_id": 3, "session_id": 10_000}, ErrorCode.fetch_session_id_not_found),
+        ({"replica_id": 2, "wrong": "epoch"}, ErrorCode.invalid_fetch_session_epoch),
+        ({"replica_id": 2, "wrong": "life"}, ErrorCode.fetch_session_id_not_found),
+        ({"replica_id": 2, "wrong": "row"}, ErrorCode.fetch_session_id_not_found),
+    ],
+)
+def test_what_is_not_the_next_fetch_of_a_session_is_refused(
+    changed: dict[str, Any], code: ErrorCode
+) -> None:
+    sim = cluster()
+    spy = Spy(sim.brokers[1])
+    produced(sim, TPS[0])
+    sim.loop.run_for(700)  # the next one waits by now
+    known = spy.of(2)[-1][0]
+    wrong = changed.pop("wrong", "")
+    fetch = ASKED._replace(**changed)
+    if wrong:
+        fetch = fetch._replace(
+            session_id=known.session_id,
+            session_epoch=known.session_epoch + (5 if wrong == "epoch" else 2),
+            replica_epoch=known.replica_epoch + (wrong == "life"),
+            partitions=[ROW._replace(topic=sim.topic_id("orders"), partition=77)],
+        )
+    promise = sim.loop_promise()
+    body = encode_fetch_request(17, fetch)
+    sim.send(sim.brokers[1], 1, 17, body, "test", promise)
+    assert sim.loop.run_until(promise.done, 1_000)
+    assert decode_fetch_response(17, bytes(promise.result)).error == code
+    produced(sim, TPS[1])  # and the follower goes on, in full if need be
+
+
+def test_a_log_that_fails_ends_the_session() -> None:
+    sim = cluster()
+    partition = sim.partition(1, TPS[0])
+    partition.fail()
+    sim.brokers[1].replicas.role_changed(partition)
+    sim.loop.run_for(100)
+    for tp in TPS[1:]:
+        produced(sim, tp)
