@@ -40,7 +40,7 @@ type: $(STAMP)  ## mypy and pyright, strict
 	@$(BIN)/pyright
 
 bench: $(STAMP)  ## every benchmark, each with its ratio against a peer
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || failed=1; done; exit $${failed:-0}
 
 clean:  ## remove what the commands made
 	rm -rf $(VENV) harrow-out build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info

@@ -161,7 +161,7 @@ def shortfalls(rows: Sequence[Row]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sizes", default="1e3,1e6,2.5e7")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

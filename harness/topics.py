@@ -57,7 +57,7 @@ def create_topic(cluster: Cluster, topic: Topic) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    settings = {
+    settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": cluster.bootstrap_servers,
         "client.id": "harrow",
         "log_level": 0,

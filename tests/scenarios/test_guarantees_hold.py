@@ -12,8 +12,10 @@ from harrow import Harrow, controller, isolate, kill, leader, pause, restart
 def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> int:
     """Somebody's own code: it knows a bootstrap address and nothing of Harrow."""
     acknowledged = 0
-    settings = {"bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True,
-                "log_level": 0, "linger.ms": 1, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}  # fmt: skip
+    settings = {
+        "bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True, "log_level": 0,
+        "linger.ms": 1, "retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.max.ms": 200,
+    }  # fmt: skip
     producer = Producer(settings)
 
     def delivered(error: object, _message: object) -> None:
@@ -44,9 +46,9 @@ def test_no_order_is_lost(harrow: Harrow) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        kill(leader("orders", 0), seconds=2.5),
-        pause(leader("orders", 0), seconds=3),
-        isolate(leader("orders", 0), seconds=3),
+        kill(leader("orders", 0), seconds=4),
+        pause(leader("orders", 0), seconds=4),
+        isolate(leader("orders", 0), seconds=4),
         restart(leader("orders", 0)),
     ],
     ids=["kill", "pause", "isolate", "restart"],
