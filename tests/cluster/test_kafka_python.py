@@ -42,7 +42,7 @@ def test_produce_and_consume_with_each_codec(harrow: Harrow, codec: str | None) 
         topic.name, bootstrap_servers=harrow.bootstrap_servers, group_id=f"kp-{uuid4().hex[:6]}",
         auto_offset_reset="earliest", consumer_timeout_ms=20_000,
     )  # fmt: skip
-    got = [message.value for message, _ in zip(consumer, values, strict=False)]
+    got = [message.value for _, message in zip(values, consumer, strict=False)]
     consumer.close()
     assert got == values
     harrow.cluster.await_converged()
