@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .config import BrokerConfig
 from .errors import ClusterError, ConfigError
@@ -30,9 +30,6 @@ from .forkserver import MARKER, ForkServer
 from .managed import STOP_TIMEOUT_S, ManagedProcess
 from .ports import LOOPBACK, HeldPort
 from .view import ClusterView, parse
-
-if TYPE_CHECKING:
-    from .host.control import ControlClient
 
 BROKERS_MOST = 64
 CONVERGE_TIMEOUT_S = 60.0
@@ -90,7 +87,6 @@ class Cluster:
         self.brokers: dict[int, BrokerProcess] = {}
         self._registry: ManagedProcess | None = None
         self._ports: list[HeldPort] = []
-        self._controls: dict[str, ControlClient] = {}
         self._lock = threading.RLock()
         self._started = False
 
@@ -129,9 +125,6 @@ class Cluster:
         with self._lock:
             if graceful:
                 self._shut_down()
-            for client in self._controls.values():
-                client.close()
-            self._controls.clear()
             for process in [*self.brokers.values(), *([self._registry] if self._registry else [])]:
                 process.close()
             for port in self._ports:
@@ -187,7 +180,6 @@ class Cluster:
             "role": role,
             "name": name,
             "folder": str(folder),
-            "control": str(folder / "control.sock"),
             "seed": self.seed,
             "listeners": {},
         }

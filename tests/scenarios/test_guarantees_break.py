@@ -53,21 +53,28 @@ def test_acks_1_and_a_leader_cut_off_from_its_followers_loses(harrow: Harrow) ->
     assert "lost-write" in str(found.value)
 
 
+def leave_only_the_follower(harrow: Harrow, producer: Producer, topic: str) -> tuple[int, int]:
+    """The leader writes alone and dies, then its follower, dead before that, is back: (leader, follower)."""
+    cluster = harrow.cluster
+    assert produce(producer, topic, 20, "before") == 20
+    first = cluster.leader(topic, 0)
+    assert first is not None
+    (follower,) = {node for node in cluster.isr(topic, 0) if node != first}
+    cluster.brokers[follower].kill()
+    until(lambda: cluster.isr(topic, 0) == [first])
+    assert produce(producer, topic, 50, "alone") == 50
+    cluster.brokers[first].kill()
+    until(lambda: cluster.leader(topic, 0) is None)
+    cluster.brokers[follower].start()
+    return first, follower
+
+
 def test_unclean_election_loses(harrow: Harrow) -> None:
     config = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
     orders = harrow.topic("orders", replication_factor=2, config=config)
     cluster = harrow.cluster
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", **PATIENT})
-    assert produce(producer, orders.name, 20, "before") == 20
-    first = cluster.leader(orders.name, 0)
-    assert first is not None
-    (follower,) = {node for node in cluster.isr(orders.name, 0) if node != first}
-    cluster.brokers[follower].kill()
-    until(lambda: cluster.isr(orders.name, 0) == [first])
-    assert produce(producer, orders.name, 50, "alone") == 50
-    cluster.brokers[first].kill()
-    until(lambda: cluster.leader(orders.name, 0) is None)
-    cluster.brokers[follower].start()
+    first, follower = leave_only_the_follower(harrow, producer, orders.name)
     until(lambda: cluster.leader(orders.name, 0) == follower)
     cluster.brokers[first].start()
     assert produce(producer, orders.name, 20, "after") == 20
@@ -82,16 +89,7 @@ def test_clean_election_waits_instead(harrow: Harrow) -> None:
     orders = harrow.topic("orders", replication_factor=2, config={"min.insync.replicas": 1})
     cluster = harrow.cluster
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", **PATIENT})
-    assert produce(producer, orders.name, 20, "before") == 20
-    first = cluster.leader(orders.name, 0)
-    assert first is not None
-    (follower,) = {node for node in cluster.isr(orders.name, 0) if node != first}
-    cluster.brokers[follower].kill()
-    until(lambda: cluster.isr(orders.name, 0) == [first])
-    assert produce(producer, orders.name, 50, "alone") == 50
-    cluster.brokers[first].kill()
-    until(lambda: cluster.leader(orders.name, 0) is None)
-    cluster.brokers[follower].start()
+    first, follower = leave_only_the_follower(harrow, producer, orders.name)
     until(lambda: follower in cluster.describe().live)
     assert cluster.leader(orders.name, 0) is None
     cluster.brokers[first].start()
