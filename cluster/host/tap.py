@@ -11,6 +11,11 @@ Rows, `fetched` (kind 2): one for each whole data batch at or above the asked of
 first offset **delivered** (a client drops those below what it asked for), `count` the batch's own. A
 partial batch at the end and control batches are not delivered to applications and have no row.
 
+Times are on the monotonic clock. `invoked_ns` is when the broker read the request, which for bytes that
+waited before a stopped process is long after they were sent; `created_ns` is when the newest record of the
+batch was made, by its own timestamp and the wall clock of now. A producer may set any timestamp, so who
+judges by `created_ns` must look whether it can be true (0: it was before the machine started).
+
 The struct and the dtype are one layout; `TAP_DTYPE` is plain data, so numpy is not imported here.
 Batch header: Kafka's DefaultRecordBatch (magic 2).
 """
@@ -28,16 +33,16 @@ PRODUCED = 1
 FETCHED = 2
 FLAG_LOST = 1
 
-TAP_ROW = struct.Struct("<BBhIIiqqIIqhhiqq")
+TAP_ROW = struct.Struct("<BBhIIiqqIIqhhiqqq")
 TAP_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"), ("flags", "u1"), ("error", "<i2"), ("client", "<u4"), ("topic", "<u4"),
     ("partition", "<i4"), ("base_offset", "<i8"), ("last_offset", "<i8"), ("crc", "<u4"), ("count", "<u4"),
     ("producer_id", "<i8"), ("producer_epoch", "<i2"), ("acks", "<i2"), ("base_sequence", "<i4"),
-    ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
+    ("invoked_ns", "<i8"), ("completed_ns", "<i8"), ("created_ns", "<i8"),
 ]  # fmt: skip
 
-# from baseOffset to recordCount; the timestamps are skipped
-BATCH_HEADER = struct.Struct(">qiibIhi16xqhii")
+# from baseOffset to recordCount; the base timestamp is skipped
+BATCH_HEADER = struct.Struct(">qiibIhi8xqqhii")
 LENGTH_AT = 8
 BEFORE_LENGTH = 12
 CONTROL = 0x20
@@ -54,6 +59,7 @@ class BatchHeader(NamedTuple):
     crc: int
     attributes: int
     last_offset_delta: int
+    max_timestamp: int
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -125,6 +131,7 @@ class RealTap:
             partition,
         )
         completed_ns = self._clock.monotonic_ns()
+        wall_ms = self._clock.wall_ms()
         refused = base_offset < 0
         rows = bytearray()
         for h in headers((batches,)):
@@ -132,12 +139,14 @@ class RealTap:
             rows += TAP_ROW.pack(
                 *front, -1 if refused else base_offset, last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
                 h.producer_epoch, acks, h.base_sequence, invoked_ns, completed_ns,
+                _ago(completed_ns, wall_ms - h.max_timestamp),
             )  # fmt: skip
             base_offset = last + 1
         if not rows:
             rows += TAP_ROW.pack(
-                *front, base_offset, base_offset, 0, 0, -1, -1, acks, -1, invoked_ns, completed_ns
-            )
+                *front, base_offset, base_offset, 0, 0, -1, -1, acks, -1, invoked_ns, completed_ns,
+                invoked_ns,
+            )  # fmt: skip
         os.write(self._rows_fd, rows)
 
     def fetched(
@@ -153,7 +162,7 @@ class RealTap:
                 continue
             rows += TAP_ROW.pack(
                 *front, max(h.base_offset, offset), last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
-                h.producer_epoch, 0, h.base_sequence, now_ns, now_ns,
+                h.producer_epoch, 0, h.base_sequence, now_ns, now_ns, now_ns,
             )  # fmt: skip
         if rows:
             os.write(self._rows_fd, rows)
@@ -171,6 +180,11 @@ class RealTap:
             if fd >= 0:
                 os.close(fd)
         self._rows_fd = self._names_fd = -1
+
+
+def _ago(now_ns: int, ms: int) -> int:
+    """`ms` before now, neither in the future nor before the clock began."""
+    return max(0, min(now_ns, now_ns - ms * 1_000_000))
 
 
 def unescape(name: str) -> str:

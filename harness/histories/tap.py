@@ -21,7 +21,7 @@ REPLICA_CLIENT = re.compile(r"broker-\d+")
 
 TAP_COLUMNS = (
     "kind", "flags", "error", "client", "partition", "base_offset", "last_offset", "crc", "count", "producer_id",
-    "producer_epoch", "acks", "base_sequence", "invoked_ns", "completed_ns",
+    "producer_epoch", "acks", "base_sequence", "invoked_ns", "completed_ns", "created_ns",
 )  # fmt: skip
 
 

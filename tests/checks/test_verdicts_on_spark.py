@@ -252,6 +252,18 @@ def retention(run: RunFolder) -> None:
     run.final({1: "b"}, low=1)
 
 
+def waited_unread(run: RunFolder) -> None:
+    """Made while its leader was paused, read by the broker when that was over: it overlapped the fault."""
+    batch, later = record_batch(["a"]), record_batch(["b"], base_offset=1)
+    run.tapped(batch, 0)
+    start = run.tick()
+    run.fault(start, run.tick() + 1)
+    run.tick()
+    run.tapped(later, 1, created_ns=start + 1)
+    run.final({0: "a", 1: "b"})
+    run.logs(batch, later)
+
+
 def above_the_high_watermark(run: RunFolder) -> None:
     """A follower was given a batch that was truncated later: legal."""
     kept = record_batch(["a"])
@@ -269,6 +281,7 @@ GOOD: dict[str, Story] = {
     "sequences wrap": sequences_wrap,
     "read again after a rebalance": reread_after_rebalance,
     "retention": retention,
+    "waited before a paused leader": waited_unread,
     "followers read ahead": above_the_high_watermark,
 }
 
@@ -278,7 +291,7 @@ def test_a_good_history_is_valid(name: str, run: RunFolder, spark: SparkHandle) 
     GOOD[name](run)
     guarantee = (
         "exactly-once"
-        if name in {"two legal sends", "followers read ahead"}
+        if name in {"two legal sends", "followers read ahead", "waited before a paused leader"}
         else "exactly-once, ordered"
     )
     verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, spark=spark)
@@ -298,6 +311,17 @@ def nothing_read(run: RunFolder) -> None:
 def no_overlap(run: RunFolder) -> None:
     run.fault(1, 2)
     good(run)
+
+
+def events_of_long_ago(run: RunFolder) -> None:
+    """Timestamps of the user's own do not stretch an operation over a fault that it never met."""
+    batch, later = record_batch(["a"]), record_batch(["b"], base_offset=1)
+    run.tapped(batch, 0, created_ns=0)
+    start = run.tick()
+    run.fault(start, run.tick())
+    run.tapped(later, 1, created_ns=0)
+    run.final({0: "a", 1: "b"})
+    run.logs(batch, later)
 
 
 def only_during(run: RunFolder) -> None:
@@ -327,6 +351,7 @@ UNKNOWN: dict[str, tuple[Story, str]] = {
     "nothing acknowledged": (nothing_acked, "nothing was acknowledged"),
     "nothing read": (nothing_read, "nothing was read"),
     "no overlap": (no_overlap, "no operation overlapped a fault"),
+    "events of long ago": (events_of_long_ago, "no operation overlapped a fault"),
     "nothing before the fault": (only_during, "before the first fault"),
     "not converged": (not_converged, "not converged"),
     "unreadable log": (unreadable, "could not be read"),

@@ -111,9 +111,9 @@ class RunFolder:
 
     def tapped(
         self, batch: bytes, offset: int, *, node: int = 1, fetched: bool = False, lost: bool = False, acks: int = -1,
-        client: str = "app", partition: int = 0,
+        client: str = "app", partition: int = 0, created_ns: int | None = None,
     ) -> None:  # fmt: skip
-        """One batch acknowledged to, or fetched by, a client, seen by a broker's tap."""
+        """One batch acknowledged to, or fetched by, a client, seen by a broker's tap; created as it came, or then."""
         folder = self.folder / "cluster" / f"broker-{node}"
         folder.mkdir(parents=True, exist_ok=True)
         names = self._taps.setdefault(node, {})
@@ -123,10 +123,12 @@ class RunFolder:
                 with (folder / "tap.names").open("a") as file:
                     file.write(f"{names[name]}\t{name}\n")
         h = header_at(batch)
+        invoked_ns = self.tick()
         row = TAP_ROW.pack(
             FETCHED if fetched else PRODUCED, FLAG_LOST if lost else 0, 0, names[client], names[TOPIC], partition,
             offset, offset + h.last_offset_delta, h.crc, h.record_count, h.producer_id, h.producer_epoch,
-            0 if fetched else acks, h.base_sequence, self.tick(), self.tick(),
+            0 if fetched else acks, h.base_sequence, invoked_ns, self.tick(),
+            invoked_ns if created_ns is None else created_ns,
         )  # fmt: skip
         with (folder / "tap.bin").open("ab") as file:
             file.write(row)

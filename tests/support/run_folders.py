@@ -282,12 +282,30 @@ def _tap(folder: Path, rng: random.Random, times: list[tuple[float, float, bool]
         sent, done = _ns(t), _ns(t + latency / 1_000)
         error, base = (7, -1) if failed else (0, number)
         rows.append(
-            TAP_ROW.pack(PRODUCED, 0, error, 0, 1, 0, base, base, 0, 1, -1, -1, -1, -1, sent, done)
+            TAP_ROW.pack(
+                PRODUCED, 0, error, 0, 1, 0, base, base, 0, 1, -1, -1, -1, -1, sent, done, sent
+            )
         )
         for client, topic in ((0, 1), (2, 1), (0, 3)):
             rows.append(
                 TAP_ROW.pack(
-                    FETCHED, 0, 0, client, topic, 0, number, number, 0, 1, -1, -1, 0, -1, done, done
+                    FETCHED,
+                    0,
+                    0,
+                    client,
+                    topic,
+                    0,
+                    number,
+                    number,
+                    0,
+                    1,
+                    -1,
+                    -1,
+                    0,
+                    -1,
+                    done,
+                    done,
+                    done,
                 )
             )
     (place / "tap.bin").write_bytes(b"".join(rows))

@@ -92,15 +92,25 @@ def figures(inputs: Inputs) -> dict[str, int]:
 
 
 def _overlap(inputs: Inputs, reads: pl.DataFrame) -> dict[str, int]:
-    """How much was acknowledged before the first fault, and how much went on during one."""
+    """How much was acknowledged before the first fault, and how much went on during one.
+
+    A produced batch went on from the making of its newest record: before a paused or isolated leader it waits
+    unread, and an outage shorter than the client's patience ends without any request having arrived in it.
+    A timestamp older than the first request is the user's own (an event's time) and says nothing of this.
+    """
     windows = inputs.job.windows
     if not windows:
         return {}
+    begun = (
+        pl.when(pl.col("created_ns") >= pl.col("invoked_ns").min())
+        .then(pl.min_horizontal("created_ns", "invoked_ns"))
+        .otherwise("invoked_ns")
+    )
     spans = pl.concat(
         [
             inputs.sends.select("invoked_ns", pl.col("time_ns").alias("completed_ns")),
             reads.select("invoked_ns", pl.col("time_ns").alias("completed_ns")),
-            inputs.produced.select("invoked_ns", "completed_ns"),
+            inputs.produced.select(begun.alias("invoked_ns"), "completed_ns"),
             inputs.fetched.select("invoked_ns", "completed_ns"),
         ]
     )

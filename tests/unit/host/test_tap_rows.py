@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from harrow.cluster.host.clock import RealClock
 from harrow.cluster.host.tap import (
     FETCHED,
@@ -23,9 +24,11 @@ from hypothesis import strategies as st
 
 
 def batch(
-    base: int, count: int, *, crc: int = 7, attributes: int = 0, body: bytes = b"r" * 20
-) -> bytes:
-    tail = struct.pack(">hiqqqhii", attributes, count - 1, 1, 2, 900, 3, 50, count) + body
+    base: int, count: int, *, crc: int = 7, attributes: int = 0, body: bytes = b"r" * 20, max_timestamp: int = 2
+) -> bytes:  # fmt: skip
+    tail = (
+        struct.pack(">hiqqqhii", attributes, count - 1, 1, max_timestamp, 900, 3, 50, count) + body
+    )
     return struct.pack(">qiibI", base, 4 + 1 + 4 + len(tail), 0, 2, crc) + tail
 
 
@@ -44,7 +47,7 @@ def tap(folder: Path) -> RealTap:
 
 
 def test_the_struct_and_the_dtype_are_one_layout() -> None:
-    assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 72
+    assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 80
 
 
 def test_produced_batches_are_numbered_from_the_answered_offset(tmp_path: Path) -> None:
@@ -69,6 +72,22 @@ def test_produced_batches_are_numbered_from_the_answered_offset(tmp_path: Path) 
     assert first["completed_ns"] > 5
     known = names(tmp_path)
     assert (known[int(first["client"])], known[int(first["topic"])]) == ("app", "orders")
+
+
+def test_a_batch_was_created_when_its_newest_record_says(tmp_path: Path) -> None:
+    now_ns, now_ms = RealClock().monotonic_ns(), RealClock().wall_ms()
+    t = tap(tmp_path)
+    common: dict[str, Any] = {"base_offset": 0, "error": 0, "acks": 1, "lost": False}
+    for timestamp in (now_ms - 4_000, now_ms + 10**9, -(2**63), 2**63 - 1):
+        t.produced(
+            "app", "orders", 0, invoked_ns=now_ns, batches=batch(0, 1, max_timestamp=timestamp), **common
+        )  # fmt: skip
+    t.close()
+    waited, ahead, ancient, absurd = read(tmp_path)
+    assert waited["created_ns"] == pytest.approx(now_ns - 4 * 10**9, abs=2 * 10**9)
+    assert ahead["created_ns"] == ahead["completed_ns"]
+    assert ancient["created_ns"] == 0
+    assert absurd["created_ns"] == absurd["completed_ns"]
 
 
 def test_a_refused_batch_has_no_offsets(tmp_path: Path) -> None:
