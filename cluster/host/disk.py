@@ -14,12 +14,13 @@ What may fail: everything raises OSError as the system reports it.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import shutil
 from collections.abc import Sequence
 
 from .clock import NS_PER_MS
-from .seam import Buffer, DiskFile
+from .seam import Buffer, DiskFile, MappedFile
 
 IOV_MAX = 1024
 """Linux takes so many buffers in one system call (UIO_MAXIOV)."""
@@ -86,6 +87,10 @@ class RealFile:
             data += more
         return data
 
+    def region(self, position: int, size: int) -> RealRegion:
+        """A range to be sent; the file stays open until it was, whoever closes it."""
+        return RealRegion(os.dup(self._fd), position, size)
+
     def size(self) -> int:
         """Bytes in the file, appended ones included."""
         return self._size
@@ -106,6 +111,73 @@ class RealFile:
             os.close(fd)
 
 
+class RealRegion:
+    """A range of a file behind a descriptor of its own."""
+
+    __slots__ = ("fd", "position", "size")
+
+    def __init__(self, fd: int, position: int, size: int) -> None:
+        self.fd = fd
+        self.position = position
+        self.size = size
+
+    def read(self) -> bytes:
+        """The bytes themselves."""
+        return os.pread(self.fd, self.size, self.position)
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class RealMap:
+    """A file mapped into memory."""
+
+    __slots__ = ("_fd", "_map", "_view")
+
+    def __init__(self, path: str, size: int) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(self._fd).st_size < size:
+                os.ftruncate(self._fd, size)
+            self._map_whole()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _map_whole(self) -> None:
+        self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
+        self._view = memoryview(self._map)
+
+    @property
+    def view(self) -> memoryview:
+        """The whole mapping, writable."""
+        return self._view
+
+    @property
+    def size(self) -> int:
+        """Bytes mapped."""
+        return len(self._map)
+
+    def resize(self, size: int) -> None:
+        """Map `size` bytes instead; `size` is at least 1, since nothing cannot be mapped."""
+        self._view.release()
+        self._map.close()
+        os.ftruncate(self._fd, size)
+        self._map_whole()
+
+    def sync(self) -> None:
+        """BLOCKS. Bring everything written to stable storage."""
+        self._map.flush()
+
+    def close(self) -> None:
+        """Give the mapping back; closing twice is no error."""
+        if self._fd >= 0:
+            self._view.release()
+            self._map.close()
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
 class RealDisk:
     """The file system of this machine."""
 
@@ -114,6 +186,10 @@ class RealDisk:
     def open(self, path: str, *, create: bool = True) -> DiskFile:
         """Open for reading and writing; FileNotFoundError where it is absent and not to be created."""
         return RealFile(path, create=create)
+
+    def map(self, path: str, size: int) -> MappedFile:
+        """Map a file of at least `size` bytes, created or extended by zeroes where it is smaller."""
+        return RealMap(path, size)
 
     def read(self, path: str) -> bytes:
         """A whole small file; FileNotFoundError where there is none."""

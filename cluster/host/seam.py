@@ -117,6 +117,48 @@ class Tasks(Protocol):
         ...
 
 
+class FileRegion(Protocol):
+    """A range of an open file that a link may send without bringing it into this process (B12)."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in the range."""
+        ...
+
+    def read(self) -> bytes:
+        """The bytes themselves, for who needs them after all (the tap, a test, a link that must copy)."""
+        ...
+
+
+class MappedFile(Protocol):
+    """A file mapped into memory, written through `view` (offset and time indexes, B3).
+
+    What was written is in the page cache at once and survives the process; `sync` makes it durable.
+    """
+
+    @property
+    def view(self) -> memoryview:
+        """The whole mapping, writable; dead after `resize` and `close`."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes mapped, which is the file's size."""
+        ...
+
+    def resize(self, size: int) -> None:
+        """Map `size` bytes instead: the file grows by zeroes or is cut (trimmed at roll)."""
+        ...
+
+    def sync(self) -> None:
+        """BLOCKS. Bring everything written to stable storage."""
+        ...
+
+    def close(self) -> None:
+        """Give the mapping back; closing twice is no error."""
+        ...
+
+
 class DiskFile(Protocol):
     """One open file. Positions and sizes are bytes."""
 
@@ -138,6 +180,10 @@ class DiskFile(Protocol):
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer at the end of the file."""
+        ...
+
+    def region(self, position: int, size: int) -> FileRegion:
+        """A range to be sent; the file stays open until it was, whoever closes it."""
         ...
 
     def size(self) -> int:
@@ -162,6 +208,10 @@ class Disk(Protocol):
 
     def open(self, path: str, *, create: bool = True) -> DiskFile:
         """Open for reading and writing; FileNotFoundError where it is absent and not to be created."""
+        ...
+
+    def map(self, path: str, size: int) -> MappedFile:
+        """Map a file of at least `size` bytes, created or extended by zeroes where it is smaller."""
         ...
 
     def read(self, path: str) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.host.disk import RealDisk
-from harrow.cluster.host.seam import Buffer, DiskFile, Host
+from harrow.cluster.host.seam import Buffer, DiskFile, FileRegion, Host
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.storage import Log, LogOptions, open_log
 
@@ -93,7 +93,7 @@ class HeldTasks:
 class RefusingFile:
     """A file that passes everything on until its disk refuses."""
 
-    def __init__(self, file: DiskFile, disk: RefusingDisk) -> None:
+    def __init__(self, file: DiskFile, FileRegion, disk: RefusingDisk) -> None:
         self._file, self._disk = file, disk
 
     @property
@@ -120,6 +120,9 @@ class RefusingFile:
 
     def write_at(self, position: int, data: Buffer) -> None:
         self._file.write_at(position, data)
+
+    def region(self, position: int, size: int) -> FileRegion:
+        return self._file.region(position, size)
 
     def size(self) -> int:
         return self._file.size()
