@@ -93,7 +93,7 @@ class HeldTasks:
 class RefusingFile:
     """A file that passes everything on until its disk refuses."""
 
-    def __init__(self, file: DiskFile, FileRegion, disk: RefusingDisk) -> None:
+    def __init__(self, file: DiskFile, disk: RefusingDisk) -> None:
         self._file, self._disk = file, disk
 
     @property
