@@ -17,7 +17,7 @@ $(STAMP): $(SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once; about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -e . --group test --group lint --group bench
+	@$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python -e . --group test --group lint --group bench
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## make a virtual environment with everything in it
