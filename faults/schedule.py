@@ -30,6 +30,8 @@ GAP_MS = (0, 400)
 """Between two faults that were given without times: long enough for traffic to go on again."""
 FIRST_GAP_MS = (0, 60)
 """Before the first one: short, for a short workload shall meet it."""
+OVERLAP_MS = (100, 1200)
+"""Between the beginnings of faults that may overlap; they last about two seconds on average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +207,10 @@ def random_schedule(
     first_id: int = 1,
     cap: int = 1,
 ) -> Schedule:
-    """Draw faults of random roles that fill `duration_s`, one after another.
+    """Draw faults of random roles that fill `duration_s`.
 
+    They come one after another or, with a `cap` over 1, on top of each other, each at a time of its own (the
+    nemesis lets one wait while the cap is reached).
     `faults`: kinds that may take part, of `RANDOM_FAULTS`; with `swarm` the seed picks which of them do.
     """
     for name in faults:
@@ -222,12 +226,15 @@ def random_schedule(
         fault = RANDOM_FAULTS[rng.choice(kinds)](
             target=_random_role(rng, topics, groups), seconds=seconds
         )
-        gap = rng.randint(*(GAP_MS if steps else FIRST_GAP_MS))
         # The first one must fire: a run without any fault proves nothing.
-        steps.append(
-            Step(id=str(first_id + len(steps)), fault=fault, at_ms=gap, required=not steps)
-        )
-        planned_ms += gap + max(_least_ms(fault), 1000.0)
+        step = Step(id=str(first_id + len(steps)), fault=fault, required=not steps)
+        if cap > 1:
+            planned_ms += rng.randint(*(OVERLAP_MS if steps else FIRST_GAP_MS))
+            steps.append(replace(step, trigger="traffic", at_ms=round(planned_ms)))
+        else:
+            gap = rng.randint(*(GAP_MS if steps else FIRST_GAP_MS))
+            steps.append(replace(step, at_ms=gap))
+            planned_ms += gap + max(_least_ms(fault), 1000.0)
     notes = {"kinds": kinds, "duration_s": duration_s}
     return Schedule(
         steps=tuple(steps), seed=seed, cap=cap, duration_ms=round(duration_s * 1000), notes=notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -33,6 +34,17 @@ def test_swarm_leaves_kinds_out() -> None:
     }
     assert frozenset({"kill"}) in kinds
     assert frozenset({"kill", "pause", "isolate"}) in kinds
+
+
+def test_with_room_for_more_than_one_random_faults_overlap() -> None:
+    alone = random_schedule(3, duration_s=20, cap=1)
+    together = random_schedule(3, duration_s=20, cap=2)
+    assert {step.trigger for step in alone.steps} == {"healed"}
+    assert {step.trigger for step in together.steps} == {"traffic"}
+    starts = [step.at_ms for step in together.steps]
+    assert starts == sorted(starts)
+    assert all(later - earlier <= 1200 for earlier, later in itertools.pairwise(starts))
+    assert starts[-1] >= 20_000
 
 
 def test_in_turn_each_planned_fault_is_required_once() -> None:
