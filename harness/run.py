@@ -286,10 +286,15 @@ class Harrow:
 
     def _flush(self) -> None:
         """Recorders' own clients are brought to an end first: what they still hold may yet be sent."""
+        from confluent_kafka import KafkaException
+
         for client in self._clients:
             flush = getattr(type(client), "flush", None)
             if flush is not None:
-                flush(client, 10)
+                with contextlib.suppress(
+                    KafkaException
+                ):  # a fatal error: its records have their reports
+                    flush(client, 10)
 
     def _explain(self, verdict: Verdict) -> str:
         lines = [str(verdict), f"  report: {_shown(self.folder / 'report.html')}"]

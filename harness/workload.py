@@ -4,16 +4,19 @@ Owns: two threads, from `start` to `stop`, and counts of what they did. Values a
 keys are customers, so that order by key can be judged. Both clients are recorded.
 
 What may fail: nothing here ends the run; a producer that the brokers refuse for good (a fatal error of an
-idempotent producer) is said in `problems`.
+idempotent producer, whose records were lost) is said in `problems` and followed by a new one.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .clients.producer import Producer
     from .run import Harrow
     from .topics import Topic
 
@@ -21,6 +24,7 @@ CUSTOMERS = 20
 QUEUE_MOST = 500
 """Orders in flight: enough to keep every partition busy, few enough that a pause is felt at once."""
 COMMIT_EVERY = 200
+FLUSH_S = 80
 VALUES = 64
 """Faker is slow beside a producer: so many values are drawn, and each order adds its number."""
 
@@ -74,7 +78,10 @@ class Workload:
         self._topic = topic
         self._interval_s = 1 / rate
         self._random = harrow.random
-        self._producer = harrow.producer(**{**PRODUCER, "client.id": "orders", **(producer or {})})
+        self._new_producer = partial(
+            harrow.producer, **{**PRODUCER, "client.id": "orders", **(producer or {})}
+        )
+        self._producer = self._new_producer()
         self._consumer = harrow.consumer(**{**CONSUMER, "group.id": group, "client.id": group})
         self._values = [harrow.faker.sentence(12) for _ in range(VALUES)]
         self._keys = [harrow.faker.unique.user_name() for _ in range(CUSTOMERS)]
@@ -107,7 +114,27 @@ class Workload:
             self.counts.problems.append(f"{type(error).__name__}: {error}")
 
     def _produce(self) -> None:
-        producer, counts = self._producer, self.counts
+        from confluent_kafka import KafkaError, KafkaException
+
+        ended = False
+        while not ended:
+            try:
+                self._produce_until_stopped(self._producer)
+                ended = True
+            except KafkaException as error:
+                told = error.args[0]
+                if not (told.fatal() or told.code() == KafkaError._FATAL):  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - confluent's public name
+                    raise
+                # brokers that lost records refuse what follows them: an application begins anew
+                self.counts.problems.append(f"fatal: {error}")
+                with suppress(KafkaException):
+                    self._producer.flush(FLUSH_S)
+                ended = self._stop.is_set()
+                if not ended:
+                    self._producer = self._new_producer()
+
+    def _produce_until_stopped(self, producer: Producer) -> None:
+        counts = self.counts
         while not self._stop.is_set():
             while len(producer) < QUEUE_MOST and not self._stop.is_set():
                 value = f"{counts.sent} {self._random.choice(self._values)}"
@@ -121,7 +148,7 @@ class Workload:
                 producer.poll(0)
                 self._stop.wait(self._interval_s)
             producer.poll(0.01)
-        producer.flush(80)
+        producer.flush(FLUSH_S)
 
     def _delivered(self, error: Any, _message: Any) -> None:
         if error is None:

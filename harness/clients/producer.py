@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from ..histories.format import HistoryWriter, Kind, Outcome, stable_hash, value_hash
 
@@ -52,7 +52,11 @@ class Producer:
         )
         self.name = client_name(config, "producer")
         self._client = self._history.name(self.name)
-        self._raw = confluent_kafka.Producer(dict(config))
+        self._fatal: KafkaError | None = None
+        settings = dict(config)
+        if settings.get("error_cb") is None:
+            settings["error_cb"] = self._note_error
+        self._raw = confluent_kafka.Producer(settings)
         self._lock = threading.Lock()
         self._ops = 0
         idempotent = is_true(config.get("enable.idempotence")) or bool(
@@ -124,13 +128,31 @@ class Producer:
             timestamp_ms, invoked_ns, error=code,
         )  # fmt: skip
 
+    def _note_error(self, error: KafkaError) -> None:
+        """Keep a fatal error for `poll` and `flush`.
+
+        Without a callback confluent-kafka raises it in the midst of the delivery reports, each of which then
+        runs with an exception set: SystemError, and reports of records that were sent are lost.
+        """
+        if error.fatal():
+            self._fatal = error
+
+    def _raise_fatal(self) -> None:
+        fatal, self._fatal = self._fatal, None
+        if fatal is not None:
+            raise KafkaException(fatal)
+
     def poll(self, timeout: float = -1) -> int:
-        """Serve delivery reports; how many events were handled."""
-        return self._raw.poll(timeout)
+        """Serve delivery reports; how many events were handled. KafkaException once, when an error is fatal."""
+        handled = self._raw.poll(timeout)
+        self._raise_fatal()
+        return handled
 
     def flush(self, timeout: float = -1) -> int:
-        """Wait until everything queued has its report; how many are still waiting."""
-        return self._raw.flush(timeout)
+        """Wait until everything queued has its report; how many are still waiting. KafkaException as `poll`."""
+        waiting = self._raw.flush(timeout)
+        self._raise_fatal()
+        return waiting
 
     def close(self) -> None:
         """Flush, and end the history file if it is this producer's own."""
