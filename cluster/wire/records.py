@@ -172,7 +172,7 @@ def decode_records(batch: Buffer) -> list[Record]:
                 )
             )
             position = end
-    except (IndexError, UnicodeDecodeError, struct.error) as error:
+    except (IndexError, struct.error) as error:
         raise KafkaError(ErrorCode.corrupt_message, f"not a batch of records: {error}") from None
     return records
 
@@ -212,7 +212,8 @@ def _decode_record(
         content, position = _read_bytes(data, position, end)
         if name is None:
             raise IndexError("a header's key is null")
-        headers.append((name.decode(), content))
+        # producers may write any bytes there; Kafka reads them so too, and a copy of them is never stored
+        headers.append((name.decode(errors="replace"), content))
     if position != end:
         raise IndexError(f"record ends at byte {position}, its length says {end}")
     timestamp = base_timestamp + timestamp_delta if append_time is None else append_time

@@ -1,0 +1,112 @@
+"""Going over many files as Kafka's DumpLogSegments does: each by its suffix, the complaints about all at the end.
+
+Owns: which reader a suffix has, and the report on the error stream: index entries that do not fit the log, time
+index entries that do not, offsets that do not follow one another. A suffix that is none of a segment's is passed
+over with a word. Complaints come in the order of the files (Kafka's in that of a hash table).
+Source: Kafka's `DumpLogSegments.main`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .log import LogDump, LogOptions
+from .messages import MessageParser, TextParser
+from .offset_index import IndexOptions, dump_index
+from .snapshot import dump_snapshot
+from .source import DumpError, Source, Streams, Write, name_of
+from .time_index import TimeIndexErrors, dump_time_index
+from .txn_index import dump_txn_index
+
+Pairs = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """What is printed; the defaults are those of Kafka's tool."""
+
+    log: LogOptions = field(default_factory=LogOptions)
+    index: IndexOptions = field(default_factory=IndexOptions)
+    parser: MessageParser = field(default_factory=TextParser)
+
+
+@dataclass(slots=True)
+class _Complaints:
+    """By absolute path, in the order of the files."""
+
+    indexes: dict[str, Pairs] = field(default_factory=dict[str, Pairs])
+    times: dict[str, TimeIndexErrors] = field(default_factory=dict[str, TimeIndexErrors])
+    gaps: dict[str, Pairs] = field(default_factory=dict[str, Pairs])
+
+    def print(self, err: Write) -> bool:
+        """Write all of them; True when an index does not fit its log."""
+        for path, pairs in self.indexes.items():
+            err(f"Mismatches in :{path}\n")
+            # Kafka prepends to its list
+            for said, found in reversed(pairs):
+                err(f"  Index offset: {said}, log offset: {found}\n")
+        self._print_times(err)
+        for path, pairs in self.gaps.items():
+            err(f"Non-consecutive offsets in {path}\n")
+            for first, second in reversed(pairs):
+                err(f"  {first} is followed by {second}\n")
+        return bool(self.indexes or self.times)
+
+    def _print_times(self, err: Write) -> None:
+        for path, errors in self.times.items():
+            if errors.mismatched:
+                err(f"Found timestamp mismatch in :{path}\n")
+            for said, found in errors.mismatched:
+                err(f"  Index timestamp: {said}, log timestamp: {found}\n")
+        for path, errors in self.times.items():
+            if errors.out_of_order:
+                err(f"Found out of order timestamp in :{path}\n")
+            for said, before in errors.out_of_order:
+                err(f"  Index timestamp: {said}, Previously indexed timestamp: {before}\n")
+        for errors in self.times.values():
+            if errors.not_found:
+                err("The following indexed offsets are not found in the log.\n")
+            for said, found in errors.not_found:
+                err(f"Indexed offset: {said}, found log offset: {found}\n")
+
+
+def dump_files(
+    source: Source, paths: Iterable[str], options: DumpOptions, *, out: Write, err: Write
+) -> bool:
+    """Print every file; True when all indexes fit their logs. DumpError or OSError ends it early."""
+    streams = Streams(out, err)
+    complaints = _Complaints()
+    for path in paths:
+        out(f"Dumping {path}\n")
+        _dump(source, streams, path, options, complaints)
+    return not complaints.print(err)
+
+
+def _dump(
+    source: Source, streams: Streams, path: str, options: DumpOptions, complaints: _Complaints
+) -> None:
+    absolute = source.absolute(path)
+    suffix = name_of(path).rpartition(".")
+    match suffix[1] + suffix[2]:
+        case ".log" | ".checkpoint":
+            log = LogDump(source, streams, options.log, options.parser)
+            log.run(path)
+            if log.gaps:
+                complaints.gaps[absolute] = log.gaps
+        case ".index":
+            mismatches = dump_index(source, streams, path, options.index)
+            if mismatches:
+                complaints.indexes[absolute] = mismatches
+        case ".timeindex":
+            errors = dump_time_index(source, streams, path, options.index)
+            if errors.mismatched or errors.out_of_order or errors.not_found:
+                complaints.times[absolute] = errors
+        case ".snapshot":
+            dump_snapshot(source, streams, path)
+        case ".txnindex":
+            dump_txn_index(source, streams, path)
+        case _:
+            if not suffix[1]:
+                raise DumpError(f"{path}: a file without a suffix is none of a log's")
+            streams.err(f"Ignoring unknown file {path}\n")

@@ -1,0 +1,85 @@
+"""`harrow dump-log` prints what Apache Kafka 4.2's DumpLogSegments printed of the same bytes (N1, B1, B3, B4).
+
+The files in `kafka_files` were written by a real Kafka (and some by hand, see `odd_logs.py`); beside them lies what
+Kafka's tool said of them, line for line, complaints included. `kafka_writes.py` makes both anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from click.testing import CliRunner, Result
+from harrow.harness.commands import cli
+from kafka_writes import DUMPS, GOLDEN, TOPICS, files_for
+
+
+def dump_log(files: Iterable[str], *options: str) -> Result:
+    return CliRunner().invoke(cli, ["dump-log", *options, "--files", ",".join(files)])
+
+
+def complaints(err: bytes) -> list[str]:
+    """One a file, sorted: Kafka's are in the order of a hash table."""
+    blocks: list[str] = []
+    for line in err.decode().splitlines():
+        if line.startswith("  "):
+            blocks[-1] += "\n" + line
+        else:
+            blocks.append(line)
+    return sorted(blocks)
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_every_line_is_kafkas(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(GOLDEN)
+    files = files_for(name)
+    result = dump_log(files, *DUMPS[name])
+    assert result.exception is None
+    assert result.exit_code == 0
+    assert result.stdout_bytes.splitlines() == (GOLDEN / f"{name}.out").read_bytes().splitlines()
+    said = result.stderr_bytes.replace(str(GOLDEN).encode(), b"FOLDER")
+    assert complaints(said) == complaints((GOLDEN / f"{name}.err").read_bytes())
+
+
+def test_the_golden_files_hold_what_can_be_held() -> None:
+    """A golden file that lost its tombstones would prove nothing about them."""
+    content = (GOLDEN / "content.out").read_text()
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        assert f"compresscodec: {codec} " in content
+    for sign in (
+        "isTransactional: true isControl: true",
+        "endTxnMarker: COMMIT",
+        "endTxnMarker: ABORT",
+        "LogAppendTime: ",
+        "deleteHorizonMs: OptionalLong[",
+        "headerKeys: [trace,,nothing]",
+        "keySize: -1",
+        "valueSize: -1",
+        "žluťoučký",
+        "partitionLeaderEpoch: 2",
+    ):
+        assert sign in content, sign
+    shallow = (GOLDEN / "shallow.out").read_text()
+    assert "currentTxnFirstOffset: OptionalLong[" in shallow
+    assert re.search(r"^version: 0 producerId: \d+ firstOffset", shallow, re.MULTILINE)
+    assert len(list((GOLDEN / "codecs-0").glob("*.log"))) > 1, "rolled"
+    assert set(TOPICS) <= {folder.name[:-2] for folder in GOLDEN.iterdir() if folder.is_dir()}
+    offsets = (GOLDEN / "offsets.out").read_text()
+    for kind in (0, 1, 2, 3, 5, 8, 10, 15, 16, 17, 23):
+        assert f'key: {{"type":"{kind}"' in offsets
+
+
+def test_an_index_that_a_crash_left_untrimmed_is_judged_as_kafka_judges_it() -> None:
+    """Zeroes at the end: an offset index passes a broker's check, a time index does not (Kafka throws too)."""
+    folder = GOLDEN / "damaged"
+    index, times = folder / f"{0:020d}.index", folder / f"{0:020d}.timeindex"
+    passed = dump_log([str(index)], "--index-sanity-check")
+    assert passed.exit_code == 0
+    assert passed.stdout == f"Dumping {index}\n{index} passed sanity check.\n"
+    refused = dump_log([str(times)], "--index-sanity-check")
+    assert refused.exit_code == 1
+    assert str(refused.exception).startswith("Corrupt time index found, time index file")
+    assert "the last timestamp is 0 which is less than the first timestamp" in str(
+        refused.exception
+    )

@@ -1,0 +1,248 @@
+"""Apache Kafka reads every file that our brokers wrote, prints what we print, and finds nothing invalid (B1-B4, N1).
+
+One cluster for all: two replicas, every codec, plain and idempotent, headers and nulls, group commits, segments that
+roll; one broker is stopped, the other killed. And aborted transactions in a log written by hand. Kafka's tool is
+started once for each question, for all files together. The other way round: a folder that Kafka itself has just
+written is dumped alike and opens in our loader.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from compacted_logs import Compaction
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from harrow import Cluster
+from harrow.cluster.ids import LeaderEpoch
+from harrow.cluster.storage import Origin
+from harrow.cluster.wire.batches import build_batch
+from harrow.cluster.wire.records import build_end_txn_marker
+from harrow.harness.commands import cli
+from kafka_judge import dump, needs_kafka
+from kafka_writes import CODECS, FIRST_TIME, KafkaNode, groups, produce, worth_reading
+from storage_host import StorageHost
+
+pytestmark = [needs_kafka, pytest.mark.xdist_group("apache-kafka")]
+SMALL = {"segment.bytes": "3000", "index.interval.bytes": "300", "retention.ms": "-1"}
+BROKER = {
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 2,
+    "default.replication.factor": 2,
+    "log.index.size.max.bytes": 65536,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+def our_lines(files: list[str], *options: str) -> tuple[list[bytes], str]:
+    result = CliRunner().invoke(cli, ["dump-log", *options, "--files", ",".join(files)])
+    assert result.exception is None, result.exception
+    return result.stdout_bytes.splitlines(), result.stderr
+
+
+def judged(folder: Path, files: list[str], *options: str) -> list[str]:
+    """Kafka's lines, which are ours; no complaint on either side."""
+    out, err = dump(files, *options, folder=folder)
+    ours, our_complaints = our_lines(files, *options)
+    assert err.decode() == ""
+    assert our_complaints == ""
+    assert ours == out.splitlines()
+    return out.decode().splitlines()
+
+
+def log_files(folder: Path) -> list[str]:
+    """Without indexes that were never written to: preallocated zeroes, which Kafka's tool takes for an entry."""
+    return [
+        str(file.relative_to(folder))
+        for file in worth_reading(folder)
+        if not (
+            file.suffix.endswith("index") and file.stat().st_size and not any(file.read_bytes())
+        )
+    ]
+
+
+@pytest.fixture(scope="module")
+def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`stopped/`, `killed/`, `by-hand/`: data folders of ours."""
+    target = tmp_path_factory.mktemp("ours")
+    with Cluster(brokers=2, config=BROKER, folder=target / "cluster") as cluster:
+        admin: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        appended = {**SMALL, "message.timestamp.type": "LogAppendTime"}
+        topics = [
+            NewTopic(name, num_partitions=1, replication_factor=2, config=config)
+            for name, config in (("codecs", SMALL), ("append-time", appended))
+        ]
+        for made in admin.create_topics(topics).values():
+            made.result(30)
+        servers = cluster.bootstrap_servers
+        for index, codec in enumerate(CODECS):
+            produce(servers, "codecs", 8, index * 100, **{"compression.type": codec})
+            settings = {"compression.type": codec, "enable.idempotence": True}
+            produce(servers, "codecs", 30, index * 100 + 50, **settings)
+        produce(servers, "append-time", 40, 0, **{"compression.type": "zstd"})
+        groups(servers, "classic")
+        cluster.await_converged()
+        cluster.brokers[2].kill()
+        shutil.copytree(cluster.brokers[2].folder / "data", target / "killed")
+        cluster.brokers[1].terminate(30)
+        shutil.copytree(cluster.brokers[1].folder / "data", target / "stopped")
+    by_hand(target / "by-hand" / "aborted-0")
+    return target
+
+
+def by_hand(folder: Path) -> None:
+    """Three transactions, two of them aborted, across a roll."""
+    folder.mkdir(parents=True)
+    log = StorageHost().open(str(folder), {"segment.bytes": 800, "index.interval.bytes": 100})
+    rows: list[tuple[bytes | None, bytes | None, tuple[()]]] = [(b"k", b"v" * 20, ())] * 3
+    for turn, commit in enumerate((True, False, False)):
+        for producer in (7, 8):
+            log.append_as_leader(
+                build_batch(
+                    rows, timestamp_ms=FIRST_TIME + turn, producer_id=producer, producer_epoch=1,
+                    base_sequence=turn * 3, is_transactional=True,
+                ),
+                LeaderEpoch(turn),
+            )  # fmt: skip
+        for producer in (8, 7):
+            marker = build_end_txn_marker(
+                commit=commit, producer_id=producer, producer_epoch=1, coordinator_epoch=4,
+                timestamp_ms=FIRST_TIME + turn,
+            )  # fmt: skip
+            log.append_as_leader(marker, LeaderEpoch(turn), origin=Origin.COORDINATOR)
+    log.close()
+
+
+def test_every_file_of_ours_is_kafkas(our_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(our_folders)
+    files = [
+        f"{part}/{file}"
+        for part in ("stopped", "killed", "by-hand")
+        for file in log_files(our_folders / part)
+    ]
+    for suffix in (".log", ".index", ".timeindex", ".snapshot", ".txnindex"):
+        assert any(file.endswith(suffix) for file in files), suffix
+    for part in ("stopped", "killed"):
+        assert len(list((our_folders / part / "codecs-0").glob("*.log"))) > 2, "it rolled"
+    lines = judged(our_folders, files, "--print-data-log")
+    text = "\n".join(lines)
+    assert "isvalid: false" not in text
+    assert "invalid bytes" not in text
+    for codec in CODECS:
+        assert f"compresscodec: {codec} " in text
+    for sign in ("LogAppendTime: ", "headerKeys: [trace,,nothing]", "valueSize: -1", "keySize: -1",
+                 "endTxnMarker: ABORT coordinatorEpoch: 4", "version: 0 producerId: 8 firstOffset: "):  # fmt: skip
+        assert sign in text, sign
+
+
+def test_kafka_would_not_rebuild_one_index(
+    our_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a clean stop no index; after a kill none but the active segment's, as in Kafka itself."""
+    monkeypatch.chdir(our_folders)
+    files: list[str] = []
+    for part in ("stopped", "by-hand", "killed"):
+        for folder in sorted((our_folders / part).glob("*-0")):
+            active = max(folder.glob("*.log")).stem
+            files += [
+                str(file.relative_to(our_folders))
+                for file in sorted(folder.glob("*index"))
+                if file.suffix != ".txnindex" and not (part == "killed" and file.stem == active)
+            ]
+    assert len(files) >= 16
+    lines = judged(our_folders, files, "--index-sanity-check")
+    verdicts = [line for line in lines if not line.startswith("Dumping ")]
+    assert len(verdicts) == len(files)
+    assert all(line.endswith((" passed sanity check.", " is empty.")) for line in verdicts)
+    assert judged(our_folders, files, "--verify-index-only") == [
+        line for line in lines if line.startswith("Dumping ") or line.endswith(" is empty.")
+    ]
+
+
+def test_kafka_understands_our_offsets_topic(
+    our_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G1: every record of __consumer_offsets, in Kafka's own JSON."""
+    monkeypatch.chdir(our_folders)
+    logs = [
+        str(file.relative_to(our_folders))
+        for file in sorted(our_folders.glob("*/__consumer_offsets-0/*.log"))
+    ]
+    text = "\n".join(judged(our_folders, logs, "--offsets-decoder"))
+    assert '"type":"1","data":{"group":"group-classic","topic":"codecs","partition":0}' in text
+    assert '"subscription":{"topics":[' in text
+    assert '"assignment":{"assignedPartitions":[' in text
+    assert "skipping" not in text
+
+
+def test_kafka_reads_what_our_cleaner_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B8: every codec cleaned, tombstones with their delete horizon, an aborted transaction; gaps are all it tells."""
+    compaction = Compaction(str(tmp_path / "compacted-0"), {"delete.retention.ms": 10**9})
+    for turn in range(4):
+        for codec in range(len(CODECS)):
+            keys = [b"%d-%d" % (codec, number % (3 + turn)) for number in range(8)]
+            value = None if turn == 3 else b"v" * 30
+            compaction.put(*((key, value) for key in keys), codec=codec)
+        compaction.put(
+            (b"in-transaction", b"%d" % turn), producer_id=5, producer_epoch=0, base_sequence=turn,
+            is_transactional=True,
+        )  # fmt: skip
+        compaction.end_transaction(5, commit=turn % 2 == 0)
+    assert compaction.seal_and_clean()
+    compaction.log.close()
+    monkeypatch.chdir(tmp_path)
+    files = log_files(tmp_path)
+    out, err = dump(files, "--print-data-log", folder=tmp_path)
+    ours, our_complaints = our_lines(files, "--print-data-log")
+    assert ours == out.splitlines()
+    # Kafka's complaints come in the order of a hash table
+    assert sorted(our_complaints.splitlines()) == sorted(err.decode().splitlines())
+    assert "Non-consecutive offsets in " in our_complaints
+    assert "Mismatches" not in our_complaints
+    assert "timestamp" not in our_complaints
+    text = out.decode()
+    assert "isvalid: false" not in text
+    assert "deleteHorizonMs: OptionalLong[" in text
+    for name in CODECS:
+        assert f"compresscodec: {name} " in text
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """`n` such that n + 1 and n - 9999 are free now; low ones, that no outgoing connection takes."""
+    for port in range(31_100, 32_700, 10):
+        with socket.socket() as one, socket.socket() as other:
+            try:
+                one.bind(("127.0.0.1", port + 1))
+                other.bind(("127.0.0.1", port - 9999))
+            except OSError:
+                continue
+        yield port
+        return
+    raise AssertionError("no free port")
+
+
+def test_a_folder_that_kafka_has_just_written(
+    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only the golden files: today's Kafka, our dump and our loader."""
+    node = KafkaNode(tmp_path / "kafka", free_port)
+    with node:
+        for codec in CODECS:
+            produce(node.bootstrap_servers, "fresh", 20, 0, **{"compression.type": codec})
+        node.end(signal.SIGTERM)
+    monkeypatch.chdir(node.data)
+    files = [name for name in log_files(node.data) if name.startswith("fresh-0/")]
+    judged(node.data, files, "--print-data-log")
+    written = {name: (node.data / name).read_bytes() for name in files}
+    log = StorageHost().open(str(node.data / "fresh-0"))
+    assert log.log_end_offset == 20 * len(CODECS)
+    log.close()
+    assert {name: (node.data / name).read_bytes() for name in files} == written

@@ -1,0 +1,53 @@
+"""Apache Kafka as the judge: its own DumpLogSegments, run on our files.
+
+Owns: where the tool is (`HARROW_APACHE_KAFKA`, or `../shared/tools/apache-kafka` beside the project), whether it
+can run here without the network, and one way to call it. A test that needs it carries `needs_kafka`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+TOOL = os.environ.get(
+    "HARROW_APACHE_KAFKA", str(Path(__file__).parents[3] / "shared" / "tools" / "apache-kafka")
+)
+JARS = Path(os.environ.get("KAFKA_JARS", Path.home() / ".cache" / "harrow" / "kafka-4.2.0"))
+
+
+def _missing() -> str | None:
+    if os.environ.get("HARROW_APACHE") == "0":
+        return "HARROW_APACHE=0: Apache Kafka is the judge of this test"
+    if shutil.which("java") is None:
+        return "Apache Kafka is the judge of this test, and there is no java"
+    if not Path(TOOL).exists():
+        return f"Apache Kafka is the judge of this test, and there is no {TOOL}"
+    if not (JARS / ".complete").exists():
+        return f"Apache Kafka is the judge of this test; fetch it once with `{TOOL} jars`"
+    return None
+
+
+needs_kafka = pytest.mark.skipif(_missing() is not None, reason=_missing() or "")
+
+
+FAST_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+"""Half of the processor time of a program that is over in a second."""
+
+_NOISE = (b"SLF4J: ", b"NOTE: ")
+
+
+def dump(files: Sequence[str], *options: str, folder: Path) -> tuple[bytes, bytes]:
+    """What Kafka's DumpLogSegments prints of `files` (relative to `folder`): its output and its complaints."""
+    command = [TOOL, "run", "-", "kafka.tools.DumpLogSegments", *options]
+    command += ["--files", ",".join(files)]
+    environment = {**os.environ, **FAST_START, "KAFKA_HEAP": "128m", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, timeout=60, check=False
+    )
+    lines = done.stderr.splitlines(keepends=True)
+    return done.stdout, b"".join(line for line in lines if not line.startswith(_NOISE))
