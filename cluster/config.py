@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .errors import ConfigError
 
-Value = bool | int | str
+Value = bool | int | float | str
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 
@@ -41,9 +41,20 @@ class Setting:
             return text.lower() == "true"
         if isinstance(self.default, int):
             return self._parse_int(text)
+        if isinstance(self.default, float):
+            return self._parse_share(text)
         if self.choices and text not in self.choices:
             raise ConfigError(f"{self.name}={text!r}: expected one of {', '.join(self.choices)}")
         return text
+
+    def _parse_share(self, text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number <= 1.0:
+            raise ConfigError(f"{self.name}={text!r}: expected a number from 0 to 1")
+        return number
 
     def _parse_int(self, text: str) -> int:
         try:
@@ -55,6 +66,10 @@ class Setting:
         if not low <= number <= high:
             raise ConfigError(f"{self.name}={number}: expected a number from {low} to {high}")
         return number
+
+
+def _share(name: str, default: float, doc: str, topic: str = "") -> Setting:
+    return Setting(name=name, default=default, doc=doc, topic=topic)
 
 
 def _int(
@@ -113,6 +128,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     # controller and registry
     _int("broker.id", -1, "this broker's node id; given by the supervisor", low=-1),
+    _text("broker.rack", "", "where this broker stands: replicas are spread over racks"),
+    _text(
+        "zookeeper.connect",
+        "",
+        "a ZooKeeper ensemble (host:port,…/chroot) instead of the own registry",
+    ),
     _int(
         "zookeeper.session.timeout.ms",
         18_000,
@@ -153,6 +174,7 @@ SETTINGS: tuple[Setting, ...] = (
         "create.topic.timeout.ms", 10_000, "unused bound of CreateTopics when the client gives none"
     ),
     # log
+    _text("log.dirs", "", "data folders, comma separated; relative to the broker's own folder"),
     _int(
         "log.segment.bytes",
         1_073_741_824,
@@ -166,6 +188,13 @@ SETTINGS: tuple[Setting, ...] = (
         "a segment rolls at this age by record time",
         low=1,
         topic="segment.ms",
+    ),
+    _long(
+        "log.roll.jitter.ms",
+        0,
+        "a segment rolls up to so much before that age, at random",
+        low=0,
+        topic="segment.jitter.ms",
     ),
     _int(
         "log.index.interval.bytes",
@@ -184,6 +213,12 @@ SETTINGS: tuple[Setting, ...] = (
         topic="flush.messages",
     ),
     _long("log.flush.interval.ms", LONG_MAX, "fsync after so long", low=0, topic="flush.ms"),
+    _long(
+        "log.flush.scheduler.interval.ms",
+        1_000,
+        "period of the check whether log.flush.interval.ms has passed",
+        low=1,
+    ),
     _int(
         "log.flush.offset.checkpoint.interval.ms", 60_000, "period of the recovery point checkpoint"
     ),
@@ -208,6 +243,50 @@ SETTINGS: tuple[Setting, ...] = (
         topic="file.delete.delay.ms",
     ),
     _text("log.cleanup.policy", "delete", "delete, compact or both", topic="cleanup.policy"),
+    # compaction
+    _bool("log.cleaner.enable", True, "compact the logs whose policy says so"),
+    _int("log.cleaner.threads", 1, "logs that are compacted at once", low=0),
+    _int(
+        "log.cleaner.io.max.bytes.per.second",
+        INT_MAX,
+        "most bytes that all cleaners together read and write in a second",
+        low=1,
+    ),
+    _long(
+        "log.cleaner.dedupe.buffer.size",
+        134_217_728,
+        "bytes for the keys of all cleaners; what does not fit waits for the next round",
+        low=1,
+    ),
+    _share("log.cleaner.io.buffer.load.factor", 0.9, "share of those bytes that is used"),
+    _long("log.cleaner.backoff.ms", 15_000, "pause of a cleaner with nothing to do", low=0),
+    _share(
+        "log.cleaner.min.cleanable.ratio",
+        0.5,
+        "a log is compacted when more of it is dirty",
+        topic="min.cleanable.dirty.ratio",
+    ),
+    _long(
+        "log.cleaner.min.compaction.lag.ms",
+        0,
+        "a record is not compacted before it is so old",
+        low=0,
+        topic="min.compaction.lag.ms",
+    ),
+    _long(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG_MAX,
+        "a log with a dirty record older than this is compacted whatever its ratio",
+        low=1,
+        topic="max.compaction.lag.ms",
+    ),
+    _long(
+        "log.cleaner.delete.retention.ms",
+        86_400_000,
+        "tombstones and transaction markers stay so long once they are compacted",
+        low=0,
+        topic="delete.retention.ms",
+    ),
     _text(
         "compression.type",
         "producer",
@@ -263,6 +342,12 @@ SETTINGS: tuple[Setting, ...] = (
         "completed operations before a purge",
         low=1,
     ),
+    _int(
+        "delete.records.purgatory.purge.interval.requests",
+        1,
+        "completed operations before a purge",
+        low=1,
+    ),
     # Harrow's own
     _text(
         "harrow.replica.truncation",
@@ -275,8 +360,17 @@ SETTINGS: tuple[Setting, ...] = (
         100,
         "most often that a partition's HW is traced; 0: every change",
     ),
+    _int(
+        "harrow.metrics.port",
+        -1,
+        "metrics in Prometheus' format over HTTP on loopback; 0: any free port, -1: none",
+        low=-1,
+        high=65535,
+    ),
     _bool("harrow.tap", False, "write what the wire acknowledged and delivered to the tap (J6)"),
     _int("harrow.tail.bytes", 4_194_304, "bytes of each log kept in memory for fetches at its end"),
+    _int("harrow.tail.total.bytes", 50_331_648, "bytes of all logs together kept so"),
+    _bool("harrow.power.loss", False, "journal unsynced writes, so that power_loss can be played"),
 )
 
 BY_NAME: Mapping[str, Setting] = {row.name: row for row in SETTINGS}
@@ -307,6 +401,12 @@ class _Settings:
         assert isinstance(value, int), f"{name} is not a number"
         return value
 
+    def share(self, name: str) -> float:
+        """The number from 0 to 1 set for `name`."""
+        value = self.value(name)
+        assert isinstance(value, float), f"{name} is not a share"
+        return value
+
     def flag(self, name: str) -> bool:
         """The switch set for `name`."""
         value = self.value(name)
@@ -321,9 +421,18 @@ class _Settings:
 
 
 class BrokerConfig(_Settings):
-    """A broker's settings. `BrokerConfig.parse({"min.insync.replicas": "2"})`; unknown names are refused."""
+    """A broker's settings. `BrokerConfig.parse({"min.insync.replicas": "2"})`; unknown names are refused.
 
-    __slots__ = ()
+    What administrators change while it runs lies above what it was started with: `dynamic` of this broker,
+    then `dynamic_default` of all brokers (KIP-226). The metadata room fills both.
+    """
+
+    __slots__ = ("dynamic", "dynamic_default")
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        super().__init__(values)
+        self.dynamic: dict[str, Value] = {}
+        self.dynamic_default: dict[str, Value] = {}
 
     @classmethod
     def parse(cls, raw: Mapping[str, object]) -> BrokerConfig:
@@ -337,8 +446,10 @@ class BrokerConfig(_Settings):
 
     def value(self, name: str) -> Value:
         """What is set for `name`, or its default."""
-        found = self._values.get(name)
-        return BY_NAME[name].default if found is None else found
+        for layer in (self.dynamic, self.dynamic_default, self._values):
+            if name in layer:
+                return layer[name]
+        return BY_NAME[name].default
 
     def overrides(self) -> dict[str, Value]:
         """What was set, without the defaults."""

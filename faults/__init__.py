@@ -6,6 +6,8 @@ Knows `harrow.cluster` only through `System` (`system.py`); knows nothing of tes
 """
 
 from .codepoints import failpoint as failpoint
+from .disk import disk_error as disk_error
+from .disk import power_loss as power_loss
 from .errors import FaultError as FaultError
 from .errors import NemesisError as NemesisError
 from .errors import TargetError as TargetError

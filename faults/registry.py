@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from .codepoints import Failpoint
+from .disk import DiskError, PowerLoss
 from .errors import ConfigError
 from .network import Isolate
 from .process import Kill, Pause, Restart, Terminate
@@ -30,7 +31,9 @@ def register(fault: type[Fault]) -> type[Fault]:
     return fault
 
 
-for _fault in (Kill, Terminate, Pause, Restart, Isolate, LoseResponse, Failpoint):
+for _fault in (
+    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, Isolate, LoseResponse, Failpoint,
+):  # fmt: skip
     register(_fault)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from .disk import PowerLoss
 from .errors import ConfigError
 from .network import Isolate
 from .process import Kill, Pause, Terminate
@@ -191,6 +192,7 @@ RANDOM_FAULTS: Mapping[str, Callable[..., Fault]] = {
     "pause": Pause,
     "isolate": Isolate,
     "terminate": Terminate,
+    "power_loss": PowerLoss,
 }
 DEFAULT_RANDOM = ("kill", "pause", "isolate")
 

@@ -37,6 +37,10 @@ class BrokerControl(Protocol):
         """SIGKILL, and wait until it is gone."""
         ...
 
+    def lose_power(self, *, seed: int | str, keep: float | None = None) -> dict[str, int]:
+        """SIGKILL, then roll its files back to what was fsynced; what that took."""
+        ...
+
     def terminate(self) -> None:
         """SIGTERM, and wait until it is gone."""
         ...

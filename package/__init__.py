@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from harrow.faults import all_brokers as all_brokers
     from harrow.faults import broker as broker
     from harrow.faults import controller as controller
+    from harrow.faults import disk_error as disk_error
     from harrow.faults import failpoint as failpoint
     from harrow.faults import follower as follower
     from harrow.faults import group_coordinator as group_coordinator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from harrow.faults import minority as minority
     from harrow.faults import one as one
     from harrow.faults import pause as pause
+    from harrow.faults import power_loss as power_loss
     from harrow.faults import restart as restart
     from harrow.faults import terminate as terminate
     from harrow.harness.checks import Verdict as Verdict
@@ -41,6 +43,7 @@ _FAULTS = (
     "all_brokers",
     "broker",
     "controller",
+    "disk_error",
     "failpoint",
     "follower",
     "group_coordinator",
@@ -53,6 +56,7 @@ _FAULTS = (
     "minority",
     "one",
     "pause",
+    "power_loss",
     "restart",
     "terminate",
 )
@@ -76,6 +80,7 @@ __all__ = [
     "all_brokers",
     "broker",
     "controller",
+    "disk_error",
     "failpoint",
     "follower",
     "group_coordinator",
@@ -89,6 +94,7 @@ __all__ = [
     "minority",
     "one",
     "pause",
+    "power_loss",
     "restart",
     "terminate",
 ]

@@ -50,6 +50,29 @@ AFTER_APPEND = declare(
 AFTER_FOLLOWER_APPEND = declare(
     "log.after-follower-append", "a follower has appended fetched batches, before its next fetch"
 )
+CLEANER_BETWEEN_WRITES = declare(
+    "cleaner.between-writes", "compaction, before each creation, write or fsync of a .cleaned file"
+)
+CLEANER_BEFORE_SWAP = declare(
+    "cleaner.before-swap", "compaction, the .cleaned files are durable, nothing renamed yet"
+)
+CLEANER_TO_SWAP = declare(
+    "cleaner.between-swap-renames", "compaction, before each rename of a .cleaned file to .swap"
+)
+CLEANER_TO_DELETED = declare(
+    "cleaner.between-deleted-renames",
+    "compaction, before each rename of a replaced file to .deleted",
+)
+CLEANER_TO_FINAL = declare(
+    "cleaner.between-final-renames",
+    "compaction, before each rename of a .swap file to its own name",
+)
+CLEANER_AFTER_SWAP = declare(
+    "cleaner.after-swap", "compaction, a segment was swapped in, the folder is not fsynced yet"
+)
+CLEANER_BEFORE_CHECKPOINT = declare(
+    "cleaner.before-checkpoint", "compaction of a log is done, before its cleaner checkpoint moves"
+)
 BEFORE_ISR_WRITE = declare(
     "partition.before-isr-write", "the leader has decided on a new ISR, before the registry has it"
 )

@@ -13,6 +13,8 @@ Invariants:
   nothing is allocated on the word of a peer (an absurd size closes the link).
 * `send` never blocks and never writes by itself: what is queued in one turn of the loop leaves in one
   system call. Bytes leave in the order they were queued; no fault drops a part of a frame.
+* A file region leaves by `os.sendfile`, in its place in the frame. Where its file was cut meanwhile the frame
+  cannot be completed: the link is reset, for nothing else may follow half a frame.
 * Reading goes on while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
   (CHOKED, on accepted links: a peer that does not read its answers is not read from).
 * A blocked link keeps its end of connection to itself as well: neither FIN nor RST passes a partition.
@@ -27,7 +29,9 @@ A WireError from the handler, an absurd size or any other exception closes this 
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
+import os
 import socket
 import struct
 import termios
@@ -39,9 +43,9 @@ from itertools import islice
 from typing import Any
 
 from ..errors import WireError
-from .disk import IOV_MAX
+from .disk import IOV_MAX, RealRegion
 from .link_rules import Blocked, LinkRules
-from .seam import Buffer, FrameHandler, Peer
+from .seam import Buffer, FrameHandler, Part, Peer, bytes_of
 
 SIZE = struct.Struct(">i")
 READ_BYTES = 256 * 1024
@@ -54,6 +58,8 @@ JOIN_BYTES = 4096
 """A smaller frame is joined with its size at once; of a larger one the parts are kept apart."""
 SEND_JOIN_BYTES = 32 * 1024
 """Up to this much a join and `send` is cheaper than `sendmsg` with many parts."""
+REGION_BYTES_LEAST = 16 * 1024
+"""Of a smaller range a read and a join are cheaper than a system call of its own."""
 CHOKE_BYTES = 64 * 1024 * 1024
 """Unsent bytes at which an accepted link stops reading; it goes on at a quarter."""
 PIECES_MOST = 256
@@ -85,7 +91,7 @@ class RealLink:
     __slots__ = (
         "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_fd", "_gates", "_handler",
         "_linger", "_max_frame_bytes", "_missing", "_out_held", "_peer", "_pieces", "_pieces_done",
-        "_queue", "_reading", "_rest", "_scheduled", "_sock", "_unsent", "_writing",
+        "_queue", "_reading", "_regions", "_rest", "_scheduled", "_sock", "_unsent", "_writing",
     )  # fmt: skip
 
     def __init__(
@@ -115,7 +121,8 @@ class RealLink:
         self._pieces: list[bytes] = []  # the beginning of a large frame
         self._pieces_done = 0  # pieces that were merged already
         self._missing = 0  # bytes that the large frame still lacks; 0: there is none
-        self._queue: deque[Buffer] = deque()
+        self._queue: deque[Buffer | RealRegion] = deque()
+        self._regions = 0  # of the queue
         self._unsent = 0
         self._out_held = False
         context.links.add(self)
@@ -148,16 +155,18 @@ class RealLink:
         """Bytes queued and not yet taken by the kernel."""
         return self._unsent
 
-    def send(self, parts: Sequence[Buffer]) -> None:
-        """Queue one frame; on a closed link nothing happens."""
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue one frame; on a closed link nothing happens. OSError where a small region cannot be read."""
         if self._gates & CLOSED:
             return
         size = sum(map(len, parts))
         if size < JOIN_BYTES:
-            self._queue.append(b"".join((SIZE.pack(size), *parts)))
+            self._queue.append(b"".join((SIZE.pack(size), *map(bytes_of, parts))))
         else:
+            queued = [_queueable(part) for part in parts if len(part)]
+            self._regions += sum(part.__class__ is RealRegion for part in queued)
             self._queue.append(SIZE.pack(size))
-            self._queue.extend(part for part in parts if len(part))
+            self._queue.extend(queued)
         self._unsent += size + 4
         if self._unsent > self._choke_bytes:
             self._shut(CHOKED)
@@ -355,7 +364,8 @@ class RealLink:
         try:
             self._write()
         except OSError as error:
-            self._end(f"{error.strerror or error}", at_close="drop")
+            # half a region may have left: no orderly end may follow it
+            self._end(f"{error.strerror or error}", at_close="reset" if self._regions else "drop")
             return
         if self._gates & CHOKED and self._unsent <= self._choke_bytes / 4:
             self._open(CHOKED)
@@ -368,10 +378,14 @@ class RealLink:
         queue, sock = self._queue, self._sock
         try:
             while queue:
+                if self._regions:
+                    self._drop(self._send_mixed())
+                    continue
+                buffers: Any = queue  # nothing else while there are no regions
                 if self._unsent <= SEND_JOIN_BYTES:
-                    sent = sock.send(queue[0] if len(queue) == 1 else b"".join(queue))
+                    sent = sock.send(buffers[0] if len(buffers) == 1 else b"".join(buffers))
                 else:
-                    sent = sock.sendmsg(islice(queue, IOV_MAX))
+                    sent = sock.sendmsg(islice(buffers, IOV_MAX))
                 if sent == self._unsent:
                     queue.clear()
                     self._unsent = 0
@@ -384,6 +398,22 @@ class RealLink:
             return
         self._stop_writing()
 
+    def _send_mixed(self) -> int:
+        """Send the buffers up to the first region, or of that region what the kernel takes; how much it took."""
+        first = self._queue[0]
+        if isinstance(first, RealRegion):
+            sent = os.sendfile(self._fd, first.fd, first.position, first.size)
+            if sent == 0:
+                raise OSError(errno.EIO, "a file was cut under a response")
+            return sent
+        buffers: list[Buffer] = []
+        for part in islice(self._queue, IOV_MAX):
+            if isinstance(part, RealRegion):
+                break
+            buffers.append(part)
+        # MSG_MORE: what is before a region leaves in one segment with its beginning
+        return self._sock.sendmsg(buffers, (), socket.MSG_MORE)
+
     def _drop(self, sent: int) -> None:
         self._unsent -= sent
         queue = self._queue
@@ -391,9 +421,12 @@ class RealLink:
             part = queue[0]
             size = len(part)
             if size > sent:
-                queue[0] = memoryview(part)[sent:]
+                queue[0] = (
+                    part.after(sent) if isinstance(part, RealRegion) else memoryview(part)[sent:]
+                )
                 return
             queue.popleft()
+            self._regions -= part.__class__ is RealRegion
             sent -= size
 
     def _stop_writing(self) -> None:
@@ -419,7 +452,7 @@ class RealLink:
             self._context.loop.call_soon(self._handler.link_closed, reason)
         if at_close != "drain":
             self._queue.clear()
-            self._unsent = 0
+            self._unsent = self._regions = 0
         self._flush()  # finishes at once, when the queue is empty, or, of a blocked link, after healing
 
     def _finish(self) -> None:
@@ -430,7 +463,7 @@ class RealLink:
             self._linger.cancel()
         self._stop_writing()
         self._queue.clear()
-        self._unsent = 0
+        self._unsent = self._regions = 0
         self._fd = -1
         self._context.links.discard(self)
         if self._at_close == "reset":
@@ -445,3 +478,10 @@ class RealLink:
             self._finish()
         else:
             self._end(reason, at_close="reset")
+
+
+def _queueable(part: Part) -> Buffer | RealRegion:
+    """A region only where sending it as one pays."""
+    if isinstance(part, RealRegion) and part.size >= REGION_BYTES_LEAST:
+        return part
+    return bytes_of(part)

@@ -1,7 +1,8 @@
 """The machine as it is: `Host` of the seam, assembled from its parts.
 
-Owns: the host's folder (`trace.jsonl`, `broker.log`, `tap.bin`, `tap.names`, `control.sock`) and the order in
-which its parts begin and end. Made inside the running loop of its process; everything it calls back runs there.
+Owns: the host's folder (`trace.jsonl`, `broker.log`, `tap.bin`, `tap.names`, `control.sock`; `unsynced/` where
+power losses are played) and the order in which its parts begin and end. Made inside the running loop of its process;
+everything it calls back runs there.
 
     host = RealHost(name="broker-1", folder=…, listeners={"clients": sock}, seed=7)
     await host.start()          # the control socket answers
@@ -17,18 +18,21 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .clock import RealClock
 from .control import ControlServer
 from .disk import RealDisk
+from .disk_faults import DiskFaults
 from .failpoints import RealFailpoints
 from .real_network import RealNetwork
 from .seam import Clock, Disk, Failpoints, Network, Tap, Tasks, Trace
 from .tap import NoTap, RealTap
 from .tasks import RealTasks
 from .trace import RealTrace
+from .tracked_disk import TrackedDisk
+from .unsynced import UNSYNCED
 
 CONTROL_SOCKET = "control.sock"
 LIVES = "lives"
@@ -47,13 +51,19 @@ class RealHost:
         seed: int = 0,
         tap: bool = False,
         log_level: str = "info",
+        power_loss: Sequence[str] = (),
     ) -> None:
+        """`power_loss`: folders whose unsynced writes are journalled, so that a power loss can be played."""
         os.makedirs(folder, exist_ok=True)
         loop = asyncio.get_running_loop()
         self.name = name
         self.folder = folder
         self.clock: Clock = RealClock()
-        self.disk: Disk = RealDisk()
+        disk_faults = DiskFaults()
+        journal = os.path.join(folder, UNSYNCED)
+        self.disk: Disk = (
+            TrackedDisk(journal, power_loss, disk_faults) if power_loss else RealDisk(disk_faults)
+        )
         # seeded by name and life: hosts of one run draw different numbers, a host that comes back draws others
         # than in its life before (it would give a new topic an old one's id), and the next run draws the same
         self.random = random.Random(f"{seed}/{name}/{_next_life(folder)}")  # noqa: S311 - not cryptography
@@ -68,8 +78,8 @@ class RealHost:
         self.network: Network = self._network
         self.tap: Tap = self._tap
         self.control = ControlServer(os.path.join(folder, CONTROL_SOCKET), self._trace.log)
-        for operations in (self._network.operations(), self._failpoints.operations()):
-            for op, operation in operations.items():
+        for room in (self._network, self._failpoints, disk_faults):
+            for op, operation in room.operations().items():
                 self.control.register(op, operation)
         loop.set_exception_handler(self._uncaught)
 

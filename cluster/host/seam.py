@@ -3,7 +3,7 @@
 Broker code (every room but `host/`, `network/` and the supervisor) is written against these
 protocols and nothing else: no asyncio, no threads, no sockets, no files, no `time`. So the same code
 runs on the real host (`host/real.py`), under faults (the real host with its knobs turned over the
-control socket) and, later, on a simulated host with a virtual clock.
+control socket) and on simulated machines with a virtual clock (`host/simulated/`).
 
 Conventions settled here:
 
@@ -17,7 +17,7 @@ Conventions settled here:
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -89,7 +89,7 @@ class Tasks(Protocol):
     """What runs when. Every spawned task has a name and ends with the host."""
 
     def call_soon(self, call: Callable[..., object], *args: object) -> None:
-        """Run `call(*args)` on the next turn of the loop."""
+        """Run `call(*args)` on the next turn of the loop; the one call that a BLOCKS call may make as well."""
         ...
 
     def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Timer:
@@ -125,8 +125,29 @@ class FileRegion(Protocol):
         """Bytes in the range."""
         ...
 
+    def __len__(self) -> int:
+        """The same: a region goes wherever a part's length is asked."""
+        ...
+
     def read(self) -> bytes:
         """The bytes themselves, for who needs them after all (the tap, a test, a link that must copy)."""
+        ...
+
+
+Part = Buffer | FileRegion
+"""What a frame is made of on its way out."""
+
+
+def bytes_of(part: Part) -> Buffer:
+    """The bytes of a part; a region's are read. OSError where its file was cut."""
+    return part if isinstance(part, bytes | bytearray | memoryview) else part.read()
+
+
+class Lock(Protocol):
+    """Something that one process holds alone."""
+
+    def release(self) -> None:
+        """Let others have it; releasing twice is no error."""
         ...
 
 
@@ -214,6 +235,10 @@ class Disk(Protocol):
         """Map a file of at least `size` bytes, created or extended by zeroes where it is smaller."""
         ...
 
+    def lock(self, path: str) -> Lock:
+        """Hold the file `path` alone until released or dead; BlockingIOError while another process does."""
+        ...
+
     def read(self, path: str) -> bytes:
         """A whole small file; FileNotFoundError where there is none."""
         ...
@@ -227,7 +252,7 @@ class Disk(Protocol):
         ...
 
     def sync_file(self, path: str) -> None:
-        """BLOCKS. Bring a replaced file and its name to stable storage; no error where there is none."""
+        """BLOCKS. Bring a file or a folder, and its name, to stable storage; no error where there is none."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -289,8 +314,11 @@ class Link(Protocol):
     @peer.setter
     def peer(self, peer: Peer, /) -> None: ...
 
-    def send(self, parts: Sequence[Buffer]) -> None:
-        """Queue one frame: the size prefix is added here, the parts are not copied. Never blocks."""
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue one frame: the size prefix is added here, the parts are not copied. Never blocks.
+
+        File regions leave by `sendfile`; a file that was cut under one resets the link.
+        """
         ...
 
     def close(self, *, reset: bool = False) -> None:
@@ -422,3 +450,25 @@ class Host(Protocol):
     failpoints: Failpoints
     trace: Trace
     tap: Tap
+
+
+class Control(Protocol):
+    """Where rooms offer operations to who supervises the process."""
+
+    def register(
+        self,
+        name: str,
+        operation: Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]],
+        /,
+    ) -> None:
+        """Serve `name` from now on; a later registration of the same name replaces it."""
+        ...
+
+
+class ProcessHost(Host, Protocol):
+    """The machine as a whole process (a broker, the registry) gets it: with its control operations."""
+
+    @property
+    def control(self) -> Control:
+        """What a supervisor may ask of this process."""
+        ...

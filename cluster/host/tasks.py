@@ -14,6 +14,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
 from typing import Any, TypeVar
 
 from .seam import Promise, Timer, Trace
@@ -29,13 +30,17 @@ class RealTasks:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, trace: Trace) -> None:
         self._loop = loop
+        self._thread = get_ident()
         self._trace = trace
         self._tasks: set[asyncio.Task[object]] = set()
         self._threads = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="harrow-blocking")
 
     def call_soon(self, call: Callable[..., object], *args: object) -> None:
-        """Run `call(*args)` on the next turn of the loop."""
-        self._loop.call_soon(call, *args)
+        """Run `call(*args)` on the next turn of the loop; from a BLOCKS call's thread too."""
+        if get_ident() == self._thread:
+            self._loop.call_soon(call, *args)
+        else:
+            self._loop.call_soon_threadsafe(call, *args)
 
     def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Timer:
         """Run `call(*args)` after `delay_ms`."""

@@ -1,7 +1,7 @@
 """One log on disk, its recovery, and all logs of a broker, byte-compatible with Apache Kafka's.
 
-    results → files, checkpoints, metadata_files → leader_epochs, indexes, producer_* → segment, tail
-    → recovery → log → loader, retention → log_manager
+    results → files, checkpoints, metadata_files → leader_epochs, *_index, producer_* → segment, tail
+    → recovery, local_log → log → loader, retention → log_manager
 
 Synchronous; calls marked BLOCKS go through `tasks.run_blocking`.
 """

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer
+from ..ids import Offset
 from ..wire.batches import (
     PlacedBatch,
     assign_offset,
@@ -16,7 +17,9 @@ from ..wire.batches import (
     header_at,
     stamp_append_time,
 )
-from .results import AppendedBatch
+from .producer_entry import BatchMetadata
+from .results import AppendedBatch, AppendInfo
+from .sparse_index import RELATIVE_OFFSET_MAX
 
 PINNED_SLACK_BYTES = 64 * 1024
 """A kept slice of a frame keeps the whole frame alive; past this much waste it is copied instead."""
@@ -69,18 +72,35 @@ def follower_rows(
 def fitting(rows: Sequence[AppendedBatch], start: int, active_size: int, bytes_max: int) -> int:
     """How far `rows` from `start` on go into one segment: the active one, or the next.
 
-    At least one row; the active segment has `active_size` bytes and may have `bytes_max`.
+    At least one row; the active segment has `active_size` bytes and may have `bytes_max`. Rows that
+    compaction left 2^31 offsets apart never share one.
     """
-    begin = rows[start].position
-    if active_size + rows[-1].position + rows[-1].size - begin <= bytes_max:
-        return len(rows)
+    begin, last = rows[start].position, rows[-1]
+    far = rows[start].base_offset + RELATIVE_OFFSET_MAX
     room = bytes_max - active_size
+    if last.position + last.size - begin <= room and last.last_offset <= far:
+        return len(rows)
     if rows[start].size > room:  # this run begins a segment
         room = bytes_max
     stop = start + 1
     while stop < len(rows) and rows[stop].position + rows[stop].size - begin <= room:
+        if rows[stop].last_offset > far:
+            break
         stop += 1
     return stop
+
+
+def duplicate_info(batch: BatchMetadata, log_start: Offset, *, stamped: bool) -> AppendInfo:
+    """What the first append of a batch did that a client sends again."""
+    return AppendInfo(
+        Offset(batch.first_offset),
+        Offset(batch.last_offset),
+        batch.timestamp if stamped else -1,
+        log_start,
+        True,
+        batch.last_offset - batch.first_offset + 1,
+        0,
+    )
 
 
 def unpinned(records: Buffer) -> memoryview:

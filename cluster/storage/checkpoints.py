@@ -2,7 +2,8 @@
 
 Format, version 0: a line `0`, a line with the number of entries, then one entry a line. `Disk.replace`
 writes them: temporary file, fsync, rename, fsync of the folder, so a reader sees all or nothing.
-Malformed content is CorruptLogError naming file and line; an absent file has no entries.
+Malformed content is CorruptLogError naming file and line; an absent file has no entries, nor has an empty one
+(Kafka creates its checkpoints so, before it has anything to say).
 
 Source: Kafka's `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
 """
@@ -23,6 +24,8 @@ def read_rows(disk: Disk, path: str, columns: int) -> list[list[str]]:
     try:
         data = disk.read(path)
     except FileNotFoundError:
+        return []
+    if not data:
         return []
     try:
         lines = data.decode().splitlines()

@@ -17,6 +17,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+SEGMENT_FILES = (LOG, *INDEXES)
 
 DELETED_FOLDER = "-delete"
 FUTURE_FOLDER = "-future"
@@ -27,7 +28,9 @@ PARTITION_METADATA = "partition.metadata"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
+LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _DIGITS = 20

@@ -18,36 +18,27 @@ What may fail: KafkaError (refusals), StorageError (the disk). Source: Kafka's `
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ..config import TopicConfig
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer, Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire.batches import headers, validate
-from .appending import fitting, follower_rows, leader_rows, stamped, unpinned
+from .appending import duplicate_info, fitting, follower_rows, leader_rows, stamped, unpinned
+from .durability import Durability
+from .file_regions import DataToSend, SegmentRead, T
 from .files import PARTITION_METADATA
-from .leader_epochs import LeaderEpochs
-from .producer_entry import BatchMetadata
-from .producer_states import Plan, ProducerStates
-from .recovery import replay_producers
+from .flusher import flush_at_once, nobody_waits
+from .local_log import LocalLog, OpenedLog
+from .producer_states import Plan
+from .recovery import truncate_producers
+from .required_keys import require_keys
 from .results import AppendedBatch, AppendInfo, FetchData, Origin
 from .segment import LogSegment
-from .tail import Tail
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedLog:
-    """What the loader found in a folder."""
-
-    segments: list[LogSegment]
-    epochs: LeaderEpochs
-    producers: ProducerStates
-    log_start_offset: Offset
-    log_end_offset: Offset
-    recovery_point: Offset
+from .sparse_index import IndexMaps
+from .tail import Tail, TailBudget
+from .transaction_index import AbortedTxn
 
 
 class Log:
@@ -63,15 +54,19 @@ class Log:
         *,
         topic_id: str,
         tail_bytes: int,
+        maps: IndexMaps,
     ) -> None:
         self._host = host
         self._hit = host.failpoints.hit
-        self._segments = opened.segments
-        self._bases = [segment.base_offset for segment in opened.segments]
+        self._local = LocalLog(host, folder, topic_partition, config, opened.segments, maps)
+        self._segments = self._local.segments
+        self.discard = self._local.discard  # of `LocalLog`: for who replaces segments
+        self.open_segment = self._local.open_segment
         self._tail = Tail(tail_bytes)
         self._closed = False
-        self._cuts = 0  # truncations so far: a flush that began before one proves nothing
-        self._unflushed_records = 0
+        self._durability = Durability(opened.recovery_point)
+        self._flush_due: Callable[[Log], None] = flush_at_once
+        self._tell_failure: Callable[[Log, StorageError], None] | None = None
         self._folder_synced = False  # partition.metadata and the folder's names
         self.folder = folder
         self.topic_partition = topic_partition
@@ -80,32 +75,60 @@ class Log:
         self.producers = opened.producers
         self.log_start_offset = opened.log_start_offset
         self.log_end_offset = opened.log_end_offset
-        self.recovery_point = opened.recovery_point
         self.flushed_ms = host.clock.wall_ms()
         self.failed: StorageError | None = None
+        self.on_settled: Callable[[], None] = nobody_waits
+        """Called on the loop when an fsync that was waited for has ended; replication puts its own here."""
         self.high_watermark: Callable[[], Offset] = lambda: self.log_end_offset
         """Retention deletes nothing at or above it; replication puts its own here."""
+        self.on_cut: Callable[[Offset], None] = lambda _end: None
+        """Told where the log ends after each truncation; its cleaner puts its own here (B8)."""
         self.reconfigure(config)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Take the topic's settings; they hold from the next append on."""
-        self.config = config
+        self.config = self._local.config = config
         self._segment_bytes = config.number("segment.bytes")
         self._segment_ms = config.number("segment.ms")
         self._message_bytes_max = config.number("max.message.bytes")
         self._flush_messages = config.number("flush.messages")
         self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
-        self._gaps_allowed = "compact" in config.text("cleanup.policy")
+        self._compacted = "compact" in config.text("cleanup.policy")
+        if (
+            self._compacted
+        ):  # what must be compacted in time must leave the active segment in time (KIP-354)
+            self._segment_ms = min(self._segment_ms, config.number("max.compaction.lag.ms"))
 
     @property
     def size(self) -> int:
         """Bytes of all segments' log files."""
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self._segments.all)
 
     @property
     def segments(self) -> Sequence[LogSegment]:
         """Oldest first; the last one is active. Never empty."""
-        return self._segments
+        return self._segments.all
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below it was fsynced."""
+        return self._durability.recovery_point
+
+    @property
+    def closed(self) -> bool:
+        """True once the log was closed or is being deleted."""
+        return self._closed
+
+    def join(
+        self,
+        tails: TailBudget,
+        flush_due: Callable[[Log], None],
+        tell_failure: Callable[[Log, StorageError], None],
+    ) -> None:
+        """One of a broker's logs: memory is shared, fsyncs are made off the loop, a failure is told at once."""
+        self._tail.share(tails)
+        self._flush_due = flush_due
+        self._tell_failure = tell_failure
 
     # -- append
 
@@ -123,7 +146,11 @@ class Log:
         if from_client:
             duplicate = self.producers.find_duplicate(batches)
             if duplicate is not None:
-                return self._duplicate_info(duplicate)
+                return duplicate_info(
+                    duplicate, self.log_start_offset, stamped=self._log_append_time
+                )
+        if self._compacted:
+            require_keys(self.topic_partition, records, batches)
         data = bytearray(records)
         append_time = -1
         if self._log_append_time:
@@ -153,14 +180,14 @@ class Log:
             view,
             batches,
             end=self.log_end_offset,
-            gaps_allowed=self._gaps_allowed,
+            gaps_allowed=self._compacted,
             log=str(self.topic_partition),
         )
         first = self.log_end_offset
         size = 0
         start = 0
         while start < len(rows):
-            stop = fitting(rows, start, self._segments[-1].size, self._segment_bytes)
+            stop = fitting(rows, start, self._segments.active.size, self._segment_bytes)
             begin = rows[start].position
             end = rows[stop - 1].position + rows[stop - 1].size
             run = rows[start:stop]
@@ -176,55 +203,43 @@ class Log:
     def _write(self, data: memoryview, rows: Sequence[AppendedBatch], planned: Plan) -> None:
         """One write: `rows` describe the whole batches that `data` is made of."""
         last_row = rows[-1]
-        segment = self._segments[-1]
+        segment = self._segments.active
         try:
-            if segment.should_roll(
-                len(data),
-                last_row.last_offset,
-                last_row.max_timestamp,
-                bytes_max=self._segment_bytes,
-                age_ms=self._segment_ms,
-                now=self._host.clock.wall_ms(),
-            ):
-                segment = self.roll(rows[0].base_offset)
+            now = self._host.clock.wall_ms()
+            limit, age = self._segment_bytes, self._segment_ms
+            reason = segment.roll_reason(len(data), last_row, limit, age, now)
+            if reason:
+                segment = self.roll(reason, base_offset=Offset(rows[0].base_offset))
             self._hit("log.before-append")
             for row in rows:
                 if row.leader_epoch > self.epochs.latest():
                     self.epochs.assign(LeaderEpoch(row.leader_epoch), Offset(row.base_offset))
             segment.append(data, rows)
         except OSError as error:
-            with contextlib.suppress(
-                OSError
-            ):  # the disk has refused already; the first error tells
-                if segment.file.size() > segment.size:
-                    segment.file.truncate(segment.size)
-            raise self._fail("append to", error) from error
+            raise self.fail("append to", error) from error
         before = self.log_end_offset
         self.log_end_offset = Offset(last_row.last_offset + 1)
         for row in rows:
             batch = data if row.size == len(data) else data[row.position : row.position + row.size]
             self._tail.append(row.base_offset, row.last_offset, batch)
-        self.producers.commit(planned, self.log_end_offset)
-        self._unflushed_records += self.log_end_offset - before
-        if self._unflushed_records >= self._flush_messages:
-            self.flush()
+        aborted = self.producers.commit(planned, self.log_end_offset)
+        if aborted:
+            self._note_aborted(segment, aborted)
+        if self.log_end_offset - self.recovery_point >= self._flush_messages:
+            self._durability.wait(before)
+            self._flush_due(self)
+
+    def _note_aborted(self, segment: LogSegment, aborted: Sequence[AbortedTxn]) -> None:
+        try:
+            for one in aborted:
+                segment.aborted.append(one)
+        except OSError as error:
+            raise self.fail("append to the transaction index of", error) from error
 
     def _info(self, first: Offset, append_time: int, size: int) -> AppendInfo:
         end = self.log_end_offset
-        return AppendInfo(
-            first, Offset(end - 1), append_time, self.log_start_offset, False, end - first, size
-        )
-
-    def _duplicate_info(self, batch: BatchMetadata) -> AppendInfo:
-        return AppendInfo(
-            Offset(batch.first_offset),
-            Offset(batch.last_offset),
-            batch.timestamp if self._log_append_time else -1,
-            self.log_start_offset,
-            True,
-            batch.last_offset - batch.first_offset + 1,
-            0,
-        )
+        log_start = self.log_start_offset
+        return AppendInfo(first, Offset(end - 1), append_time, log_start, False, end - first, size)
 
     # -- read
 
@@ -237,60 +252,69 @@ class Log:
         `upper`. KafkaError(offset_out_of_range) below the start or above the end. Parts are not
         copied: they are the log's own.
         """
+        return self._read(LogSegment.read, offset, max_bytes, upper, at_least_one=at_least_one)
+
+    def read_to_send(
+        self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
+    ) -> DataToSend | FetchData:
+        """The same; what is not in memory may be regions of files, for a link to send (B12)."""
+        read = LogSegment.read_to_send
+        return self._read(read, offset, max_bytes, upper, at_least_one=at_least_one)
+
+    def _read(
+        self,
+        read: SegmentRead[T],
+        offset: Offset,
+        max_bytes: int,
+        upper: Offset,
+        *,
+        at_least_one: bool,
+    ) -> T | FetchData:
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.offset_out_of_range,
-                f"{self.topic_partition}: offset {offset} is not in "
-                f"[{self.log_start_offset}, {self.log_end_offset}]",
-            )
+            raise self._out_of_range(offset)
         if offset >= upper or offset == self.log_end_offset:
             return FetchData([], 0, offset)
         self._check_usable()
-        found = self._tail.read(offset, max_bytes, upper, at_least_one=at_least_one)
-        if found is not None:
-            return found
+        in_memory = self._tail.read(offset, max_bytes, upper, at_least_one=at_least_one)
+        if in_memory is not None:
+            return in_memory
         try:
-            for index in range(bisect_right(self._bases, offset) - 1, len(self._segments)):
-                segment = self._segments[index]
-                found = segment.read(offset, max_bytes, upper, at_least_one=at_least_one)
-                if found is not None:
-                    return found
+            return self._local.read(read, offset, max_bytes, upper, at_least_one=at_least_one)
         except OSError as error:
-            raise self._fail("read", error) from error
-        return FetchData([], 0, offset)
+            raise self.fail("read", error) from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
         """BLOCKS. Time, offset and leader epoch of the first record at or after `timestamp_ms`."""
-        start = self.log_start_offset
-        for segment in list(self._segments):
-            if segment.max_timestamp >= timestamp_ms:
-                found = segment.find_timestamp(timestamp_ms, start)
-                if found is not None:
-                    return found
-        return None
+        return self._local.offset_for_timestamp(timestamp_ms, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, Offset, LeaderEpoch] | None:
         """BLOCKS. The same of the record with the largest timestamp (KIP-734); None when empty."""
-        newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-        if newest.max_timestamp < 0:
-            return None
-        return newest.find_timestamp(newest.max_timestamp, self.log_start_offset)
+        return self._local.offset_of_max_timestamp(self.log_start_offset)
+
+    # -- transactions
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Where readers of committed records stop (F5)."""
+        unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
+        """The aborted transactions with records in [start, upper), by the offset of their marker."""
+        return self._local.aborted_transactions(start, upper)
 
     # -- roll, flush, close
 
-    def roll(self, base_offset: Offset | int | None = None) -> LogSegment:
-        """Close the active segment for appends and begin the next at the log's end (B6).
+    def roll(self, reason: str = "asked", *, base_offset: Offset | None = None) -> LogSegment:
+        """Seal the active segment and begin the next at the log's end (B6), `log.rolled`; an empty one stays.
 
         The old one is flushed in the background, which moves the recovery point.
         """
-        base = self.log_end_offset if base_offset is None else Offset(base_offset)
-        active = self._segments[-1]
-        if active.size == 0:
-            return active
-        active.become_inactive()
-        segment = self._new_segment(base)
-        self._segments.append(segment)
-        self._bases.append(base)
+        base = self.log_end_offset if base_offset is None else base_offset
+        segment = self._local.roll(base, reason)
+        if segment is None:
+            return self._segments.active
+        self._folder_synced = False
+        self.producers.map_end = base
         self.producers.take_snapshot()
         self._host.tasks.spawn(self._flush_rolled(base), name=f"log.flush {self.topic_partition}")
         return segment
@@ -305,28 +329,41 @@ class Log:
 
     def flush_up_to(self, offset: Offset) -> None:
         """BLOCKS. fsync every segment with records below `offset` that may not be durable yet."""
-        if offset <= self.recovery_point or self._closed or self.failed:
+        begun = self._durability.begin()
+        upto = min(offset, self.log_end_offset)  # it may have been cut since it was asked
+        if upto <= self.recovery_point or self._closed or self.failed:
             return
-        cuts = self._cuts
-        unflushed = self._unflushed_records
-        segments = list(self._segments)
-        first = max(bisect_right([s.base_offset for s in segments], self.recovery_point) - 1, 0)
         try:
-            for segment in segments[first:]:
-                if segment.base_offset < offset:
-                    segment.flush(indexes=segment is not segments[-1])
+            self._local.flush(self.recovery_point, upto)
             self.epochs.flush()
+            self.producers.flush()
             if not self._folder_synced:
+                self._folder_synced = True  # before: a roll meanwhile makes a new name
                 self._host.disk.sync_file(f"{self.folder}/{PARTITION_METADATA}")
-                self._folder_synced = True
+                self._host.disk.sync_file(self.folder)
         except (OSError, ValueError) as error:
-            if self._closed or cuts != self._cuts:
+            if self._closed or begun != self._durability.begin():
                 return  # deleted or cut under the flush: there was nothing to keep
-            raise self._fail("fsync", error) from error
-        if cuts == self._cuts:
-            self.recovery_point = max(self.recovery_point, offset)
-            self._unflushed_records = max(self._unflushed_records - unflushed, 0)
+            self._folder_synced = False
+            raise self.fail("fsync", error) from error
+        if self._durability.ended(begun, upto):
             self.flushed_ms = self._host.clock.wall_ms()
+
+    @property
+    def settled_offset(self) -> Offset:
+        """Where that ends which may be acknowledged: the log's end, but for what waits for its fsync (B11)."""
+        return self._durability.settled(self.log_end_offset)
+
+    @property
+    def settled(self) -> bool:
+        """False while an fsync is waited for; a log that failed or was closed waits for none."""
+        return not self._durability.waiting or self.failed is not None or self._closed
+
+    def settle(self) -> bool:
+        """See what an fsync has settled; True when none is due. On the loop only."""
+        if self.failed is not None or self._closed:
+            return True
+        return self._durability.settle(self.log_end_offset, self._flush_messages)
 
     def close(self) -> None:
         """BLOCKS. Flush, write indexes and a producer snapshot, give every file back.
@@ -338,12 +375,13 @@ class Log:
         try:
             if self.failed is not None:
                 raise self.failed
-            self._segments[-1].become_inactive()
+            self._segments.active.become_inactive()
             self.producers.take_snapshot()
             self.flush()
-            self._segments[-1].flush(indexes=True)
+            self._segments.active.flush(indexes=True)
+            self.producers.flush()
         except OSError as error:
-            raise self._fail("close", error) from error
+            raise self.fail("close", error) from error
         finally:
             self.abandon()
 
@@ -355,8 +393,7 @@ class Log:
         """Give every file back as it is."""
         self._closed = True
         self._tail.clear()
-        for segment in self._segments:
-            segment.close()
+        self._local.close()
 
     # -- cut
 
@@ -370,111 +407,89 @@ class Log:
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return
-        if offset < self._segments[0].base_offset:
+        if offset < self._segments.all[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        self._cuts += 1
+        self._durability.cut(offset)
         try:
-            keep = bisect_right(self._bases, offset)
-            self._discard(self._segments[keep:])
-            del self._segments[keep:], self._bases[keep:]
-            end = self._segments[-1].truncate_to(offset)
+            end = self._local.truncate_to(offset)
             self.log_start_offset = min(self.log_start_offset, end)
             self._cut_at(end)
-            if self.producers.touches(end):
-                self.producers.load(end, self.log_start_offset, self._host.clock.wall_ms())
-                replay_producers(self._segments, self.producers, end)
-            else:
-                self.producers.remove_snapshots_above(end)
-                self.producers.map_end = end
+            now, start = self._host.clock.wall_ms(), self.log_start_offset
+            truncate_producers(self._segments.all, self.producers, end, start, now)
         except OSError as error:
-            raise self._fail("truncate", error) from error
+            raise self.fail("truncate", error) from error
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Delete every record and every epoch; the log begins and ends at `offset`."""
         self._check_usable()
-        self._cuts += 1
+        self._durability.cut(offset)
         try:
-            self._discard(self._segments)
-            segment = self._new_segment(offset)
-            self._segments, self._bases = [segment], [offset]
+            self._local.start_over(offset)
             self.epochs.clear()
             self.producers.clear(offset)
             self.log_start_offset = offset
             self._cut_at(offset)
         except OSError as error:
-            raise self._fail("truncate", error) from error
+            raise self.fail("truncate", error) from error
 
     def _cut_at(self, end: Offset) -> None:
         self.log_end_offset = end
-        self.recovery_point = min(self.recovery_point, end)
+        # the cut itself is not durable: the next flush must reach the segment that was cut
+        self._durability.cut(min(end, Offset(self._segments.active.base_offset)))
         self._tail.truncate_to(end)
         self.epochs.truncate_from_end(end)
+        self.on_cut(end)
 
     def increment_log_start_offset(self, offset: Offset) -> bool:
         """Records below `offset` are gone for readers (DeleteRecords, retention, the leader's start)."""
         if offset > self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.offset_out_of_range,
-                f"{self.topic_partition}: log start {offset} above its end {self.log_end_offset}",
-            )
+            raise self._out_of_range(offset)
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         return True
 
-    def delete_oldest(self, count: int) -> None:
+    def delete_oldest(self, count: int, reason: str = "retention") -> None:
         """Retention: drop the `count` oldest segments (never the active one), files a while later."""
         assert 0 < count < len(self._segments), f"{count} of {len(self._segments)} segments"
+        self.increment_log_start_offset(Offset(self._segments.all[count].base_offset))
+        self.remove_segments(self._segments.all[:count], reason)
+
+    def remove_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
+        """Take these (not the active one) out now, `log.segments-deleted`; their files go later (B7)."""
         self._check_usable()
         try:
-            self.increment_log_start_offset(Offset(self._bases[count]))
-            self._discard(self._segments[:count])
+            self._local.remove(list(segments), reason)
         except OSError as error:
-            raise self._fail("delete segments of", error) from error
-        del self._segments[:count], self._bases[:count]
+            raise self.fail("delete segments of", error) from error
 
-    def _discard(self, segments: Sequence[LogSegment]) -> None:
-        if not segments:
-            return
-        gone = list(segments)
-        paths = [path for segment in gone for path in segment.mark_deleted()]
-        delay_ms = self.config.number("file.delete.delay.ms")
-        self._host.tasks.call_later(delay_ms, self._purge_soon, gone, paths)
-
-    def _purge_soon(self, segments: Sequence[LogSegment], paths: Sequence[str]) -> None:
-        self._host.tasks.spawn(self._purge(segments, paths), name="log.purge")
-
-    async def _purge(self, segments: Sequence[LogSegment], paths: Sequence[str]) -> None:
-        for segment in segments:
-            segment.close()
-        for path in paths:
-            await self._host.tasks.run_blocking(self._host.disk.remove, path)
+    def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
+        """Compaction: from now on `new` is read where `old`, neighbours, were; files are the caller's."""
+        self._check_usable()
+        self._segments.replace(new, old)
 
     # -- inside
 
-    def _new_segment(self, base_offset: int) -> LogSegment:
-        return LogSegment(
-            self._host.disk,
-            self.folder,
-            base_offset,
-            index_interval=self.config.number("index.interval.bytes"),
-            index_bytes_max=self.config.number("segment.index.bytes"),
-            created_ms=self._host.clock.wall_ms(),
-        )
+    def _out_of_range(self, offset: int) -> KafkaError:
+        there = f"[{self.log_start_offset}, {self.log_end_offset}]"
+        what = f"{self.topic_partition}: offset {offset} is not in {there}"
+        return KafkaError(ErrorCode.offset_out_of_range, what)
 
     def _check_usable(self) -> None:
         if self.failed is not None or self._closed:
             why = str(self.failed) if self.failed else "the log is closed"
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
 
-    def _fail(self, action: str, error: Exception) -> StorageError:
-        """The disk refused: from now on this log refuses too."""
+    def fail(self, action: str, error: Exception) -> StorageError:
+        """The disk refused (the cleaner too may say so): from now on this log refuses too."""
         failure = StorageError(
             f"could not {action} {self.folder}: {error}; its log is offline until the broker restarts"
         )
         if self.failed is None:
             self.failed = failure
             self._host.trace.log("error", str(failure), partition=str(self.topic_partition))
+            if self._tell_failure is not None:
+                self._tell_failure(self, failure)
         return failure

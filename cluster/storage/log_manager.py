@@ -1,94 +1,149 @@
-"""Every log of one data folder: loading, creating, deleting, checkpoints, retention, closing.
+"""Every log of a broker, in one data folder or several: loading, creating, deleting, checkpoints, closing.
 
-Owns: topic-partition → `Log`; the data folder's own files (`recovery-point-offset-checkpoint`,
-`log-start-offset-checkpoint`, `replication-offset-checkpoint`, `.kafka_cleanshutdown`).
+Owns: topic-partition → `Log`; the folders (`log_folder.py`); which folder a new log goes to (the one with the
+fewest); what an I/O error takes with it.
 
-Invariants: the clean-shutdown marker exists only while no broker runs on the folder, and only when every
-log was closed without an error; a partition's folder has `partition.metadata` before it has records.
+Invariants:
+
+* A folder in which a system call failed is offline at once: every log in it refuses from that moment on,
+  whichever log it was (KAFKA-10778), and `on_folder_failed` is told on the loop. The other folders go on (B13).
+* The clean-shutdown marker exists only while no broker runs on the folder, and only when every log in it was
+  closed without an error; a partition's folder has `partition.metadata` before it has records.
+* While a folder is offline, a replica that is not new gets no new log elsewhere: its records may be there.
+
 What may fail: StorageError and CorruptLogError (the message names the file), OSError from the disk.
-
-Source: Kafka's `LogManager`.
+Source: Kafka's `LogManager`, `LogDirFailureHandler`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..config import BrokerConfig, TopicConfig
 from ..errors import CorruptLogError, StorageError
 from ..host.seam import Host
 from ..ids import Offset, TopicPartition
-from .checkpoints import OffsetCheckpoint
-from .files import (
-    DELETED_FOLDER,
-    FUTURE_FOLDER,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    deleted_folder_name,
-    partition_of,
-)
+from .files import DELETED_FOLDER, FUTURE_FOLDER, deleted_folder_name
+from .flusher import Flusher
+from .gaps import first_gap
 from .loader import START, LogOptions, open_log
 from .log import Log
-from .metadata_files import (
-    read_topic_id,
-    take_clean_shutdown,
-    write_clean_shutdown,
-    write_topic_id,
-)
+from .log_cleaner import LogCleaner
+from .log_folder import LogFolder
+from .metadata_files import read_topic_id, write_topic_id
 from .retention import clean_up
+from .sparse_index import IndexMaps
+from .tail import TailBudget
+
+FolderFailed = Callable[[LogFolder, Sequence[Log], StorageError], None]
 
 
 class LogManager:
-    """The logs of one broker's data folder."""
+    """The logs of one broker; `folders`: its data folder, or several."""
 
-    def __init__(self, host: Host, folder: str, config: BrokerConfig) -> None:
+    def __init__(self, host: Host, folders: str | Sequence[str], config: BrokerConfig) -> None:
         self._host = host
         self._disk = host.disk
         self._config = config
+        paths = [folders] if isinstance(folders, str) else list(folders)
+        self.folders = [LogFolder(host, path) for path in paths]
         self._logs: dict[TopicPartition, Log] = {}
-        self._recovery_points = OffsetCheckpoint(host.disk, f"{folder}/{RECOVERY_POINTS}")
-        self._log_starts = OffsetCheckpoint(host.disk, f"{folder}/{LOG_START_OFFSETS}")
-        self._high_watermarks = OffsetCheckpoint(host.disk, f"{folder}/{HIGH_WATERMARKS}")
-        self.folder = folder
-        self.was_clean = False
-        """The last stop was a clean one; known after `load`."""
-        self.previous_broker_epoch = -1
-        """The broker epoch that the clean-shutdown marker named (KIP-966); -1 without one."""
+        self._folder_of: dict[TopicPartition, LogFolder] = {}
+        self._tails = TailBudget(config.number("harrow.tail.total.bytes"))
+        self._maps = IndexMaps()
+        self._flusher = Flusher(host)
+        self._told: set[LogFolder] = set()
+        self._gaps: dict[Log, Offset] = {}
+        self.cleaner = LogCleaner(host, config, self.logs)
+        """Compaction (B8); the broker starts and stops it."""
+        self.on_folder_failed: list[FolderFailed] = []
+        """Called on the loop, once for each folder that went offline, with the logs that were in it."""
         self.broker_epoch = -1
-        """Written to the marker at a clean stop; the broker sets it when it has registered."""
+        """Written to the markers at a clean stop; the broker sets it when it has registered."""
+
+    @property
+    def online(self) -> list[LogFolder]:
+        """The folders that can be used."""
+        return [folder for folder in self.folders if folder.failed is None]
+
+    @property
+    def was_clean(self) -> bool:
+        """The last stop was a clean one in every folder; known after `load`."""
+        return all(folder.was_clean for folder in self.folders)
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch that the clean-shutdown markers named (KIP-966); -1 without one in every folder."""
+        return min(folder.previous_broker_epoch for folder in self.folders)
+
+    # -- begin
 
     def load(self) -> None:
-        """BLOCKS. Open every log of the folder, recovering those that need it (B9)."""
-        self._disk.make_folder(self.folder)
-        self.was_clean, self.previous_broker_epoch = take_clean_shutdown(self._disk, self.folder)
-        recovery_points = self._read(self._recovery_points)
-        log_starts = self._read(self._log_starts)
-        for name in self._disk.list(self.folder):
-            path = f"{self.folder}/{name}"
-            if name.endswith((DELETED_FOLDER, FUTURE_FOLDER)) and self._disk.is_folder(path):
+        """BLOCKS. Open every log of every folder, recovering those that need it (B9).
+
+        A folder that cannot be read is offline; StorageError when that leaves none, OSError with one folder.
+        """
+        for folder in self.folders:
+            try:
+                folder.open()
+                self._load_folder(folder)
+            except OSError as error:
+                if len(self.folders) == 1:
+                    raise
+                failure = StorageError(f"the data folder {folder.path} is offline: {error}")
+                self._host.trace.log("error", str(failure))
+                self.folder_failed(folder, failure)
+        if not self.online:
+            raise StorageError(f"no data folder can be used: {self.folders[0].failed}")
+
+    def _load_folder(self, folder: LogFolder) -> None:
+        recovery_points = folder.read_recovery_points()
+        log_starts = folder.read_log_starts()
+        for topic_partition, path in folder.partitions():
+            if path.endswith((DELETED_FOLDER, FUTURE_FOLDER)):
                 self._disk.remove_folder(path)
                 continue
-            topic_partition = partition_of(name)
-            if topic_partition is None or not self._disk.is_folder(path):
+            if topic_partition is None:
                 continue
-            self._logs[topic_partition] = self._open(
+            other = self._folder_of.get(topic_partition)
+            if other is not None:
+                raise StorageError(
+                    f"{topic_partition} lies in {other.path} and in {folder.path}; "
+                    "delete the one whose records may go"
+                )
+            log = self._open(
                 topic_partition,
                 path,
                 self._config.topic(),
-                topic_id=read_topic_id(self._disk, path),
+                topic_id=self._topic_id(folder, path),
                 recovery_point=recovery_points.get(topic_partition, START),
                 log_start=log_starts.get(topic_partition, START),
-                clean=self.was_clean,
+                clean=folder.was_clean,
             )
+            self._add(folder, log)
+            if not folder.was_clean:
+                gap = first_gap(log, recovery_points.get(topic_partition, START))
+                if gap is not None:
+                    self._gaps[log] = gap
 
-    def _read(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, Offset]:
-        """A broken checkpoint costs a longer recovery, not the start (as in Kafka)."""
+    def _topic_id(self, folder: LogFolder, path: str) -> str:
+        """The id is written before the first fsync of the log, not fsynced at once: a power loss may tear it."""
         try:
-            return checkpoint.read()
+            return read_topic_id(self._disk, path)
         except CorruptLogError as error:
-            self._host.trace.log("warning", f"{error}; going on without it")
-            return {}
+            if folder.was_clean:
+                raise
+            self._host.trace.log("warning", f"{error}; going on without it after an unclean stop")
+            return ""
+
+    def claim(self, cluster_id: str, broker_id: int) -> None:
+        """BLOCKS briefly. Note in every folder whose it is; StorageError when one is another's."""
+        for folder in self.online:
+            try:
+                folder.claim(cluster_id, broker_id)
+            except OSError as error:
+                self._fail(folder, "claim", error)
 
     def _open(
         self,
@@ -109,22 +164,50 @@ class LogManager:
             clean=clean,
             tail_bytes=self._config.number("harrow.tail.bytes"),
             producer_expiration_ms=self._config.number("producer.id.expiration.ms"),
+            maps=self._maps,
         )
         return open_log(self._host, path, topic_partition, options)
 
+    def _add(self, folder: LogFolder, log: Log) -> None:
+        self.cleaner.manager.watch(log)
+        clean = log.on_cut
+
+        def cut(end: Offset) -> None:
+            clean(end)
+            folder.check_cut(log)
+
+        log.on_cut = cut
+        log.join(self._tails, self._flusher.due, self.log_failed)
+        self._logs[log.topic_partition] = log
+        self._folder_of[log.topic_partition] = folder
+        folder.logs[log.topic_partition] = log
+
+    # -- logs
+
     def get(self, topic_partition: TopicPartition) -> Log | None:
-        """The log of a replica that this folder has."""
+        """The log of a replica that this broker has, its folder offline or not."""
         return self._logs.get(topic_partition)
+
+    def folder_of(self, topic_partition: TopicPartition) -> LogFolder | None:
+        """Where a replica's log lies."""
+        return self._folder_of.get(topic_partition)
 
     def logs(self) -> Iterable[Log]:
         """All of them; a copy, so logs may come and go meanwhile."""
         return list(self._logs.values())
 
-    def create(self, topic_partition: TopicPartition, topic_id: str, config: TopicConfig) -> Log:
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: str,
+        config: TopicConfig,
+        *,
+        is_new: bool = True,
+    ) -> Log:
         """The log of a new replica; the one that is there, reconfigured, where there is one.
 
         `topic_id` in Kafka's base64url. StorageError when the folder belongs to another topic of the
-        same name: the old one must be deleted first.
+        same name: the old one must be deleted first; and, unless `is_new`, when it may lie in an offline folder.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -134,20 +217,43 @@ class LogManager:
                     "delete the old replica first"
                 )
             if topic_id and not log.topic_id:
-                write_topic_id(self._disk, log.folder, topic_id)
+                try:
+                    write_topic_id(self._disk, log.folder, topic_id)
+                except OSError as error:
+                    raise self._fail(self._folder_of[topic_partition], "write to", error) from error
                 log.topic_id = topic_id
             log.reconfigure(config)
+            self._close_gap(log)
             return log
-        path = f"{self.folder}/{topic_partition}"
+        online = self.online
+        if not online or (len(online) < len(self.folders) and not is_new):
+            raise StorageError(
+                f"{topic_partition} is not new, and its log may lie in a folder that is offline: "
+                f"{[folder.path for folder in self.folders if folder.failed]}"
+            )
+        folder = min(online, key=lambda one: len(one.logs))
+        path = f"{folder.path}/{topic_partition}"
         try:
+            folder.check_new(topic_partition)
             self._disk.make_folder(path)
             if topic_id:
                 write_topic_id(self._disk, path, topic_id)
             log = self._open(topic_partition, path, config, topic_id=topic_id)
         except OSError as error:
-            raise StorageError(f"could not create the log {path}: {error}") from error
-        self._logs[topic_partition] = log
+            raise self._fail(folder, f"create the log {topic_partition} in", error) from error
+        self._add(folder, log)
         return log
+
+    def _close_gap(self, log: Log) -> None:
+        gap = self._gaps.pop(log, None)
+        if gap is None or "compact" in log.config.text("cleanup.policy"):
+            return
+        topic, partition = log.topic_partition
+        lost = log.log_end_offset - gap
+        log.truncate_to(gap)
+        self._host.trace.emit(
+            "log.gap-closed", topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost
+        )
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the folder to `…-delete` now, remove it after `file.delete.delay.ms` (B7).
@@ -157,42 +263,91 @@ class LogManager:
         log = self._logs.pop(topic_partition, None)
         if log is None:
             return
+        self._gaps.pop(log, None)
+        folder = self._folder_of.pop(topic_partition)
+        folder.logs.pop(topic_partition, None)
         log.retire()
+        self.cleaner.manager.deleted(log)
         unique = f"{self._host.random.getrandbits(128):032x}"
-        target = f"{self.folder}/{deleted_folder_name(topic_partition, unique)}"
+        target = f"{folder.path}/{deleted_folder_name(topic_partition, unique)}"
         try:
             self._disk.rename(log.folder, target)
         except OSError as error:
-            raise StorageError(f"could not delete {log.folder}: {error}") from error
+            raise self._fail(folder, f"delete {topic_partition} from", error) from error
         delay_ms = log.config.number("file.delete.delay.ms")
-        self._host.tasks.call_later(delay_ms, self._remove_soon, log, target)
+        self._host.tasks.call_later(delay_ms, self._remove_soon, folder, log, target)
 
-    def _remove_soon(self, log: Log, path: str) -> None:
-        self._host.tasks.spawn(self._remove(log, path), name=f"log.remove {log.topic_partition}")
+    def _remove_soon(self, folder: LogFolder, log: Log, path: str) -> None:
+        name = f"log.remove {log.topic_partition}"
+        self._host.tasks.spawn(self._remove(folder, log, path), name=name)
 
-    async def _remove(self, log: Log, path: str) -> None:
+    async def _remove(self, folder: LogFolder, log: Log, path: str) -> None:
         log.abandon()
-        await self._host.tasks.run_blocking(self._disk.remove_folder, path)
+        try:
+            await self._host.tasks.run_blocking(self._disk.remove_folder, path)
+        except OSError as error:
+            self._fail(folder, f"remove {path} from", error)
+
+    # -- failure
+
+    def log_failed(self, log: Log, failure: StorageError) -> None:
+        """Any thread. A system call for `log` failed: its folder is offline."""
+        folder = self._folder_of.get(log.topic_partition)
+        if folder is not None:
+            self.folder_failed(folder, failure)
+
+    def _fail(self, folder: LogFolder, action: str, error: OSError) -> StorageError:
+        failure = StorageError(
+            f"could not {action} {folder.path}: {error}; the folder is offline until the broker restarts"
+        )
+        self._host.trace.log("error", str(failure))
+        self.folder_failed(folder, failure)
+        return failure
+
+    def folder_failed(self, folder: LogFolder, failure: StorageError) -> None:
+        """Any thread. From now on nothing in `folder` is served; who listens is told on the loop."""
+        if folder in self._told:
+            return
+        self._told.add(folder)
+        logs = folder.fail(failure)
+        self._host.tasks.call_soon(self._tell, folder, logs, failure)
+
+    def _tell(self, folder: LogFolder, logs: Sequence[Log], failure: StorageError) -> None:
+        self._host.trace.emit(
+            "log.folder-failed", folder=folder.path, logs=len(logs), error=str(failure)
+        )
+        for listener in self.on_folder_failed:
+            listener(folder, logs, failure)
 
     # -- checkpoints
 
     def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
         """What `write_high_watermarks` wrote last (C3)."""
-        return self._read(self._high_watermarks)
+        found: dict[TopicPartition, Offset] = {}
+        for folder in self.online:
+            found |= folder.read_high_watermarks()
+        return found
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """BLOCKS briefly. Replace `replication-offset-checkpoint`."""
-        self._high_watermarks.write(offsets)
+        """BLOCKS briefly. Replace `replication-offset-checkpoint` in each folder, with its own partitions."""
+        for folder in self.online:
+            own = {
+                tp: offset
+                for tp, offset in offsets.items()
+                if self._folder_of.get(tp, self.folders[0]) is folder
+            }
+            try:
+                folder.write_high_watermarks(own)
+            except OSError as error:
+                self._fail(folder, "write high watermarks in", error)
 
     def checkpoint_recovery_points(self) -> None:
         """BLOCKS briefly. Write recovery points and log start offsets of all logs."""
-        self._recovery_points.write({tp: log.recovery_point for tp, log in self._logs.items()})
-        moved = {
-            tp: log.log_start_offset
-            for tp, log in self._logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        self._log_starts.write(moved)
+        for folder in self.online:
+            try:
+                folder.checkpoint_recovery_points()
+            except OSError as error:
+                self._fail(folder, "write recovery points in", error)
 
     # -- periodic work
 
@@ -202,7 +357,9 @@ class LogManager:
         now = self._host.clock.wall_ms()
         for log in self.logs():
             if log.failed is None:
-                removed += clean_up(self._host, log)
+                if not self.cleaner.retains(log):
+                    with contextlib.suppress(StorageError):  # as in `flush_overdue`
+                        removed += clean_up(self._host, log)
                 log.producers.remove_expired(now)
         return removed
 
@@ -211,29 +368,34 @@ class LogManager:
         now = self._host.clock.wall_ms()
         for log in self.logs():
             if now - log.flushed_ms >= log.config.number("flush.ms"):
-                log.flush()
+                with contextlib.suppress(
+                    StorageError
+                ):  # its folder is offline by now, the others go on
+                    log.flush()
 
     # -- end
 
     def close(self, *, clean: bool) -> None:
         """BLOCKS. Give all files back.
 
-        With `clean` everything is flushed, snapshots and checkpoints are written and, when no log
-        failed, the marker that spares the next start its recovery.
+        With `clean` everything is flushed, snapshots and checkpoints are written and, in every folder in
+        which no log failed, the marker that spares the next start its recovery.
         """
-        failures: list[str] = []
-        for log in self.logs():
-            try:
-                if clean:
-                    log.close()
-                else:
-                    log.abandon()
-            except StorageError as error:
-                failures.append(str(error))
-        if clean:
-            self.checkpoint_recovery_points()
-            for failure in failures:
+        for folder in self.folders:
+            failures: list[str] = []
+            for log in list(folder.logs.values()):
+                try:
+                    if clean:
+                        log.close()
+                    else:
+                        log.abandon()
+                except StorageError as error:
+                    failures.append(str(error))
+            for failure in failures if clean else ():
                 self._host.trace.log("error", f"not a clean stop: {failure}")
-            if not failures:
-                write_clean_shutdown(self._disk, self.folder, self.broker_epoch)
+            try:
+                folder.close(clean=clean and not failures, broker_epoch=self.broker_epoch)
+            except OSError as error:
+                self._host.trace.log("error", f"not a clean stop of {folder.path}: {error}")
         self._logs.clear()
+        self._folder_of.clear()

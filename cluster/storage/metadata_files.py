@@ -1,7 +1,7 @@
 """Small files that say whose a folder is and how it was left.
 
     partition.metadata      version: 0 / topic_id: <base64url>                  one for each partition
-    meta.properties         version=0, cluster.id, broker.id (3.9.1's)          one for each data folder
+    meta.properties         version=0, cluster.id, broker.id, directory.id      one for each data folder
     .kafka_cleanshutdown    {"version":0,"brokerEpoch":N}                       only after a clean stop
 
 Source: Kafka's `PartitionMetadataFile`, `MetaProperties`, `CleanShutdownFileHandler`.
@@ -10,12 +10,15 @@ Source: Kafka's `PartitionMetadataFile`, `MetaProperties`, `CleanShutdownFileHan
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CorruptLogError
 from ..host.seam import Disk
 from .files import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
+
+_TOPIC_ID = re.compile(r"[\w-]{22}", re.ASCII)
 
 
 def write_topic_id(disk: Disk, folder: str, topic_id: str) -> None:
@@ -37,7 +40,12 @@ def read_topic_id(disk: Disk, folder: str) -> str:
             raise CorruptLogError(f"{path}:{number}: {line!r}, expected `{key}: …`")
     if len(lines) != 2 or lines[0].partition(":")[2].strip() != "0":
         raise CorruptLogError(f"{path}: expected `version: 0` and `topic_id: …`, found {lines!r}")
-    return lines[1].partition(":")[2].strip()
+    text = lines[1].partition(":")[2].strip()
+    if not _TOPIC_ID.fullmatch(text):
+        raise CorruptLogError(
+            f"{path}:2: {text!r} is no topic id; remove the file to do without it"
+        )
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +54,22 @@ class MetaProperties:
 
     cluster_id: str
     broker_id: int
+    directory_id: str = ""
+    """Which folder it is, wherever it is mounted (KIP-858); "" in a file of an older broker."""
 
     def write(self, disk: Disk, folder: str) -> None:
         """BLOCKS briefly."""
         text = f"#\nversion=0\ncluster.id={self.cluster_id}\nbroker.id={self.broker_id}\n"
+        if self.directory_id:
+            text += f"directory.id={self.directory_id}\n"
         disk.replace(f"{folder}/{META_PROPERTIES}", text.encode())
 
     @classmethod
     def read(cls, disk: Disk, folder: str) -> MetaProperties | None:
-        """None where the folder is new; CorruptLogError when the file is malformed."""
+        """None where the folder is new; CorruptLogError when the file is malformed.
+
+        KRaft's version 1, in which a broker's id is `node.id`, is read too.
+        """
         path = f"{folder}/{META_PROPERTIES}"
         try:
             lines = disk.read(path).decode(errors="replace").splitlines()
@@ -63,7 +78,11 @@ class MetaProperties:
         rows = (line.partition("=") for line in lines if line and not line.startswith("#"))
         values = {name.strip(): value.strip() for name, _, value in rows}
         try:
-            return cls(cluster_id=values["cluster.id"], broker_id=int(values["broker.id"]))
+            return cls(
+                cluster_id=values["cluster.id"],
+                broker_id=int(values.get("broker.id") or values["node.id"]),
+                directory_id=values.get("directory.id", ""),
+            )
         except (KeyError, ValueError) as error:
             raise CorruptLogError(f"{path}: no usable cluster.id and broker.id ({error})") from None
 

@@ -60,6 +60,14 @@ class ProducerEntry(NamedTuple):
         """Largest offset that this entry stems from; -1 when it has none."""
         return max(self.batches[-1].last_offset if self.batches else -1, self.marker_offset)
 
+    def may_stem_from(self, offset: int) -> bool:
+        """True when a batch or a marker at `offset` or above may have made it what it is.
+
+        Snapshots do not say where the last marker lay: of an entry that has seen one it is unknown then.
+        """
+        unknown_marker = self.coordinator_epoch >= 0 and self.marker_offset < 0
+        return unknown_marker or self.last_offset >= offset
+
 
 def shift_sequence(sequence: int, delta: int) -> int:
     """Sequence numbers go round at 2^31."""

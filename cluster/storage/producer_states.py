@@ -1,9 +1,9 @@
 """Every producer of one log (F1), and their snapshots on disk.
 
-Owns: producer id → `ProducerEntry`, `map_end` (the state covers every offset below it), the `.snapshot`
-files. An append is planned before its write (`plan`) and committed after it (`commit`), so an append
-that fails changes nothing. Only clients' appends are judged; what was accepted once (replication,
-recovery) is recorded as it is.
+Owns: producer id → `ProducerEntry`, `map_end` (the state covers every offset below it), the transactions
+that hold back the last stable offset, the `.snapshot` files. An append is planned before its write
+(`plan`) and committed after it (`commit`), so an append that fails changes nothing. Only clients' appends
+are judged; what was accepted once (replication, recovery) is recorded as it is.
 
 What may fail: KafkaError from `plan`; OSError from the disk. A snapshot that cannot be read is removed
 and an older one taken. Source: Kafka's `ProducerStateManager`.
@@ -11,7 +11,8 @@ and an older one taken. Source: Kafka's `ProducerStateManager`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ..errors import CorruptLogError, ErrorCode, KafkaError
 from ..host.seam import Buffer, Disk
@@ -31,21 +32,59 @@ from .producer_entry import (
 )
 from .producer_snapshots import decode_snapshot, encode_snapshot
 from .results import Origin
+from .transaction_index import AbortedTxn
 
-Plan = Mapping[int, ProducerEntry]
-_NOTHING: Plan = {}
+
+class CompletedTxn(NamedTuple):
+    """A transaction that had data in this log, and whose marker is being appended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """The marker's."""
+    aborted: bool
+
+
+class Plan(NamedTuple):
+    """What an append will change, worked out before its write."""
+
+    entries: Mapping[int, ProducerEntry]
+    started: Sequence[tuple[int, int]] = ()
+    """First offset and producer id of each transaction that begins in it."""
+    completed: Sequence[CompletedTxn] = ()
+
+
+_NOTHING = Plan({})
+
+ABORT, COMMIT = 0, 1
+"""Types of a transaction marker (`ControlRecordType`)."""
 
 
 class ProducerStates:
     """The producers of one log."""
 
-    __slots__ = ("_disk", "_entries", "_folder", "_snapshot_offset", "expiration_ms", "map_end")
+    __slots__ = (
+        "_disk",
+        "_entries",
+        "_folder",
+        "_ongoing",
+        "_snapshot_offset",
+        "_undecided",
+        "_unsynced",
+        "expiration_ms",
+        "map_end",
+    )
 
     def __init__(self, disk: Disk, folder: str, *, expiration_ms: int) -> None:
         self._disk = disk
         self._folder = folder
         self._entries: dict[int, ProducerEntry] = {}
-        self._snapshot_offset = -1  # of the newest file we know of
+        self._ongoing: dict[int, int] = {}  # first offset → producer id, in order
+        self._undecided: list[CompletedTxn] = []  # completed, the marker above the high watermark
+        self._unsynced: list[int] = []  # snapshots not durable yet
+        self._snapshot_offset = (
+            0  # of the newest file we know of: nothing is known before the first record
+        )
         self.expiration_ms = expiration_ms
         self.map_end = Offset(0)
 
@@ -79,6 +118,8 @@ class ProducerStates:
     ) -> Plan:
         """The entries as these batches will leave them; KafkaError when a client's may not follow."""
         planned: dict[int, ProducerEntry] | None = None
+        started: list[tuple[int, int]] = []
+        completed: list[CompletedTxn] = []
         for placed, first_offset in zip(batches, first_offsets, strict=True):
             header = placed.header
             producer_id = header.producer_id
@@ -90,7 +131,11 @@ class ProducerStates:
             if entry is None:
                 entry = ProducerEntry(producer_id)
             if header.is_control:
-                planned[producer_id] = _after_marker(entry, records, placed, first_offset, origin)
+                planned[producer_id], done = _after_marker(
+                    entry, records, placed, first_offset, origin
+                )
+                if done is not None:
+                    completed.append(done)
                 continue
             if origin is Origin.CLIENT:
                 check(entry, header)
@@ -98,13 +143,51 @@ class ProducerStates:
             elif origin is Origin.COORDINATOR:
                 check_epoch(entry, header.producer_epoch)
             planned[producer_id] = advance(entry, header, first_offset)
-        return _NOTHING if planned is None else planned
+            if header.is_transactional and entry.txn_first_offset == NO_TRANSACTION:
+                started.append((first_offset, producer_id))
+        return _NOTHING if planned is None else Plan(planned, started, completed)
 
-    def commit(self, planned: Plan, end: Offset) -> None:
-        """The planned batches are in the log, which ends at `end` now."""
-        if planned:
-            self._entries.update(planned)
+    def commit(self, planned: Plan, end: Offset) -> list[AbortedTxn]:
+        """The planned batches are in the log, which ends at `end` now; what its txn index is to say."""
         self.map_end = end
+        if not planned.entries:
+            return []
+        self._entries.update(planned.entries)
+        self._ongoing.update(planned.started)
+        aborted: list[AbortedTxn] = []
+        for done in planned.completed:
+            if done.aborted:
+                aborted.append(AbortedTxn(*done[:3], self._stable_beside(done)))
+            self._ongoing.pop(done.first_offset, None)
+            self._undecided.append(done)
+        return aborted
+
+    # -- the last stable offset (F5)
+
+    def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:
+        """Where the first transaction begins that is open, or whose marker is not below `high_watermark`.
+
+        Readers of committed records stop there; None when no transaction holds them back.
+        """
+        undecided = self._undecided
+        if undecided and undecided[0].last_offset < high_watermark:
+            self._undecided = undecided = [t for t in undecided if t.last_offset >= high_watermark]
+        first = next(iter(self._ongoing), None)
+        for done in undecided:
+            if first is None or done.first_offset < first:
+                first = done.first_offset
+        return None if first is None else Offset(first)
+
+    def _stable_beside(self, done: CompletedTxn) -> int:
+        """The last stable offset once `done` is completed, high watermark aside."""
+        others = (first for first, key in self._ongoing.items() if key != done.producer_id)
+        return next(others, done.last_offset + 1)
+
+    def _reset(self, entries: Iterable[ProducerEntry]) -> None:
+        self._entries = {entry.producer_id: entry for entry in entries}
+        self._undecided = []  # what a snapshot or a truncation leaves is below the high watermark
+        open_entries = (e for e in self._entries.values() if e.txn_first_offset >= 0)
+        self._ongoing = dict(sorted((e.txn_first_offset, e.producer_id) for e in open_entries))
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget producers silent for `producer.id.expiration.ms` without an open transaction."""
@@ -118,48 +201,62 @@ class ProducerStates:
         return entry.txn_first_offset == NO_TRANSACTION and silent_ms >= self.expiration_ms
 
     def touches(self, offset: Offset) -> bool:
-        """True when some entry stems from `offset` or above: truncating there needs a reload."""
-        return any(entry.last_offset >= offset for entry in self._entries.values())
+        """True when some entry may stem from `offset` or above: truncating there needs a reload."""
+        return any(entry.may_stem_from(offset) for entry in self._entries.values())
 
     def clear(self, offset: Offset) -> None:
         """Forget everything and every snapshot: the log is empty and begins at `offset`."""
-        self._entries.clear()
+        self._reset(())
         self.map_end = offset
         for snapshot in self._snapshot_offsets():
             self._remove(snapshot)
-        self._snapshot_offset = -1
+        self._snapshot_offset = offset
 
     # -- snapshots
 
     def take_snapshot(self) -> None:
-        """BLOCKS briefly. Write what is known up to `map_end`, unless that is written already."""
+        """Write what is known up to `map_end`, unless that is written already; durable by `flush`."""
         if self.map_end > self._snapshot_offset:
-            self._disk.replace(self._path(self.map_end), encode_snapshot(self.entries()))
+            data = encode_snapshot(self.entries())
+            self._disk.replace(self._path(self.map_end), data, durable=False)
             self._snapshot_offset = self.map_end
+            self._unsynced.append(self.map_end)
+
+    def flush(self) -> None:
+        """BLOCKS. Bring new snapshots to stable storage."""
+        unsynced, self._unsynced = self._unsynced, []
+        for offset in unsynced:
+            self._disk.sync_file(self._path(offset))
 
     def remove_snapshots_above(self, offset: Offset) -> None:
         """Truncation: what they say is of records that are gone."""
         for snapshot in self._snapshot_offsets():
             if snapshot > offset:
                 self._remove(snapshot)
-        self._snapshot_offset = max(self._snapshot_offsets(), default=-1)
+        self._snapshot_offset = max(self._snapshot_offsets(), default=0)
 
     def remove_stray_snapshots(self, bases: Sequence[int]) -> None:
-        """Keep those at a segment's base and the newest."""
-        found = self._snapshot_offsets()
-        for snapshot in found[:-1]:
-            if snapshot not in bases:
+        """Keep those at a segment's base, and of the others the newest if it lies above the last base."""
+        strays = [offset for offset in self._snapshot_offsets() if offset not in bases]
+        for snapshot in strays:
+            if snapshot != strays[-1] or snapshot < max(bases):
                 self._remove(snapshot)
 
     def load(self, end: Offset, log_start: Offset, now_ms: int) -> None:
-        """Take the newest snapshot at or below `end`; `map_end` says what it covers.
+        """Take the newest snapshot at or below `end`; those above it go. `map_end` says what it covers.
 
         The caller replays the batches from there. Without one the log is replayed from its start.
         """
         self.remove_snapshots_above(end)
-        self._entries.clear()
+        self.load_below(end, log_start, now_ms)
+
+    def load_below(self, end: Offset, log_start: Offset, now_ms: int) -> None:
+        """The same, for a look at an older state: nothing is removed but what cannot be read."""
+        self._reset(())
         self.map_end = log_start
         for snapshot in reversed(self._snapshot_offsets()):
+            if snapshot > end:
+                continue
             if snapshot < log_start:
                 break
             path = self._path(snapshot)
@@ -168,11 +265,10 @@ class ProducerStates:
             except (CorruptLogError, FileNotFoundError):
                 self._remove(snapshot)
                 continue
-            alive = (entry for entry in loaded if not self._is_expired(entry, now_ms))
-            self._entries = {entry.producer_id: entry for entry in alive}
+            self._reset(entry for entry in loaded if not self._is_expired(entry, now_ms))
             self.map_end = Offset(snapshot)
             break
-        self._snapshot_offset = max(self._snapshot_offsets(), default=-1)
+        self._snapshot_offset = max(self._snapshot_offsets(), default=log_start)
 
     def _snapshot_offsets(self) -> list[int]:
         names = self._disk.list(self._folder)
@@ -196,13 +292,19 @@ def _check_transaction(entry: ProducerEntry, header: BatchHeader) -> None:
 
 def _after_marker(
     entry: ProducerEntry, records: Buffer, placed: PlacedBatch, offset: int, origin: Origin
-) -> ProducerEntry:
+) -> tuple[ProducerEntry, CompletedTxn | None]:
+    """The entry after a control batch, and the transaction that it ends, if there was one here."""
     position, size, header = placed
+    if (
+        header.record_count == 0
+    ):  # compacted: the transaction is over, the batch still says its epoch
+        return end_transaction(entry, header, offset, entry.coordinator_epoch), None
     marker = decode_records(memoryview(records)[position : position + size])[0]
     if marker.key is None or len(marker.key) < CONTROL_KEY.size:
-        return entry
-    if CONTROL_KEY.unpack_from(marker.key)[1] not in (0, 1) or marker.value is None:
-        return entry  # a control record of another kind
+        return entry, None
+    kind = CONTROL_KEY.unpack_from(marker.key)[1]
+    if kind not in (ABORT, COMMIT) or marker.value is None:
+        return entry, None  # a control record of another kind
     coordinator_epoch = int(END_TXN_VALUE.unpack_from(marker.value)[1])
     if origin is not Origin.REPLICATION:
         check_epoch(entry, header.producer_epoch)
@@ -212,4 +314,7 @@ def _after_marker(
                 f"marker of coordinator epoch {coordinator_epoch} for producer "
                 f"{entry.producer_id}, the log has seen {entry.coordinator_epoch}",
             )
-    return end_transaction(entry, header, offset, coordinator_epoch)
+    done = None
+    if entry.txn_first_offset != NO_TRANSACTION:
+        done = CompletedTxn(entry.producer_id, entry.txn_first_offset, offset, kind == ABORT)
+    return end_transaction(entry, header, offset, coordinator_epoch), done

@@ -11,21 +11,26 @@ Source: Kafka's `LogSegment.recover`, `UnifiedLog.rebuildProducerState`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from ..ids import LeaderEpoch, Offset
-from ..wire.batch_header import ATTRIBUTES_AT
-from ..wire.batches import HEADER_SIZE, BatchHeader, PlacedBatch, header_at
-from .indexes import RELATIVE_OFFSET_MAX
+from ..wire.batch_header import ATTRIBUTES_AT, HEADER
+from ..wire.batches import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, PlacedBatch, header_at
 from .leader_epochs import LeaderEpochs
-from .producer_states import ProducerStates
+from .producer_states import Plan, ProducerStates
 from .results import Origin
 from .segment import LogSegment
+from .sparse_index import RELATIVE_OFFSET_MAX
 
 READ_BYTES = 1024 * 1024
+
+_NO_EPOCHS = 2**31
+_unpack = HEADER.unpack_from
+_NOTHING = Plan({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +43,12 @@ class SegmentRecovery:
     """Why the bytes were cut off; "" when none were."""
 
 
-class _BadBatchError(Exception):
-    """The bytes at `position` are no good batch."""
+class OffsetOverflowError(Exception):
+    """The good batch at `position` lies too far from its segment's base: the segment must be split."""
 
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, segment: LogSegment, position: int) -> None:
+        super().__init__(f"{segment.file.path} at byte {position}: offset overflow")
+        self.segment = segment
         self.position = position
 
 
@@ -50,24 +56,47 @@ def recover_segment(
     segment: LogSegment,
     *,
     epochs: LeaderEpochs | None,
-    producers: ProducerStates | None,
+    producers: ProducerStates,
     upper: int,
+    before_cut: Callable[[], None],
 ) -> SegmentRecovery:
-    """BLOCKS. Check every batch, cut the file at the first bad one, rebuild both indexes.
+    """BLOCKS. Check every batch, cut the file at the first bad one, rebuild all indexes.
 
-    `upper` is the next segment's base offset. `epochs` and `producers` are told what the batches say,
-    where they are given; when something was cut off, both may have been told too much.
+    `upper` is the next segment's base offset. `producers` stand at the segment's base; they, and `epochs`
+    where given, are told what the batches say; when something was cut off, both may have been told too
+    much. `before_cut` removes what must not outlive the bad batch: a crash after it finds that batch again.
+    OffsetOverflowError: the segment is whole, and must be split.
     """
     before = segment.file.size()
-    reason = _read_all(segment, epochs, producers, upper)
-    if reason and segment.size < segment.file.size():
-        segment.file.truncate(segment.size)
-        # the indexes and the end were told of a batch that a later one gave the lie to
-        _read_all(segment, None, None, upper)
+    found = _read_all(segment, epochs, producers, upper)
+    if 0 <= found.overflow < found.valid:
+        raise OffsetOverflowError(segment, found.overflow)
+    if found.reason:
+        before_cut()
+        segment.file.truncate(found.valid)
+        # the indexes and the end may have been told of a batch that a later one gave the lie to
+        again = _read_all(segment, None, None, upper) if found.doubted else found
+        found = found._replace(end_offset=again.end_offset)
+    segment.size = found.valid
     segment.become_inactive()
     return SegmentRecovery(
-        end_offset=segment.end_offset(), truncated_bytes=before - segment.size, reason=reason
+        end_offset=Offset(found.end_offset),
+        truncated_bytes=before - found.valid,
+        reason=found.reason,
     )
+
+
+class _Read(NamedTuple):
+    """One pass over a segment's file."""
+
+    valid: int
+    """Where the good batches end."""
+    end_offset: int
+    reason: str = ""
+    doubted: bool = False
+    """The last batch told of is bad after all."""
+    overflow: int = -1
+    """The first batch too far from the segment's base; nothing was told from it on."""
 
 
 def _read_all(
@@ -75,29 +104,125 @@ def _read_all(
     epochs: LeaderEpochs | None,
     producers: ProducerStates | None,
     upper: int,
-) -> str:
-    """Tell of every good batch; `segment.size` is where they end, the answer why they do."""
-    segment.reset_indexes()
-    end_offset = segment.base_offset
-    valid = 0  # where the last good batch ends
-    doubtful = -1  # where it lies, when it followed a gap
-    reason = ""
-    try:
-        for position, data, header in _batches(segment):
-            _check(segment, position, data, header, end_offset, upper, doubtful)
-            doubtful = position if header.base_offset > end_offset else -1
-            segment.note_batch(position, header.size, header.last_offset, header.max_timestamp)
-            if epochs is not None and header.leader_epoch > epochs.latest():
-                epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            end_offset = header.last_offset + 1
-            if producers is not None:
-                _tell(producers, data, header)
-            valid = position + header.size
-    except _BadBatchError as bad:
-        reason = f"{segment.file.path} at byte {bad.position}: {bad}"
-        valid = bad.position
-    segment.size = valid
-    return reason
+) -> _Read:
+    """Tell of every good batch."""
+    segment.begin_indexes()
+    file, size = segment.file, segment.file.size()
+    reading = _Reading(segment, epochs, producers, upper)
+    position, want = 0, READ_BYTES
+    while position < size and not reading.reason:
+        chunk = memoryview(file.read_at(position, min(want, size - position)))
+        valid = reading.read(chunk, position, size - position)
+        want = max(READ_BYTES, reading.wants)
+        if valid == 0 and want == READ_BYTES and not reading.reason:
+            reading.stop(position, f"cut off after {size - position} bytes")
+        position += valid
+    if reading.reason:
+        return _Read(
+            reading.bad, reading.end, reading.reason, reading.bad < position, reading.overflow
+        )
+    if producers is not None:
+        producers.commit(_NOTHING, Offset(reading.end))
+    return _Read(position, reading.end, overflow=reading.overflow)
+
+
+class _Reading:
+    """Where a pass over a segment's file is."""
+
+    __slots__ = (
+        "_doubtful",
+        "_epochs",
+        "_far",
+        "_latest_epoch",
+        "_producers",
+        "_segment",
+        "_upper",
+        "bad",
+        "end",
+        "overflow",
+        "reason",
+        "wants",
+    )
+
+    def __init__(
+        self,
+        segment: LogSegment,
+        epochs: LeaderEpochs | None,
+        producers: ProducerStates | None,
+        upper: int,
+    ) -> None:
+        self._segment = segment
+        self._epochs = epochs
+        self._producers = producers
+        self._upper = upper
+        self._far = segment.base_offset + RELATIVE_OFFSET_MAX
+        self._latest_epoch = _NO_EPOCHS if epochs is None else epochs.latest()
+        self._doubtful = -1  # where the batch before lies, when it followed a gap
+        self.end = segment.base_offset
+        """Offset after the last good batch."""
+        self.overflow = -1
+        self.wants = 0
+        """Bytes of the batch that did not fit the last chunk."""
+        self.bad = -1
+        self.reason = ""
+
+    def read(self, chunk: memoryview, position: int, remaining: int) -> int:
+        """Tell of the whole batches in `chunk`, which lies at `position` of `remaining` bytes; their size."""
+        at, left, self.wants = 0, len(chunk), 0
+        end = self.end
+        note = self._segment.note_batch
+        while left >= HEADER_SIZE:
+            # unpacked by hand: this loop is what an unclean start costs
+            base, length, epoch, magic, crc, _, delta, _, time, producer, _, _, _ = _unpack(
+                chunk, at
+            )
+            size = length + LOG_OVERHEAD
+            if magic != 2 or size < HEADER_SIZE:
+                self.stop(position + at, f"magic {magic}, length {length}: no batch")
+                break
+            if size > left:
+                if size <= remaining - at:
+                    self.wants = size  # else cut off, or no length at all
+                break
+            last = base + delta
+            sound = crc32c(chunk[at + ATTRIBUTES_AT : at + size]) == crc
+            if not sound or base < end or delta < 0 or last >= self._upper:
+                self._refuse(position + at, base, last, sound=sound)
+                break
+            self._doubtful = position + at if base > end else -1
+            self.end = end = last + 1
+            if last > self._far and self.overflow < 0:
+                self.overflow = position + at
+            if self.overflow < 0:
+                note(position + at, size, last, time)
+                if epoch > self._latest_epoch or producer >= 0:
+                    self._tell(chunk[at : at + size])
+            at += size
+            left -= size
+        return at
+
+    def stop(self, position: int, what: str) -> None:
+        """The batch at `position` is bad."""
+        self.bad = position
+        self.reason = f"{self._segment.file.path} at byte {position}: {what}"
+
+    def _refuse(self, position: int, base: int, last: int, *, sound: bool) -> None:
+        if base < self.end and self._doubtful >= 0:
+            self.stop(self._doubtful, "its base offset contradicts the next batch")
+        elif not sound:
+            self.stop(position, f"CRC of batch {base} is wrong")
+        else:
+            where = f"[{self.end}, {self._upper})"
+            self.stop(position, f"offsets {base} to {last} do not lie in {where}")
+
+    def _tell(self, batch: memoryview) -> None:
+        """Of its leader and its producer."""
+        header = header_at(batch)
+        if header.leader_epoch > self._latest_epoch and self._epochs is not None:
+            self._latest_epoch = header.leader_epoch
+            self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        if header.producer_id >= 0 and self._producers is not None:
+            _tell(self._producers, batch, header, self._segment)
 
 
 def replay_producers(
@@ -108,68 +233,51 @@ def replay_producers(
         start = producers.map_end
         if segment.base_offset >= end:
             break
-        position = segment.offsets.lookup(start) if start > segment.base_offset else 0
-        for at, header in segment.scan(position):
+        found = segment.find(start)
+        for at, header in segment.scan(found[0]) if found else ():
             if header.base_offset >= end:
                 break
             if header.last_offset < start or header.producer_id < 0:
                 continue
             size = header.size if header.is_control else 0
-            _tell(producers, memoryview(segment.file.read_at(at, size) if size else b""), header)
-    producers.commit({}, end)
+            data = memoryview(segment.file.read_at(at, size) if size else b"")
+            _tell(producers, data, header, None)
+    producers.commit(_NOTHING, end)
 
 
-def _tell(producers: ProducerStates, data: memoryview, header: BatchHeader) -> None:
+def truncate_producers(
+    segments: Iterable[LogSegment],
+    producers: ProducerStates,
+    end: Offset,
+    log_start: Offset,
+    now_ms: int,
+) -> None:
+    """BLOCKS. Take `producers` back to `end`, where the log has been cut."""
+    if producers.touches(end):
+        producers.load(end, log_start, now_ms)
+        replay_producers(segments, producers, end)
+    else:
+        producers.remove_snapshots_above(end)
+        producers.map_end = end
+
+
+def _tell(
+    producers: ProducerStates, data: memoryview, header: BatchHeader, segment: LogSegment | None
+) -> None:
+    """`segment` is given where its transaction index is to be told too."""
     placed = (PlacedBatch(0, header.size, header),)
     planned = producers.plan(data, placed, (header.base_offset,), Origin.REPLICATION)
-    producers.commit(planned, Offset(header.last_offset + 1))
+    aborted = producers.commit(planned, Offset(header.last_offset + 1))
+    if segment is not None:
+        for one in aborted:
+            segment.aborted.append(one)
 
 
-def _check(
-    segment: LogSegment,
-    position: int,
-    data: memoryview,
-    header: BatchHeader,
-    end_offset: int,
-    upper: int,
-    doubtful: int,
-) -> None:
-    if header.base_offset < end_offset and doubtful >= 0:
-        raise _BadBatchError(doubtful, "its base offset contradicts the next batch")
-    if crc32c(data[ATTRIBUTES_AT:]) != header.crc:
-        raise _BadBatchError(position, f"CRC of batch {header.base_offset} is wrong")
-    if header.base_offset < end_offset or header.last_offset_delta < 0:
-        raise _BadBatchError(position, f"offset {header.base_offset} after {end_offset - 1}")
-    if header.last_offset >= upper:
-        raise _BadBatchError(position, f"offset {header.last_offset}: the next segment has {upper}")
-    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-        raise _BadBatchError(
-            position, f"offset {header.last_offset} is too far from the segment's base"
-        )
-
-
-def _batches(segment: LogSegment) -> Iterator[tuple[int, memoryview, BatchHeader]]:
-    """Every whole batch with its bytes; _BadBatchError where there is none and the file goes on."""
-    file, end = segment.file, segment.file.size()
-    position = 0
-    want = READ_BYTES
-    while position < end:
-        chunk = memoryview(file.read_at(position, min(want, end - position)))
-        at = 0
-        want = READ_BYTES
-        while len(chunk) - at >= HEADER_SIZE:
-            header = header_at(chunk, at)
-            if header.magic != 2 or header.size < HEADER_SIZE:
-                raise _BadBatchError(
-                    position + at, f"magic {header.magic}, length {header.length}: no batch"
-                )
-            if header.size > end - position - at:
-                break  # a length that runs past the file: cut off, or no length at all
-            if header.size > len(chunk) - at:
-                want = max(want, header.size)
-                break
-            yield position + at, chunk[at : at + header.size], header
-            at += header.size
-        position += at
-        if want == READ_BYTES and at == 0:
-            raise _BadBatchError(position, f"cut off after {end - position} bytes")
+def retell_epochs(segments: Iterable[LogSegment], epochs: LeaderEpochs) -> None:
+    """BLOCKS. Tell empty `epochs` of every batch: their checkpoint was lost."""
+    for segment in segments:
+        for _, header in segment.scan():
+            if header.leader_epoch < 0:
+                return
+            if header.leader_epoch > epochs.latest():
+                epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))

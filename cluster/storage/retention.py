@@ -1,11 +1,16 @@
 """Retention (B7): which of a log's oldest segments go.
 
-By time (`retention.ms`, the segment's largest record timestamp, the file's mtime where there is none), by
-size (`retention.bytes`), by log start offset. Only from the front, only what ends at or below the high
-watermark; when even the active segment qualifies it is rolled first, so that one is always there.
-Topics whose policy lacks `delete` lose only what lies below the log start offset.
+    by time           `retention.ms` after the segment's largest record timestamp; where it has none (format v2
+                      always has, but for a client's -1), after the file's last change
+    by size           while what is left is at least `retention.bytes`
+    by start offset   what ends at or below the log start offset (DeleteRecords, a leader's start)
 
-Source: Kafka's `UnifiedLog.deleteOldSegments`.
+Only from the front, up to the first segment that stays; only what ends at or below the high watermark. When
+time or size want even the active segment, it is rolled first: one is always there, and the log's end
+outlives its records. Topics whose policy lacks `delete` lose only what lies below the log start offset.
+The removed files are renamed to `.deleted` at once and go after `file.delete.delay.ms` (`Log.discard`).
+
+May fail: StorageError (the disk refused: the log is offline). Source: Kafka's `UnifiedLog.deleteOldSegments`.
 """
 
 from __future__ import annotations
@@ -20,11 +25,11 @@ from .segment import LogSegment
 
 def clean_up(host: Host, log: Log) -> int:
     """Drop what retention no longer keeps; returns how many segments went."""
-    removed = 0
+    removed = _drop(log, _by_start(log), "log start offset")
     if "delete" in log.config.text("cleanup.policy"):
-        removed += _drop(log, _by_time(host, log))
-        removed += _drop(log, _by_size(log))
-    return removed + _drop(log, _by_start(log))
+        removed += _drop(log, _by_size(log), "retention.bytes")
+        removed += _drop(log, _by_time(host, log), "retention.ms")
+    return removed
 
 
 Rule = Callable[[LogSegment, int], bool]
@@ -38,6 +43,8 @@ def _by_time(host: Host, log: Log) -> Rule:
     def rule(segment: LogSegment, _end: int) -> bool:
         if keep_ms < 0:
             return False
+        if segment.size == 0:
+            return True  # sealed and emptied by compaction: it would keep what lies behind it
         newest = segment.max_timestamp
         if newest < 0:
             newest = host.disk.modified_ms(f"{log.folder}/{file_name(segment.base_offset, LOG)}")
@@ -61,13 +68,15 @@ def _by_size(log: Log) -> Rule:
 
 
 def _by_start(log: Log) -> Rule:
-    def rule(_segment: LogSegment, end: int) -> bool:
-        return end <= log.log_start_offset
+    active = log.segments[-1]
+
+    def rule(segment: LogSegment, end: int) -> bool:
+        return segment is not active and end <= log.log_start_offset
 
     return rule
 
 
-def _drop(log: Log, rule: Rule) -> int:
+def _drop(log: Log, rule: Rule, reason: str) -> int:
     segments = log.segments
     high_watermark = log.high_watermark()
     count = 0
@@ -80,6 +89,6 @@ def _drop(log: Log, rule: Rule) -> int:
     if count == 0:
         return 0
     if count == len(segments):
-        log.roll()
-    log.delete_oldest(count)
+        log.roll(reason)
+    log.delete_oldest(count, reason)
     return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from fake_system import FakeSystem, fake_system
@@ -11,6 +12,7 @@ from harrow.faults import (
     FAULTS,
     Fault,
     controller,
+    disk_error,
     failpoint,
     fault_from_json,
     isolate,
@@ -19,6 +21,7 @@ from harrow.faults import (
     lose_response,
     one,
     pause,
+    power_loss,
     restart,
     terminate,
 )
@@ -30,6 +33,8 @@ AT_ONCE: list[Fault] = [
     pause(one),
     restart(one),
     restart(one, hard=True),
+    power_loss(leader("orders", 1)),
+    power_loss(controller(), keep=0.0),
     isolate(controller(), clients=True, direction="in", heals_by="reset"),
 ]
 WAITING: list[Fault] = [
@@ -37,6 +42,8 @@ WAITING: list[Fault] = [
     failpoint("log.after-append", leader("orders", 0)),
     failpoint("log.after-append", leader("orders", 0), "stop"),
     failpoint("log.after-append", leader("orders", 0), "delay", delay_ms=5),
+    disk_error("sync", leader("orders", 0), error="ENOSPC", nth=3, path="*/orders-0/*"),
+    disk_error("write", leader("orders", 0), error="", delay_ms=20),
 ]
 ALL = AT_ONCE + WAITING
 
@@ -44,7 +51,9 @@ ALL = AT_ONCE + WAITING
 def fire(system: FakeSystem, fault: Fault) -> None:
     """Do what a broker does when the armed thing is reached."""
     action = getattr(fault, "action", None)
-    if action == "crash":
+    if fault.kind == "disk_error":
+        system.disk_rules[1][0] |= {"fired": 1}
+    elif action == "crash":
         system.brokers[1].kill()
     elif action == "stop":
         system.brokers[1].pause()
@@ -139,4 +148,28 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
 def test_bad_arguments_are_refused_with_what_would_fit(make: object, words: str) -> None:
     assert callable(make)
     with pytest.raises(ConfigError, match=words):
+        make()
+
+
+def test_a_power_loss_is_drawn_by_the_seed_and_replayed_as_it_was() -> None:
+    with fake_system() as system:
+        scene = look_at(system)
+        drawn = [power_loss(2).resolve(scene, random.Random(seed)) for seed in (1, 1, 2)]
+        assert drawn[0].details == drawn[1].details != drawn[2].details
+        drawn[0].fault.inject(system, drawn[0])
+        assert system.brokers[2].power_lost == [(f"{drawn[0].details['seed']}/2", None)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: power_loss(one, keep=1.5),
+        lambda: disk_error("fsync", one),
+        lambda: disk_error("sync", one, error="EPIPE"),
+        lambda: disk_error("sync", one, error=""),
+        lambda: disk_error("sync", one, nth=0),
+    ],
+)
+def test_disk_faults_that_no_disk_has_are_refused(make: Callable[[], Fault]) -> None:
+    with pytest.raises(ConfigError):
         make()

@@ -20,6 +20,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         self.starts_fail = 0
+        self.power_lost: list[tuple[int | str, float | None]] = []
         self.start()
 
     @property
@@ -45,6 +46,11 @@ class FakeBroker:
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
+
+    def lose_power(self, *, seed: int | str, keep: float | None = None) -> dict[str, int]:
+        self.kill()
+        self.power_lost.append((seed, keep))
+        return {"unsynced_bytes": 7, "lost_bytes": 7}
 
     def terminate(self) -> None:
         self._end(signal.SIGTERM)
@@ -87,6 +93,7 @@ class FakeSystem:
         self.rules: dict[int, list[dict[str, str]]] = {node: [] for node in self.brokers}
         self.held = 1
         self.lost: dict[int, list[dict[str, Any]]] = {node: [] for node in self.brokers}
+        self.disk_rules: dict[int, list[dict[str, Any]]] = {node: [] for node in self.brokers}
         self.points: dict[int, dict[str, dict[str, Any]]] = {node: {} for node in self.brokers}
         nodes = tuple(self.brokers)
         self.topics = {
@@ -107,7 +114,17 @@ class FakeSystem:
         if self.brokers[node_id].state != "running":
             raise ClusterError(f"broker {node_id} does not answer")
         self.calls.append((node_id, op, fields))
-        return {"ok": True, **self._answer(node_id, op, fields)}
+        answer = self._disk if op.startswith("disk.") else self._answer
+        return {"ok": True, **answer(node_id, op, fields)}
+
+    def _disk(self, node: int, op: str, fields: dict[str, Any]) -> dict[str, Any]:
+        rules = self.disk_rules[node]
+        if op == "disk.fail":
+            rules.append({"id": 1, "fired": 0, "armed": True, **fields})
+            return {"id": 1}
+        if op == "disk.clear":
+            self.disk_rules[node] = [{**row, "armed": False} for row in rules]
+        return {"rules": rules}
 
     def _answer(self, node: int, op: str, fields: dict[str, Any]) -> dict[str, Any]:
         match op:
@@ -141,6 +158,7 @@ class FakeSystem:
         """Whether nothing is left of any fault."""
         running = all(one.state == "running" for one in self.brokers.values())
         armed = [row for rows in self.lost.values() for row in rows if row["armed"]]
+        armed += [row for rows in self.disk_rules.values() for row in rows if row["armed"]]
         armed += [row for rows in self.points.values() for row in rows.values() if row["armed"]]
         return running and not any(self.rules.values()) and not armed
 

@@ -63,6 +63,9 @@ class HeldTasks:
         self.timers.append(timer)
         return timer
 
+    def call_soon(self, call: Callable[..., object], *args: object) -> None:
+        self.call_later(0, call, *args)
+
     def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> None:
         self.spawned.append(coroutine)
         _NEVER_RUN.append(coroutine)

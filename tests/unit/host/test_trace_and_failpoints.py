@@ -146,4 +146,9 @@ def test_every_declared_failpoint_is_hit_somewhere_in_the_cluster() -> None:
     cluster = Path(failpoints.__file__).parents[1]
     rooms = [p for p in cluster.rglob("*.py") if p.parent.name != "host"]
     text = "".join(path.read_text() for path in rooms)
-    assert [name for name in DECLARED if f'"{name}"' not in text] == []
+    constants = {value: name for name, value in vars(failpoints).items() if isinstance(value, str)}
+    assert [
+        name
+        for name in DECLARED
+        if f'"{name}"' not in text and text.count(constants.get(name, name)) < 2  # import, use
+    ] == []

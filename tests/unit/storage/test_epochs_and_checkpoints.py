@@ -109,7 +109,7 @@ def test_the_file_is_kafkas(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("", 1), ("1\n0\n", 1), ("0\n", 2), ("0\nx\n", 2), ("0\n2\na 0 1\n", 3), ("0\n1\na 0\n", 3),
+    [("1\n0\n", 1), ("0\n", 2), ("0\nx\n", 2), ("0\n2\na 0 1\n", 3), ("0\n1\na 0\n", 3),
      ("0\n1\na x 1\n", 3), ("0\n2\na 0 1\na 1 y\n", 4), ("0\n1\na 0 1\nb 0 1\n", 4),
      ("0\n1\na 0 -5\n", 3)],
 )  # fmt: skip
@@ -138,9 +138,11 @@ def test_an_epoch_checkpoint_that_goes_back_is_malformed(tmp_path: Path) -> None
 def test_small_files(tmp_path: Path) -> None:
     disk, folder = RealDisk(), str(tmp_path)
     assert read_topic_id(disk, folder) == ""
-    write_topic_id(disk, folder, "abcDEF_-123")
-    assert read_topic_id(disk, folder) == "abcDEF_-123"
-    assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: abcDEF_-123"
+    write_topic_id(disk, folder, "abcDEF_-123abcDEF_-123")
+    assert read_topic_id(disk, folder) == "abcDEF_-123abcDEF_-123"
+    assert (
+        tmp_path / "partition.metadata"
+    ).read_text() == "version: 0\ntopic_id: abcDEF_-123abcDEF_-123"
     assert MetaProperties.read(disk, folder) is None
     meta = MetaProperties(cluster_id="c", broker_id=3)
     meta.write(disk, folder)

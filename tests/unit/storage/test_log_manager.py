@@ -38,6 +38,7 @@ def test_a_created_log_is_there_after_a_clean_stop(tmp_path: Path) -> None:
     names = sorted(path.name for path in (tmp_path / "data").iterdir())
     assert names == [
         ".kafka_cleanshutdown",
+        ".lock",
         "log-start-offset-checkpoint",
         "orders-0",
         "recovery-point-offset-checkpoint",

@@ -1,0 +1,271 @@
+"""What the log adds to the disk's and the socket's own speed (B12), as ratios measured in one run.
+
+    python benchmarks/bench_log_io.py [--mib 256] [--batch 1048576 131072 16384] [--rounds 7]
+
+    append      batches through `Log.append_as_leader`            against  one `pwritev` a batch of the same bytes
+    fetch       `Log.read_to_send` → `Link.send`, 1 MiB a fetch   against  `os.sendfile` of the same ranges
+    memory      what the process holds more after a log four times as large was written and read
+
+Rounds of the two sides alternate, so that both meet the same machine; a ratio is that of the medians. Appends wait
+for nothing and are compared by processor time, fetches by the clock; nothing is fsynced on either side. Files lie in
+a temporary folder (`--folder`); the reader at the socket's other end is a thread that throws everything away, the
+same for both. Targets: append >= 0.6, fetch >= 0.7. Exit code 1 when missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.config import BrokerConfig
+from harrow.cluster.host.link import LinkContext, RealLink
+from harrow.cluster.host.link_rules import LinkRules
+from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.seam import Peer
+from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
+from harrow.cluster.storage import Log, LogManager
+from harrow.cluster.wire.batches import build_batch
+
+APPEND_LEAST, FETCH_LEAST = 0.6, 0.7
+FETCH_BYTES = 1024 * 1024
+FRESH_BYTES = 64 * 1024 * 1024
+"""More than any cache holds."""
+MIB = 1024 * 1024
+
+
+def resident_mib() -> float:
+    """Memory that only this process has, without the page cache."""
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith("Private_Dirty"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+class Drain:
+    """Reads a socket to its end on a thread and counts."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.count = 0
+        self._sock = sock
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        buffer = bytearray(MIB)
+        while size := self._sock.recv_into(buffer):
+            self.count += size
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join()
+        self._sock.close()
+
+
+class Bench:
+    """One run: the same bytes by our code and by bare system calls."""
+
+    def __init__(self, folder: Path, options: argparse.Namespace, batch: int) -> None:
+        self.folder = folder
+        value = os.urandom(batch - 200)
+        made = build_batch([(b"key", value, ())], timestamp_ms=1_700_000_000_000)
+        self.count = options.mib * MIB // len(made)
+        self.size = self.count * len(made)
+        self.batch_size = len(made)
+        # requests come from fresh memory: one hot buffer would flatter whoever copies nothing
+        self.batches = [bytes(bytearray(made)) for _ in range(max(1, FRESH_BYTES // len(made)))]
+        self.config = BrokerConfig.parse({"log.segment.bytes": 2**30})
+        self.runs = 0
+
+    def logs(self, host: RealHost) -> tuple[LogManager, Log]:
+        """A fresh log."""
+        self.runs += 1
+        logs = LogManager(host, str(self.folder / f"data{self.runs}"), self.config)
+        logs.load()
+        return logs, logs.create(TopicPartition("bench", 0), "", self.config.topic())
+
+    # ---------------------------------------------------------------- append
+
+    def append_ours(self, host: RealHost) -> float:
+        """Processor seconds of our appends."""
+        logs, log = self.logs(host)
+        epoch, append = LeaderEpoch(0), log.append_as_leader
+        begin = time.process_time()
+        for batch in islice(cycle(self.batches), self.count):
+            append(batch, epoch)
+        took = time.process_time() - begin
+        logs.close(clean=False)
+        shutil.rmtree(logs.folders[0].path)
+        return took
+
+    def append_bare(self) -> float:
+        """Processor seconds of bare writes."""
+        path = self.folder / "bare"
+        fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o644)
+        at = 0
+        begin = time.process_time()
+        for batch in islice(cycle(self.batches), self.count):
+            at += os.pwritev(fd, (batch,), at)
+        took = time.process_time() - begin
+        os.close(fd)
+        path.unlink()
+        return took
+
+    # ----------------------------------------------------------------- fetch
+
+    async def fetch_ours(self, log: Log) -> float:
+        """Seconds of reading all of the log to a socket."""
+        loop = asyncio.get_running_loop()
+        ours, theirs = pair()
+        context = LinkContext(
+            loop=loop, rules=LinkRules(), log=lambda _level, _text: None, links=set()
+        )
+        link = RealLink(context, ours, Peer("client", "c"), max_frame_bytes=MIB, accepted=True)
+        ended: asyncio.Future[str] = loop.create_future()
+        link.start(Ending(ended))
+        drain, offset, end = Drain(theirs), log.log_start_offset, log.log_end_offset
+        begin = time.perf_counter()
+        while offset < end:
+            found = log.read_to_send(offset, FETCH_BYTES, end, at_least_one=True)
+            link.send([b"a response's header, and what is said of one partition", *found.parts])
+            offset = Offset(offset + found.size // self.batch_size)
+            while link.unsent_bytes:  # noqa: ASYNC110 - the link writes on in each turn of the loop
+                await asyncio.sleep(0)
+        link.close()
+        await asyncio.to_thread(drain.join)
+        took = time.perf_counter() - begin
+        assert drain.count >= self.size, f"{drain.count} of {self.size} bytes arrived"
+        return took
+
+    async def fetch_bare(self, path: str) -> float:
+        """The same bytes, the same turns of a loop that waits for the socket."""
+        ours, theirs = pair()
+        drain, at, fd = Drain(theirs), 0, os.open(path, os.O_RDONLY)
+        begin = time.perf_counter()
+        while at < self.size:
+            upto = min(at + FETCH_BYTES, self.size)
+            while at < upto:
+                try:
+                    at += os.sendfile(ours.fileno(), fd, at, upto - at)
+                except BlockingIOError:
+                    await asyncio.sleep(0)
+        ours.close()
+        await asyncio.to_thread(drain.join)
+        took = time.perf_counter() - begin
+        os.close(fd)
+        return took
+
+
+class Ending:
+    """A handler that only notes the end."""
+
+    def __init__(self, ended: asyncio.Future[str]) -> None:
+        self._ended = ended
+
+    def frame_received(self, frame: bytes) -> None:
+        """Nobody sends."""
+
+    def link_closed(self, reason: str) -> None:
+        """Over."""
+        self._ended.set_result(reason)
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a TCP connection on loopback, the first one not blocking."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    ours.setblocking(False)
+    return ours, theirs
+
+
+def line(name: str, size: int, ours: list[float], bare: list[float], least: float) -> bool:
+    """Print one comparison; whether the target is met."""
+    fast, slow = size / statistics.median(bare) / MIB, size / statistics.median(ours) / MIB
+    ratio = slow / fast
+    met = ratio >= least
+    print(
+        f"{name:<15} ours {slow:8.0f} MiB/s   bare {fast:8.0f} MiB/s   ratio {ratio:5.2f}   "
+        f"target >= {least}   {'met' if met else 'MISSED'}"
+    )
+    return met
+
+
+async def alternating(
+    rounds: int, ours: Callable[[], Any], bare: Callable[[], Any]
+) -> tuple[list[float], list[float]]:
+    """Times of both sides; the first round warms up and does not count."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for round_ in range(rounds + 1):
+        order = ((0, ours), (1, bare)) if round_ % 2 else ((1, bare), (0, ours))
+        for side, call in order:
+            took = call()
+            took = await took if asyncio.iscoroutine(took) else took
+            if round_:
+                times[side].append(took)
+    return times
+
+
+async def run(options: argparse.Namespace, folder: Path) -> bool:
+    """All comparisons; whether every target is met."""
+    host = RealHost("bench", str(folder / "host"))
+    print(f"{options.mib} MiB, {options.rounds} rounds, medians")
+    met = True
+    bench = None
+    for batch in options.batch:
+        bench = Bench(folder, options, batch)
+        ours, bare = await alternating(
+            options.rounds, partial(bench.append_ours, host), bench.append_bare
+        )
+        met = line(f"append {batch >> 10} KiB", bench.size, ours, bare, APPEND_LEAST) and met
+    assert bench is not None
+    logs, log = bench.logs(host)
+    for batch in islice(cycle(bench.batches), bench.count):
+        log.append_as_leader(batch, LeaderEpoch(0))
+    path = log.segments[0].file.path
+    ours, bare = await alternating(
+        options.rounds, lambda: bench.fetch_ours(log), lambda: bench.fetch_bare(path)
+    )
+    met = line("fetch", bench.size, ours, bare, FETCH_LEAST) and met
+    before = resident_mib()
+    for batch in islice(cycle(bench.batches), bench.count * 3):
+        log.append_as_leader(batch, LeaderEpoch(0))
+    bench.size *= 4
+    await bench.fetch_ours(log)
+    grown = resident_mib() - before
+    print(
+        f"memory   {before:.0f} MiB private, {grown:+.1f} MiB after a log of {bench.size // MIB} MiB"
+    )
+    logs.close(clean=False)
+    await host.stop()
+    return met and grown < 32
+
+
+def main() -> int:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1 << 20, 128 << 10, 16 << 10])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--folder", type=Path, default=None)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="harrow-bench-") as folder:
+        return 0 if asyncio.run(run(options, Path(folder))) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""DeleteRecords (API 21): records below an offset are gone, on every replica, before the client hears of it (B7).
+
+Owns: the handler and `DelayedDeleteRecords` on its purgatory. The leader raises its log start offset at once;
+followers learn it from their next fetch response and tell theirs in the fetch after that. The low watermark
+of a partition is the smallest log start offset of its live replicas; the answer waits until that reaches what was
+asked, or for `timeout_ms`. Segments that lie below the start go with the next retention check, and the start
+survives a restart by `log-start-offset-checkpoint`.
+
+    offset -1                                    the high watermark
+    above the high watermark, or below -1        offset_out_of_range
+    an internal topic                            invalid_topic_exception
+    a topic whose cleanup.policy lacks `delete`  policy_violation
+    leadership lost while it waits               not_leader_or_follower
+    the deadline                                 request_timed_out: the leader has deleted, a replica lags
+
+Source: Kafka's `ReplicaManager.deleteRecords`, `DelayedDeleteRecords`, `Partition.deleteRecordsOnLeader`; KIP-107.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, KafkaError, StorageError
+from ..ids import NO_OFFSET, Offset, TopicPartition
+from ..purgatory import DelayedOperation
+from ..wire import messages
+from .produce import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..wire.request import Request
+    from .partition import Partition
+    from .replica_manager import ReplicaManager
+
+VERSION_LOW, VERSION_HIGH = 0, 2
+TO_HIGH_WATERMARK = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteRecordsResult:
+    """What became of one partition; `required` is what its low watermark has to reach."""
+
+    error: ErrorCode
+    low_watermark: Offset = NO_OFFSET
+    required: Offset = NO_OFFSET
+    generation: int = 0
+
+
+Results = dict[TopicPartition, DeleteRecordsResult]
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """Deletions that some live replica has not followed yet (E5)."""
+
+    __slots__ = ("_done", "_manager", "_results", "_waiting")
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        deadline_ms: int,
+        results: Results,
+        done: Callable[[Results], None],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._manager = manager
+        self._results = results
+        self._done = done
+        self._waiting = {tp: one for tp, one in results.items() if one.error is ErrorCode.none}
+
+    def try_complete(self) -> bool:
+        """Settle every partition that can be; complete with the last."""
+        for tp, result in tuple(self._waiting.items()):
+            error, low = self._outcome(tp, result)
+            if error is ErrorCode.none and low < result.required:
+                continue
+            del self._waiting[tp]
+            result.error, result.low_watermark = error, low
+        return not self._waiting and self.force_complete()
+
+    def _outcome(self, tp: TopicPartition, result: DeleteRecordsResult) -> tuple[ErrorCode, Offset]:
+        partition = self._manager.partition(tp)
+        if partition is None:
+            return self._manager.missing(tp), NO_OFFSET
+        error = partition.check_leader()
+        if error is ErrorCode.none and partition.generation != result.generation:
+            error = ErrorCode.not_leader_or_follower
+        return error, NO_OFFSET if error is not ErrorCode.none else partition.low_watermark
+
+    def on_complete(self) -> None:
+        """Answer; what is not settled by now has timed out."""
+        for result in self._waiting.values():
+            result.error, result.low_watermark = ErrorCode.request_timed_out, NO_OFFSET
+        self._done(self._results)
+
+
+class DeleteRecords:
+    """The handler."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+
+    def handle(self, request: Request) -> None:
+        """Delete on the leaders here; answer when the live replicas have followed."""
+        asked = request.decode()
+        results: Results = {}
+        for topic in asked.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                results[tp] = self._delete(tp, row.offset)
+        timeout_ms = max(0, messages.to_milliseconds(asked.timeout))
+        operation = DelayedDeleteRecords(
+            self._manager,
+            self._manager.host.clock.monotonic_ms() + timeout_ms,
+            results,
+            lambda settled: _respond(request, settled),
+        )
+        self._manager.deletions.try_complete_else_watch(operation, tuple(results))
+
+    def _delete(self, tp: TopicPartition, offset: int) -> DeleteRecordsResult:
+        if tp.topic in INTERNAL_TOPICS:
+            return DeleteRecordsResult(error=ErrorCode.invalid_topic_exception)
+        partition = self._manager.partition(tp)
+        if partition is None:
+            return DeleteRecordsResult(error=self._manager.missing(tp))
+        try:
+            required = delete_before(partition, offset)
+        except KafkaError as refused:
+            return DeleteRecordsResult(error=refused.code)
+        except (StorageError, OSError) as failed:
+            self._manager.log_failed(partition, failed)
+            return DeleteRecordsResult(error=ErrorCode.kafka_storage_error)
+        return DeleteRecordsResult(
+            error=ErrorCode.none, required=required, generation=partition.generation
+        )
+
+
+def delete_before(partition: Partition, offset: int) -> Offset:
+    """Raise a leader's log start to `offset` (-1: its high watermark); the offset that this is. KafkaError."""
+    error = partition.check_leader()
+    if error is not ErrorCode.none:
+        raise KafkaError(error)
+    log = partition.log
+    if "delete" not in log.config.text("cleanup.policy"):
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"records of {partition.topic_partition} are not deleted: its cleanup.policy lacks delete",
+        )
+    required = partition.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
+    if not 0 <= required <= partition.high_watermark:
+        raise KafkaError(
+            ErrorCode.offset_out_of_range,
+            f"{partition.topic_partition}: offset {offset} is above the high watermark "
+            f"{partition.high_watermark}, or negative",
+        )
+    log.increment_log_start_offset(required)
+    return required
+
+
+def _respond(request: Request, results: Results) -> None:
+    s = messages.response(request)
+    topics: dict[str, list[Any]] = {}
+    for tp, result in results.items():
+        topics.setdefault(tp.topic, []).append(
+            s.DeleteRecordsPartitionResult(
+                partition_index=tp.partition,
+                low_watermark=result.low_watermark,
+                error_code=result.error,
+            )
+        )
+    request.respond(
+        s.DeleteRecordsResponse(
+            topics=tuple(
+                s.DeleteRecordsTopicResult(name=name, partitions=tuple(rows))
+                for name, rows in topics.items()
+            )
+        )
+    )

@@ -1,0 +1,87 @@
+"""Ranges of a segment's file that are sent without being read (B12).
+
+Owns: `read_region`: the same answer as `LogSegment.read`, as a region of the file. Where the last whole batch within
+the limits ends is found through the offset index, by position and by offset, and from there by walking
+headers: two or three small reads, however large the range. What an index says is believed only where a
+batch of this segment begins.
+
+Source: Kafka's `LogSegment.read`, `FileRecords.slice` (which leaves half a batch at the end; here batches are whole).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from ..host.seam import Part
+from ..ids import Offset
+from ..wire.batches import HEADER_SIZE, LOG_OVERHEAD, SPAN
+
+if TYPE_CHECKING:
+    from .segment import LogSegment
+
+REGION_BYTES_LEAST = 64 * 1024
+"""Less is read at once: as cheap as looking for where it ends."""
+_WALK_BYTES = 16 * 1024
+_span = SPAN.unpack_from
+
+
+class DataToSend(NamedTuple):
+    """Whole batches on their way to a socket: parts in memory, or regions of a file."""
+
+    parts: list[Part]
+    size: int
+    first_offset: Offset
+
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class SegmentRead(Protocol[T_co]):
+    """How a segment is read: `LogSegment.read` or `LogSegment.read_to_send`."""
+
+    def __call__(
+        self,
+        segment: LogSegment,
+        offset: int,
+        max_bytes: int,
+        upper: int,
+        /,
+        *,
+        at_least_one: bool,
+    ) -> T_co | None:
+        """Whole batches, or None when all of the segment lies before `offset`."""
+        ...
+
+
+def read_region(
+    segment: LogSegment, offset: int, max_bytes: int, upper: int, *, at_least_one: bool
+) -> DataToSend | None:
+    """Whole batches from the one with `offset`, based below `upper`; None when all lie before it."""
+    found = segment.find(offset)
+    if found is None:
+        return None
+    position, base, size = found
+    if base >= upper or (size > max_bytes and not at_least_one):
+        return DataToSend([], 0, Offset(offset))
+    limit = min(position + max(max_bytes, size), segment.size)
+    end = _end(segment, position + size, limit, upper)
+    return DataToSend([segment.file.region(position, end - position)], end - position, Offset(base))
+
+
+def _end(segment: LogSegment, start: int, limit: int, upper: int) -> int:
+    """The last border of batches in [start, limit] with all before it based below `upper`; `start` is one."""
+    at = segment.border_before(limit, upper, start)
+    while at < limit:
+        data = segment.file.read_at(at, min(_WALK_BYTES, segment.size - at))
+        here = 0
+        while here + HEADER_SIZE <= len(data):
+            base, length, _ = _span(data, here)
+            size = length + LOG_OVERHEAD
+            if size < HEADER_SIZE or base >= upper or at + size > limit:
+                return at
+            at += size
+            here += size
+        if here == 0:
+            break  # less than a header is left
+    return at

@@ -1,0 +1,201 @@
+"""The files of one log: which segments there are, how one follows another, how they go (Kafka's `LocalLog`).
+
+Owns: the segments (`segments`) and their files. Knows nothing of producers, epochs, watermarks: `Log` does.
+Changed on the loop only; calls marked BLOCKS read beside it. What may fail: OSError.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..config import TopicConfig
+from ..host.seam import Host
+from ..ids import LeaderEpoch, Offset, TopicPartition
+from .file_regions import SegmentRead, T
+from .leader_epochs import LeaderEpochs
+from .log_segments import LogSegments
+from .producer_states import ProducerStates
+from .results import FetchData
+from .segment import LogSegment
+from .segment_options import segment_options
+from .sparse_index import IndexMaps
+from .transaction_index import AbortedTxn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedLog:
+    """What the loader found in a folder."""
+
+    segments: list[LogSegment]
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    log_start_offset: Offset
+    log_end_offset: Offset
+    recovery_point: Offset
+
+
+class LocalLog:
+    """Segments on disk."""
+
+    __slots__ = ("_host", "_maps", "_topic_partition", "config", "folder", "segments")
+
+    def __init__(
+        self,
+        host: Host,
+        folder: str,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        segments: Iterable[LogSegment],
+        maps: IndexMaps,
+    ) -> None:
+        self._host = host
+        self._maps = maps
+        self._topic_partition = topic_partition
+        self.folder = folder
+        self.config = config
+        self.segments = LogSegments(segments)
+
+    # -- look up
+
+    def read(
+        self, read: SegmentRead[T], offset: int, max_bytes: int, upper: int, *, at_least_one: bool
+    ) -> T | FetchData:
+        """Whole batches from the one that holds `offset`, based below `upper`; empty where there is none.
+
+        `read` is `LogSegment.read`, or `LogSegment.read_to_send`.
+        """
+        segments = self.segments.all
+        for index in range(max(self.segments.floor(offset), 0), len(segments)):
+            found = read(segments[index], offset, max_bytes, upper, at_least_one=at_least_one)
+            if found is not None:
+                return found
+        return FetchData([], 0, Offset(offset))
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, start: int
+    ) -> tuple[int, Offset, LeaderEpoch] | None:
+        """BLOCKS. The first record at or after both: its time, offset and leader epoch."""
+        for segment in self.segments.from_time(timestamp_ms):
+            if segment.max_timestamp >= timestamp_ms:
+                found = segment.find_timestamp(timestamp_ms, start)
+                if found is not None:
+                    return found
+        return None
+
+    def offset_of_max_timestamp(self, start: int) -> tuple[int, Offset, LeaderEpoch] | None:
+        """BLOCKS. The same of the record with the largest timestamp; None when there is none."""
+        newest = max(list(self.segments.all), key=lambda segment: segment.max_timestamp)
+        if newest.max_timestamp < 0:
+            return None
+        return newest.find_timestamp(newest.max_timestamp, start)
+
+    def aborted_transactions(self, start: int, upper: int) -> list[AbortedTxn]:
+        """Those with records in [start, upper), by the offset of their marker (F5)."""
+        found: list[AbortedTxn] = []
+        segments = self.segments.all
+        for index in range(max(self.segments.floor(start), 0), len(segments)):
+            more, complete = segments[index].aborted.collect(start, upper)
+            found += more
+            if complete:
+                break
+        return found
+
+    # -- roll, flush, close
+
+    def roll(self, base_offset: Offset, reason: str) -> LogSegment | None:
+        """Seal the active segment and begin the next (B6); None when it is the next already."""
+        active = self.segments.active
+        if active.size == 0 and active.base_offset >= base_offset:
+            return None
+        active.become_inactive()
+        segment = self._new_segment(base_offset)
+        self.segments.add(segment)
+        self._emit("log.rolled", base_offset=base_offset, reason=reason)
+        return segment
+
+    def flush(self, start: int, end: int) -> None:
+        """BLOCKS. fsync the segments with records in [start, end), and their indexes but the active one's."""
+        segments = list(self.segments.all)
+        bases = [segment.base_offset for segment in segments]
+        for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
+            if segment.base_offset < end:
+                segment.flush(indexes=segment is not segments[-1])
+
+    def close(self) -> None:
+        """Give every file back as it is."""
+        for segment in self.segments.all:
+            segment.close()
+
+    # -- cut
+
+    def truncate_to(self, offset: int) -> Offset:
+        """Cut off every batch that ends at or above `offset`, which lies in a segment; the new end."""
+        gone = self.segments.all[self.segments.floor(offset) + 1 :]
+        # the last first: a crash in the middle leaves no hole
+        self.discard(gone[::-1])
+        self.segments.remove(gone)
+        if gone:
+            # a power loss that kept the cut below and not these names would leave a hole
+            self._host.disk.sync_file(self.folder)
+        return self.segments.active.truncate_to(offset)
+
+    def start_over(self, offset: int) -> None:
+        """Drop everything; one empty segment begins at `offset`."""
+        self.discard(self.segments.all[::-1])
+        self.segments.start_over(self._new_segment(offset))
+
+    def remove(self, segments: Sequence[LogSegment], reason: str) -> None:
+        """Take these (not the active one) out now; their files go a while later (B7)."""
+        self.discard(segments)
+        self.segments.remove(segments)
+        bases = [segment.base_offset for segment in segments]
+        self._emit("log.segments-deleted", base_offsets=bases, reason=reason)
+
+    def discard(
+        self,
+        segments: Sequence[LogSegment],
+        *,
+        keep_snapshots: Collection[int] = (),
+        before_each: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Rename the files of these to `.deleted` now, remove them after `file.delete.delay.ms`."""
+        gone = list(segments)
+        if not gone:
+            return
+        paths = [
+            path
+            for one in gone
+            for path in one.mark_deleted(keep_snapshots=keep_snapshots, before_each=before_each)
+        ]
+        delay_ms = self.config.number("file.delete.delay.ms")
+        self._host.tasks.call_later(delay_ms, self._purge_soon, gone, paths)
+
+    def _purge_soon(self, segments: Sequence[LogSegment], paths: Sequence[str]) -> None:
+        self._host.tasks.spawn(self._purge(segments, paths), name="log.purge")
+
+    async def _purge(self, segments: Sequence[LogSegment], paths: Sequence[str]) -> None:
+        for segment in segments:
+            segment.close()
+        for path in paths:
+            await self._host.tasks.run_blocking(self._host.disk.remove, path)
+
+    # -- new segments
+
+    def open_segment(self, base_offset: int, suffix: str) -> LogSegment:
+        """One that is not part of this log (yet)."""
+        options = segment_options(self.config, self._host, self._maps)
+        return LogSegment(self._host.disk, self.folder, base_offset, options, suffix=suffix)
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        segment = self.open_segment(base_offset, "")
+        if segment.size:  # a file that no log knew of
+            segment.file.truncate(0)
+            segment.size = 0
+        segment.reset_indexes()
+        return segment
+
+    def _emit(self, event: str, **fields: object) -> None:
+        topic, partition = self._topic_partition
+        self._host.trace.emit(event, topic=topic, partition=partition, **fields)

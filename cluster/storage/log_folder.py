@@ -1,0 +1,180 @@
+"""One data folder of a broker, of several perhaps (B13): its own files, and whether it can be used.
+
+Owns: `.lock` (nobody else uses the folder), `meta.properties` (whose it is), `.kafka_cleanshutdown`,
+`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint`.
+
+Invariant: after the first I/O error a folder is offline until the broker starts again: nothing is read from it
+and nothing written, not even the marker of a clean stop.
+What may fail: StorageError: the folder is another broker's or cluster's, or in use; OSError: the disk.
+
+Source: Kafka's `LogManager` (one log directory), `LogDirFailureChannel`, `MetaPropertiesEnsemble`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..config import BrokerConfig
+from ..errors import ConfigError, CorruptLogError, StorageError
+from ..host.seam import Host, Lock
+from ..ids import Offset, TopicPartition
+from ..wire.topic_ids import draw_topic_id, text_of
+from .checkpoints import OffsetCheckpoint
+from .files import HIGH_WATERMARKS, LOCK, LOG_START_OFFSETS, RECOVERY_POINTS, partition_of
+from .log import Log
+from .metadata_files import MetaProperties, take_clean_shutdown, write_clean_shutdown
+
+DEFAULT = "data"
+"""The one data folder of a broker that names none."""
+
+
+def log_folders(config: BrokerConfig, base: str) -> list[str]:
+    """The data folders that `log.dirs` names: relative to `base`, the broker's own folder, or absolute.
+
+    ConfigError for one that is named twice.
+    """
+    names = [name.strip() for name in config.text("log.dirs").split(",") if name.strip()]
+    paths = [name if name.startswith("/") else f"{base}/{name}" for name in names or [DEFAULT]]
+    paths = [path.rstrip("/") for path in paths]
+    if len(set(paths)) < len(paths):
+        raise ConfigError(f"log.dirs={config.text('log.dirs')!r} names a folder twice")
+    return paths
+
+
+class LogFolder:
+    """One data folder; `path` as the configuration has it."""
+
+    def __init__(self, host: Host, path: str) -> None:
+        self._host = host
+        self._disk = host.disk
+        self._lock: Lock | None = None
+        self._recovery_points = OffsetCheckpoint(host.disk, f"{path}/{RECOVERY_POINTS}")
+        self._log_starts = OffsetCheckpoint(host.disk, f"{path}/{LOG_START_OFFSETS}")
+        self._high_watermarks = OffsetCheckpoint(host.disk, f"{path}/{HIGH_WATERMARKS}")
+        self.path = path
+        self._checkpointed: dict[TopicPartition, Offset] = {}
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: StorageError | None = None
+        """Why it is offline; None while it is not."""
+        self.was_clean = False
+        self.previous_broker_epoch = -1
+        self.meta: MetaProperties | None = None
+
+    # -- begin
+
+    def open(self) -> None:
+        """BLOCKS. Make it where it is absent, hold it alone, learn how it was left."""
+        self._disk.make_folder(self.path)
+        try:
+            self._lock = self._disk.lock(f"{self.path}/{LOCK}")
+        except BlockingIOError:
+            raise StorageError(
+                f"the data folder {self.path} is in use by another process; stop that one, or use another"
+            ) from None
+        self.meta = MetaProperties.read(self._disk, self.path)
+        self.was_clean, self.previous_broker_epoch = take_clean_shutdown(self._disk, self.path)
+
+    def partitions(self) -> Iterable[tuple[TopicPartition | None, str]]:
+        """Folders in it: the partition that each stands for (None: none, or a deleted one) and its path."""
+        for name in self._disk.list(self.path):
+            path = f"{self.path}/{name}"
+            if self._disk.is_folder(path):
+                yield partition_of(name), path
+
+    def claim(self, cluster_id: str, broker_id: int) -> None:
+        """BLOCKS briefly. Write whose it is, where nothing says so; StorageError when it is another's."""
+        meta = self.meta
+        if meta is not None:
+            if meta.cluster_id != cluster_id:
+                raise StorageError(
+                    f"{self.path} belongs to cluster {meta.cluster_id}, not {cluster_id}; "
+                    "choose another folder, or delete it if its records may go"
+                )
+            if meta.broker_id != broker_id:
+                raise StorageError(
+                    f"{self.path} belongs to broker {meta.broker_id}, not {broker_id}; choose another folder"
+                )
+            if meta.directory_id:
+                return
+        fresh = MetaProperties(
+            cluster_id=cluster_id,
+            broker_id=broker_id,
+            directory_id=text_of(draw_topic_id(self._host.random)),
+        )
+        fresh.write(self._disk, self.path)
+        self.meta = fresh
+
+    # -- checkpoints
+
+    def read_recovery_points(self) -> dict[TopicPartition, Offset]:
+        """Recovery points as checkpointed."""
+        self._checkpointed = self._read(self._recovery_points)
+        return dict(self._checkpointed)
+
+    def read_log_starts(self) -> dict[TopicPartition, Offset]:
+        """Log start offsets as checkpointed."""
+        return self._read(self._log_starts)
+
+    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
+        """High watermarks as checkpointed."""
+        return self._read(self._high_watermarks)
+
+    def _read(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, Offset]:
+        """A broken checkpoint costs a longer recovery, not the start (as in Kafka)."""
+        try:
+            return checkpoint.read()
+        except CorruptLogError as error:
+            self._host.trace.log("warning", f"{error}; going on without it")
+            return {}
+
+    def checkpoint_recovery_points(self) -> None:
+        """BLOCKS briefly. Write recovery points and log start offsets of its logs."""
+        logs = dict(self.logs)
+        points = {tp: log.recovery_point for tp, log in logs.items()}
+        self._recovery_points.write(points)
+        self._checkpointed = points
+        moved = {
+            tp: log.log_start_offset
+            for tp, log in logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        self._log_starts.write(moved)
+
+    def check_cut(self, log: Log) -> None:
+        """`log` was cut: a checkpoint above would vouch for the cut, and what is written next. BLOCKS briefly."""
+        point = log.recovery_point
+        if self._checkpointed.get(log.topic_partition, point) > point:
+            self.checkpoint_recovery_points()
+
+    def check_new(self, tp: TopicPartition) -> None:
+        """A log of this name begins: what is checkpointed was a deleted one's. BLOCKS briefly."""
+        if tp in self._checkpointed:
+            self.checkpoint_recovery_points()
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """BLOCKS briefly. Replace its `replication-offset-checkpoint`."""
+        self._high_watermarks.write(offsets)
+
+    # -- end
+
+    def fail(self, error: StorageError) -> Sequence[Log]:
+        """Take it offline, with every log in it; those logs. Any thread."""
+        if self.failed is None:
+            self.failed = error
+        logs = list(self.logs.values())
+        for log in logs:
+            if log.failed is None:
+                log.failed = error
+        return logs
+
+    def close(self, *, clean: bool, broker_epoch: int) -> None:
+        """BLOCKS. Give it back; with `clean` say that every log in it was closed and checkpointed."""
+        try:
+            if clean and self.failed is None:
+                self.checkpoint_recovery_points()
+                write_clean_shutdown(self._disk, self.path, broker_epoch)
+        finally:
+            self.logs.clear()
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None

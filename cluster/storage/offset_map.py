@@ -1,0 +1,74 @@
+"""Key → last offset of a dirty part, in bounded memory: what pass one of a compaction builds (B8).
+
+Owns: one dictionary and what it may cost. Keys of up to 31 bytes are kept as they are, longer ones as a
+BLAKE2b digest of 32 bytes, so the two never meet and no key costs more than that. `is_full` before the
+bound is reached: pass one then stops, and the rest of the dirty part waits for the next round.
+
+`latest_offset`: everything up to it was looked at; a record above it is kept, whatever its key.
+
+Source: Kafka's `SkimpyOffsetMap` (MD5 in an open-addressing byte buffer; here the exact keys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .record_filter import RecordSpan
+
+DIGEST_BYTES = 32
+ENTRY_BYTES = 192
+"""What an entry may cost: key object (33 + 32), offset (32), its share of a dictionary that just grew (95)."""
+
+LOAD_FACTOR = 0.9
+"""`log.cleaner.io.buffer.load.factor`'s default: the share of the bound that is used."""
+
+
+class OffsetMap:
+    """The offset map of one cleaner; used again for every log."""
+
+    __slots__ = ("_offsets", "entries_max", "latest_offset")
+
+    def __init__(self, memory_bytes: int, load_factor: float = LOAD_FACTOR) -> None:
+        self._offsets: dict[bytes, int] = {}
+        self.entries_max = max(int(memory_bytes * load_factor) // ENTRY_BYTES, 1)
+        self.latest_offset = -1
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        """True when no further key may come in."""
+        return len(self._offsets) >= self.entries_max
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Note that `offset`, above all before it, is the newest of `key`."""
+        self._offsets[key if len(key) < DIGEST_BYTES else _digest(key)] = offset
+
+    def put_records(self, spans: Iterable[RecordSpan], base_offset: int, start: int) -> None:
+        """Put every record of a batch that has a key and an offset from `start` on."""
+        offsets = self._offsets
+        for _, _, delta, key, _ in spans:
+            offset = base_offset + delta
+            if key is not None and offset >= start:
+                offsets[key if len(key) < DIGEST_BYTES else _digest(key)] = offset
+
+    def get(self, key: bytes) -> int:
+        """The newest offset of `key` in the dirty part; -1 when it has none there."""
+        return self._offsets.get(key if len(key) < DIGEST_BYTES else _digest(key), -1)
+
+    def update_latest_offset(self, offset: int) -> None:
+        """Everything up to `offset` was looked at."""
+        self.latest_offset = max(self.latest_offset, offset)
+
+    def clear(self) -> None:
+        """Forget everything: another log."""
+        self._offsets.clear()
+        self.latest_offset = -1
+
+
+def _digest(key: bytes) -> bytes:
+    return blake2b(key, digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,34 @@
+"""What a segment is opened with: a topic's settings, when it began, how early it rolls (B3, B6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..config import TopicConfig
+from ..host.seam import Host
+from .sparse_index import IndexMaps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentOptions:
+    """What a segment is opened with."""
+
+    index_interval: int = 4096
+    index_bytes_max: int = 10 * 1024 * 1024
+    created_ms: int = 0
+    """Age counts from here while no record says otherwise."""
+    roll_jitter_ms: int = 0
+    """It rolls so much before its age, lest all logs roll at once."""
+    maps: IndexMaps = field(default_factory=IndexMaps)
+
+
+def segment_options(config: TopicConfig, host: Host, maps: IndexMaps) -> SegmentOptions:
+    """Of a segment that begins now."""
+    jitter_ms = min(config.number("segment.jitter.ms"), config.number("segment.ms"))
+    return SegmentOptions(
+        index_interval=config.number("index.interval.bytes"),
+        index_bytes_max=config.number("segment.index.bytes"),
+        created_ms=host.clock.wall_ms(),
+        roll_jitter_ms=host.random.randrange(jitter_ms) if jitter_ms else 0,
+        maps=maps,
+    )

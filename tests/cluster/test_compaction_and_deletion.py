@@ -1,0 +1,219 @@
+"""On real brokers: compaction cut off by a crash (B8), DeleteRecords, retention, deletion of topics (B7)."""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from harrow import Cluster
+
+CONFIG: dict[str, object] = {
+    "log.retention.check.interval.ms": 100,
+    "log.segment.delete.delay.ms": 200,
+    "log.cleaner.backoff.ms": 50,
+    "offsets.topic.num.partitions": 1,
+    "replica.fetch.wait.max.ms": 100,
+}
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    for _ in range(int(timeout_s * 50)):
+        if condition():
+            return
+        select.select([], [], [], 0.02)
+    raise AssertionError(f"not within {timeout_s} s: {condition}")
+
+
+def make_topic(cluster: Cluster, config: Mapping[str, str], replicas: int) -> str:
+    admin: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    topic = NewTopic(name, num_partitions=1, replication_factor=replicas, config=dict(config))
+    admin.create_topics([topic])[name].result(30)
+    return name
+
+
+def produce(
+    cluster: Cluster,
+    topic: str,
+    pairs: Sequence[tuple[str, str]],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> int:
+    """How many of `pairs` were acknowledged; `meanwhile` is called while they are on their way."""
+    landed: list[int | None] = []
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "batch.num.messages": 10,
+         "linger.ms": 2, "enable.idempotence": True, "retry.backoff.ms": 20, "log_level": 0}
+    )  # fmt: skip
+    for key, value in pairs:
+        producer.produce(topic, value, key, partition=0,
+                         on_delivery=lambda e, m: landed.append(m.offset()) if not e else None)  # fmt: skip
+    producer.poll(0)
+    meanwhile()
+    producer.flush(60)
+    return len(landed)
+
+
+def read_all(cluster: Cluster, topic: str) -> dict[int, tuple[bytes | None, bytes | None]]:
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": uuid.uuid4().hex,
+         "enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
+    )  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    try:
+        for _ in range(100_000):
+            message = consumer.poll(30)
+            assert message is not None, "no end of the partition"
+            error = message.error()
+            if error is not None:
+                assert error.name() == "_PARTITION_EOF", error
+                return found
+            offset = message.offset()
+            assert offset is not None
+            found[offset] = (message.key(), message.value())
+    finally:
+        consumer.close()
+    raise AssertionError("too many records")
+
+
+def events(cluster: Cluster, node: int, name: str, topic: str) -> list[dict[str, Any]]:
+    lines = (cluster.brokers[node].folder / "trace.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines if f'"{name}"' in line]
+    return [row for row in rows if row.get("topic", topic) == topic]
+
+
+def files(cluster: Cluster, node: int, topic: str) -> list[str]:
+    folder = cluster.brokers[node].folder / "data" / f"{topic}-0"
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Cluster]:
+    with Cluster(brokers=1, config={**CONFIG, "offsets.topic.replication.factor": 1}) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "cleaner.between-swap-renames",
+        "cleaner.between-deleted-renames",
+        "cleaner.between-final-renames",
+    ],
+)
+def test_a_broker_killed_while_it_compacts_loses_nothing(one: Cluster, failpoint: str) -> None:
+    config = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "4000",
+        "min.cleanable.dirty.ratio": "0.01",
+    }
+    topic = make_topic(one, config, 1)
+    broker = one.brokers[1]
+    one.control(1, "failpoint.arm", name=failpoint, action="crash", nth=2)
+    pairs = [(f"key-{n % 7}", f"value {n} " + "x" * 50) for n in range(400)]
+
+    def die_and_come_back() -> None:
+        broker.wait_dead(30)
+        broker.start()
+
+    assert produce(one, topic, pairs, die_and_come_back) == 400
+    wait_until(lambda: any(row["end"] > 300 for row in events(one, 1, "log.cleaned", topic)))
+    left = read_all(one, topic)
+    assert len(left) < 200
+    last = {key.encode(): value.encode() for key, value in pairs}
+    assert {key: value for _, (key, value) in sorted(left.items())} == last
+    assert not [name for name in files(one, 1, topic) if name.endswith((".swap", ".cleaned"))]
+    wait_until(lambda: not [name for name in files(one, 1, topic) if name.endswith(".deleted")])
+
+
+def test_records_without_keys_are_refused(one: Cluster) -> None:
+    topic = make_topic(one, {"cleanup.policy": "compact"}, 1)
+    errors: list[Any] = []
+    producer = Producer({"bootstrap.servers": one.bootstrap_servers, "message.timeout.ms": 10_000})
+    producer.produce(topic, b"value", on_delivery=lambda e, _m: errors.append(e))
+    producer.flush(30)
+    assert [error.name() for error in errors] == ["INVALID_RECORD"]
+
+
+def test_retention_takes_old_segments_and_their_files(one: Cluster) -> None:
+    topic = make_topic(one, {"segment.bytes": "4000", "retention.bytes": "8000"}, 1)
+    assert produce(one, topic, [("k", "x" * 200)] * 100) == 100
+    wait_until(lambda: len([n for n in files(one, 1, topic) if n.endswith(".log")]) <= 4)
+    wait_until(lambda: not [n for n in files(one, 1, topic) if n.endswith(".deleted")])
+    left = read_all(one, topic)
+    assert 10 <= len(left) < 60
+    assert max(left) == 99
+
+
+def test_a_deleted_topics_folder_goes_in_two_steps(one: Cluster) -> None:
+    topic = make_topic(one, {"file.delete.delay.ms": "2000"}, 1)
+    produce(one, topic, [("k", "v")])
+    data = one.brokers[1].folder / "data"
+    assert (data / f"{topic}-0").is_dir()
+    admin: Any = AdminClient({"bootstrap.servers": one.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(30)
+
+    def marked() -> list[Path]:
+        return [
+            p for p in data.iterdir() if re.fullmatch(rf"{topic}-0\.[0-9a-f]{{32}}-delete", p.name)
+        ]
+
+    wait_until(lambda: len(marked()) == 1)
+    assert not (data / f"{topic}-0").exists()
+    one.brokers[1].kill()
+    one.brokers[1].start()  # which sweeps what is left
+    wait_until(lambda: not marked())
+
+
+def delete_before(cluster: Cluster, topic: str, offset: int) -> int:
+    admin: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    (future,) = admin.delete_records(
+        [TopicPartition(topic, 0, offset)], request_timeout=30
+    ).values()
+    return int(future.result(30).low_watermark)
+
+
+def test_deleted_records_are_gone_on_every_replica_and_stay_gone() -> None:
+    with Cluster(brokers=3, config=CONFIG) as cluster:
+        topic = make_topic(cluster, {"segment.bytes": "2000"}, 3)
+        assert produce(cluster, topic, [("k", "x" * 100)] * 60) == 60
+
+        def starts() -> set[int]:
+            rows = [
+                row
+                for node in cluster.brokers
+                for row in cluster.control(node, "state")["partitions"]
+            ]
+            return {row["log_start"] for row in rows if row["topic"] == topic}
+
+        assert delete_before(cluster, topic, 25) == 25
+        assert starts() == {25}, "the answer waits for the followers"
+        assert min(read_all(cluster, topic)) == 25
+        first = f"{0:020d}.log"
+        wait_until(
+            lambda: not any(first in files(cluster, node, topic) for node in cluster.brokers)
+        )
+        with pytest.raises(KafkaException) as refused:
+            delete_before(cluster, topic, 61)
+        assert refused.value.args[0].name() == "OFFSET_OUT_OF_RANGE"
+        compacted = make_topic(cluster, {"cleanup.policy": "compact"}, 1)
+        with pytest.raises(KafkaException) as refused:
+            delete_before(cluster, compacted, 0)
+        assert refused.value.args[0].name() == "POLICY_VIOLATION"
+        for broker in cluster.brokers.values():
+            broker.restart()
+        cluster.await_full_isr(30)
+        assert starts() == {25}
+        assert delete_before(cluster, topic, -1) == 60  # the high watermark
+        assert read_all(cluster, topic) == {}
+        assert produce(cluster, topic, [("k", "later")]) == 1
+        assert list(read_all(cluster, topic)) == [60]

@@ -1,0 +1,260 @@
+"""Keyed logs, their compaction without a loop, and a model of what must be left of them (B8)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
+
+from harrow.cluster.config import BrokerConfig
+from harrow.cluster.host.disk import RealDisk
+from harrow.cluster.host.seam import Buffer, DiskFile, MappedFile
+from harrow.cluster.ids import LeaderEpoch, Offset
+from harrow.cluster.storage import Log
+from harrow.cluster.storage.log_cleaner import LogCleaner
+from harrow.cluster.storage.results import Origin
+from harrow.cluster.wire.batches import (
+    BatchHeader,
+    Record,
+    build_batch,
+    build_end_txn_marker,
+    decode_records,
+    headers,
+)
+from storage_host import RefusingDisk, StorageHost
+
+T = TypeVar("T")
+EPOCH = LeaderEpoch(3)
+KeyValue = tuple[bytes, bytes | None]
+COMPACT: dict[str, object] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": 600,
+    "index.interval.bytes": 100,
+    "segment.index.bytes": 4_096,
+    "min.cleanable.dirty.ratio": 0,
+}
+
+
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a storage coroutine: on a `StorageHost` none waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a storage task waited for something")
+
+
+class Compaction:
+    """A log, and the cleaner of its broker."""
+
+    def __init__(
+        self,
+        folder: str,
+        topic: Mapping[str, object] | None = None,
+        *,
+        host: StorageHost | None = None,
+        broker: Mapping[str, object] | None = None,
+    ) -> None:
+        self.host = host or StorageHost()
+        self.folder = folder
+        self.topic = {**COMPACT, **(topic or {})}
+        self.log = self.host.open(folder, self.topic, tail_bytes=0)
+        self.broker = BrokerConfig.parse(
+            {"log.cleaner.dedupe.buffer.size": 10**7, **(broker or {})}
+        )
+        self.cleaner = LogCleaner(self.host.host, self.broker, lambda: [self.log])
+        self.cleaner.manager.watch(self.log)
+        self.offsets = self.cleaner.offset_map()
+
+    def put(self, *records: KeyValue, **batch: Any) -> int:
+        """Append one batch; the offset of its first record."""
+        batch.setdefault("timestamp_ms", self.host.clock.now)
+        data = build_batch([(key, value, ()) for key, value in records], **batch)
+        return self.log.append_as_leader(data, EPOCH).first_offset
+
+    def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0) -> int:
+        """Append a marker."""
+        data = build_end_txn_marker(
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            coordinator_epoch=0,
+            timestamp_ms=self.host.clock.now,
+        )
+        return self.log.append_as_leader(data, EPOCH, origin=Origin.COORDINATOR).first_offset
+
+    def clean(self) -> bool:
+        """One round, if the log is due."""
+        cleaned = finish(self.cleaner.clean_filthiest(self.offsets))
+        self.host.tasks.run()
+        return cleaned
+
+    def seal_and_clean(self) -> bool:
+        """Roll, so that everything may be compacted, then one round."""
+        self.log.roll()
+        return self.clean()
+
+
+def read_batches(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
+    """Every batch from the log's start to its end, as a fetch of everything reads it."""
+    found: list[tuple[BatchHeader, list[Record]]] = []
+    offset: int = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(Offset(offset), 10**6, log.log_end_offset, at_least_one=True)
+        if not data.size:
+            break
+        for part in data.parts:
+            for placed in headers(part, partial_ok=False):
+                batch = memoryview(part)[placed.position : placed.position + placed.size]
+                found.append((placed.header, decode_records(batch)))
+                offset = placed.header.last_offset + 1
+    return found
+
+
+def records(log: Log) -> list[Record]:
+    """Every data record."""
+    return [one for header, inside in read_batches(log) if not header.is_control for one in inside]
+
+
+@dataclass(slots=True)
+class Model:
+    """What was appended, and what of it must be left."""
+
+    appended: dict[int, tuple[bytes, bytes | None]] = field(default_factory=dict[int, KeyValue])
+
+    def note(self, first_offset: int, pairs: Sequence[KeyValue]) -> None:
+        """A batch landed."""
+        for number, pair in enumerate(pairs):
+            self.appended[first_offset + number] = pair
+
+    def newest(self) -> dict[bytes, tuple[int, bytes | None]]:
+        """Key → offset and value of its last record."""
+        return {key: (offset, value) for offset, (key, value) in sorted(self.appended.items())}
+
+    def check(self, log: Log, *, dirty_from: int | None = None) -> None:
+        """Every key's last value is there, nothing false, nothing out of order, and `dirty_from` on is whole."""
+        left = records(log)
+        offsets = [record.offset for record in left]
+        assert offsets == sorted(set(offsets))
+        for record in left:
+            assert self.appended[record.offset] == (record.key, record.value)
+        found = set(offsets)
+        for key, (offset, value) in self.newest().items():
+            assert value is None or offset in found, (
+                f"the last value of {key!r}, at {offset}, is lost"
+            )
+        values = {record.key: record.value for record in left}
+        for key, (_, value) in self.newest().items():
+            assert values.get(key) == value, f"{key!r} reads {values.get(key)!r}, not {value!r}"
+        if dirty_from is not None:
+            assert {offset for offset in self.appended if offset >= dirty_from} <= found
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class DyingDisk(RefusingDisk):
+    """A disk that obeys `steps` more changes, then none: what it holds then is what a crash leaves."""
+
+    __slots__ = ("cause", "dead", "done", "steps")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = -1
+        self.done: list[str] = []
+        self.dead = False
+        self.cause = ""
+        """What it died of."""
+
+    def change(self, what: str, path: str) -> None:
+        """Asked before each change of anything."""
+        if self.dead or self.steps == 0:
+            self.die(what)
+        self.steps -= 1
+        self.done.append(f"{what} {path.rpartition('/')[2]}")
+
+    def die(self, cause: str) -> NoReturn:
+        """Nothing is obeyed from now on."""
+        self.dead = True
+        self.cause = self.cause or cause
+        raise Crash(self.cause)
+
+    def open(self, path: str, *, create: bool = True) -> DiskFile:
+        if create and not self.exists(path):
+            self.change("create", path)
+        return DyingFile(RealDisk.open(self, path, create=create), self)
+
+    def map(self, path: str, size: int) -> MappedFile:
+        self.change("map", path)
+        return super().map(path, size)
+
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self.change("replace", path)
+        super().replace(path, data, durable=False)
+
+    def sync_file(self, path: str) -> None:
+        self.change("sync", path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.change("rename", target)
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        if self.exists(path):
+            self.change("remove", path)
+            super().remove(path)
+
+
+class DyingFile:
+    """A file of a `DyingDisk`."""
+
+    def __init__(self, file: DiskFile, disk: DyingDisk) -> None:
+        self._file, self._disk = file, disk
+        self.path = file.path
+        self.read_at, self.region, self.size = file.read_at, file.region, file.size
+        self.close = file.close
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        self._disk.change("append", self.path)
+        return self._file.append(parts)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._disk.change("write", self.path)
+        self._file.write_at(position, data)
+
+    def truncate(self, size: int) -> None:
+        self._disk.change("truncate", self.path)
+        self._file.truncate(size)
+
+    def sync(self) -> None:
+        self._disk.change("sync", self.path)  # not waited for: this process does not lose the power
+
+
+class CrashHost(StorageHost):
+    """A host that dies at the n-th change of its disk, or at the n-th pass of a failpoint of compaction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk: DyingDisk = DyingDisk()
+        self.failpoints = self  # type: ignore[assignment]  # the trace stays the notes'
+        self.passed: list[str] = []
+        self.dies_at = -1
+
+    def hit(self, name: str) -> None:
+        """A failpoint."""
+        if not name.startswith("cleaner."):
+            return
+        if len(self.passed) == self.dies_at:
+            self.disk.die(name)
+        self.passed.append(name)
+
+
+def crashes(run: Callable[[], object], host: CrashHost) -> str:
+    """Where `run` died; "" when it came through. The host is dead in either case."""
+    with contextlib.suppress(Crash):
+        run()
+    host.disk.dead = True
+    return host.disk.cause

@@ -1,0 +1,147 @@
+"""K3: a rule acts from the n-th matching call on, so many times, on its paths only; nothing is left of it."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ConfigError
+from harrow.cluster.host.disk import RealDisk
+from harrow.cluster.host.disk_faults import DiskFaults
+
+
+@pytest.fixture
+def faults() -> DiskFaults:
+    return DiskFaults()
+
+
+@pytest.fixture
+def disk(faults: DiskFaults) -> RealDisk:
+    return RealDisk(faults)
+
+
+def outcome(call: Any, *args: Any) -> str:
+    try:
+        call(*args)
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "ok"
+
+
+def test_the_nth_write_and_so_many_after_it_fail(
+    disk: RealDisk, faults: DiskFaults, tmp_path: Path
+) -> None:
+    file = disk.open(str(tmp_path / "x"))
+    faults.arm("write", nth=2, count=2, error="ENOSPC")
+    assert [outcome(file.append, [b"ab"]) for _ in range(5)] == [
+        "ok", "ENOSPC", "ENOSPC", "ok", "ok"
+    ]  # fmt: skip
+    assert file.read_at(0, 10) == b"ababab"
+    assert not faults.live
+    (row,) = faults.report()
+    assert (row["fired"], row["armed"]) == (2, False)
+
+
+def test_a_dead_folder_stays_dead_and_leaves_the_others_alone(
+    disk: RealDisk, faults: DiskFaults, tmp_path: Path
+) -> None:
+    for name in ("good", "bad"):
+        disk.make_folder(str(tmp_path / name))
+    files = {name: disk.open(str(tmp_path / name / "log")) for name in ("good", "bad")}
+    rule = faults.arm("sync", path="*/bad/*")
+    assert [outcome(files["bad"].sync) for _ in range(3)] == ["EIO"] * 3
+    assert outcome(disk.replace, str(tmp_path / "bad" / "c"), b"x") == "EIO"
+    assert outcome(files["good"].sync) == outcome(files["bad"].append, [b"x"]) == "ok"
+    faults.clear(rule)
+    assert outcome(files["bad"].sync) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("operation", "calls"),
+    [
+        ("write", ["append", "write_at", "truncate", "replace", "resize"]),
+        ("sync", ["sync", "sync_file", "sync_map", "replace"]),
+        ("read", ["read_at", "region", "read", "list"]),
+        ("name", ["open", "map", "rename", "remove", "make_folder", "remove_folder", "lock"]),
+    ],
+)
+def test_every_call_asks_its_operation(
+    disk: RealDisk, faults: DiskFaults, tmp_path: Path, operation: str, calls: list[str]
+) -> None:
+    path = str(tmp_path / "x")
+    file, mapped = disk.open(path), disk.map(str(tmp_path / "m"), 10)
+    file.append([b"0123"])
+    every: dict[str, Any] = {
+        "append": lambda: file.append([b"x"]),
+        "write_at": lambda: file.write_at(0, b"x"),
+        "truncate": lambda: file.truncate(1),
+        "replace": lambda: disk.replace(str(tmp_path / "r"), b"x"),
+        "resize": lambda: mapped.resize(20),
+        "sync": file.sync,
+        "sync_file": lambda: disk.sync_file(path),
+        "sync_map": mapped.sync,
+        "read_at": lambda: file.read_at(0, 1),
+        "region": lambda: file.region(0, 1),
+        "read": lambda: disk.read(path),
+        "list": lambda: disk.list(str(tmp_path)),
+        "open": lambda: disk.open(str(tmp_path / "new")),
+        "map": lambda: disk.map(str(tmp_path / "m"), 10),
+        "rename": lambda: disk.rename(path, path),
+        "remove": lambda: disk.remove(str(tmp_path / "none")),
+        "make_folder": lambda: disk.make_folder(str(tmp_path / "f")),
+        "remove_folder": lambda: disk.remove_folder(str(tmp_path / "none")),
+        "lock": lambda: disk.lock(str(tmp_path / "l")),
+    }
+    faults.arm(operation)
+    assert {name for name, call in every.items() if outcome(call) == "EIO"} == set(calls)
+    faults.clear()
+    assert {outcome(call) for call in every.values()} == {"ok"}
+
+
+def test_the_control_socket_arms_reports_and_clears(faults: DiskFaults, disk: RealDisk) -> None:
+    operations = faults.operations()
+    armed = operations["disk.fail"]({"operation": "name", "path": "*/no/*", "error": "EROFS"})
+    assert outcome(disk.make_folder, "/no/where") == "EROFS"
+    (row,) = operations["disk.faults"]({})["rules"]
+    assert (row["id"], row["seen"], row["last_path"]) == (armed["id"], 1, "/no/where")
+    operations["disk.clear"]({"id": armed["id"]})
+    assert not faults.live
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"operation": "seek"}, {"error": "ENOTHING"}, {"nth": 0}, {"error": "", "delay_ms": 0}],
+)
+def test_what_no_disk_does_is_refused(faults: DiskFaults, fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        faults.operations()["disk.fail"]({"operation": "write", **fields})
+    assert not faults.live
+
+
+def test_a_lock_is_for_one(disk: RealDisk, tmp_path: Path) -> None:
+    first = disk.lock(str(tmp_path / ".lock"))
+    with pytest.raises(BlockingIOError):
+        disk.lock(str(tmp_path / ".lock"))
+    first.release()
+    first.release()
+    disk.lock(str(tmp_path / ".lock")).release()
+
+
+def test_a_region_outlives_its_file(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "log"))
+    file.append([b"0123456789"])
+    region = file.region(2, 5)
+    file.close()
+    disk.remove(str(tmp_path / "log"))
+    assert (region.read(), len(region), region.size) == (b"23456", 5, 5)
+    cut = disk.open(str(tmp_path / "log"))
+    cut.append([b"0123456789"])
+    region = cut.region(2, 8)
+    cut.truncate(4)
+    with pytest.raises(OSError, match="cut"):
+        region.read()
+    cut.close()
+    with pytest.raises(OSError, match="closed"):
+        cut.sync()

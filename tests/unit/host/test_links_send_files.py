@@ -1,0 +1,179 @@
+"""B12: regions of files leave by sendfile in their place in the frame, under pauses, rules and cuts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Awaitable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow.cluster.host.disk import RealDisk, RealFile
+from harrow.cluster.host.link import REGION_BYTES_LEAST, LinkContext, RealLink
+from harrow.cluster.host.link_rules import LinkRules
+from harrow.cluster.host.seam import Part, Peer
+
+DEADLINE_S = 20
+
+
+def run(main: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(main, DEADLINE_S)
+
+    asyncio.run(bounded())
+
+
+class Ends:
+    """A link and the plain socket at its other end."""
+
+    def __init__(self) -> None:
+        ours, self.theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.theirs.setblocking(False)
+        self.rules = LinkRules()
+        self.loop = asyncio.get_running_loop()
+        self.logged: list[str] = []
+        context = LinkContext(
+            loop=self.loop,
+            rules=self.rules,
+            log=lambda _, text: self.logged.append(text),
+            links=set(),
+        )
+        self.link = RealLink(
+            context, ours, Peer("client", "c"), max_frame_bytes=1 << 20, accepted=True
+        )
+        self.closed: asyncio.Future[str] = self.loop.create_future()
+        self.link.start(self)
+
+    def close(self) -> None:
+        self.link.close(reset=True)
+        self.theirs.close()
+
+    def frame_received(self, frame: bytes) -> None:
+        raise AssertionError(f"nobody sends {len(frame)} bytes")
+
+    def link_closed(self, reason: str) -> None:
+        self.closed.set_result(reason)
+
+    async def read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = await self.loop.sock_recv(self.theirs, size - len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    async def frame(self) -> bytes:
+        return await self.read(int.from_bytes(await self.read(4)))
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes left by each sendfile."""
+    counts: list[int] = []
+    real = os.sendfile
+
+    def counting(*args: Any) -> int:
+        counts.append(real(*args))
+        return counts[-1]
+
+    monkeypatch.setattr(os, "sendfile", counting)
+    return counts
+
+
+def file_of(tmp_path: Path, data: bytes) -> RealFile:
+    file = RealDisk().open(str(tmp_path / "00000000000000000000.log"))
+    assert isinstance(file, RealFile)
+    file.append([data])
+    return file
+
+
+def test_buffers_and_regions_of_every_size_arrive_in_order(tmp_path: Path, sent: list[int]) -> None:
+    rng = random.Random(7)
+    data = rng.randbytes(3_000_000)
+    file = file_of(tmp_path, data)
+
+    def part() -> tuple[Part, bytes]:
+        if rng.random() < 0.5:
+            buffer = rng.randbytes(rng.choice((0, 10, 5_000, 400_000)))
+            return buffer, buffer
+        size = rng.choice((0, 100, REGION_BYTES_LEAST - 1, REGION_BYTES_LEAST, 900_000))
+        at = rng.randrange(len(data) - size)
+        return file.region(at, size), data[at : at + size]
+
+    frames = [[part() for _ in range(rng.randint(1, 5))] for _ in range(40)]
+
+    async def main() -> None:
+        with closing(Ends()) as ends:
+            for frame in frames:
+                ends.link.send([one for one, _ in frame])
+            file.close()  # what is under way keeps it open
+            for frame in frames:
+                assert await ends.frame() == b"".join(plain for _, plain in frame)
+            assert ends.link.unsent_bytes == 0
+            ends.link.close()
+            assert await ends.read(1) == b""
+
+    run(main())
+    large = [len(plain) for frame in frames for one, plain in frame if not isinstance(one, bytes)]
+    assert sum(sent) == sum(size for size in large if size >= REGION_BYTES_LEAST)
+
+
+def test_a_blocked_link_keeps_regions_and_delivers_them_after_healing(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(2_000_000)
+    file = file_of(tmp_path, data)
+
+    async def main() -> None:
+        with closing(Ends()) as ends:
+            ends.rules.block(["client c"], "out")
+            ends.link.apply(ends.rules.blocked(ends.link.peer))
+            ends.link.send([b"head", file.region(0, len(data)), b"tail"])
+            with pytest.raises(BlockingIOError):
+                ends.theirs.recv(1)
+            assert ends.link.report()["held_out_bytes"] == len(data) + 12
+            file.close()
+            os.unlink(file.path)
+            ends.rules.heal(None)
+            ends.link.apply(ends.rules.blocked(ends.link.peer))
+            assert await ends.frame() == b"head" + data + b"tail"
+
+    run(main())
+
+
+def test_a_file_that_was_cut_resets_the_link_and_no_frame_is_completed(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(2_000_000)
+    file = file_of(tmp_path, data)
+
+    async def main() -> None:
+        with closing(Ends()) as ends:
+            ends.link.send([b"head", file.region(0, len(data)), b"tail"])
+            ends.link.send([b"another frame"])
+            file.truncate(1_000_000)
+            got = await ends.read(4 + 2_000_000)
+            assert got[4:] == (b"head" + data)[: len(got) - 4]
+            assert len(got) <= 4 + 4 + 1_000_000
+            assert "cut under a response" in await ends.closed
+            assert ends.link.unsent_bytes == 0
+
+    run(main())
+
+
+def test_a_reset_gives_the_file_back(tmp_path: Path) -> None:
+    file = file_of(tmp_path, bytes(2_000_000))
+    descriptor = file.region(0, 1).fd
+
+    async def main() -> None:
+        with closing(Ends()) as ends:
+            ends.link.send([file.region(0, 2_000_000)])
+            file.close()
+            os.fstat(descriptor)
+            ends.link.close(reset=True)
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(descriptor)
+
+    run(main())

@@ -1,0 +1,196 @@
+"""The simulated disk: what a killed process, and what a power cut, leaves (B2, B5), against a naive model."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from harrow.cluster.host.simulated.disk import SimDisk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SEEDS = range(60)
+
+
+def disk() -> SimDisk:
+    made = SimDisk(lambda: 1)
+    made.make_folder("/data")
+    made.sync_file("/data")
+    return made
+
+
+def after_power_cut(made: SimDisk, seed: int) -> SimDisk:
+    return made.survivor(random.Random(seed))
+
+
+def test_a_killed_process_loses_nothing_and_its_files_are_its_own() -> None:
+    made = disk()
+    file = made.open("/data/log")
+    file.append([b"abc", b"def"])
+    made.replace("/data/note", b"x", durable=False)
+    next_life = made.survivor()
+    file.append([b"zombie"])
+    assert next_life.read("/data/log") == b"abcdef"
+    assert next_life.read("/data/note") == b"x"
+    # and what was not synced is still not synced
+    assert {after_power_cut(next_life, seed).exists("/data/log") for seed in SEEDS} == {True, False}
+
+
+def test_a_sync_brings_bytes_and_names() -> None:
+    made = disk()
+    file = made.open("/data/log")
+    file.append([b"stable"])
+    file.sync()
+    file.append([b"-lost"])
+    left = {after_power_cut(made, seed).read("/data/log") for seed in SEEDS}
+    assert all(content.startswith(b"stable") and len(content) <= 11 for content in left)
+    assert b"stable" in left
+    assert b"stable-lost" in left
+    assert any(0 < len(content) - 6 < 5 for content in left), "nothing was ever torn"
+    assert any(content.endswith(b"\0") for content in left), "zeroes were never there"
+
+
+def test_a_truncation_that_was_not_synced_may_be_undone() -> None:
+    made = disk()
+    file = made.open("/data/log")
+    file.append([b"0123456789"])
+    file.sync()
+    file.truncate(4)
+    file.write_at(1, b"x")
+    left = {after_power_cut(made, seed).read("/data/log") for seed in SEEDS}
+    assert left == {b"0123456789", b"0123", b"0x23"}
+
+
+def test_replace_is_all_or_nothing_and_durable_unless_told_otherwise() -> None:
+    made = disk()
+    made.replace("/data/note", b"old")
+    made.replace("/data/note", b"new")
+    for seed in SEEDS:
+        assert after_power_cut(made, seed).read("/data/note") == b"new"
+    made.replace("/data/note", b"newest", durable=False)
+    left = {after_power_cut(made, seed).read("/data/note") for seed in SEEDS}
+    assert b"new" in left
+    assert b"newest" in left
+    made.sync_file("/data/note")
+    assert {after_power_cut(made, seed).read("/data/note") for seed in SEEDS} == {b"newest"}
+
+
+def test_names_survive_in_the_order_in_which_they_changed() -> None:
+    made = disk()
+    made.open("/data/one").append([b"1"])
+    made.rename("/data/one", "/data/two")
+    made.make_folder("/data/folder")
+    left = {tuple(after_power_cut(made, seed).list("/data")) for seed in SEEDS}
+    assert left == {(), ("one",), ("two",), ("folder", "two")}
+    made.open("/data/folder/x").sync()
+    for seed in SEEDS:
+        assert after_power_cut(made, seed).list("/data") == ["folder", "two"]
+    made.rename("/data/folder", "/data/gone")
+    assert made.list("/data/gone") == ["x"]
+    made.remove_folder("/data/gone")
+    assert made.list("/data") == ["two"]
+
+
+def test_a_mapped_file_survives_by_pages() -> None:
+    made = disk()
+    mapped = made.map("/data/index", 8_192)
+    mapped.view[0:4] = b"page"
+    mapped.sync()
+    mapped.view[0:4] = b"PAGE"
+    mapped.view[4_096:4_099] = b"two"
+    assert made.survivor().read("/data/index")[:4] == b"PAGE"
+    left = {
+        (content[:4], content[4_096:4_099])
+        for content in (after_power_cut(made, seed).read("/data/index") for seed in SEEDS)
+    }
+    assert left == {(a, b) for a in (b"page", b"PAGE") for b in (b"two", b"\0\0\0")}
+    mapped.resize(4)
+    assert (mapped.size, bytes(mapped.view)) == (4, b"PAGE")
+    mapped.close()
+    assert made.open("/data/index").read_at(0, 10) == b"PAGE"
+
+
+def test_regions_locks_refusals_and_absent_files() -> None:
+    made = disk()
+    file = made.open("/data/log")
+    file.append([b"0123456789"])
+    region = file.region(2, 3)
+    assert (region.size, len(region), region.read()) == (3, 3, b"234")
+    lock = made.lock("/data/.lock")
+    with pytest.raises(BlockingIOError):
+        made.lock("/data/.lock")
+    made.survivor().lock("/data/.lock")  # a lock ends with its process
+    lock.release()
+    lock.release()
+    made.lock("/data/.lock")
+    for absent in (made.read, made.list, made.modified_ms):
+        with pytest.raises(FileNotFoundError):
+            absent("/data/nothing")
+    with pytest.raises(FileNotFoundError):
+        made.open("/data/nothing", create=False)
+    with pytest.raises(FileNotFoundError):
+        made.open("/nowhere/log")
+    made.refuses = 28
+    with pytest.raises(OSError, match="No space"):
+        file.append([b"x"])
+    assert file.size() == 10
+
+
+STEP = st.one_of(
+    st.tuples(st.just("append"), st.binary(min_size=1, max_size=6)),
+    st.tuples(st.just("write"), st.integers(0, 12), st.binary(min_size=1, max_size=4)),
+    st.tuples(st.just("truncate"), st.integers(0, 14)),
+    st.tuples(st.just("sync")),
+)
+
+
+@given(st.lists(STEP, max_size=14), st.integers(0, 1_000))
+@settings(max_examples=150, deadline=None)
+def test_what_a_power_cut_leaves_is_a_state_the_file_has_been_in_since_its_last_sync(
+    steps: list[tuple[object, ...]], seed: int
+) -> None:
+    made = disk()
+    file = made.open("/data/log")
+    file.sync()
+    model = b""
+    since: list[bytes] = [model]
+    appended: list[tuple[bytes, bytes]] = []  # content before, and what an append added to it
+    for step in steps:
+        before = model
+        match step:
+            case ("append", bytes(data)):
+                file.append([data])
+                model = before + data
+                appended.append((before, data))
+            case ("write", int(at), bytes(data)):
+                at = min(at, len(before))
+                file.write_at(at, data)
+                model = before[:at] + data + before[at + len(data) :]
+            case ("truncate", int(size)):
+                file.truncate(size)
+                model = before[:size] + bytes(max(0, size - len(before)))
+            case _:
+                file.sync()
+                since, appended = [], []
+        since.append(model)
+    assert file.read_at(0, 1_000) == model
+    left = after_power_cut(made, seed).read("/data/log")
+    torn = [
+        candidate
+        for before, data in appended
+        for kept in range(len(data) + 1)
+        for candidate in (before + data[:kept], before + bytes(kept))
+    ]
+    grown = [
+        state
+        + after[len(state) :][:kept]  # a write beyond the end, and an extension, tear the same way
+        for state, after in pairwise(since)
+        for kept in range(len(after) + 1)
+    ]
+    zeroed = [
+        state + bytes(kept)
+        for state, after in pairwise(since)
+        for kept in range(max(0, len(after) - len(state)) + 1)
+    ]
+    assert left in since or left in torn or left in grown or left in zeroed

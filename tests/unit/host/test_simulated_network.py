@@ -1,0 +1,270 @@
+"""The simulated network: order on a link, none between links, rules that hold back, resets that lose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import WireError
+from harrow.cluster.host.seam import Link, Peer
+from harrow.cluster.host.simulated import Machine, SimHost, World
+
+PORT = 9_000
+SERVER = Peer("broker", "1")
+
+
+class End:
+    """What listens to one end of a link."""
+
+    def __init__(self, link: Link, *, answers: bool = False) -> None:
+        self.link = link
+        self.frames: list[bytes] = []
+        self.closed: list[str] = []
+        self.tell: Callable[[], None] | None = None
+        self._answers = answers
+
+    def frame_received(self, frame: bytes) -> None:
+        if frame == b"garbage":
+            raise WireError("garbage")
+        self.frames.append(frame)
+        if self.tell is not None:
+            self.tell()
+        if self._answers:
+            self.link.send((b"re:", frame))
+
+    def link_closed(self, reason: str) -> None:
+        self.closed.append(reason)
+
+
+class Pair:
+    """A server that answers, and a client."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.world = World(seed)
+        self.server = Machine(self.world, "server", SERVER, listeners={"clients": PORT})
+        self.client = Machine(self.world, "client", Peer("client", "c"))
+        self.accepted: list[End] = []
+        self.host = self.client.boot()
+        self.serve()
+
+    def serve(self) -> None:
+        host = self.server.boot()
+
+        def make(link: Link) -> End:
+            self.accepted.append(End(link, answers=True))
+            return self.accepted[-1]
+
+        async def listen() -> None:
+            await host.network.listen("clients", make, max_frame_bytes=1_000)
+
+        host.tasks.spawn(listen(), name="listen")
+        self.world.loop.run_for(1)
+
+    def connecting(self, host: SimHost | None = None, timeout_ms: int = 500) -> list[Any]:
+        found: list[Any] = []
+        client = host or self.host
+
+        async def connect() -> None:
+            try:
+                made: list[End] = []
+
+                def make(link: Link) -> End:
+                    made.append(End(link))
+                    return made[0]
+
+                await client.network.connect(SERVER, "127.0.0.1", PORT, make, timeout_ms=timeout_ms)
+                found.extend(made)
+            except OSError as error:
+                found.append(error)
+
+        client.tasks.spawn(connect(), name="connect")
+        return found
+
+    def connect(self) -> End:
+        found = self.connecting()
+        assert self.world.loop.run_until(lambda: bool(found), 1_000)
+        end = found[0]
+        assert isinstance(end, End), end
+        return end
+
+
+@pytest.fixture
+def pair() -> Any:
+    made = Pair()
+    yield made
+    made.world.close()
+
+
+def test_frames_arrive_whole_in_order_and_later(pair: Pair) -> None:
+    end = pair.connect()
+    for number in range(50):
+        end.link.send((b"n", memoryview(str(number).encode())))
+    assert end.frames == []
+    pair.world.loop.run_for(200)
+    assert pair.accepted[0].frames == [f"n{number}".encode() for number in range(50)]
+    assert end.frames == [b"re:n%d" % number for number in range(50)]
+    assert str(pair.accepted[0].link.peer).startswith("unknown client")
+
+
+def test_links_overtake_each_other_and_the_seed_decides_how() -> None:
+    def order(seed: int) -> list[bytes]:
+        pair = Pair(seed)
+        ends = [pair.connect() for _ in range(6)]
+        arrived: list[bytes] = []
+        for number, accepted in enumerate(pair.accepted):
+            accepted.tell = partial(arrived.append, b"%d" % number)
+        for end in ends:
+            end.link.send((b"x",))
+        pair.world.loop.run_for(100)
+        pair.world.close()
+        return arrived
+
+    orders = [order(seed) for seed in range(5)]
+    assert orders == [order(seed) for seed in range(5)]
+    assert len({tuple(one) for one in orders}) > 1
+    assert all(sorted(one) == [b"%d" % number for number in range(6)] for one in orders)
+
+
+@pytest.mark.parametrize("mode", ["deliver", "reset"])
+def test_an_isolated_machine_hears_nothing_until_it_is_healed(pair: Pair, mode: str) -> None:
+    end = pair.connect()
+    end.link.send((b"before",))
+    pair.world.loop.run_for(50)
+    host = pair.server.host
+    assert host is not None
+    host.knobs.block(["*"])
+    for number in range(3):
+        end.link.send((b"%d" % number,))
+    waiting = pair.connecting()
+    pair.world.loop.run_for(300)
+    assert pair.accepted[0].frames == [b"before"]
+    assert waiting == []
+    assert end.link.unsent_bytes == 3
+    assert host.knobs.heal(mode) == 1
+    pair.world.loop.run_for(100)
+    assert isinstance(waiting[0], End)
+    if mode == "deliver":
+        assert pair.accepted[0].frames == [b"before", b"0", b"1", b"2"]
+    else:
+        assert pair.accepted[0].frames == [b"before"]
+        assert len(end.closed) == len(pair.accepted[0].closed) == 1
+
+
+def test_a_connect_to_an_isolated_machine_times_out_and_to_a_dead_one_is_refused(
+    pair: Pair,
+) -> None:
+    assert pair.server.host is not None
+    pair.server.host.knobs.block(["client *"], "in")
+    refused = pair.connecting(timeout_ms=100)
+    pair.world.loop.run_for(99)
+    assert refused == []
+    pair.world.loop.run_for(2)
+    assert isinstance(refused[0], TimeoutError)
+    pair.server.host.knobs.heal()
+    pair.server.kill()
+    refused = pair.connecting()
+    pair.world.loop.run_for(50)
+    assert isinstance(refused[0], ConnectionRefusedError)
+
+
+def test_one_way_cuts_let_requests_in_and_no_answers_out(pair: Pair) -> None:
+    end = pair.connect()
+    assert pair.server.host is not None
+    pair.server.host.knobs.block(["client c"], "out")
+    end.link.send((b"x",))
+    pair.world.loop.run_for(100)
+    assert pair.accepted[0].frames == [b"x"]
+    assert end.frames == []
+    pair.server.host.knobs.heal()
+    pair.world.loop.run_for(100)
+    assert end.frames == [b"re:x"]
+
+
+def test_the_kernel_of_a_killed_process_says_goodbye_and_a_power_cut_does_not(pair: Pair) -> None:
+    end = pair.connect()
+    end.link.send((b"x",))
+    pair.world.loop.run_for(50)
+    pair.server.kill()
+    pair.world.loop.run_for(50)
+    assert end.closed == ["closed by the peer"]
+    pair.serve()
+    other = pair.connect()
+    pair.server.cut_power()
+    other.link.send((b"into the void",))
+    waiting = pair.connecting()
+    pair.world.loop.run_for(400)
+    assert other.closed == waiting == []
+    pair.serve()
+    pair.world.loop.run_for(50)
+    assert other.closed == ["Connection reset by peer"]
+    assert isinstance(waiting[0], End)
+
+
+def test_a_reset_loses_what_has_not_arrived_on_both_sides(pair: Pair) -> None:
+    end = pair.connect()
+    end.link.send((b"lost",))
+    assert pair.server.host is not None
+    assert pair.server.host.knobs.reset(["client *"]) == 1
+    pair.world.loop.run_for(100)
+    assert pair.accepted[0].frames == []
+    assert len(end.closed) == len(pair.accepted[0].closed) == 1
+    end.link.send((b"on a closed link",))
+    pair.world.loop.run_for(100)
+    assert len(end.closed) == 1
+
+
+def test_a_slow_link_is_slow_until_it_is_not(pair: Pair) -> None:
+    end = pair.connect()
+    pair.client.slow_link(pair.server, 200)
+    end.link.send((b"x",))
+    pair.world.loop.run_for(90)
+    assert pair.accepted[0].frames == []
+    pair.world.loop.run_for(700)
+    assert end.frames == [b"re:x"]
+    pair.client.slow_link(pair.server, 0)
+    end.link.send((b"y",))
+    pair.world.loop.run_for(60)
+    assert end.frames[-1] == b"re:y"
+
+
+def test_a_paused_process_is_connected_to_and_reads_later(pair: Pair) -> None:
+    pair.server.pause()
+    end = pair.connect()
+    end.link.send((b"x",))
+    pair.world.loop.run_for(200)
+    assert pair.accepted == []
+    pair.server.resume()
+    pair.world.loop.run_for(50)
+    assert end.frames == [b"re:x"]
+
+
+def test_backpressure_garbage_and_frames_too_large(pair: Pair) -> None:
+    end = pair.connect()
+    pair.world.loop.run_for(10)
+    accepted = pair.accepted[0]
+    accepted.link.pause()
+    end.link.send((b"x",))
+    pair.world.loop.run_for(100)
+    assert accepted.frames == []
+    accepted.link.resume()
+    pair.world.loop.run_for(100)
+    assert accepted.frames == [b"x"]
+    for bad in (b"garbage", bytes(1_001)):
+        other = pair.connect()
+        other.link.send((bad,))
+        pair.world.loop.run_for(100)
+        assert other.closed == ["closed by the peer"]
+        assert len(pair.accepted[-1].closed) == 1
+
+
+def test_closing_delivers_what_was_sent_and_tells_both_once(pair: Pair) -> None:
+    end = pair.connect()
+    end.link.send((b"last",))
+    end.link.close()
+    end.link.close()
+    pair.world.loop.run_for(100)
+    assert pair.accepted[0].frames == [b"last"]
+    assert end.closed == ["closed here"]
+    assert pair.accepted[0].closed == ["closed by the peer"]

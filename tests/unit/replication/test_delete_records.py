@@ -1,0 +1,128 @@
+"""DeleteRecords on its purgatory (B7, E5): low watermark over live replicas, refusals, lost leadership, deadline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from harrow.cluster.errors import ErrorCode, KafkaError
+from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, Offset
+from harrow.cluster.replication.delete_records import (
+    DelayedDeleteRecords,
+    DeleteRecordsResult,
+    Results,
+    delete_before,
+)
+from harrow.cluster.replication.partition import Partition, PartitionState
+from harrow.cluster.replication.replica_manager import ReplicaManager
+from harrow.cluster.wire.batches import build_batch
+from harrow.cluster.wire.topic_ids import UUID
+from storage_host import TP, StorageHost
+
+ALL = [NodeId(1), NodeId(2), NodeId(3)]
+
+
+class Leader:
+    """Broker 1 leads ten records on three replicas; 2 and 3 fetch when told."""
+
+    def __init__(self, folder: str, topic: dict[str, object] | None = None) -> None:
+        log = StorageHost().open(folder, topic)
+        self.dead: set[NodeId] = set()
+        self.partition = Partition(
+            TP, log, node_id=NodeId(1), topic_id=UUID(int=5), lag_time_max_ms=1_000,
+            alive=lambda node: node not in self.dead,
+        )  # fmt: skip
+        self.lead(LeaderEpoch(1))
+        log.append_as_leader(build_batch([(b"k", b"v", ())] * 10, timestamp_ms=1), LeaderEpoch(1))
+        for node in ALL[1:]:
+            self.fetch(node, 0)
+
+    def state(self, epoch: LeaderEpoch, leader: NodeId) -> PartitionState:
+        return PartitionState(
+            leader=leader, leader_epoch=epoch, isr=tuple(ALL), version=epoch,
+            replicas=tuple(ALL), controller_epoch=ControllerEpoch(1),
+        )  # fmt: skip
+
+    def lead(self, epoch: LeaderEpoch) -> None:
+        self.partition.become_leader(self.state(epoch, NodeId(1)), 0)
+
+    def fetch(self, node: NodeId, log_start: int) -> None:
+        self.partition.follower_fetched(node, Offset(10), Offset(log_start), 0, BrokerEpoch(1))
+
+    def delete(self, offset: int) -> tuple[DelayedDeleteRecords, list[Results]]:
+        """The operation for `offset`, tried once, and the answers that came."""
+        required = delete_before(self.partition, offset)
+        result = DeleteRecordsResult(
+            error=ErrorCode.none, required=required, generation=self.partition.generation
+        )
+        manager = SimpleNamespace(partition={TP: self.partition}.get)
+        answers: list[Results] = []
+        operation = DelayedDeleteRecords(
+            cast("ReplicaManager", manager), 100, {TP: result}, answers.append
+        )
+        operation.try_complete()
+        return operation, answers
+
+
+def outcome(answers: list[Results]) -> tuple[ErrorCode, int]:
+    (answer,) = answers
+    return answer[TP].error, answer[TP].low_watermark
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Leader:
+    return Leader(str(tmp_path / "orders-0"))
+
+
+def test_it_waits_for_every_live_replica(leader: Leader) -> None:
+    operation, answers = leader.delete(6)
+    assert leader.partition.log.log_start_offset == 6, "the leader's own are gone at once"
+    leader.fetch(NodeId(2), 6)
+    assert not operation.try_complete()
+    leader.fetch(NodeId(3), 5)
+    assert not operation.try_complete()
+    leader.fetch(NodeId(3), 7)
+    assert operation.try_complete()
+    assert outcome(answers) == (ErrorCode.none, 6)
+
+
+def test_a_dead_replica_is_not_waited_for(leader: Leader) -> None:
+    operation, answers = leader.delete(6)
+    leader.fetch(NodeId(2), 6)
+    leader.dead.add(NodeId(3))
+    assert operation.try_complete()
+    assert outcome(answers) == (ErrorCode.none, 6)
+
+
+def test_the_deadline_says_that_a_replica_lags(leader: Leader) -> None:
+    operation, answers = leader.delete(-1)
+    assert leader.partition.log.log_start_offset == 10
+    operation.expire()
+    assert outcome(answers) == (ErrorCode.request_timed_out, -1)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_lost_leadership_ends_it(leader: Leader, again: bool) -> None:
+    operation, answers = leader.delete(6)
+    leader.partition.become_follower(leader.state(LeaderEpoch(2), NodeId(2)))
+    if again:  # a new generation: what happened in between is not known
+        leader.lead(LeaderEpoch(3))
+    assert operation.try_complete()
+    assert outcome(answers) == (ErrorCode.not_leader_or_follower, -1)
+
+
+@pytest.mark.parametrize("offset", [-2, 11])
+def test_only_committed_records_can_be_deleted(leader: Leader, offset: int) -> None:
+    with pytest.raises(KafkaError) as refused:
+        delete_before(leader.partition, offset)
+    assert refused.value.code is ErrorCode.offset_out_of_range
+    assert leader.partition.log.log_start_offset == 0
+
+
+def test_a_compacted_topic_refuses(tmp_path: Path) -> None:
+    leader = Leader(str(tmp_path / "orders-0"), {"cleanup.policy": "compact"})
+    with pytest.raises(KafkaError) as refused:
+        delete_before(leader.partition, 3)
+    assert refused.value.code is ErrorCode.policy_violation

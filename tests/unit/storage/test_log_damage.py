@@ -1,0 +1,175 @@
+"""B9, B10: a random log, its folder damaged in every way a crash or an operator can, opened again.
+
+No record before the first damaged byte is lost, nothing bad is served, what is served is what was
+appended; epochs and producers follow; a second open finds nothing left to do.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow.cluster.storage import Log
+from harrow.cluster.wire.batches import header_at
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log_damage import Damage, History, Kept, batches_of
+from storage_host import StorageHost
+
+STEPS = (
+    *["append"] * 8,
+    *["idempotent"] * 5,
+    *["transactional"] * 3,
+    *["marker"] * 2,
+    *["follow"] * 3,
+    *["flush", "checkpoint", "new leader"] * 2,
+    "roll",
+    "truncate",
+    "move start",
+    "restart",
+    "crash",
+)
+
+
+def epochs_of(batches: list[Kept], start: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for batch in batches:
+        epoch = header_at(batch.data).leader_epoch
+        if not found or epoch > found[-1][0]:
+            found.append((epoch, batch.base))
+    while len(found) > 1 and found[1][1] <= start:
+        del found[0]
+    return [(epoch, max(offset, start)) for epoch, offset in found]
+
+
+def last_sequences(batches: list[Kept]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for header in (header_at(batch.data) for batch in batches):
+        if header.producer_id >= 0 and not header.is_control:
+            found[header.producer_id] = header.last_sequence
+    return found
+
+
+def told(host: StorageHost) -> list[dict[str, Any]]:
+    return [fields for event, fields in host.notes.events if event == "log.recovered"]
+
+
+def check(log: Log, history: History, damage: Damage) -> None:
+    start = int(log.log_start_offset)
+    served = batches_of(log, start)
+    readable = [batch for batch in history.kept if batch.last >= start]
+    assert served == readable[: len(served)], "what is served is what was appended, from the front"
+    must = [batch for batch in readable if batch.last < damage.first_bad]
+    assert len(served) >= len(must), "nothing before the first damage is lost"
+    end = served[-1].last + 1 if served else log.log_end_offset
+    assert log.log_end_offset == end
+    alive = [batch for batch in history.kept if batch.last < end]
+    if served:
+        assert [tuple(entry) for entry in log.epochs.entries()] == epochs_of(alive, start)
+    for producer, sequence in last_sequences(served).items():
+        entry = log.producers.get(producer)
+        assert entry is not None
+        assert entry.batches[-1].last_sequence == sequence
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(STEPS), max_size=45),
+    st.booleans(),
+    st.integers(0, 2**32),
+    st.sets(st.sampled_from(["index", "indexes gone", "leftovers", "swap", "epochs", "snapshots"])),
+    st.sampled_from(["", "torn", "zeroed", "random"]),
+    st.sampled_from(["as written", "missing", "from the future"]),
+)
+def test_what_a_crash_or_an_operator_leaves_opens_to_the_letter(
+    steps: list[str], clean: bool, seed: int, others: set[str], hurt: str, checkpoint: str
+) -> None:
+    with tempfile.TemporaryDirectory() as tmp:
+        chance = random.Random(seed)
+        history = History(Path(tmp) / "orders-0", chance)
+        for step in steps:
+            history.operations[step]()
+        history.stop(clean=clean)
+        if checkpoint == "missing":
+            history.point = history.start = 0
+        elif checkpoint == "from the future":
+            history.point += 1_000
+        point = history.point
+        if checkpoint == "from the future":  # the last segment is looked at all the same
+            point = max(int(path.stem) for path in history.folder.glob("*.log"))
+        damage = Damage(history.folder, chance, point, history.kept)
+        if hurt and not clean:
+            damage.log_kinds[hurt]()
+        for name in sorted(others - ({"swap"} if hurt else set())):
+            damage.other_kinds[name]()
+        first = history.reopen()
+        check(first, history, damage)
+        found = (first.log_end_offset, first.epochs.entries(), first.producers.entries())
+        first.abandon()
+        history.clean = False
+        again = history.reopen()
+        assert sum(event["truncated_bytes"] for event in told(history.host)) == 0
+        assert (again.log_end_offset, again.epochs.entries()) == found[:2]
+        check(again, history, damage)
+        history.stop(clean=True)
+        last = history.reopen()
+        assert told(history.host) == [], "a clean stop leaves nothing to do"
+        check(last, history, damage)
+        last.abandon()
+
+
+@pytest.mark.parametrize("cut_below", [True, False])
+def test_what_was_cut_is_told_with_offsets_and_reason(tmp_path: Path, cut_below: bool) -> None:
+    history = History(tmp_path / "orders-0", random.Random(1))
+    for _ in range(30):
+        history.append()
+    history.stop(clean=False)
+    victim = history.kept[12 if cut_below else -1]
+    damage = Damage(history.folder, random.Random(2), 0, [victim])
+    damage.scrambled()
+    bases = sorted(int(path.stem) for path in history.folder.glob("*.log"))
+    removed = [base for base in bases if base > victim.base]
+    size = sum(path.stat().st_size for path in history.folder.glob("*.log"))
+    log = history.reopen()
+    (event,) = told(history.host)
+    assert event["log_end_offset"] == log.log_end_offset == victim.base
+    assert event["removed_base_offsets"] == removed
+    assert event["truncated_bytes"] == size - log.size
+    assert "byte" in event["reason"]
+    assert ".log" in event["reason"]
+
+
+def test_a_crash_in_the_middle_of_removing_segments_leaves_no_hole(tmp_path: Path) -> None:
+    """What follows a bad batch goes before that batch does: the next start finds it again."""
+    history = History(tmp_path / "orders-0", random.Random(1))
+    for _ in range(40):
+        history.append()
+    history.stop(clean=False)
+    victim = history.kept[9]
+    damage = Damage(history.folder, random.Random(2), 0, [victim])
+    damage.scrambled()
+    host = StorageHost()
+    removals: list[str] = []
+    remove = host.disk.remove
+
+    class CrashError(Exception):
+        pass
+
+    def crashing(path: str) -> None:
+        removals.append(path)
+        if len(removals) == 6:
+            raise CrashError
+        remove(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(host.disk), "remove", staticmethod(crashing))
+        with pytest.raises(CrashError):
+            host.open(str(history.folder), {"segment.bytes": 700}, clean=False)
+    left = sorted(int(path.stem) for path in history.folder.glob("*.log"))
+    log = history.reopen()
+    assert log.log_end_offset == victim.base
+    check(log, history, Damage(history.folder, random.Random(), 0, [], first_bad=victim.base))
+    assert len(left) > 1

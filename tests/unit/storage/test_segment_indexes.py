@@ -1,0 +1,230 @@
+"""The index files of a segment (B3, B4) and looking up through them (B5)."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from harrow.cluster.errors import CorruptLogError
+from harrow.cluster.host.seam import MappedFile
+from harrow.cluster.ids import LeaderEpoch, Offset
+from harrow.cluster.storage import Log
+from harrow.cluster.storage.offset_index import OffsetIndex
+from harrow.cluster.storage.sparse_index import IndexMaps
+from harrow.cluster.storage.time_index import TimeIndex
+from harrow.cluster.wire.batches import build_batch, header_at, headers
+from storage_host import RefusingDisk, StorageHost
+
+NOW = 1_700_000_000_000
+EPOCH = LeaderEpoch(3)
+INTERVAL = 300
+TOPIC: dict[str, object] = {
+    "segment.bytes": 4_000,
+    "index.interval.bytes": INTERVAL,
+    "segment.index.bytes": 1_003,
+}
+
+
+def fill(log: Log, count: int, *, first: int = 0, size: int = 40) -> None:
+    """Times go back now and then: the index must not."""
+    for number in range(first, first + count):
+        time = NOW + number * 10 - (35 if number % 3 == 0 else 0)
+        log.append_as_leader(build_batch([(None, bytes(size), ())] * 2, timestamp_ms=time), EPOCH)
+
+
+def expected_indexes(path: Path) -> tuple[bytes, bytes]:
+    """Both index files of a sealed segment, worked out from its log as Kafka's append does."""
+    base = int(path.stem)
+    offsets, times = b"", b""
+    since, newest, newest_offset, last_time = 0, -1, base, -1
+    for position, size, header in headers(path.read_bytes(), partial_ok=False):
+        if header.max_timestamp > newest:
+            newest, newest_offset = header.max_timestamp, header.last_offset
+        if since > INTERVAL:
+            offsets += struct.pack(">ii", header.last_offset - base, position)
+            if newest > last_time:
+                times += struct.pack(">qi", newest, newest_offset - base)
+                last_time = newest
+            since = 0
+        since += size
+    if newest > last_time:
+        times += struct.pack(">qi", newest, newest_offset - base)
+    return offsets, times
+
+
+def test_sealed_indexes_are_byte_for_byte_as_kafkas(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    log = StorageHost().open(str(folder), TOPIC)
+    fill(log, 100)
+    log.close()
+    logs = sorted(folder.glob("*.log"))
+    assert len(logs) > 2
+    for path in logs:
+        offsets, times = expected_indexes(path)
+        assert path.with_suffix(".index").read_bytes() == offsets
+        assert path.with_suffix(".timeindex").read_bytes() == times
+        assert len(offsets) > 8
+
+
+def test_an_index_is_preallocated_while_written_and_trimmed_at_roll_and_close(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "orders-0"
+    log = StorageHost().open(str(folder), TOPIC)
+    index, times = folder / f"{0:020d}.index", folder / f"{0:020d}.timeindex"
+    fill(log, 10)
+    assert (index.stat().st_size, times.stat().st_size) == (1_000, 996)
+    written = index.read_bytes()
+    assert written[:8] == struct.pack(">ii", 5, 310)
+    assert not any(written[-500:])
+    log.roll()
+    assert 0 < index.stat().st_size < 100
+    assert times.read_bytes()[-12:] == struct.pack(">qi", NOW + 80, 17)
+    fill(log, 5, first=10)
+    active = folder / f"{20:020d}.index"
+    log.abandon()
+    assert active.stat().st_size == 1_000, "a crash leaves it as it was"
+    log = StorageHost().open(str(folder), TOPIC, clean=False)
+    log.close()
+    assert active.read_bytes() == expected_indexes(active.with_suffix(".log"))[0]
+
+
+def test_a_reopened_active_index_goes_on_and_is_trimmed_again(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    log = StorageHost().open(str(folder), TOPIC)
+    fill(log, 15)
+    log.close()
+    before = (folder / f"{0:020d}.index").read_bytes()
+    log = StorageHost().open(str(folder), TOPIC)
+    assert (folder / f"{0:020d}.index").read_bytes() == before, (
+        "mapped when there is an entry to write"
+    )
+    fill(log, 10, first=15)
+    log.close()
+    after = (folder / f"{0:020d}.index").read_bytes()
+    assert after.startswith(before)
+    assert len(after) > len(before)
+    log = StorageHost().open(str(folder), TOPIC)
+    for offset in range(50):
+        found = log.segments[0].find(offset)
+        assert found is not None
+        assert found[1] == offset - offset % 2
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("kept", [1, 3, 20])
+def test_mappings_of_sealed_indexes_are_bounded(tmp_path: Path, kept: int, small: bool) -> None:
+    maps = IndexMaps(kept, kept)
+    indexes: list[OffsetIndex] = []
+    for number in range(12):
+        path = tmp_path / f"{number}.index"
+        more = b"" if small else b"".join(struct.pack(">ii", 80 + n, 99 + n) for n in range(200))
+        path.write_bytes(struct.pack(">iiii", 3, 10 + number, 9, 50 + number) + more)
+        index = OffsetIndex(RefusingDisk(), str(path), number * 100, bytes_max=800, maps=maps)
+        index.load(may_be_absent=False)
+        indexes.append(index)
+    for _ in range(3):
+        for number, index in enumerate(indexes):
+            base = number * 100
+            found = [index.lookup(base + relative) for relative in (2, 3, 8, 9, 70)]
+            assert found == [0, 10 + number, 10 + number, 50 + number, 50 + number]
+        assert sum(index.is_mapped for index in indexes) == min(kept, 12)
+
+
+def bytes_of(part: object) -> bytes:
+    read = getattr(part, "read", None)
+    return read() if read is not None else bytes(part)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_foreign_index_costs_time_and_never_a_record(tmp_path: Path, suffix: str) -> None:
+    """It passes every check that Kafka makes, and says another file's positions."""
+    folder = tmp_path / "orders-0"
+    log = StorageHost().open(str(folder), TOPIC)
+    fill(log, 60, size=10)
+    fill(log, 60, first=60, size=120)
+    log.close()
+    paths = sorted(folder.glob("*.log"))
+    shutil.copy(paths[0].with_suffix(suffix), paths[-2].with_suffix(suffix))
+    shutil.copy(paths[-3].with_suffix(suffix), paths[0].with_suffix(suffix))
+    log = StorageHost().open(str(folder), TOPIC, tail_bytes=0)
+    for offset in range(240):
+        (part,) = log.read(Offset(offset), 1, Offset(240), at_least_one=True).parts
+        assert header_at(bytes_of(part)).base_offset == offset - offset % 2
+    if suffix == ".index":
+        for number in range(120):
+            time = NOW + number * 10 - (35 if number % 3 == 0 else 0)
+            assert log.offset_for_timestamp(time) is not None
+
+
+class DyingDisk(RefusingDisk):
+    """The views of its first `deaths` mappings are dead: the loop has sealed what a thread looks into."""
+
+    __slots__ = ("deaths",)
+
+    def __init__(self, deaths: int) -> None:
+        super().__init__()
+        self.deaths = deaths
+
+    def map(self, path: str, size: int) -> MappedFile:
+        mapped = super().map(path, size)
+        if self.deaths:
+            self.deaths -= 1
+            mapped.close()
+        return mapped
+
+
+def test_a_look_up_that_meets_a_mapping_given_up_goes_again(tmp_path: Path) -> None:
+    """B5 on a thread beside the loop."""
+    path = str(tmp_path / "x.timeindex")
+    later = b"".join(
+        struct.pack(">qi", 1_000 + n, 10 + n) for n in range(200)
+    )  # too many to be read
+    Path(path).write_bytes(struct.pack(">qiqi", 5, 1, 9, 4) + later)
+    disk = DyingDisk(0)
+    index = TimeIndex(disk, path, 100, bytes_max=120, maps=IndexMaps())
+    index.load(may_be_absent=False)
+    index.close()
+    disk.deaths = 2
+    assert index.lookup(7) == (5, 101)
+    index.close()
+    disk.deaths = 100
+    with pytest.raises(ValueError, match="released"):
+        index.lookup(7)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [bytes(11), struct.pack(">qiqi", 9, 1, 5, 4), struct.pack(">qi", 9, -4), bytes(24)],
+)
+def test_what_cannot_be_a_time_index_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = str(tmp_path / "x.timeindex")
+    Path(path).write_bytes(data)
+    index = TimeIndex(RefusingDisk(), path, 100, bytes_max=120, maps=IndexMaps())
+    with pytest.raises(CorruptLogError, match="timeindex"):
+        index.load(may_be_absent=False)
+    assert len(index) == 0
+
+
+def test_a_time_is_looked_for_in_the_segment_that_first_reached_it(tmp_path: Path) -> None:
+    log = StorageHost().open(str(tmp_path / "orders-0"), {**TOPIC, "segment.bytes": 500})
+    times = [10, 90, 20, 30, 40, 50, 60, 70, 80, 100, 95, 110, 105, 120, 130, 140]
+    for time in times:
+        log.append_as_leader(build_batch([(None, bytes(60), ())], timestamp_ms=time), EPOCH)
+    assert len(log.segments) > 3
+    for round_ in range(2):
+        for asked in range(150):
+            expected = next(((t, o, EPOCH) for o, t in enumerate(times) if t >= asked), None)
+            assert log.offset_for_timestamp(asked) == expected, (round_, asked)
+        for time in (150, 145, 160):  # rolls keep what is known of the sealed ones
+            log.append_as_leader(build_batch([(None, bytes(60), ())], timestamp_ms=time), EPOCH)
+            times.append(time)
+    log.delete_oldest(2)
+    start = log.log_start_offset
+    for asked in range(165):
+        expected = next(
+            ((t, o, EPOCH) for o, t in enumerate(times) if t >= asked and o >= start), None
+        )
+        assert log.offset_for_timestamp(asked) == expected
