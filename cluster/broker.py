@@ -17,23 +17,29 @@ from typing import Any
 from .config import BrokerConfig
 from .controller import Controller, register
 from .controller.isr_store import RegistryIsrStore
+from .controller.log_dir_events import tell_log_dir_failure
 from .errors import HarrowError, StorageError
 from .groups import GroupCoordinator
-from .host.real import RealHost
+from .host.seam import ProcessHost
 from .ids import BrokerEpoch, NodeId
-from .metadata import MetadataCache, MetadataHandlers, TopicAdmin
+from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
+from .metrics import RequestTimes, broker_metrics
+from .metrics.text import CONTENT_TYPE, prometheus_text
+from .network.http import PageServer
+from .network.kazoo_link import KazooLink
 from .network.peers import PeerClient
 from .network.server import RequestServer
-from .registry import RegistryClient
+from .purgatory import Purgatory
+from .registry import RegistryClient, RegistryUnavailableError, ZooKeeperClient
 from .replication import ReplicaManager
 from .storage import LogManager
+from .storage.log_folder import log_folders
 from .transactions import ProducerIds
 from .wire.api import ApiTable
 
 LOOPBACK = "127.0.0.1"
+LISTENERS = ("brokers", "clients")
 FAREWELL_MS = 50
-FLUSH_CHECK_MS = 1_000
-"""How often logs are asked whether `flush.ms` is due; Kafka asks at its scheduler's pace."""
 
 
 def preload() -> None:
@@ -46,21 +52,15 @@ def preload() -> None:
 class Broker:
     """A broker built from its process options (ARCHITECTURE.md, "Process interface of a broker")."""
 
-    def __init__(self, host: RealHost, options: Mapping[str, Any]) -> None:
+    def __init__(self, host: ProcessHost, options: Mapping[str, Any]) -> None:
         self._host = host
         self.node_id = NodeId(options["node_id"])
         self.config = BrokerConfig.parse(options["config"])
         self._ports: Mapping[str, int] = options["listeners"]
         self._expect = int(options.get("expect", 1))
         self._failure = host.tasks.promise()
-        registry_host, registry_port = options["registry"]
-        self.registry = RegistryClient(
-            host,
-            (registry_host, registry_port),
-            name=f"broker {self.node_id}",
-            session_timeout_ms=self.config.number("zookeeper.session.timeout.ms"),
-        )
-        self.logs = LogManager(host, f"{options['folder']}/data", self.config)
+        self.registry = self._make_registry(options)
+        self.logs = LogManager(host, log_folders(self.config, options["folder"]), self.config)
         self.cache = MetadataCache(host, self.node_id)
         self.isr_store = RegistryIsrStore(host, self.registry)
         self._peers: dict[NodeId, PeerClient] = {}
@@ -70,38 +70,78 @@ class Broker:
         self.topic_admin = TopicAdmin(host, self.registry, self.cache, self.config)
         self.replicas.alive = self.cache.is_alive
         self.replicas.in_metadata = lambda tp: self.cache.partition(tp) is not None
-        self.replicas.topic_config = self.topic_admin.topic_config
-        self.replicas.on_log_failure.append(self._log_failed)
+        self.replicas.topic_config = self.topic_admin.await_topic_config
+        self.logs.on_folder_failed.append(self._folder_failed)
         self.controller = Controller(
             host, self.node_id, self.config, self.registry, self.channel, self.cache
         )
         self.groups = GroupCoordinator(
             host, self.config, self.replicas, self.cache, self.topic_admin
         )
+        self.settings = ConfigChanges(
+            host, self.registry, self.node_id, self.config, self.logs.logs
+        )
+        self.settings.on_change.append(self.controller.settings_changed)
+        self.replicas.on_leadership.append(self.settings.hosted)
         self.producer_ids = ProducerIds(host, self.registry, self.node_id)
         self.metadata = MetadataHandlers(host, self.config, self.cache, self.topic_admin)
         self.table = ApiTable()
+        self._times = RequestTimes()
+        self.metrics = broker_metrics(
+            replicas=self.replicas,
+            controller=self.controller,
+            registry=self.registry,
+            servers=lambda: zip(LISTENERS, self._servers, strict=False),
+            times=self._times,
+            purgatories=self.purgatories,
+        )
+        self._page = PageServer("/metrics", CONTENT_TYPE, lambda: prometheus_text(self.metrics))
+        self._page_port = -1
         self._servers: Sequence[RequestServer] = ()
+
+    def _make_registry(self, options: Mapping[str, Any]) -> RegistryClient:
+        name, number = f"broker {self.node_id}", self.config.number
+        session_ms = number("zookeeper.session.timeout.ms")
+        patience_ms = number("zookeeper.connection.timeout.ms")
+        connect = self.config.text("zookeeper.connect")
+        if connect:
+            link = KazooLink(connect, session_ms)
+            return ZooKeeperClient(
+                self._host, link, name, session_ms, connection_timeout_ms=patience_ms
+            )
+        registry_host, registry_port = options["registry"]
+        return RegistryClient(
+            self._host,
+            (registry_host, registry_port),
+            name,
+            session_ms,
+            connection_timeout_ms=patience_ms,
+        )
 
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
         """Recover, listen, register, and wait until the cluster knows this broker."""
         self._host.control.register("state", lambda _fields: self.state())
+        self._host.control.register("tree", self._tree)
         await self._host.tasks.run_blocking(self.logs.load)
         self._fill_table()
         await self.registry.start()
+        # before logs are tended: a topic may keep longer than the default
+        await self.settings.start()
         self.registry.on_expired.append(self._session_expired)
-        self._servers = [
-            RequestServer(self._host, self.table, name) for name in ("brokers", "clients")
-        ]
+        self._servers = [RequestServer(self._host, self.table, name) for name in LISTENERS]
+        await self._serve_metrics()
         limit = self.config.number("socket.request.max.bytes")
         for server in self._servers:
+            server.times = self._times
             await server.start(max_frame_bytes=limit)
         self.replicas.start()
         await self._register()
         await self.controller.start()
-        await self.topic_admin.load_cluster_id()
+        cluster_id = await self.topic_admin.load_cluster_id()
+        if cluster_id is not None:
+            await self._host.tasks.run_blocking(self.logs.claim, cluster_id, self.node_id)
         self._tend_logs()
         await self.cache.await_brokers(self._expect)
         self._host.trace.emit("broker.ready", node_id=self.node_id)
@@ -114,20 +154,26 @@ class Broker:
         await self.controller.stop()
         for server in self._servers:
             server.close()
+        self._page.close()
         await self.groups.stop()
         await self.replicas.stop()
         await self.registry.close()
         for peer in self._peers.values():
             peer.close()
+        await self.logs.cleaner.stop()
         await self._host.tasks.run_blocking(lambda: self.logs.close(clean=True))
 
     async def failed(self) -> None:
         """Wait for a failure that must end this process."""
         await self._failure
 
-    def _log_failed(self, _partition: object, error: BaseException) -> None:
-        """The only data folder is offline: end, as Kafka does, so that leaders move to sound disks (B11)."""
-        if not self._failure.done():
+    def _folder_failed(self, _folder: object, _logs: object, error: StorageError) -> None:
+        """A data folder is offline: the controller moves its leaders (B13). After the last one, end (B11)."""
+        if self.logs.online:
+            self._host.tasks.spawn(
+                tell_log_dir_failure(self.registry, self.node_id), name="log-dir-event"
+            )
+        elif not self._failure.done():
             self._host.trace.emit("broker.log-failed", error=str(error))
             text = f"the data folder failed and this broker has no other: {error}"
             # the answers that say so leave first
@@ -148,10 +194,13 @@ class Broker:
         logs, number = self.logs, self.config.number
         every = number("log.flush.offset.checkpoint.interval.ms")
         self._periodically("recovery-points", every, logs.checkpoint_recovery_points)
-        self._periodically("log-flush", FLUSH_CHECK_MS, logs.flush_overdue)
+        self._periodically(
+            "log-flush", number("log.flush.scheduler.interval.ms"), logs.flush_overdue
+        )
         # retention rolls and discards on the loop: only the deletion of files is off it
         retention_ms = number("log.retention.check.interval.ms")
         self._host.tasks.call_later(retention_ms, self._retain, retention_ms)
+        logs.cleaner.start()
 
     def _periodically(self, name: str, period_ms: int, blocks: Callable[[], object]) -> None:
         async def run() -> None:
@@ -174,7 +223,8 @@ class Broker:
     # ---------------------------------------------------------- registration
 
     async def _register(self) -> None:
-        epoch = await register(self.registry, self.node_id, LOOPBACK, self._ports)
+        rack = self.config.text("broker.rack") or None
+        epoch = await register(self.registry, self.node_id, LOOPBACK, self._ports, rack=rack)
         for room in (self.replicas, self.controller, self.cache, self.logs):
             room.broker_epoch = BrokerEpoch(epoch)
         self._host.trace.emit("broker.registered", node_id=self.node_id, epoch=epoch)
@@ -184,8 +234,12 @@ class Broker:
 
     async def _begin_again(self) -> None:
         self._host.trace.emit("broker.session-expired", node_id=self.node_id)
+        self.settings.session_expired()
         await self.controller.session_expired()
-        await self._register()
+        try:
+            await self._register()
+        except RegistryUnavailableError:
+            return  # the client is closed: this broker ends
         await self.controller.start()
 
     async def _give_leaders_away(self) -> None:
@@ -207,7 +261,33 @@ class Broker:
         """A connection of its own to a broker (controller channels, fetchers)."""
         return PeerClient(self._host, self.node_id, node_id, host, port)
 
+    # --------------------------------------------------------------- metrics
+
+    def purgatories(self) -> Sequence[Purgatory]:
+        """Where operations wait."""
+        return (
+            self.replicas.produces,
+            self.replicas.follower_fetches,
+            self.replicas.consumer_fetches,
+            self.replicas.deletions,
+            self.cache.topic_purgatory,
+        )
+
+    async def _serve_metrics(self) -> None:
+        self._host.control.register(
+            "metrics", lambda _fields: {"metrics": self.metrics.values(), "port": self._page_port}
+        )
+        wanted = self.config.number("harrow.metrics.port")
+        if wanted >= 0:
+            self._page_port = await self._page.start(wanted)
+            self._host.trace.emit("broker.metrics", port=self._page_port)
+
     # ----------------------------------------------------------------- state
+
+    async def _tree(self, _fields: Mapping[str, Any]) -> dict[str, Any]:
+        """What the registry says, through this broker's session: for clusters on a ZooKeeper."""
+        tree = await self.registry.read_tree("/")
+        return {"tree": {path: data for path, (data, _) in tree.items()}}
 
     def state(self) -> dict[str, Any]:
         """What the control socket's `state` answers."""

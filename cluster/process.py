@@ -26,6 +26,7 @@ LOOPBACK = "127.0.0.1"
 def preload() -> None:
     """Import everything a broker will need, so that a fork has it."""
     from . import broker
+    from .registry import process as _  # noqa: F401 - a registry's own code
 
     broker.preload()
 
@@ -56,19 +57,25 @@ def _say(status_fd: int, line: Mapping[str, Any]) -> None:
 
 
 async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
+    from .config import BrokerConfig
     from .host.real import RealHost
+    from .storage.log_folder import log_folders
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     listeners = {name: bind(port) for name, port in options["listeners"].items()}
+    config = BrokerConfig.parse(options.get("config", {}))
     host = RealHost(
         name=options["name"],
         folder=options["folder"],
         listeners=listeners,
         seed=int(options["seed"]),
         tap=bool(options.get("tap", False)),
+        power_loss=log_folders(config, options["folder"])
+        if config.flag("harrow.power.loss")
+        else (),
     )
     await host.start()
     try:

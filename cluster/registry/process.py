@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..host.real import RealHost
+from ..host.seam import ProcessHost
 from .server import RegistryServer
-from .store import SqliteStore
+from .store import SqliteStore, Store
 
 
 class RegistryProcess:
-    """Built by `cluster.process` from options; `start`, `stop`, and `failed` which never returns."""
+    """Built by `cluster.process` from options; `start`, `stop`, and `failed` which never returns.
 
-    def __init__(self, host: RealHost, options: Mapping[str, Any]) -> None:
+    `store` instead of a file in the folder: a simulation keeps what was committed in memory, across lives.
+    """
+
+    def __init__(
+        self, host: ProcessHost, options: Mapping[str, Any], store: Store | None = None
+    ) -> None:
         self._host = host
-        self._server = RegistryServer(host, SqliteStore(f"{options['folder']}/registry.sqlite"))
+        kept = store or SqliteStore(f"{options['folder']}/registry.sqlite")
+        self._server = RegistryServer(host, kept)
 
     async def start(self) -> None:
         """Load the tree and serve it."""

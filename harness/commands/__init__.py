@@ -17,9 +17,11 @@ COMMANDS = {
     "up": "run a cluster in this terminal until Ctrl-C",
     "demo": "kill a leader under traffic, and prove that nothing was lost",
     "chaos": "the demo's scenario with random faults, for many seeds",
+    "simulate": "whole clusters on a virtual clock under random faults, thousands of seeds",
     "check": "judge a run's folder again",
     "topics": "topics, leaders and ISRs of a running cluster",
     "failpoints": "the places in the broker's code that a fault can arm",
+    "dump-log": "the files of a log folder, printed as Kafka's DumpLogSegments prints them",
 }
 
 
@@ -34,7 +36,7 @@ class Commands(click.Group):
         """The subcommand's module, imported now; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f".{cmd_name}", __name__)
+        module = import_module(f".{cmd_name.replace('-', '_')}", __name__)
         command: click.Command = module.command
         return command
 

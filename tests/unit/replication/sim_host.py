@@ -172,12 +172,47 @@ class SimFile:
         return len(self._data)
 
     def truncate(self, size: int) -> None:
-        del self._data[size:]
+        # anew: a broker that was killed may have left a view of the old bytes
+        self._disk.files[self.path] = self._data[:size]
 
     def sync(self) -> None:
         self._disk.check()
 
     def close(self) -> None:
+        pass
+
+
+class SimMap:
+    """A file as a view of its bytes, which cannot grow meanwhile."""
+
+    def __init__(self, data: bytearray) -> None:
+        self._data = data
+        self._view = memoryview(data)
+
+    @property
+    def view(self) -> memoryview:
+        return self._view
+
+    @property
+    def size(self) -> int:
+        return len(self._view)
+
+    def resize(self, size: int) -> None:
+        self._view.release()
+        self._data[size:] = bytes(max(size - len(self._data), 0))
+        self._view = memoryview(self._data)
+
+    def sync(self) -> None:
+        """Everything is as durable as it gets in memory."""
+
+    def close(self) -> None:
+        self._view.release()
+
+
+class SimLock:
+    """Held by nobody else: each broker has a disk of its own."""
+
+    def release(self) -> None:
         pass
 
 
@@ -200,6 +235,11 @@ class SimDisk:
             self.files[path] = bytearray()
         return SimFile(self, path)
 
+    def map(self, path: str, size: int) -> SimMap:
+        data = self.files.setdefault(path, bytearray())
+        data += bytes(max(size - len(data), 0))
+        return SimMap(data)
+
     def read(self, path: str) -> bytes:
         if path not in self.files:
             raise FileNotFoundError(path)
@@ -208,6 +248,9 @@ class SimDisk:
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self.check()
         self.files[path] = bytearray(data)
+
+    def lock(self, path: str) -> SimLock:
+        return SimLock()
 
     def sync_file(self, path: str) -> None:
         """Everything is as durable as it gets in memory."""

@@ -1,0 +1,347 @@
+"""A disk in memory that knows what has reached it: `Disk` of the seam for simulated machines.
+
+Owns: the names and the bytes of one machine's file system, and what of them is **not yet stable**:
+
+* Data: every file keeps the undo of each write since its last sync. A killed process loses nothing (the page
+  cache is the machine's). When the power goes, a prefix of the unsynced writes survives, drawn from the seed; the
+  first that does not may be torn (some of its bytes, or as many zeroes, are there).
+* Mapped files have no single writes: of each 4096-byte page, what was or what is survives.
+* Names: creations, renames and removals are a journal, applied in order; any sync brings all of it to the disk
+  (ext4's ordered mode). When the power goes, a prefix of what was not yet brought there survives.
+
+So `replace(durable=False)` may leave after a power cut the old content, the new, or the new name with a torn
+file; `sync_file` and `replace` never.
+
+`survivor` is the disk that the next life finds: a copy, so that code of the old life can do no harm to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Sequence
+
+from ..seam import Buffer
+from .inode import Inode
+from .names import Change, Names
+
+TEMPORARY = ".tmp"
+
+
+class SimRegion:
+    """A range of a file to be sent; `FileRegion` of the seam. Its bytes are of when it is read."""
+
+    __slots__ = ("_inode", "_position", "_size")
+
+    def __init__(self, inode: Inode, position: int, size: int) -> None:
+        self._inode, self._position, self._size = inode, position, size
+
+    @property
+    def size(self) -> int:
+        """Bytes in the range."""
+        return self._size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self) -> bytes:
+        """The bytes themselves."""
+        return bytes(self._inode.data[self._position : self._position + self._size])
+
+
+class SimMap:
+    """A file mapped into memory; `MappedFile` of the seam."""
+
+    __slots__ = ("_disk", "_inode", "_view")
+
+    def __init__(self, disk: SimDisk, inode: Inode, size: int) -> None:
+        self._disk, self._inode = disk, inode
+        if inode.baseline is None:
+            inode.baseline = inode.stable()
+            inode.undo.clear()
+        if size > len(inode.data):
+            inode.resize(size)
+        self._view = memoryview(inode.data)
+
+    @property
+    def view(self) -> memoryview:
+        """The whole mapping, writable."""
+        return self._view
+
+    @property
+    def size(self) -> int:
+        """Bytes mapped."""
+        return len(self._inode.data)
+
+    def resize(self, size: int) -> None:
+        """Map `size` bytes instead."""
+        self._disk.check()
+        self._inode.resize(size)
+        self._view = memoryview(self._inode.data)
+
+    def sync(self) -> None:
+        """BLOCKS. Bring everything written to stable storage."""
+        self._disk.synced(self._inode)
+
+    def close(self) -> None:
+        """Give the mapping back; closing twice is no error."""
+
+
+class SimLock:
+    """A file that one life holds alone; `Lock` of the seam. Lost with the life, for the next has another disk."""
+
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, disk: SimDisk, path: str) -> None:
+        self._disk, self._path = disk, path
+
+    def release(self) -> None:
+        """Let others have it; releasing twice is no error."""
+        self._disk.locks.discard(self._path)
+
+
+class SimFile:
+    """One open file; `DiskFile` of the seam."""
+
+    __slots__ = ("_disk", "_inode", "_path")
+
+    def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
+        self._disk, self._path, self._inode = disk, path, inode
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self._path
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        """Write `parts` at the end; OSError and nothing written when the disk refuses."""
+        self._disk.check()
+        inode = self._inode
+        at = len(inode.data)
+        inode.write(at, parts[0] if len(parts) == 1 else b"".join(parts))
+        inode.modified_ms = self._disk.now_ms()
+        return at
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite in place."""
+        self._disk.check()
+        self._inode.write(position, data)
+        self._inode.modified_ms = self._disk.now_ms()
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
+        return bytes(self._inode.data[position : position + size])
+
+    def region(self, position: int, size: int) -> SimRegion:
+        """A range to be sent."""
+        return SimRegion(self._inode, position, size)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return len(self._inode.data)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size`."""
+        self._disk.check()
+        self._inode.resize(size)
+        self._inode.modified_ms = self._disk.now_ms()
+
+    def sync(self) -> None:
+        """BLOCKS. Bring everything written to stable storage, the file's name as well."""
+        self._disk.synced(self._inode)
+
+    def close(self) -> None:
+        """Give the file back; closing twice is no error."""
+
+
+class SimDisk:
+    """One machine's file system, seen by one life."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
+        self.refuses: int | None = None
+        """An errno (EIO, ENOSPC) that every write is answered with, while a fault wants it."""
+        self.locks: set[str] = set()
+        self._names = Names()
+        self._stable = Names()
+        self._journal: list[Change] = []
+
+    # ------------------------------------------------------------ durability
+
+    def check(self) -> None:
+        """OSError while the disk refuses to write."""
+        if self.refuses is not None:
+            raise OSError(self.refuses, os.strerror(self.refuses))
+
+    def synced(self, inode: Inode) -> None:
+        """An fsync: this file's bytes, and every name so far, are stable."""
+        self.check()
+        inode.sync()
+        self._commit(len(self._journal))
+
+    def _commit(self, count: int) -> None:
+        for change in self._journal[:count]:
+            change.apply(self._stable)
+        del self._journal[:count]
+
+    def _change(self, change: Change) -> None:
+        change.apply(self._names)
+        self._journal.append(change)
+
+    def survivor(self, rng: random.Random | None = None) -> SimDisk:
+        """What the next life finds: all that was written, or, where the power went, what `rng` says of it."""
+        twin = SimDisk(self.now_ms)
+        twin.refuses = self.refuses
+        if rng is not None:
+            survived = Names()
+            survived.files, survived.folders = dict(self._stable.files), dict(self._stable.folders)
+            for change in self._journal[: rng.randrange(len(self._journal) + 1)]:
+                change.apply(survived)
+            survived.files = {
+                path: Inode(inode.after_power_cut(rng), inode.modified_ms)
+                for path, inode in survived.files.items()
+            }
+            twin._names = survived
+            twin._stable.files, twin._stable.folders = dict(survived.files), dict(survived.folders)
+            return twin
+        copies: dict[Inode, Inode] = {}  # a file has one name now and another in the journal
+
+        def copy(inode: Inode) -> Inode:
+            if inode not in copies:
+                copies[inode] = inode.copy()
+            return copies[inode]
+
+        for half, names in ((twin._names, self._names), (twin._stable, self._stable)):
+            half.folders = dict(names.folders)
+            half.files = {path: copy(inode) for path, inode in names.files.items()}
+        twin._journal = [
+            change._replace(target=copy(change.target))
+            if isinstance(change.target, Inode)
+            else change
+            for change in self._journal
+        ]
+        return twin
+
+    # ------------------------------------------------------------------ files
+
+    def open(self, path: str, *, create: bool = True) -> SimFile:
+        """Open for reading and writing; FileNotFoundError where it is absent and not to be created."""
+        inode = self._names.files.get(path)
+        if inode is None:
+            if not create:
+                raise _absent(path)
+            inode = self._create(path)
+        return SimFile(self, path, inode)
+
+    def map(self, path: str, size: int) -> SimMap:
+        """Map a file of at least `size` bytes, created or extended by zeroes where it is smaller."""
+        inode = self._names.files.get(path)
+        if inode is None:
+            inode = self._create(path)
+        return SimMap(self, inode, size)
+
+    def lock(self, path: str) -> SimLock:
+        """Hold the file `path` alone until released or dead; BlockingIOError while another does."""
+        if path in self.locks:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        if path not in self._names.files:
+            self._create(path)
+        self.locks.add(path)
+        return SimLock(self, path)
+
+    def _create(self, path: str) -> Inode:
+        self.check()
+        folder = path.rpartition("/")[0]
+        if folder and folder not in self._names.folders:
+            raise _absent(path)
+        if path in self._names.folders:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        inode = Inode(modified_ms=self.now_ms())
+        self._change(Change("link", path, inode))
+        return inode
+
+    def read(self, path: str) -> bytes:
+        """A whole small file; FileNotFoundError where there is none."""
+        inode = self._names.files.get(path)
+        if inode is None:
+            raise _absent(path)
+        return bytes(inode.data)
+
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Atomically, under a temporary name first; see the head for what survives a power cut."""
+        temporary = path + TEMPORARY
+        inode = self._create(temporary)
+        inode.write(0, data)
+        if durable:
+            self.synced(inode)
+        self._change(Change("rename", temporary, path))
+        if durable:
+            self._commit(len(self._journal))
+
+    def sync_file(self, path: str) -> None:
+        """BLOCKS. Bring a file or a folder, and its name, to stable storage; no error where there is none."""
+        inode = self._names.files.get(path)
+        if inode is not None:
+            self.synced(inode)
+        elif path in self._names.folders:
+            self.check()
+            self._commit(len(self._journal))
+
+    # ------------------------------------------------------------------ names
+
+    def exists(self, path: str) -> bool:
+        """True for a file or a folder."""
+        return path in self._names.files or path in self._names.folders
+
+    def list(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; FileNotFoundError where there is none."""
+        if folder not in self._names.folders:
+            raise _absent(folder)
+        at = len(folder) + 1
+        below = folder + "/"
+        names = [one[at:] for one in self._names.files if one.startswith(below)]
+        names += [one[at:] for one in self._names.folders if one.startswith(below)]
+        return sorted(name for name in names if "/" not in name)
+
+    def is_folder(self, path: str) -> bool:
+        """True for a folder."""
+        return path in self._names.folders
+
+    def make_folder(self, path: str) -> None:
+        """Create it and its parents; no error where it exists."""
+        if path not in self._names.folders:
+            self.check()
+            self._change(Change("make", path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically; FileNotFoundError where there is no `source`."""
+        if not self.exists(source):
+            raise _absent(source)
+        self.check()
+        self._change(Change("rename", source, target))
+
+    def remove(self, path: str) -> None:
+        """Delete a file; no error where there is none."""
+        if path in self._names.files:
+            self.check()
+            self._change(Change("unlink", path))
+
+    def remove_folder(self, path: str) -> None:
+        """BLOCKS. Delete a folder with all that is in it; no error where there is none."""
+        if path in self._names.folders:
+            self.check()
+            self._change(Change("remove", path))
+
+    def modified_ms(self, path: str) -> int:
+        """Wall time of the last change."""
+        inode = self._names.files.get(path)
+        if inode is not None:
+            return inode.modified_ms
+        if path in self._names.folders:
+            return 0
+        raise _absent(path)
+
+
+def _absent(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -1,0 +1,103 @@
+"""One file's bytes and what of them has reached the disk.
+
+Owns: `Inode`. Writes since the last sync keep their undo; a mapped file, which has no single writes, keeps the
+content of its last sync. `after_power_cut` is what the disk holds then; `disk.py` says what may survive.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from ..seam import Buffer
+
+PAGE = 4096
+TORN_RATHER_THAN_ZERO = 0.7
+"""How often the rest of a torn append is missing; else zeroes are there (XFS, delayed allocation)."""
+
+
+class Undo(NamedTuple):
+    """How one write is taken back: the bytes at `position` and the size there were before it."""
+
+    position: int
+    before: bytes
+    size: int
+
+
+class Inode:
+    """A file's bytes, whatever it is called."""
+
+    __slots__ = ("baseline", "data", "modified_ms", "undo")
+
+    def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
+        self.data = bytearray(data)
+        self.undo: list[Undo] = []
+        self.baseline: bytes | None = None
+        """Content at the last sync of a file that is or was mapped."""
+        self.modified_ms = modified_ms
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Overwrite and extend; what was there is kept until the next sync."""
+        content, size = self.data, len(self.data)
+        if self.baseline is None:
+            self.undo.append(Undo(position, bytes(content[position : position + len(data)]), size))
+        if position > size:
+            content.extend(bytes(position - size))
+        content[position : position + len(data)] = data
+
+    def resize(self, size: int) -> None:
+        """Cut, or extend by zeroes, in a fresh buffer: views of the old one stay what they were."""
+        content = self.data
+        if self.baseline is None:
+            self.undo.append(Undo(size, bytes(content[size:]), len(content)))
+        self.data = bytearray(content[:size]) + bytearray(max(0, size - len(content)))
+
+    def copy(self) -> Inode:
+        """The same file for another life."""
+        twin = Inode(bytes(self.data), self.modified_ms)
+        twin.undo, twin.baseline = list(self.undo), self.baseline
+        return twin
+
+    def sync(self) -> None:
+        """All of it is stable."""
+        self.undo.clear()
+        if self.baseline is not None:
+            self.baseline = bytes(self.data)
+
+    def stable(self) -> bytes:
+        """What was there at the last sync."""
+        if self.baseline is not None:
+            return self.baseline
+        content = bytearray(self.data)
+        self._take_back(content, 0)
+        return bytes(content)
+
+    def after_power_cut(self, rng: random.Random) -> bytes:
+        """What a disk holds whose power went."""
+        if self.baseline is not None:
+            return _some_pages(self.baseline, bytes(self.data), rng)
+        content = bytearray(self.data)
+        survives = rng.randrange(len(self.undo) + 1)
+        torn = self._take_back(content, survives)
+        if torn and self.undo[survives].position == len(content):
+            kept = rng.randrange(len(torn) + 1)  # the first lost write was an append: torn
+            content += torn[:kept] if rng.random() < TORN_RATHER_THAN_ZERO else bytes(kept)
+        return bytes(content)
+
+    def _take_back(self, content: bytearray, survives: int) -> bytes:
+        """Undo all writes but the first `survives`; the bytes that the first of the undone had written."""
+        torn = b""
+        for undo in reversed(self.undo[survives:]):
+            torn = bytes(content[undo.position :])
+            content[undo.position : undo.position + len(undo.before)] = undo.before
+            del content[undo.size :]
+        return torn
+
+
+def _some_pages(old: bytes, new: bytes, rng: random.Random) -> bytes:
+    size = len(rng.choice((old, new)))
+    content = bytearray(size)
+    for at in range(0, size, PAGE):
+        page = rng.choice((old, new))[at : min(at + PAGE, size)]
+        content[at : at + len(page)] = page
+    return bytes(content)

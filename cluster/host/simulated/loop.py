@@ -1,0 +1,186 @@
+"""The simulated world's one loop: virtual time, what is due when, and whose it is.
+
+Owns: the clock of the simulation (whole nanoseconds; it jumps to the next timer), a heap of timers and a queue of
+calls that are due now. Every entry belongs to a `Life`, one process from its start to its end, or to nobody (the
+world itself): entries of a life that is over are dropped, those of one that stands still wait, in order, until it
+goes on, and find that it is later then (SIGSTOP and SIGCONT).
+
+Invariants: entries of one instant run in the order in which they were made; nothing depends on a hash, an
+address in memory or the machine's clock; a world that does not come to the next instant after
+`TURNS_AN_INSTANT_MOST` turns is stuck and says so (LivelockError).
+
+Whose idea: FoundationDB's simulator; Python's asyncio loop for the order of things.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import HarrowError
+
+NS_PER_MS = 1_000_000
+TURNS_AN_INSTANT_MOST = 200_000
+
+Call = Callable[..., object]
+
+
+class LivelockError(HarrowError):
+    """Something runs for ever without letting time pass."""
+
+
+class HostGone(BaseException):
+    """Unwinds code of a process that has just been killed by a failpoint in it."""
+
+
+class Life:
+    """One process from its start to its end."""
+
+    __slots__ = ("alive", "held", "name", "paused", "report")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self.held: list[SimTimer] = []
+        self.report: Callable[[str, BaseException], None] | None = None
+        """What a call of this life lets out is told to."""
+
+    @property
+    def running(self) -> bool:
+        """True while it lives and does not stand still."""
+        return self.alive and not self.paused
+
+
+class SimTimer:
+    """A call that is due; `Timer` of the seam."""
+
+    __slots__ = ("args", "call", "life")
+
+    def __init__(self, life: Life | None, call: Call | None, args: tuple[Any, ...]) -> None:
+        self.life = life
+        self.call = call
+        self.args = args
+
+    def cancel(self) -> None:
+        """Make sure that it does not run; no error when it has."""
+        self.call = None
+
+
+class SimLoop:
+    """Virtual time and everything that waits for it."""
+
+    def __init__(self, *, start_ns: int = 1_000_000_000_000) -> None:
+        self.now_ns = start_ns
+        self.turns = 0
+        """Calls that ran: a number two equal simulations share."""
+        self._heap: list[tuple[int, int, SimTimer]] = []
+        self._ready: deque[SimTimer] = deque()
+        self._made = 0
+        self._closers: dict[object, Callable[[], None]] = {}
+        self.closed = False
+
+    @property
+    def now_ms(self) -> int:
+        """Whole milliseconds on this clock."""
+        return self.now_ns // NS_PER_MS
+
+    # ------------------------------------------------------------ what is due
+
+    def call_soon(self, life: Life | None, call: Call, *args: Any) -> None:
+        """Run it in this instant, behind what is due already."""
+        self._ready.append(SimTimer(life, call, args))
+
+    def call_after(self, life: Life | None, delay_ns: int, call: Call, *args: Any) -> SimTimer:
+        """Run it `delay_ns` from now."""
+        timer = SimTimer(life, call, args)
+        self._made += 1
+        heapq.heappush(self._heap, (self.now_ns + max(0, delay_ns), self._made, timer))
+        return timer
+
+    def go_on(self, life: Life) -> None:
+        """A life that stood still runs what came due meanwhile."""
+        held, life.held = life.held, []
+        self._ready.extend(held)
+
+    # ---------------------------------------------------------------- running
+
+    def run_until_ns(self, deadline_ns: int) -> None:
+        """Run everything that is due up to and at `deadline_ns`, which is then the time."""
+        heap = self._heap
+        while True:
+            self._run_ready()
+            if not heap or heap[0][0] > deadline_ns:
+                break
+            self.now_ns, _, timer = heapq.heappop(heap)
+            self._ready.append(timer)
+            # all of one instant come before what they cause
+            while heap and heap[0][0] == self.now_ns:
+                self._ready.append(heapq.heappop(heap)[2])
+        self.now_ns = max(self.now_ns, deadline_ns)
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let `duration_ms` of virtual time pass."""
+        self.run_until_ns(self.now_ns + int(duration_ms * NS_PER_MS))
+
+    def run_until(
+        self, condition: Callable[[], bool], limit_ms: float, *, every_ms: float = 5
+    ) -> bool:
+        """Run until `condition`, asked every `every_ms`, holds; False when `limit_ms` passed before."""
+        deadline_ns = self.now_ns + int(limit_ms * NS_PER_MS)
+        self._run_ready()
+        while not condition():
+            if self.now_ns >= deadline_ns:
+                return False
+            self.run_until_ns(min(deadline_ns, self.now_ns + int(every_ms * NS_PER_MS)))
+        return True
+
+    def _run_ready(self) -> None:
+        ready, most = self._ready, self.turns + TURNS_AN_INSTANT_MOST
+        while ready:
+            timer = ready.popleft()
+            call, life = timer.call, timer.life
+            if call is None:
+                continue
+            if life is not None:
+                if not life.alive:
+                    continue
+                if life.paused:
+                    life.held.append(timer)
+                    continue
+            timer.call = None
+            self.turns += 1
+            if self.turns > most:
+                raise LivelockError(f"time stands still at {self.now_ns} ns: {call!r}")
+            try:
+                call(*timer.args)
+            except HostGone:
+                continue
+            except Exception as error:
+                if life is None or life.report is None:
+                    raise
+                life.report("callback", error)
+
+    # ---------------------------------------------------------------- the end
+
+    def at_close(self, key: object, call: Callable[[], None]) -> None:
+        """Run `call` when the world ends, unless `forget` was asked for `key` before."""
+        self._closers[key] = call
+
+    def forget(self, key: object) -> None:
+        """What `at_close` promised is not needed any more."""
+        self._closers.pop(key, None)
+
+    def close(self) -> None:
+        """End the world: coroutines that still run are closed, in the order in which they began."""
+        self.closed = True
+        self._heap.clear()
+        self._ready.clear()
+        while self._closers:
+            closers, self._closers = self._closers, {}
+            for call in closers.values():
+                call()
+        self._heap.clear()
+        self._ready.clear()

@@ -1,0 +1,204 @@
+"""The network as one simulated life sees it: `Network` of the seam on the world's `Fabric`.
+
+Owns: this life's listeners and links, and the knobs that faults turn, in the real host's words: `block`, `heal`,
+`slow`, `reset`, lost responses. Rules stay with the machine when its process dies.
+
+What may fail: `connect` raises OSError (nobody listens there) or TimeoutError (an isolated peer never answers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+from ...errors import ConfigError
+from ..lost_responses import LostResponses
+from ..seam import Clock, FrameHandler, Link, Peer, Trace
+from .loop import NS_PER_MS, Life, SimLoop
+from .tasks import SimPromise, SimTasks, settle
+from .wires import Fabric, Port, SimLink, Way
+
+FRAME_BYTES_MOST = 2**31 - 1
+MakeHandler = Callable[[Link], FrameHandler]
+
+
+class SimListener:
+    """A bound and listening address."""
+
+    __slots__ = ("_network", "_port")
+
+    def __init__(self, network: SimNetwork, port: int) -> None:
+        self._network, self._port = network, port
+
+    @property
+    def port(self) -> int:
+        """The port that was bound."""
+        return self._port
+
+    def close(self) -> None:
+        """Accept no more; links go on."""
+        self._network.unlisten(self._port)
+
+
+class SimNetwork:
+    """All links of one life."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        port: Port,
+        life: Life,
+        tasks: SimTasks,
+        listeners: Mapping[str, int],
+        clock: Clock,
+        trace: Trace,
+    ) -> None:
+        self.fabric = fabric
+        self.loop: SimLoop = fabric.loop
+        self.port = port
+        self.life = life
+        self.links: dict[SimLink, None] = {}
+        self._tasks = tasks
+        self._trace = trace
+        self._bound = dict(listeners)
+        self._listening: list[int] = []
+        self._lost = LostResponses(clock, trace)
+
+    def log(self, level: str, message: str) -> None:
+        """A line of the network's in the host's log."""
+        self._trace.log(level, message)
+
+    # ------------------------------------------------------------------ seam
+
+    async def listen(
+        self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int
+    ) -> SimListener:
+        """Serve on this host's listener `name`; ConfigError where it was given none of that name."""
+        number = self._bound.pop(name, None)
+        if number is None:
+            raise ConfigError(f"this host has no free listener {name!r}")
+
+        def accept(client: SimNetwork, inward: Way, outward: Way) -> SimLink:
+            peer = Peer("unknown", f"{client.port.name}:{inward.connection}")
+            link = SimLink(self, peer, inward, outward, max_frame_bytes)
+            self.loop.call_soon(self.life, self._adopt, link, make_handler)
+            return link
+
+        self.fabric.listening[number] = accept
+        self._listening.append(number)
+        return SimListener(self, number)
+
+    def _adopt(self, link: SimLink, make_handler: MakeHandler) -> None:
+        link.start(make_handler(link))
+
+    def unlisten(self, number: int) -> None:
+        """Accept no more on a port."""
+        if number in self._listening:
+            self._listening.remove(number)
+            del self.fabric.listening[number]
+
+    async def connect(
+        self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
+    ) -> Link:
+        """Open a link to `peer`; OSError or TimeoutError when nobody answers."""
+        del host  # all machines of the world have different ports at one address, as on a developer's machine
+        link = await self._tasks.wait(self._handshake(peer, port), timeout_ms)
+        handler = make_handler(link)
+        link.start(handler)
+        return link
+
+    async def _handshake(self, peer: Peer, number: int) -> SimLink:
+        fabric = self.fabric
+        owner = fabric.owners.get(number)
+        if owner is None:
+            raise ConnectionRefusedError(111, f"nobody has port {number}")
+        await self._passable(owner)
+        await self._under_way(owner)
+        await self._passable(owner)
+        accept = fabric.listening.get(number)
+        if accept is None:
+            await self._under_way(owner)
+            raise ConnectionRefusedError(111, "Connection refused")
+        there, back = fabric.connection()
+        accepted = accept(self, there, back)
+        link = SimLink(self, peer, back, there, FRAME_BYTES_MOST)
+        try:
+            for way in (there, back):
+                way.apply()
+            await self._under_way(owner)
+            await self._passable(owner)
+        except BaseException:
+            link.close(reset=True)
+            raise
+        assert accepted.port is owner
+        return link
+
+    async def _under_way(self, owner: Port) -> None:
+        await self._tasks.sleep(self.fabric.latency_ns(self.port, owner) / NS_PER_MS)
+
+    async def _passable(self, owner: Port) -> None:
+        while not self.fabric.passable(self.port, owner):
+            # one promise a waiter: whoever gives up takes nobody with it
+            promise: SimPromise[None] = self._tasks.promise()
+            self.fabric.when_changed(partial(settle, promise))
+            await promise
+
+    def lose_response(self, peer: Peer, api_key: int) -> bool:
+        """True when a fault wants this response lost: the caller then closes the link with `reset`."""
+        return self._lost.lose(peer, api_key)
+
+    # ----------------------------------------------------------------- knobs
+
+    def block(self, peers: Sequence[str], direction: str = "both") -> None:
+        """Block what these peers send, are sent, or both, on live links and new ones."""
+        self.port.rules.block(peers, direction)
+        self.fabric.changed()
+        self._trace.emit("links.blocked", peers=list(peers), direction=direction)
+
+    def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
+        """Take rules back: "deliver" what they held, in order, or "reset" the links; how many links it met."""
+        if mode not in ("deliver", "reset"):
+            raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
+        held = [link for link in self.links if link.inward.blocked or link.outward.blocked]
+        self.port.rules.heal(peers)
+        if mode == "reset":
+            for link in held:
+                link.break_off()
+        self.fabric.changed()
+        self._trace.emit("links.healed", mode=mode, links=len(held))
+        return len(held)
+
+    def reset(self, peers: Sequence[str]) -> int:
+        """Break off every link with machines that match; how many there were."""
+        met = [link for link in self.links if self._matches(link, peers)]
+        for link in met:
+            link.break_off()
+        self._trace.emit("links.reset", peers=list(peers), links=len(met))
+        return len(met)
+
+    @staticmethod
+    def _matches(link: SimLink, peers: Sequence[str]) -> bool:
+        other = str(link.outward.target.port.identity)
+        return any(fnmatchcase(other, pattern) for pattern in peers)
+
+    def end(self, *, silently: bool) -> None:
+        """The process is gone; `silently` when its power is."""
+        for number in list(self._listening):
+            self.unlisten(number)
+        for link in list(self.links):
+            link.die(silently=silently)
+
+    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
+        """What the control operations may ask of the network."""
+        return {
+            "links.block": self._op_block, "links.heal": self._op_heal, **self._lost.operations(),
+        }  # fmt: skip
+
+    def _op_block(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.block(list(fields["peers"]), str(fields.get("direction", "both")))
+        return {}
+
+    def _op_heal(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"links": self.heal(str(fields.get("mode", "deliver")), fields.get("peers"))}

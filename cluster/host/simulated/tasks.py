@@ -1,0 +1,273 @@
+"""Coroutines, promises and timers of one simulated life: `Tasks` of the seam.
+
+Owns: `SimTasks` and what it hands out. Semantics are asyncio's, which broker code was written for: a promise's
+waiters run in a later turn; cancelling a task cancels the promise it waits for; `wait` cancels what it waits for
+when its time is up and raises TimeoutError; an exception that a task lets out is traced as `task.failed`.
+
+A BLOCKS call runs on a simulated thread: it takes a time drawn from the seed, and the loop goes on meanwhile. The
+call itself is one instant.
+
+Coroutines of a life that was killed never run again; they are kept until the world ends, so that no `finally` of
+theirs runs earlier, when garbage is collected.
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+from ..seam import Trace
+from .loop import NS_PER_MS, HostGone, Life, SimLoop, SimTimer
+
+T = TypeVar("T")
+
+_PENDING, _RESULT, _ERROR, _CANCELLED = range(4)
+
+
+class Cancelled(BaseException):
+    """Raised where a cancelled task waits."""
+
+
+class InvalidStateError(Exception):
+    """A promise was settled twice."""
+
+
+class SimPromise(Generic[T]):
+    """A value that comes later; `Promise` of the seam."""
+
+    __slots__ = ("_callbacks", "_life", "_loop", "_state", "_value")
+
+    def __init__(self, loop: SimLoop, life: Life) -> None:
+        self._loop = loop
+        self._life = life
+        self._state = _PENDING
+        self._value: Any = None
+        self._callbacks: list[Callable[[], object]] = []
+
+    def done(self) -> bool:
+        """True when it is settled or cancelled."""
+        return self._state != _PENDING
+
+    def set_result(self, result: T, /) -> None:
+        """Settle it with a value."""
+        self._settle(_RESULT, result)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Settle it with an error."""
+        self._settle(_ERROR, error)
+
+    def cancel(self) -> bool:
+        """Nobody wants the value any more; False when it has come."""
+        if self._state != _PENDING:
+            return False
+        self._settle(_CANCELLED, None)
+        return True
+
+    def _settle(self, state: int, value: object) -> None:
+        if self._state != _PENDING:
+            raise InvalidStateError("a promise is settled once")
+        self._state, self._value = state, value
+        callbacks, self._callbacks = self._callbacks, []
+        for call in callbacks:
+            self._loop.call_soon(self._life, call)
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Run `call` in a later turn when it is settled."""
+        if self._state == _PENDING:
+            self._callbacks.append(call)
+        else:
+            self._loop.call_soon(self._life, call)
+
+    def result(self) -> T:
+        """The value; raises the error, or Cancelled."""
+        if self._state == _RESULT:
+            found: T = self._value
+            return found
+        if self._state == _CANCELLED:
+            raise Cancelled
+        assert self._state == _ERROR, "the promise is not settled"
+        raise self._value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait for the value."""
+        if self._state == _PENDING:
+            yield self
+        return self.result()
+
+
+class SimTask:
+    """A coroutine that runs on the loop; `Task` of the seam."""
+
+    __slots__ = ("_coroutine", "_done", "_must_cancel", "_tasks", "_waits_for", "cancels", "name")
+
+    def __init__(self, tasks: SimTasks, coroutine: Coroutine[Any, Any, object], name: str) -> None:
+        self._tasks = tasks
+        self._coroutine = coroutine
+        self._done = False
+        self._must_cancel = False
+        self._waits_for: SimPromise[Any] | None = None
+        self.cancels = 0
+        self.name = name
+
+    def done(self) -> bool:
+        """True when it has ended, however."""
+        return self._done
+
+    def cancel(self) -> object:
+        """Raise Cancelled where it waits, in a later turn."""
+        if self._done:
+            return False
+        self.cancels += 1
+        if self._waits_for is None or not self._waits_for.cancel():
+            self._must_cancel = True
+        return True
+
+    def step(self) -> None:
+        """Run it to its next await."""
+        if self._done:
+            return
+        self._waits_for = None
+        tasks = self._tasks
+        before, tasks.current = tasks.current, self
+        try:
+            if self._must_cancel:
+                self._must_cancel = False
+                awaited = self._coroutine.throw(Cancelled())
+            else:
+                awaited = self._coroutine.send(None)
+        except StopIteration:
+            self._end(None)
+        except Cancelled:
+            self._end(None)
+        except HostGone:
+            self._end(None)
+            raise
+        except Exception as error:
+            self._end(error)
+        else:
+            assert isinstance(awaited, SimPromise), f"{self.name} awaits {awaited!r}"
+            self._waits_for = awaited
+            awaited.when_done(self.step)
+            if self._must_cancel and awaited.cancel():
+                self._must_cancel = False
+        finally:
+            tasks.current = before
+
+    def _end(self, error: Exception | None) -> None:
+        self._done = True
+        self._tasks.ended(self, error)
+
+    def shut(self) -> None:
+        """The world ends: run its `finally` clauses, into the void."""
+        if not self._done:
+            self._done = True
+            try:
+                self._coroutine.close()
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+
+
+class SimTasks:
+    """What runs when, in one life."""
+
+    def __init__(self, loop: SimLoop, life: Life, trace: Trace, rng: random.Random) -> None:
+        self._loop = loop
+        self._life = life
+        self._trace = trace
+        self._random = rng
+        self.current: SimTask | None = None
+        self.blocking_ms = (0.02, 0.5)
+        """Shortest and longest time of a BLOCKS call; a fault makes it longer (a slow disk)."""
+        life.report = self.report
+
+    def call_soon(self, call: Callable[..., object], *args: object) -> None:
+        """Run `call(*args)` on the next turn of the loop."""
+        self._loop.call_soon(self._life, call, *args)
+
+    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> SimTimer:
+        """Run `call(*args)` after `delay_ms`."""
+        return self._loop.call_after(self._life, int(delay_ms * NS_PER_MS), call, *args)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> SimTask:
+        """Run a coroutine; one that a dead life spawns never begins."""
+        task = SimTask(self, coroutine, name)
+        if self._loop.closed or not self._life.alive:
+            task.shut()
+            return task
+        self._loop.at_close(task, task.shut)
+        self._loop.call_soon(self._life, task.step)
+        return task
+
+    def ended(self, task: SimTask, error: Exception | None) -> None:
+        """A task has ended."""
+        self._loop.forget(task)
+        if error is not None:
+            self.report(task.name, error)
+
+    def report(self, name: str, error: BaseException) -> None:
+        """Trace `task.failed` and log the stack of an exception that nobody else will see."""
+        self._trace.emit("task.failed", name=name, error=f"{type(error).__name__}: {error}")
+        stack = "".join(traceback.format_exception(error))
+        self._trace.log("error", f"task {name} failed\n{stack.rstrip()}")
+
+    def promise(self) -> SimPromise[Any]:
+        """A fresh unsettled promise."""
+        return SimPromise(self._loop, self._life)
+
+    async def sleep(self, delay_ms: float) -> None:
+        """Let others run for `delay_ms`."""
+        promise = self.promise()
+        timer = self.call_later(delay_ms, settle, promise)
+        try:
+            await promise
+        finally:
+            timer.cancel()
+
+    async def wait(self, awaitable: Awaitable[T], timeout_ms: float) -> T:
+        """Await with a deadline; TimeoutError (and the awaited thing cancelled) when it passes."""
+        task = self.current
+        assert task is not None, "wait is for coroutines"
+        fired: list[bool] = []
+        cancels = task.cancels
+
+        def late() -> None:
+            fired.append(True)
+            task.cancel()
+
+        timer = self.call_later(timeout_ms, late)
+        try:
+            return await awaitable
+        except Cancelled:
+            if fired and task.cancels <= cancels + 1:
+                task.cancels -= 1
+                raise TimeoutError from None
+            raise
+        finally:
+            timer.cancel()
+
+    async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
+        """Run a BLOCKS call on a simulated thread beside the loop."""
+        low, high = self.blocking_ms
+        promise: SimPromise[T] = self.promise()
+
+        def run() -> None:
+            try:
+                result = call(*args)
+            except Exception as error:  # it is the caller's, as a thread's would be
+                if not promise.done():
+                    promise.set_exception(error)
+            else:
+                if not promise.done():
+                    promise.set_result(result)
+
+        self.call_later(low + (high - low) * self._random.random(), run)
+        return await promise
+
+
+def settle(promise: SimPromise[None]) -> None:
+    """Let whoever waits go on, if anybody still does."""
+    if not promise.done():
+        promise.set_result(None)

@@ -1,0 +1,271 @@
+"""A whole cluster in one process on a virtual clock: the same brokers and registry on simulated machines.
+
+Owns: `SimulatedCluster`, the registry and N brokers on one `World`, and what a supervisor and a nemesis may do to
+them: start, kill, cut the power, pause, isolate, cut one way, slow a link, reset links, restart.
+
+    with SimulatedCluster(brokers=5, seed=7) as cluster:
+        cluster.start()
+        cluster.brokers[1].kill()
+        assert cluster.run_until(lambda: cluster.controller_id() not in (None, 1), 5_000)
+
+Invariants: nothing runs but inside `run_for` and `run_until`; the trace is a function of the seed and of what was
+done, byte for byte. The registry keeps what it committed across its lives (`MemoryStore`), as its file would.
+
+What may fail: ClusterError when the cluster does not start within a bound of virtual time; a broker that ends with
+an error of its own says so in the trace (`process.failed`) and is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, cast
+
+from .broker import Broker
+from .config import BrokerConfig
+from .errors import ClusterError, HarrowError
+from .host.seam import Peer, ProcessHost
+from .host.simulated import Latency, Machine, SimHost, World
+from .registry.process import RegistryProcess
+from .registry.store import MemoryStore
+
+REGISTRY_PORT = 2181
+CLIENT_PORTS = 9_000
+BROKER_PORTS = 9_500
+START_MS = 30_000
+LOOPBACK = "127.0.0.1"
+
+Server = Broker | RegistryProcess
+
+
+class SimulatedProcess:
+    """The registry or a broker across its lives on one machine."""
+
+    def __init__(self, machine: Machine, make: Callable[[ProcessHost], Server]) -> None:
+        self.machine = machine
+        self.server: Server | None = None
+        """What runs in the life of now, or ran in the last one."""
+        self.ready = False
+        self._make = make
+        machine.on_death.append(self._died)
+
+    @property
+    def name(self) -> str:
+        """`registry`, `broker-1`."""
+        return self.machine.name
+
+    @property
+    def state(self) -> str:
+        """`dead`, `starting`, `running` or `paused`, as a real process's."""
+        if not self.machine.alive:
+            return "dead"
+        if self.machine.paused:
+            return "paused"
+        return "running" if self.ready else "starting"
+
+    def begin(self) -> None:
+        """Start it; it serves some virtual milliseconds later. No-op while it is alive."""
+        if self.machine.alive:
+            return
+        host = self.machine.boot()
+        host.tasks.spawn(self._main(host), name="main")
+
+    async def _main(self, host: SimHost) -> None:
+        try:
+            self.server = self._make(host)
+            await self.server.start()
+            self.ready = True
+            await self.server.failed()
+        except (HarrowError, OSError) as error:
+            host.trace.emit("process.failed", error=f"{type(error).__name__}: {error}")
+            self.machine.end()
+
+    def terminate(self) -> None:
+        """SIGTERM: a controlled shutdown, which takes its time."""
+        self.machine.resume()
+        host, server = self.machine.host, self.server
+        if not self.machine.alive or host is None:
+            return
+        if server is None or not self.ready:
+            self.machine.kill()
+            return
+
+        async def stop() -> None:
+            await server.stop()
+            self.machine.end()
+
+        host.tasks.spawn(stop(), name="stop")
+
+    def kill(self) -> None:
+        """Kill -9: memory is gone, the page cache is not."""
+        self.machine.kill()
+
+    def cut_power(self) -> None:
+        """What was not synced is gone too, and nobody hears of it."""
+        self.machine.cut_power()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.machine.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.machine.resume()
+
+    def _died(self) -> None:
+        self.ready = False
+
+
+class SimulatedCluster:
+    """The registry and brokers 1 to `brokers`, in one process."""
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 3,
+        seed: int | str = 0,
+        config: Mapping[str, object] | None = None,
+        latency: Latency | None = None,
+        log_level: str = "warning",
+    ) -> None:
+        self.config = dict(config or {})
+        BrokerConfig.parse(self.config)
+        self.world = World(seed, latency=latency, log_level=log_level)
+        self._store = MemoryStore()
+        machine = Machine(
+            self.world, "registry", Peer("registry", ""), listeners={"registry": REGISTRY_PORT}
+        )
+        self.registry = SimulatedProcess(machine, self._make_registry)
+        self.brokers: dict[int, SimulatedProcess] = {}
+        for node_id in range(1, brokers + 1):
+            self.brokers[node_id] = self._broker(node_id, expect=brokers)
+
+    def _make_registry(self, host: ProcessHost) -> RegistryProcess:
+        return RegistryProcess(host, {"folder": "/registry"}, self._store)
+
+    def _broker(self, node_id: int, *, expect: int) -> SimulatedProcess:
+        listeners = {"clients": CLIENT_PORTS + node_id, "brokers": BROKER_PORTS + node_id}
+        machine = Machine(
+            self.world, f"broker-{node_id}", Peer("broker", str(node_id)), listeners=listeners
+        )
+
+        def make(host: ProcessHost) -> Broker:
+            first = machine.port.lives == 1
+            return Broker(
+                host,
+                {
+                    "node_id": node_id, "folder": f"/{machine.name}", "listeners": listeners,
+                    "registry": [LOOPBACK, REGISTRY_PORT], "config": self.config,
+                    "expect": expect if first else 1,
+                },
+            )  # fmt: skip
+
+        return SimulatedProcess(machine, make)
+
+    def __enter__(self) -> SimulatedCluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------- life
+
+    def start(self, limit_ms: float = START_MS) -> None:
+        """Start everything and let time pass until all brokers know each other."""
+        self.registry.begin()
+        for broker in self.brokers.values():
+            broker.begin()
+        if not self.run_until(lambda: all(one.ready for one in self.processes()), limit_ms):
+            states = {one.name: one.state for one in self.processes()}
+            raise ClusterError(f"the simulated cluster did not start in {limit_ms} ms: {states}")
+
+    def processes(self) -> Iterable[SimulatedProcess]:
+        """The registry, then the brokers."""
+        return (self.registry, *self.brokers.values())
+
+    def process(self, name: str) -> SimulatedProcess:
+        """By the name of its machine; KeyError."""
+        return {one.name: one for one in self.processes()}[name]
+
+    def close(self) -> None:
+        """End the world. Not a shutdown: no broker does anything more."""
+        self.world.close()
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let virtual time pass."""
+        self.world.loop.run_for(duration_ms)
+
+    def run_until(self, condition: Callable[[], bool], limit_ms: float) -> bool:
+        """Let virtual time pass until `condition` holds; False when `limit_ms` passed before."""
+        return self.world.loop.run_until(condition, limit_ms)
+
+    def client(self, name: str) -> SimHost:
+        """A machine of its own for a client, booted."""
+        return Machine(self.world, f"client-{name}", Peer("client", name)).boot()
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """Where clients may begin."""
+        return [(LOOPBACK, CLIENT_PORTS + node_id) for node_id in self.brokers]
+
+    # ----------------------------------------------------------------- faults
+
+    def isolate(self, name: str, *, clients: bool = True) -> None:
+        """Nobody hears it and it hears nobody, or, without `clients`, none but clients."""
+        self._block(name, ["broker *", "registry", *(["client *"] if clients else [])], "both")
+
+    def cut_one_way(self, source: str, target: str) -> None:
+        """What `source` sends does not reach `target`; the other way is open."""
+        other = self.world.machines[target].port.identity
+        self._block(source, [str(other)], "out")
+
+    def _block(self, name: str, peers: list[str], direction: str) -> None:
+        port = self.world.machines[name].port
+        port.rules.block(peers, direction)
+        self.world.fabric.changed()
+        self.world.tell("links.blocked", at=name, peers=peers, direction=direction)
+
+    def heal(self, name: str, mode: str = "deliver") -> None:
+        """Take all rules of a machine back."""
+        machine = self.world.machines[name]
+        if machine.alive and machine.host is not None:
+            machine.host.knobs.heal(mode)
+        else:
+            machine.port.rules.heal()
+            self.world.fabric.changed()
+
+    def reset_links(self, name: str, peers: list[str]) -> None:
+        """Break off the connections of a machine with those that match."""
+        machine = self.world.machines[name]
+        if machine.alive and machine.host is not None:
+            machine.host.knobs.reset(peers)
+
+    # ------------------------------------------------------------------- view
+
+    def broker(self, node_id: int) -> Broker:
+        """The broker object of a node's life of now."""
+        server = self.brokers[node_id].server
+        assert server is not None, f"broker {node_id} has never started"
+        return cast("Broker", server)
+
+    def controller_id(self) -> int | None:
+        """Who believes to be the controller, with the highest epoch; None where nobody does."""
+        found = [
+            (self.broker(node_id).controller.epoch, node_id)
+            for node_id, process in self.brokers.items()
+            if process.ready and self.broker(node_id).controller.is_active
+        ]
+        return max(found)[1] if found else None
+
+    def states(self) -> dict[int, list[dict[str, Any]]]:
+        """What `state` answers of each ready broker's partitions."""
+        return {
+            node_id: list(self.broker(node_id).state()["partitions"])
+            for node_id, process in self.brokers.items()
+            if process.ready
+        }

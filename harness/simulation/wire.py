@@ -1,0 +1,143 @@
+"""A small Kafka client on a simulated machine: requests to brokers, and what Metadata says of them.
+
+Owns: one link a broker, opened when needed; leaders by partition. It speaks the real protocol through the seam's
+network, as librdkafka does through sockets, and shares nothing with the brokers but codecs and bytes.
+
+Metadata of an older leader epoch than one already heard is not believed (KIP-320).
+What may fail: OSError and TimeoutError of a request; WireError of an answer that is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from harrow.cluster.errors import WireError
+from harrow.cluster.host.seam import Buffer, Host, Link, Peer, Promise
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.network.peers import Asked, Channel
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.headers import encode_request_header
+
+METADATA, METADATA_VERSION = 3, 12
+CONNECT_MS = 600
+METADATA_MS = 600
+
+Address = tuple[str, int]
+
+
+def pause_ms(host: Host) -> float:
+    """How long a client waits before it tries again: around half of Kafka's `retry.backoff.ms`."""
+    return 30 + 60 * host.random.random()
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, where, and since which epoch."""
+
+    node_id: int
+    address: Address
+    epoch: int
+
+
+class WireClient:
+    """Requests to any broker of a simulated cluster."""
+
+    def __init__(self, host: Host, client_id: str, bootstrap: Sequence[Address]) -> None:
+        self.host = host
+        self._client_id = client_id
+        self._bootstrap = list(bootstrap)
+        self._channels: dict[Address, Channel] = {}
+        self._correlation = 0
+        self.leaders: dict[TopicPartition, Leader] = {}
+        self._refreshing: list[Promise[None]] | None = None
+        # who waits for the answer that is asked for now
+
+    # --------------------------------------------------------------- requests
+
+    async def request(
+        self, address: Address, api_key: int, version: int, body: bytes, timeout_ms: float
+    ) -> memoryview:
+        """One request and the body of its response."""
+        channel = self._channels.get(address)
+        if channel is None or channel.closed:
+            channel = await self._connect(address)
+        self._correlation += 1
+        header = encode_request_header(api_key, version, self._correlation, self._client_id)
+        promise: Promise[memoryview] = self.host.tasks.promise()
+        deadline_ms = self.host.clock.monotonic_ms() + timeout_ms
+        asked = Asked(api_key, version, promise, deadline_ms, timeout_ms)
+        parts: tuple[Buffer, ...] = (header, body)
+        channel.ask(self._correlation, parts, asked)
+        return await promise
+
+    async def _connect(self, address: Address) -> Channel:
+        made: list[Channel] = []
+
+        def make(link: Link) -> Channel:
+            made.append(Channel(self.host, link))
+            return made[0]
+
+        peer = Peer("broker", f"at {address[1]}")
+        await self.host.network.connect(peer, *address, make, timeout_ms=CONNECT_MS)
+        # another request may have connected meanwhile: the newer link is as good
+        self._channels[address] = made[0]
+        return made[0]
+
+    async def ask(self, address: Address, api_key: int, version: int, entity: Any) -> Any:
+        """One request as kio's entities have it."""
+        body = messages.encode_request(api_key, version, entity)
+        view = await self.request(address, api_key, version, body, METADATA_MS)
+        return messages.decode_response(api_key, version, view)
+
+    async def ask_anyone(self, api_key: int, version: int, entity: Any) -> Any:
+        """The same of brokers in turn, until one answers."""
+        while True:
+            address = self.host.random.choice(self._bootstrap)
+            try:
+                return await self.ask(address, api_key, version, entity)
+            except (OSError, TimeoutError, WireError):
+                await self.host.tasks.sleep(pause_ms(self.host))
+
+    # --------------------------------------------------------------- metadata
+
+    async def refresh(self, topic: str) -> None:
+        """Ask anyone who leads; callers at the same time share one answer."""
+        if self._refreshing is not None:
+            mine: Promise[None] = self.host.tasks.promise()
+            self._refreshing.append(mine)
+            await mine
+            return
+        self._refreshing = []
+        schema = messages.schema(METADATA, METADATA_VERSION, "request")
+        entity = schema.MetadataRequest(
+            topics=(schema.MetadataRequestTopic(topic_id=None, name=topic),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        try:
+            self._learn(await self.ask_anyone(METADATA, METADATA_VERSION, entity))
+        finally:
+            shared, self._refreshing = self._refreshing, None
+            for promise in shared:
+                promise.set_result(None)
+
+    def _learn(self, answer: Any) -> None:
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        for topic in answer.topics:
+            for row in topic.partitions:
+                if row.leader_id not in addresses:
+                    continue
+                tp = TopicPartition(topic.name, row.partition_index)
+                known = self.leaders.get(tp)
+                if known is None or known.epoch <= row.leader_epoch:
+                    self.leaders[tp] = Leader(
+                        row.leader_id, addresses[row.leader_id], row.leader_epoch
+                    )
+
+    async def leader(self, tp: TopicPartition) -> Leader:
+        """Who leads, as far as is known; asks until somebody does."""
+        while (found := self.leaders.get(tp)) is None:
+            await self.refresh(tp.topic)
+            if tp not in self.leaders:
+                await self.host.tasks.sleep(30)
+        return found
