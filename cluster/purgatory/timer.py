@@ -42,7 +42,7 @@ class ScheduledCall(TimerEntry):
 class PurgatoryTimer:
     """A timing wheel driven by `host.tasks.call_later` at the next bucket's expiry."""
 
-    def __init__(self, host: Host, tick_ms: int = 1, wheel_size: int = 64) -> None:
+    def __init__(self, host: Host, tick_ms: int = 1, wheel_size: int = 256) -> None:
         self._host = host
         self._wheel = TimingWheel(host.clock.monotonic_ms(), tick_ms, wheel_size)
         self._armed: Timer | None = None

@@ -58,16 +58,9 @@ class _Bucket(TimerEntry):
     __slots__ = ("queued",)
 
     def __init__(self) -> None:
-        super().__init__(-1)
+        self.deadline_ms = -1  # by hand: a new level makes hundreds
         self.before = self.after = self
         self.queued = False
-
-    def push(self, entry: TimerEntry) -> None:
-        assert entry.after is None, "an entry waits in one bucket at a time"
-        last = self.before
-        assert last is not None
-        entry.before, entry.after = last, self
-        last.after = self.before = entry
 
     def empty(self) -> bool:
         return self.after is self
@@ -82,12 +75,13 @@ class _Bucket(TimerEntry):
 class _Level:
     """One wheel of the hierarchy."""
 
-    __slots__ = ("buckets", "interval_ms", "now_ms", "overflow", "tick_ms")
+    __slots__ = ("buckets", "end_ms", "interval_ms", "now_ms", "overflow", "tick_ms")
 
     def __init__(self, tick_ms: int, wheel_size: int, now_ms: int) -> None:
         self.tick_ms = tick_ms
         self.interval_ms = tick_ms * wheel_size
         self.now_ms = now_ms - now_ms % tick_ms
+        self.end_ms = self.now_ms + self.interval_ms
         self.buckets = [_Bucket() for _ in range(wheel_size)]
         self.overflow: _Level | None = None
 
@@ -95,7 +89,7 @@ class _Level:
 class TimingWheel:
     """Entries by deadline. `add` and `TimerEntry.cancel` are O(1); `advance` costs what is due."""
 
-    def __init__(self, now_ms: int, tick_ms: int = 1, wheel_size: int = 64) -> None:
+    def __init__(self, now_ms: int, tick_ms: int = 1, wheel_size: int = 256) -> None:
         assert tick_ms >= 1, "a tick is at least a millisecond"
         assert wheel_size >= 2, "a wheel needs two buckets"
         self._size = wheel_size
@@ -109,22 +103,30 @@ class TimingWheel:
         level = self._base
         if deadline < level.now_ms + level.tick_ms:
             return False
-        while deadline >= level.now_ms + level.interval_ms:
-            above = level.overflow
-            if above is None:
-                above = level.overflow = _Level(level.interval_ms, self._size, level.now_ms)
-            level = above
+        while deadline >= level.end_ms:
+            level = level.overflow or self._make_overflow(level)
         slot = deadline // level.tick_ms
         bucket = level.buckets[slot % self._size]
-        expiry = slot * level.tick_ms
         if not bucket.queued:
-            bucket.queued = True
-            bucket.deadline_ms = expiry
-            self._pushed += 1
-            heapq.heappush(self._heap, (expiry, self._pushed, bucket))
-        assert bucket.deadline_ms == expiry, "a bucket serves one round at a time"
-        bucket.push(entry)
+            self._queue(bucket, slot * level.tick_ms)
+        # pushing by hand: a call would cost as much as all the rest
+        assert entry.after is None, "an entry waits in one bucket at a time"
+        last = bucket.before
+        entry.before = last
+        entry.after = bucket
+        last.after = bucket.before = entry  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess] - a ring
         return True
+
+    def _make_overflow(self, level: _Level) -> _Level:
+        level.overflow = _Level(level.interval_ms, self._size, level.now_ms)
+        return level.overflow
+
+    def _queue(self, bucket: _Bucket, expiry_ms: int) -> None:
+        assert bucket.empty(), "a bucket serves one round at a time"
+        bucket.queued = True
+        bucket.deadline_ms = expiry_ms
+        self._pushed += 1
+        heapq.heappush(self._heap, (expiry_ms, self._pushed, bucket))
 
     def advance(self, now_ms: int) -> list[TimerEntry]:
         """Move time to `now_ms` (never back) and return what became due, by deadline of its bucket."""
@@ -153,4 +155,5 @@ class TimingWheel:
         level: _Level | None = self._base
         while level is not None and now_ms >= level.now_ms + level.tick_ms:
             level.now_ms = now_ms - now_ms % level.tick_ms
+            level.end_ms = level.now_ms + level.interval_ms
             level = level.overflow

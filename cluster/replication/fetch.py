@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError, StorageError
+from ..host.seam import bytes_of
 from ..ids import BrokerEpoch, NodeId, Offset, TopicPartition
 from ..purgatory import DelayedOperation
 from ..wire.fetch import FetchPartition, FetchRequest, decode_fetch
@@ -32,12 +33,14 @@ from ..wire.fetch_response import FetchAnswer, encode_fetch_response
 from .fetch_sessions import FetchSession, note_sent
 
 if TYPE_CHECKING:
-    from ..host.seam import Buffer
+    from ..host.seam import Part
     from ..wire.request import Request
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
 READ_COMMITTED = 1
+FROM_FOLLOWERS_VERSION = 11
+"""Consumers that speak it may read from a follower, up to its HW (KIP-392)."""
 _NONE = ErrorCode.none
 
 
@@ -45,19 +48,31 @@ class Asked:
     """One partition of a fetch: what is asked, of which replica, and as of which leader epoch."""
 
     __slots__ = (
+        "anywhere",
         "error",
         "generation",
         "leader_epoch",
+        "led",
         "partition",
         "row",
         "sent_high",
         "sent_start",
     )
 
-    def __init__(self, row: FetchPartition, partition: Partition | None, error: ErrorCode) -> None:
+    def __init__(
+        self,
+        row: FetchPartition,
+        partition: Partition | None,
+        error: ErrorCode,
+        *,
+        anywhere: bool = False,
+    ) -> None:
         self.row = row
         self.partition = partition
         self.error = error
+        self.anywhere = anywhere
+        """A follower may serve it too (KIP-392)."""
+        self.led = partition is not None and partition.is_leader
         self.leader_epoch = -1 if partition is None else partition.leader_epoch
         self.generation = -1 if partition is None else partition.generation
         self.sent_high = self.sent_start = -1  # what the follower of a session was last told
@@ -91,7 +106,7 @@ class Reader:
             if partition is not None and (
                 partition.leader_epoch != one.leader_epoch
                 or partition.generation != one.generation
-                or not partition.is_leader
+                or partition.is_leader is not one.led
                 or partition.failed
             ):
                 return True
@@ -122,7 +137,8 @@ class Reader:
         row, partition = one.row, one.partition
         error = one.error
         if partition is not None and error is _NONE:
-            error = partition.check_leader(row.current_leader_epoch)
+            check = partition.check_replica if one.anywhere else partition.check_leader
+            error = check(row.current_leader_epoch)
         if partition is None or error is not _NONE:
             return FetchAnswer(row.topic, row.partition, error), 0
         try:
@@ -142,13 +158,17 @@ class Reader:
         if row.last_fetched_epoch >= 0:
             diverging = partition.diverging(offset, row.last_fetched_epoch)
         if diverging is None and not start <= offset <= log.log_end_offset:
-            raise KafkaError(ErrorCode.offset_out_of_range)
-        parts: Sequence[Buffer] = ()
+            # a follower's end is not the partition's: nobody is to begin anew for it (KIP-392)
+            ahead = offset > start and not partition.is_leader
+            raise KafkaError(
+                ErrorCode.offset_not_available if ahead else ErrorCode.offset_out_of_range
+            )
+        parts: Sequence[Part] = ()
         size = 0
         upper = self.upper(partition)
         if diverging is None and upper > offset and (left > 0 or first):
             limit = max(0, min(row.max_bytes, left))
-            data = log.read(Offset(offset), limit, upper, at_least_one=first)
+            data = log.read_to_send(Offset(offset), limit, upper, at_least_one=first)
             parts, size = data.parts, data.size
         answer = FetchAnswer(
             row.topic,
@@ -259,7 +279,8 @@ class Fetches:
         if fetch.session_id != 0 and fetch.session_epoch > 0:
             self._go_on(request, fetch)
             return
-        asked = self._resolve_all(fetch.partitions)
+        anywhere = not from_follower and request.version >= FROM_FOLLOWERS_VERSION
+        asked = self._resolve_all(fetch.partitions, anywhere=anywhere)
         urgent = not asked or any(one.error is not _NONE for one in asked)
         session: FetchSession | None = None
         if from_follower:
@@ -348,7 +369,7 @@ class Fetches:
         keys = [one.partition.topic_partition for one in reader.asked if one.partition is not None]
         manager.consumer_fetches.try_complete_else_watch(operation, keys)
 
-    def _resolve_all(self, rows: Sequence[FetchPartition]) -> list[Asked]:
+    def _resolve_all(self, rows: Sequence[FetchPartition], *, anywhere: bool) -> list[Asked]:
         manager = self._manager
         asked: list[Asked] = []
         topic: object = None
@@ -366,8 +387,9 @@ class Fetches:
             if partition is None:
                 asked.append(Asked(row, None, manager.missing(tp)))
             else:
-                error = partition.check_leader(row.current_leader_epoch)
-                asked.append(Asked(row, partition, error))
+                check = partition.check_replica if anywhere else partition.check_leader
+                error = check(row.current_leader_epoch)
+                asked.append(Asked(row, partition, error, anywhere=anywhere))
         return asked
 
     def _take_in(self, fetch: FetchRequest, asked: list[Asked]) -> bool:
@@ -391,8 +413,12 @@ class Fetches:
                 one.error = refused.code
                 urgent = True
                 continue
+            if manager.offsets.every:
+                manager.offsets.follower(partition, node, row.fetch_offset)
             if moved:
-                manager.high_watermark_moved(partition)
+                manager.high_watermark_moved(partition, "follower-fetch")
+            if manager.deletions.delayed:
+                manager.deletions.check_and_complete(partition.topic_partition)
             if node not in partition.isr:
                 proposal = partition.propose_expansion(node)
                 if proposal is not None:
@@ -443,7 +469,7 @@ class Fetches:
                         self._name(answer.topic),
                         answer.partition,
                         offset=offsets[answer.topic, answer.partition],
-                        batches=answer.records,
+                        batches=[bytes_of(part) for part in answer.records],
                     )
 
         return sent

@@ -32,6 +32,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, HarrowError
+from ..ids import NO_EPOCH
 from ..wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
 from ..wire.fetch_response import FetchedPartition, decode_fetch_response
 from .fetch_exchange import Ended, Exchange
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ..host.seam import Promise
     from ..ids import NodeId
     from ..network.peers import PeerClient
+    from ..storage.log import Log
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
@@ -75,6 +77,7 @@ class ReplicaFetcher:
         self._session_id = 0
         self._session_epoch = 0
         self._in_flight = False
+        self._unsettled_logs: list[Log] = []  # each waits for an fsync (B11)
         self._wake: Promise[None] | None = None
         self._backoff_ms = BACKOFF_FIRST_MS
         self._closed = False
@@ -95,6 +98,7 @@ class ReplicaFetcher:
         self.remove(partition)
         key = (partition.topic_id, partition.topic_partition.partition)
         self._followed[key] = Followed(partition)
+        self._unsettled_logs.append(partition.log)  # it may wait already
         self._unsettle()
         if self._in_flight:
             self._drop_client()  # its loop goes on at once with a fetch that has the new one too
@@ -120,7 +124,8 @@ class ReplicaFetcher:
 
     async def _run(self) -> None:
         while not self._closed:
-            if not self._followed:
+            self._unsettled_logs = [log for log in self._unsettled_logs if not log.settled]
+            if self._unsettled_logs or not self._followed:
                 await self._sleep(None)
                 continue
             client = self._client
@@ -193,7 +198,7 @@ class ReplicaFetcher:
             return
         out_of_range = self._take_in(response.partitions)
         settled = self._settled
-        if not out_of_range and settled is not None:
+        if not out_of_range and settled is not None and not self._unsettled_logs:
             if self._session_id:
                 self._session_epoch = next_epoch(self._session_epoch)
             else:
@@ -211,7 +216,7 @@ class ReplicaFetcher:
         """What to ask: all of `ready`, or in a session those that are not as they were last asked for."""
         in_session = self._session_id != 0
         rows: list[FetchPartition] = []
-        on_fetch = self._rule.on_fetch
+        on_fetch, fences = self._rule.on_fetch, self._rule.fences
         for one in ready:
             partition = one.partition
             log = partition.log
@@ -223,7 +228,7 @@ class ReplicaFetcher:
                 FetchPartition(
                     partition.topic_id,
                     partition.topic_partition.partition,
-                    one.epoch,
+                    one.epoch if fences else NO_EPOCH,
                     offset,
                     log.epochs.latest() if on_fetch else -1,
                     start,
@@ -290,14 +295,18 @@ class ReplicaFetcher:
             partition.append_as_follower(row.records, row.high_watermark, row.log_start_offset)
             if len(row.records):
                 self._host.failpoints.hit("log.after-follower-append")
+                if not partition.log.settled:
+                    self._unsettled_logs.append(partition.log)
                 if not self._session_id:
                     # Who got bytes is asked for last next time: a full response starves nobody.
                     key = (row.topic, row.partition)
                     self._followed[key] = self._followed.pop(key)
             one.not_before_ms = 0
             one.backoff_ms = BACKOFF_FIRST_MS
+            if len(row.records):
+                self._manager.offsets.log_end(partition, "fetch-response")
             if partition.high_watermark != high:
-                self._manager.trace_high_watermark(partition)
+                self._manager.follower_high_watermark_moved(partition)
         except (HarrowError, OSError) as error:
             self._refused(one, error)
 
@@ -316,15 +325,20 @@ class ReplicaFetcher:
     def _cut(self, one: Followed, cut: Cut, cause: str) -> None:
         self._unsettle()
         partition = one.partition
-        before = partition.log_end_offset
-        if cut.offset < partition.high_watermark:
+        before, high = partition.log_end_offset, partition.high_watermark
+        if cut.offset < high:
             self._host.trace.log(
                 "warning",
-                f"{partition.topic_partition}: truncating to {cut.offset}, below the HW "
-                f"{partition.high_watermark}",
+                f"{partition.topic_partition}: truncating to {cut.offset}, below the HW {high}",
             )
         if partition.truncate_to(cut.offset):
             self._manager.trace_truncated(partition, before, f"{self._rule.name}: {cause}")
+        if partition.high_watermark != high:
+            self._manager.offsets.high_watermark(partition, "truncated")
+
+    def _epoch_to_tell(self, one: Followed) -> int:
+        """What the leader is to fence by; nothing under the rules of a time that knew no fencing."""
+        return one.epoch if self._rule.fences else NO_EPOCH
 
     def _delay(self, one: Followed) -> None:
         self._unsettle()
@@ -353,7 +367,7 @@ class ReplicaFetcher:
         asked = {one: latest_epoch(one.partition) for one in asking}
         queries = LeaderQueries(client, self._manager.node_id, self._timeout_ms)
         answers = await queries.end_offsets(
-            [(one.partition, one.epoch, asked[one]) for one in asking]
+            [(one.partition, self._epoch_to_tell(one), asked[one]) for one in asking]
         )
         for one in asking:
             found = answers.get(one.partition.topic_partition)
@@ -376,8 +390,9 @@ class ReplicaFetcher:
         queries = LeaderQueries(client, self._manager.node_id, self._timeout_ms)
         for one in lost:
             partition = one.partition
-            end = await queries.offset(partition, one.epoch, latest=True)
-            start = await queries.offset(partition, one.epoch, latest=False)
+            epoch = self._epoch_to_tell(one)
+            end = await queries.offset(partition, epoch, latest=True)
+            start = await queries.offset(partition, epoch, latest=False)
             if not self._valid(one):
                 continue
             if end is None or start is None:
@@ -424,6 +439,11 @@ class ReplicaFetcher:
             if timer is not None:
                 timer.cancel()
 
+    def settled(self) -> None:
+        """An fsync that a log waited for has ended."""
+        if self._unsettled_logs:
+            self._awake()
+
     def _awake(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -460,6 +480,11 @@ class Fetchers:
         """Follow nobody for `partition`."""
         for fetcher in self._fetchers.values():
             fetcher.remove(partition)
+
+    def settled(self) -> None:
+        """An fsync that some log waited for has ended."""
+        for fetcher in self._fetchers.values():
+            fetcher.settled()
 
     def close_idle(self) -> None:
         """Shut the fetchers that follow nothing (C8)."""

@@ -1,8 +1,7 @@
-"""High watermarks outside their partitions: the checkpoint task (C3) and the trace of their moves.
+"""High watermarks outside their partitions: the checkpoint task (C3).
 
-Owns: the file's rhythm (begun by the first LeaderAndIsr, then every
-`replica.high.watermark.checkpoint.interval.ms`, and once at the end), and `partition.hw` events: at most
-one a partition in `harrow.trace.hw.interval.ms`, the last value always.
+Owns: the file's rhythm: begun by the first LeaderAndIsr, then every
+`replica.high.watermark.checkpoint.interval.ms`, and once at the end.
 
 Source: Kafka's `ReplicaManager.checkpointHighWatermarks`.
 """
@@ -95,43 +94,3 @@ class HighWatermarkCheckpoint:
             await self._host.tasks.run_blocking(self._write, self._snapshot())
         finally:
             self._writing = False
-
-
-class HighWatermarkTrace:
-    """`partition.hw` events, rate-limited for each partition."""
-
-    def __init__(self, host: Host, interval_ms: int) -> None:
-        self._host = host
-        self._interval_ms = interval_ms
-        self._last_ms: dict[TopicPartition, int] = {}
-        self._pending: set[TopicPartition] = set()
-
-    def moved(self, partition: Partition) -> None:
-        """The HW of `partition` is another now."""
-        tp = partition.topic_partition
-        if tp in self._pending:
-            return
-        now_ms = self._host.clock.monotonic_ms()
-        due_ms = self._last_ms.get(tp, now_ms - self._interval_ms) + self._interval_ms
-        if due_ms <= now_ms:
-            self._last_ms[tp] = now_ms
-            self._emit(partition)
-            return
-        self._pending.add(tp)
-        self._host.tasks.call_later(due_ms - now_ms, self._trailing, partition)
-
-    def _trailing(self, partition: Partition) -> None:
-        tp = partition.topic_partition
-        self._pending.discard(tp)
-        self._last_ms[tp] = self._host.clock.monotonic_ms()
-        self._emit(partition)
-
-    def _emit(self, partition: Partition) -> None:
-        topic, index = partition.topic_partition
-        self._host.trace.emit(
-            "partition.hw",
-            topic=topic,
-            partition=index,
-            hw=partition.high_watermark,
-            leo=partition.log_end_offset,
-        )

@@ -136,7 +136,9 @@ class Orders:
                 error = ErrorCode.none
                 try:
                     overrides = configs.get(topic.topic_name, {})
-                    partition = manager.host_partition(tp, topic.topic_id, overrides)
+                    partition = manager.host_partition(
+                        tp, topic.topic_id, overrides, is_new=row.is_new
+                    )
                     self._become(partition, row, order.controller_epoch, leaders, followers)
                 except KafkaError as refused:
                     error = refused.code
@@ -177,18 +179,29 @@ class Orders:
         if fresh:
             manager.fetchers.remove(partition)
         if state.leader == manager.node_id:
-            high = partition.high_watermark
-            partition.become_leader(state, self._host.clock.monotonic_ms())
-            if partition.high_watermark > high:
-                manager.high_watermark_moved(partition)
-            if fresh:
-                leaders.append(partition)
-                self._trace("partition.leader", partition)
+            self._lead(partition, state, leaders, fresh=fresh)
             return
         partition.become_follower(state)
         if fresh:
             followers.append(partition)
             self._trace("partition.follower", partition)
+
+    def _lead(
+        self, partition: Partition, state: PartitionState, leaders: list[Partition], *, fresh: bool
+    ) -> None:
+        manager = self._manager
+        isr, high = partition.isr, partition.high_watermark
+        now_ms = self._host.clock.monotonic_ms()
+        partition.become_leader(state, now_ms)
+        if fresh:
+            leaders.append(partition)
+            self._trace("partition.leader", partition)
+            if partition.high_watermark > high:
+                manager.high_watermark_moved(partition, "became-leader")
+        elif partition.isr != isr:
+            # its own write, whose outcome it did not know, or the controller's without a new epoch
+            moved = partition.advance_high_watermark(now_ms)
+            manager.isr_changed(partition, "leader-and-isr", moved)
 
     def _finish(self, leaders: list[Partition], followers: list[Partition]) -> None:
         manager = self._manager

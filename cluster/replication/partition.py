@@ -108,6 +108,8 @@ class Partition:
         self.isr: tuple[NodeId, ...] = ()
         self.replicas: tuple[NodeId, ...] = ()
         self.is_leader = False
+        self.leader_changed = True
+        """For a follower: its leader is another broker than under the epoch before, or it has just started."""
         self.proposal: IsrProposal | None = None
         # C3: what was checkpointed, but never beyond the log
         low, high = log.log_start_offset, log.log_end_offset
@@ -129,6 +131,12 @@ class Partition:
         return self.log.log_end_offset
 
     @property
+    def low_watermark(self) -> Offset:
+        """Smallest log start offset of the live replicas, for a leader: what is below is gone everywhere (B7)."""
+        starts = [r.log_start_offset for node, r in self._remotes.items() if self._alive(node)]
+        return min([self.log.log_start_offset, *starts])
+
+    @property
     def failed(self) -> bool:
         """True once the disk refused something of this log (B11)."""
         return self._failed or self.log.failed is not None
@@ -138,10 +146,14 @@ class Partition:
         """Who may fetch this partition as a replica from here; for a leader."""
         return self._remotes.keys()
 
+    def remote_ends(self) -> dict[NodeId, Offset]:
+        """Log ends of the followers as their leader knows them; -1 where it does not yet. For metrics."""
+        return {node: remote.log_end_offset for node, remote in self._remotes.items()}
+
     @property
     def min_isr(self) -> int:
-        """`min.insync.replicas` of the topic."""
-        return self.log.config.number("min.insync.replicas")
+        """`min.insync.replicas` of the topic, but never more than it has replicas (Kafka's `effectiveMinIsr`)."""
+        return min(self.log.config.number("min.insync.replicas"), len(self.replicas))
 
     # ------------------------------------------------------------------ roles
 
@@ -171,6 +183,7 @@ class Partition:
         """Follow `state.leader` (-1: nobody yet); True when the epoch is new, so the fetcher must begin anew."""
         if not self._newer(state):
             return False
+        self.leader_changed = state.leader != self.leader
         self._take(state)
         self.is_leader = False
         self.epoch_start = NO_OFFSET
@@ -228,6 +241,15 @@ class Partition:
         error = self.check_epoch(epoch)
         return ErrorCode.not_leader_or_follower if error is _NONE else error
 
+    def check_replica(self, epoch: int = -1) -> ErrorCode:
+        """`none` when this replica leads or follows, its log is sound, and `epoch` is its leader epoch (KIP-392)."""
+        if self.failed:
+            return ErrorCode.kafka_storage_error
+        error = self.check_epoch(epoch)
+        if error is _NONE and not self.is_leader and self.leader < 0:
+            return ErrorCode.not_leader_or_follower
+        return error
+
     def diverging(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Where a follower's log parts from this one: (epoch, end offset); None: it does not (KIP-595).
 
@@ -273,6 +295,14 @@ class Partition:
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
 
+    def settle_outcome(self, required_offset: int, generation: int) -> ErrorCode | None:
+        """What became of an append that its producer wants from the leader alone; None: its fsync is due (B11)."""
+        if self.failed:
+            return ErrorCode.kafka_storage_error
+        if not self.is_leader or generation != self.generation:
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.none if self.log.settled_offset >= required_offset else None
+
     def follower_fetched(
         self,
         node: NodeId,
@@ -298,7 +328,9 @@ class Partition:
         if not self.is_leader:
             return False
         end = self.log.log_end_offset
-        high = end
+        high = (
+            self.log.settled_offset
+        )  # its own share: what flush.messages asks to be fsynced first is not there yet
         for node, remote in self._remotes.items():
             if remote.log_end_offset < high and (
                 node in self._maximal

@@ -5,7 +5,8 @@ delayed produce. A duplicate of an idempotent batch (F1) waits like the batch it
 acknowledgement too says that all in-sync replicas have it.
 
     acks   answered
-    0, 1   after the append on this leader
+    0      after the append on this leader
+    1      the same, and after the fsync where `flush.messages` asks for one (B11)
     -1     when HW >= last offset + 1 in the generation of the append: `none`, or
            `not_enough_replicas_after_append` when the ISR shrank below the minimum meanwhile;
            when leadership was lost: `not_leader_or_follower`; at the deadline: `request_timed_out`
@@ -59,18 +60,25 @@ Done = Callable[[dict[TopicPartition, ProduceResult]], None]
 
 
 class _Waiting:
-    """One partition's append that its followers still lack."""
+    """One partition's append that its followers, or the own disk, still lack."""
 
-    __slots__ = ("generation", "partition", "required_offset")
+    __slots__ = ("_all", "_generation", "_partition", "_required_offset")
 
-    def __init__(self, partition: Partition, required_offset: int) -> None:
-        self.partition = partition
-        self.required_offset = required_offset
-        self.generation = partition.generation
+    def __init__(self, partition: Partition, required_offset: int, acks: int) -> None:
+        self._partition = partition
+        self._required_offset = required_offset
+        self._generation = partition.generation
+        self._all = acks == -1
+
+    def outcome(self) -> ErrorCode | None:
+        """What became of it; None: still waiting."""
+        partition = self._partition
+        judge = partition.append_outcome if self._all else partition.settle_outcome
+        return judge(self._required_offset, self._generation)
 
 
 class DelayedProduce(DelayedOperation):
-    """Appends with acks=all whose followers lag (E3)."""
+    """Appends with acks=all whose followers lag (E3), or with acks=1 whose fsync is due (B11)."""
 
     __slots__ = ("_done", "_results", "_waiting")
 
@@ -89,7 +97,7 @@ class DelayedProduce(DelayedOperation):
     def try_complete(self) -> bool:
         """Settle every partition that can be; complete with the last."""
         for tp, waiting in tuple(self._waiting.items()):
-            outcome = waiting.partition.append_outcome(waiting.required_offset, waiting.generation)
+            outcome = waiting.outcome()
             if outcome is None:
                 continue
             del self._waiting[tp]
@@ -138,8 +146,11 @@ class Appends:
                 )
                 continue
             results[tp] = result = self._append(tp, partition, records, acks, origin)
-            if acks == -1 and partition is not None and result.error is ErrorCode.none:
-                waiting[tp] = _Waiting(partition, result.last_offset + 1)
+            if partition is None or result.error is not ErrorCode.none or not acks:
+                continue
+            required = result.last_offset + 1
+            if acks == -1 or partition.log.settled_offset < required:
+                waiting[tp] = _Waiting(partition, required, acks)
         if not waiting:
             done(results)
             return

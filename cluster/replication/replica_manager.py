@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import ErrorCode, KafkaError
+from ..errors import ErrorCode, KafkaError, StorageError
 from ..ids import BrokerEpoch, ControllerEpoch, NodeId, Offset, TopicPartition
 from ..purgatory import Purgatory, PurgatoryTimer
 from ..storage.results import Origin
@@ -27,12 +27,16 @@ from ..wire.api import ApiRow
 from ..wire.fetch import FETCH_VERSION_HIGH, FETCH_VERSION_LOW
 from ..wire.produce import PRODUCE_VERSION_HIGH, PRODUCE_VERSION_LOW
 from ..wire.topic_ids import text_of
+from .delete_records import VERSION_HIGH as DELETE_VERSION_HIGH
+from .delete_records import VERSION_LOW as DELETE_VERSION_LOW
+from .delete_records import DeleteRecords
 from .fetch import Fetches
 from .fetcher import Fetchers
-from .high_watermarks import HighWatermarkCheckpoint, HighWatermarkTrace
+from .high_watermarks import HighWatermarkCheckpoint
 from .isr_updates import IsrStore, IsrUpdates
 from .leader_and_isr import Orders
 from .list_offsets import Offsets
+from .offset_trace import OffsetTrace
 from .partition import Partition
 from .produce import Appends, Done
 from .produce_handler import Produces
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..host.seam import Buffer, Host, Promise
     from ..network.peers import PeerClient
+    from ..storage.log import Log
+    from ..storage.log_folder import LogFolder
     from ..storage.log_manager import LogManager
     from ..storage.results import FetchData
     from ..wire.request import Request
@@ -77,6 +83,7 @@ class ReplicaManager:
         """Overrides of a topic, for a new log. To be set by the broker."""
         self.on_leadership: list[LeadershipHook] = []
         """Called with the partitions that began to lead and to follow (or stopped), after the fact."""
+        logs.on_folder_failed.append(self._folder_failed)
         self.on_log_failure: list[Callable[[Partition | None, BaseException], None]] = []
         self._broker_epoch = BrokerEpoch(-1)
         self._epoch_waiters: list[Promise[None]] = []
@@ -89,15 +96,18 @@ class ReplicaManager:
         self.produces = Purgatory("Produce", self.timer, produce_purge)
         self.follower_fetches = Purgatory("Fetch", self.timer, fetch_purge)
         self.consumer_fetches = Purgatory("ConsumerFetch", self.timer, fetch_purge)
+        delete_purge = config.number("delete.records.purgatory.purge.interval.requests")
+        self.deletions = Purgatory("DeleteRecords", self.timer, delete_purge)
         self.checkpoint = HighWatermarkCheckpoint(
             host,
             logs,
             config.number("replica.high.watermark.checkpoint.interval.ms"),
             self.partitions,
         )
-        self._trace = HighWatermarkTrace(host, config.number("harrow.trace.hw.interval.ms"))
+        self.offsets = OffsetTrace(host, config.number("harrow.trace.hw.interval.ms"))
+        """Tells of offsets that moved, and why."""
         self.isr_updates = IsrUpdates(
-            host, registry_isr, node_id, self._lag_time_max_ms, self.partitions, self._isr_changed
+            host, registry_isr, node_id, self._lag_time_max_ms, self.partitions, self.isr_changed
         )
         self.fetchers = Fetchers(self, STRATEGIES[config.text("harrow.replica.truncation")])
         self.appends = Appends(self)
@@ -106,6 +116,8 @@ class ReplicaManager:
         self._moved: dict[TopicPartition, None] = {}
         self._flush_due = False
         self._failed: set[Partition] = set()
+        self.isr_changes = {"shrink": 0, "expand": 0}
+        """How often ISRs changed here, by cause: for metrics."""
 
     # ------------------------------------------------------------------- life
 
@@ -159,6 +171,7 @@ class ReplicaManager:
             ApiRow(2, 1, 8, offsets.handle_list_offsets),
             ApiRow(4, 7, 7, self.handle_leader_and_isr),
             ApiRow(5, 4, 4, self.handle_stop_replica),
+            ApiRow(21, DELETE_VERSION_LOW, DELETE_VERSION_HIGH, DeleteRecords(self).handle),
             ApiRow(23, 2, 4, offsets.handle_offset_for_leader_epoch),
         )
 
@@ -190,7 +203,12 @@ class ReplicaManager:
         return ErrorCode.not_leader_or_follower if known else ErrorCode.unknown_topic_or_partition
 
     def host_partition(
-        self, tp: TopicPartition, topic_id: UUID | None, overrides: Mapping[str, object]
+        self,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        overrides: Mapping[str, object],
+        *,
+        is_new: bool = True,
     ) -> Partition:
         """The partition of `tp`, made with its log where it is new. KafkaError, StorageError, OSError."""
         if topic_id is None:
@@ -207,7 +225,7 @@ class ReplicaManager:
         log = self.logs.get(tp)
         if log is not None and log.topic_id and log.topic_id != text:
             self.delete_log(tp)
-        log = self.logs.create(tp, text, self.config.topic(overrides))
+        log = self.logs.create(tp, text, self.config.topic(overrides), is_new=is_new)
         partition = Partition(
             tp,
             log,
@@ -217,6 +235,7 @@ class ReplicaManager:
             high_watermark=self.checkpoint.read(tp),
             alive=self._is_alive,
         )
+        log.on_settled = lambda: self._settled(partition)
         self._partitions[tp] = partition
         self._topic_names[topic_id] = tp.topic
         return partition
@@ -283,29 +302,42 @@ class ReplicaManager:
 
     def appended(self, partition: Partition) -> None:
         """A leader's log grew: try its HW, wake its followers on the next turn."""
+        self.offsets.log_end(partition, "append")
         if partition.advance_high_watermark(self.host.clock.monotonic_ms()):
-            self.high_watermark_moved(partition)
+            self.high_watermark_moved(partition, "append")
         if self.follower_fetches.delayed:
             self._appended[partition.topic_partition] = partition
             self._flush_soon()
 
-    def high_watermark_moved(self, partition: Partition) -> None:
+    def _settled(self, partition: Partition) -> None:
+        """An fsync that an append waited for has ended."""
+        if partition.advance_high_watermark(self.host.clock.monotonic_ms()):
+            self.high_watermark_moved(partition, "flush")
+        else:
+            self.produces.check_and_complete(partition.topic_partition)
+        self.fetchers.settled()
+
+    def high_watermark_moved(self, partition: Partition, cause: str) -> None:
         """A leader's HW moved: answer producers now, consumers on the next turn."""
         tp = partition.topic_partition
         self.produces.check_and_complete(tp)
-        self._trace.moved(partition)
+        self.offsets.high_watermark(partition, cause)
         if self.consumer_fetches.waiting(tp):
             self._moved[tp] = None
             self._flush_soon()
 
-    def trace_high_watermark(self, partition: Partition) -> None:
-        """A follower's HW moved: nobody waits for it."""
-        self._trace.moved(partition)
+    def follower_high_watermark_moved(self, partition: Partition) -> None:
+        """A follower's HW moved: consumers may wait for it here too (KIP-392)."""
+        self.offsets.high_watermark(partition, "fetch-response")
+        if self.consumer_fetches.waiting(partition.topic_partition):
+            self._moved[partition.topic_partition] = None
+            self._flush_soon()
 
     def role_changed(self, partition: Partition) -> None:
         """Everything that waits on `partition` looks again."""
         tp = partition.topic_partition
         self.produces.check_and_complete(tp)
+        self.deletions.check_and_complete(tp)
         self.follower_fetches.check_all()
         self.consumer_fetches.check_and_complete(tp)
 
@@ -333,8 +365,10 @@ class ReplicaManager:
 
     # ---------------------------------------------------------------- reports
 
-    def _isr_changed(self, partition: Partition, cause: str, hw_moved: bool) -> None:
+    def isr_changed(self, partition: Partition, cause: str, hw_moved: bool) -> None:
+        """The committed ISR of a partition that is led here is another: `expand`, `shrink` or `leader-and-isr`."""
         topic, index = partition.topic_partition
+        self.isr_changes[cause] = self.isr_changes.get(cause, 0) + 1
         self.host.trace.emit(
             "partition.isr",
             topic=topic,
@@ -344,7 +378,7 @@ class ReplicaManager:
             cause=cause,
         )
         if hw_moved:
-            self.high_watermark_moved(partition)
+            self.high_watermark_moved(partition, "isr")
 
     def trace_truncated(self, partition: Partition, before: int, cause: str) -> None:
         """A follower's log was cut."""
@@ -357,15 +391,28 @@ class ReplicaManager:
             **{"from": before, "to": partition.log_end_offset},
         )
 
+    def _folder_failed(
+        self, _folder: LogFolder, logs: Sequence[Log], failure: StorageError
+    ) -> None:
+        """A data folder is offline: so are its replicas, and no others (B13)."""
+        for log in logs:
+            partition = self._partitions.get(log.topic_partition)
+            if partition is not None and partition.log is log:
+                self.log_failed(partition, failure)
+
     def log_failed(self, partition: Partition | None, error: BaseException) -> None:
-        """The disk refused: the partition serves nothing any more (B11)."""
-        if partition is not None and partition not in self._failed:
+        """The disk refused: the partition serves nothing any more (B11). Told once, whoever notices first."""
+        if partition in self._failed:
+            return
+        if partition is not None:
             self._failed.add(partition)
             partition.fail()
             topic, index = partition.topic_partition
             self.host.trace.emit("log.failed", topic=topic, partition=index, error=str(error))
             self.fetchers.remove(partition)
             self.role_changed(partition)
+            if isinstance(error, OSError):  # not of the log itself, which would have said so
+                self.logs.log_failed(partition.log, StorageError(str(error)))
         self.host.trace.log("error", f"log folder failed: {error!r}")
         for hook in self.on_log_failure:
             hook(partition, error)

@@ -3,14 +3,19 @@
 Owns: the decision, not the deed. A rule says what to ask the leader (nothing, or the end offset of an
 epoch) and, from the answer, where to cut. The fetcher asks and the partition cuts.
 
-    high-watermark  cut to the own HW, ask nobody. Kafka before 0.11. Loses committed records (the HW
-                    lags a round behind) and lets logs diverge (seeds 002, 004): here to be caught.
-    kip-101         ask for the end of the own last epoch, cut there. A second fast leader change can
-                    still diverge: the leader may not know that epoch, its answer then is of another.
-    kip-279         the answer names its epoch; a follower that does not know it cuts its own later
+    high-watermark  (Kafka 0.10) cut to the own HW when the leader is another or this broker has just
+                    started, ask nobody. Loses committed records (the HW lags a round behind) and lets
+                    logs diverge (seeds 002, 004): here to be caught.
+    kip-101         (0.11) ask for the end of the own last epoch, cut there. A second fast leader change
+                    can still diverge: the leader may not know that epoch, its answer then is of another.
+    kip-279         (2.0) the answer names its epoch; a follower that does not know it cuts its own later
                     epochs and asks again.
-    kip-320         no question: each Fetch says the epoch of the last record, the leader answers with
-                    the diverging epoch (KIP-595), and the cut is kip-279's. The default.
+    kip-320         (2.7) no question: each Fetch says the epoch of the last record, the leader answers
+                    with the diverging epoch (KIP-595), and the cut is kip-279's. The default.
+
+Fetches and questions carry the current leader epoch, to be fenced by it, under `kip-320` only: before 2.1
+there was no such field. A leader answers OffsetForLeaderEpoch as KIP-279 does whatever its rule: the
+offset is that of KIP-101, and the epoch beside it is what a `kip-101` follower does not look at.
 
 Worked example (kip-279). Follower epochs (1, 0) (2, 10), end 20; leader (1, 0) (3, 12), end 15.
 Asked for epoch 2 the leader answers (1, 12): the largest epoch it has at or below 2 ends at 12. The
@@ -44,6 +49,8 @@ class Truncation(Protocol):
     name: str
     asks: bool
     """OffsetForLeaderEpoch is sent before the first fetch."""
+    fences: bool
+    """Requests to the leader carry the epoch that it is thought to lead in (KIP-320)."""
     on_fetch: bool
     """Fetch carries the last fetched epoch, and a diverging epoch in its answer is obeyed."""
 
@@ -69,11 +76,14 @@ class HighWatermarkTruncation:
 
     name = "high-watermark"
     asks = False
+    fences = False
     on_fetch = False
 
     def start(self, partition: Partition) -> Cut:
-        """Cut to the HW at once."""
-        return _high_watermark(partition)
+        """Cut to the HW at once, unless the leader is whom it followed before."""
+        if partition.leader_changed:
+            return _high_watermark(partition)
+        return Cut(offset=partition.log_end_offset, done=True)
 
     def answered(self, partition: Partition, epoch: int, end_offset: int) -> Cut:  # noqa: ARG002 - one signature
         """Never asks; the answer would not change its mind."""
@@ -85,6 +95,7 @@ class Kip101Truncation:
 
     name = "kip-101"
     asks = True
+    fences = False
     on_fetch = False
 
     def start(self, partition: Partition) -> Cut:
@@ -103,6 +114,7 @@ class Kip279Truncation:
 
     name = "kip-279"
     asks = True
+    fences = False
     on_fetch = False
 
     def start(self, partition: Partition) -> Cut:
@@ -129,6 +141,7 @@ class Kip320Truncation(Kip279Truncation):
 
     name = "kip-320"
     asks = False
+    fences = True
     on_fetch = True
 
     def start(self, partition: Partition) -> Cut:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import WireError
-from ..host.seam import Buffer
+from ..host.seam import Part
 from .decoding import read_varint, skip_tags
 from .fetch import FLEXIBLE, TOPIC_IDS
 from .primitives import (
@@ -66,7 +66,7 @@ class FetchAnswer(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Sequence[Buffer] | None = ()
+    records: Sequence[Part] | None = ()
     aborted: Sequence[tuple[int, int]] | None = None
     preferred_read_replica: int = -1
     diverging: tuple[int, int] | None = None
@@ -108,7 +108,7 @@ def encode_fetch_response(
     error: int = 0,
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
-) -> list[Buffer]:
+) -> list[Part]:
     """The body's parts. Answers of one topic go together, topics in the order of their first answer."""
     flexible = version >= FLEXIBLE
     by_topic: dict[str | UUID, list[FetchAnswer]] = {}
@@ -119,7 +119,7 @@ def encode_fetch_response(
         if version >= _SESSIONS
         else _INT32.pack(throttle_ms)
     )
-    parts: list[Buffer] = []
+    parts: list[Part] = []
     pending += varint(len(by_topic) + 1) if flexible else _INT32.pack(len(by_topic))
     for topic, rows in by_topic.items():
         pending += topic_bytes(topic, flexible=flexible, by_id=version >= TOPIC_IDS)
@@ -135,9 +135,7 @@ def encode_fetch_response(
     return parts
 
 
-def _put_answer(
-    version: int, row: FetchAnswer, pending: bytearray, parts: list[Buffer]
-) -> bytearray:
+def _put_answer(version: int, row: FetchAnswer, pending: bytearray, parts: list[Part]) -> bytearray:
     """Append one partition to `parts`; returns the bytes that are yet to be appended."""
     flexible = version >= FLEXIBLE
     if version >= _LOG_START:

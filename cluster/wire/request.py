@@ -12,14 +12,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ..errors import ErrorCode
-from ..host.seam import Buffer, Peer
+from ..host.seam import Part, Peer
 from . import messages
 from .api_keys import ApiKey
 from .refusals import refusal
 
 __all__ = ["Complete", "Handler", "Request"]
 
-Complete = Callable[[Sequence[Buffer] | None, Callable[[bool], None] | None], None]
+Complete = Callable[[Sequence[Part] | None, Callable[[bool], None] | None], None]
 """`complete(parts of the body, on_send)`; parts None: there is no response (acks=0)."""
 
 
@@ -81,7 +81,7 @@ class Request:
         self.respond_parts((messages.encode(write, response),))
 
     def respond_parts(
-        self, parts: Sequence[Buffer], *, on_send: Callable[[bool], None] | None = None
+        self, parts: Sequence[Part], *, on_send: Callable[[bool], None] | None = None
     ) -> None:
         """Answer with body bytes written by hand; `on_send(lost)` runs just before they leave."""
         self._finish(parts, on_send)
@@ -102,9 +102,7 @@ class Request:
             return
         self.respond(refusal(self.api_key, self.version, asked, code, message))
 
-    def _finish(
-        self, parts: Sequence[Buffer] | None, on_send: Callable[[bool], None] | None
-    ) -> None:
+    def _finish(self, parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
         complete = self._complete
         assert complete is not None, f"{self!r} was answered twice"
         self._complete = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.seam import Buffer, Host, Peer
+from harrow.cluster.host.seam import Buffer, Host, Part, Peer, bytes_of
 from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
 from harrow.cluster.network.peers import PeerClient
 from harrow.cluster.replication import ReplicaManager
@@ -282,12 +282,10 @@ class Simulation:
             )  # fmt: skip
             target.serve(request)
 
-        def complete(
-            parts: Sequence[Buffer] | None, on_send: Callable[[bool], None] | None
-        ) -> None:
+        def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
             if on_send is not None:
                 on_send(False)
-            answer = b"".join(bytes(part) for part in parts or ())
+            answer = b"".join(bytes_of(part) for part in parts or ())
 
             def deliver() -> None:
                 if cut():

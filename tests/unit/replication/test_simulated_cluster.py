@@ -192,7 +192,7 @@ def test_a_fetch_that_waits_learns_at_once_of_a_new_leader() -> None:
     sim.loop.run_for(10)
     sim.elect(TP, 2)
     assert consumer.answer(promise).error == ErrorCode.fenced_leader_epoch
-    assert consumer.fetch(0, epoch=1).error == ErrorCode.not_leader_or_follower
+    assert Consumer(sim, version=10).fetch(0, epoch=1).error == ErrorCode.not_leader_or_follower
     assert consumer.fetch(0, epoch=9).error == ErrorCode.unknown_leader_epoch
 
 

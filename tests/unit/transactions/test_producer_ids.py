@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode, RegistryError
-from harrow.cluster.host.seam import Peer
+from harrow.cluster.host.seam import Peer, bytes_of
 from harrow.cluster.ids import NodeId
 from harrow.cluster.transactions import ProducerIds
 from harrow.cluster.wire import messages
@@ -31,7 +31,7 @@ async def ask(
     answers: list[bytes] = []
     request = Request(
         22, version, 1, "test", messages.encode_request(22, version, entity), 0, Peer("client", "test"), 0,
-        lambda parts, _on_send: answers.append(b"".join(parts or ())),
+        lambda parts, _on_send: answers.append(b"".join(map(bytes_of, parts or ()))),
     )  # fmt: skip
     (row,) = ids.handlers()
     assert row.low <= version <= row.high

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harrow.cluster.host.seam import Buffer, Peer
+from harrow.cluster.host.seam import Part, Peer, bytes_of
 from harrow.cluster.wire.request import Request
 
-Answer = tuple[Sequence[Buffer] | None, Callable[[bool], None] | None]
+Answer = tuple[Sequence[Part] | None, Callable[[bool], None] | None]
 
 
 def request_of(
@@ -16,7 +16,7 @@ def request_of(
     """A request whose frame is some header and `body`; answers are appended to `answers`."""
     into: list[Answer] = [] if answers is None else answers
 
-    def complete(parts: Sequence[Buffer] | None, on_send: Callable[[bool], None] | None) -> None:
+    def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
         into.append((parts, on_send))
 
     peer = Peer("client", "test")
@@ -27,4 +27,9 @@ def body_of(answer: Answer) -> bytes:
     """The body of an answer in one piece."""
     parts = answer[0]
     assert parts is not None
-    return b"".join(parts)
+    return joined_bytes(parts)
+
+
+def joined_bytes(parts: Sequence[Part]) -> bytes:
+    """Parts in one piece."""
+    return b"".join(map(bytes_of, parts))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .entities import kio_bytes
-from .hand_made import request_of
+from .hand_made import joined_bytes, request_of
 
 VERSIONS = range(fetch.FETCH_VERSION_LOW, fetch.FETCH_VERSION_HIGH + 1)
 INT32 = st.integers(-1, 2**31 - 1)
@@ -161,7 +161,7 @@ def kios_response(
                     for producer, first in row.aborted
                 ),
                 preferred_read_replica=row.preferred_read_replica,
-                records=None if row.records is None else b"".join(row.records),
+                records=None if row.records is None else joined_bytes(row.records),
                 current_leader=s.LeaderIdAndEpoch(
                     leader_id=row.leader_id, leader_epoch=row.leader_epoch
                 ),
@@ -193,7 +193,7 @@ def test_responses_agree_with_kio_and_are_read_back(version: int, data: st.DataO
     parts = fetch_response.encode_fetch_response(
         version, rows, throttle_ms=3, node_endpoints=endpoints
     )
-    body = b"".join(parts)
+    body = joined_bytes(parts)
     assert body == kios_response(version, rows, endpoints)
     read = fetch_response.decode_fetch_response(version, b"head" + body, 4)
     assert (read.throttle_ms, read.error, read.session_id) == (3, 0, 0)
@@ -202,7 +202,7 @@ def test_responses_agree_with_kio_and_are_read_back(version: int, data: st.DataO
 
 def _plain(row: fetch_response.FetchAnswer | fetch_response.FetchedPartition) -> dict[str, Any]:
     """The fields, the record data in one piece."""
-    joined = row.records if isinstance(row.records, memoryview) else b"".join(row.records or ())
+    joined = row.records if isinstance(row.records, memoryview) else joined_bytes(row.records or ())
     return {**row._asdict(), "records": bytes(joined)}
 
 
@@ -212,7 +212,7 @@ def test_record_data_is_not_copied_on_either_side() -> None:
         12, [fetch_response.FetchAnswer("t", 0, 0, records=[records])]
     )
     assert any(part is records for part in parts)
-    frame = b"".join(parts)
+    frame = joined_bytes(parts)
     (row,) = fetch_response.decode_fetch_response(12, frame).partitions
     assert row.records.obj is frame
     assert row.records == records

@@ -1,0 +1,157 @@
+"""C1 to C4 on real brokers, read from their traces: two rounds, the HW at start, who leaves the ISR and why."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokers_by_hand import Placed, besides_the_controller, place, until
+from harrow.cluster import Cluster
+
+OFFSETS = ("partition.leo", "partition.hw", "partition.follower_leo")
+LAG_MS = 800
+
+
+@contextmanager
+def pair(**config: object) -> Generator[tuple[Placed, int, int]]:
+    """A topic on two of three brokers, leader and follower; every change of an offset is traced."""
+    settings = {"harrow.trace.hw.interval.ms": 0, "min.insync.replicas": 1}
+    dotted = {name.replace("_", "."): value for name, value in config.items()}
+    with Cluster(brokers=3, config={**settings, **dotted}) as cluster:
+        leader, follower = besides_the_controller(cluster)
+        yield place(cluster, "orders", leader, follower), leader, follower
+
+
+def told(orders: Placed, leader: int, follower: int) -> list[tuple[Any, ...]]:
+    """Every change of an offset on both brokers, in the order of their common clock."""
+    rows = [(row, "leader") for row in orders.events(leader, *OFFSETS)]
+    rows += [(row, "follower") for row in orders.events(follower, *OFFSETS)]
+    rows.sort(key=lambda pair: int(pair[0]["t_ns"]))
+    return [
+        ("remote", row["leo"], row["cause"])
+        if row["event"] == "partition.follower_leo"
+        else (who, row["event"].removeprefix("partition."), row["leo"], row["hw"], row["cause"])
+        for row, who in rows
+    ]
+
+
+def test_two_rounds_make_a_record_visible() -> None:
+    """C1, C2: seed 004's table, and the second and third round of seed 002's, line by line."""
+    with pair(replica_fetch_wait_max_ms=700, replica_lag_time_max_ms=30_000) as (orders, a, b):
+        until(lambda: ("remote", 0, "follower-fetch") in told(orders, a, b), "B's first fetch")
+        orders.produce(a, "m0", acks=1)
+        orders.await_ends(leo={a: 1, b: 1}, hw={a: 1, b: 1})
+        orders.produce(a, "m1", acks=1)
+        orders.await_ends(leo={a: 2, b: 2}, hw={a: 2, b: 2})
+        rounds = [one for one in told(orders, a, b) if one != ("remote", 0, "follower-fetch")]
+        expected: list[tuple[Any, ...]] = []
+        for count in (0, 1):
+            expected += [
+                ("leader", "leo", count + 1, count, "append"),
+                ("follower", "leo", count + 1, count, "fetch-response"),
+                ("remote", count + 1, "follower-fetch"),
+                ("leader", "hw", count + 1, count + 1, "follower-fetch"),
+                ("follower", "hw", count + 1, count + 1, "fetch-response"),
+            ]
+        assert rounds == expected
+
+
+@pytest.mark.parametrize(("checkpoint", "begins_with"), [(1, 1), (9, 3)])
+def test_the_high_watermark_at_start(checkpoint: int, begins_with: int) -> None:
+    """C3: min(checkpoint, LEO), and the task that writes it runs from the first LeaderAndIsr on."""
+    interval = {"replica_high_watermark_checkpoint_interval_ms": 50}
+    with pair(replica_lag_time_max_ms=30_000, **interval) as (orders, a, b):
+        for value in ("m0", "m1", "m2"):
+            orders.produce(a, value)
+        orders.await_ends(hw={a: 3, b: 3})
+        orders.await_checkpoint(b, 3)
+        broker = orders.cluster.brokers[b]
+        broker.kill()
+        before = len(orders.events(b, "partition.follower"))
+        data = orders.cluster.folder / f"broker-{b}" / "data"
+        rewrite(data / "replication-offset-checkpoint", f"orders 0 {checkpoint}")
+        broker.start()
+        orders.await_state(leader=a, isr=(a, b))
+        first = orders.events(b, "partition.follower")[before]
+        assert (first["leo"], first["hw"]) == (3, begins_with)
+        orders.await_ends(hw={b: 3})
+
+
+def rewrite(checkpoint: Path, line: str) -> None:
+    """The checkpoint file with another line for this topic."""
+    version, count, *rows = checkpoint.read_text().splitlines()
+    topic = line.split(maxsplit=1)[0]
+    kept = [row for row in rows if row.split()[0] != topic]
+    assert len(kept) == int(count) - 1
+    checkpoint.write_text("\n".join([version, count, *kept, line, ""]))
+
+
+def isr_changes(orders: Placed, leader: int) -> list[tuple[str, list[int]]]:
+    return [(row["cause"], row["isr"]) for row in orders.events(leader, "partition.isr")]
+
+
+def test_a_stuck_follower_leaves_the_isr_and_comes_back() -> None:
+    """C4: it fetches no more; back, it must reach the HW first."""
+    fast = {"replica_fetch_wait_max_ms": 100, "replica_lag_time_max_ms": LAG_MS}
+    with pair(**fast) as (orders, a, b):
+        orders.cluster.control(b, "links.block", peers=[f"broker {a}"], direction="out")
+        orders.produce(a, "x", acks=1)
+        until(lambda: isr_changes(orders, a) == [("shrink", [a])], "the shrink")
+        hw = orders.events(a, "partition.hw")[-1]
+        assert (hw["hw"], hw["cause"]) == (1, "isr"), "alone, it need not wait for B"
+        orders.produce(a, "y")
+        orders.cluster.control(b, "links.heal", mode="deliver")
+        until(lambda: isr_changes(orders, a)[1:] == [("expand", [a, b])], "the expansion")
+        assert joined_at(orders, a, b) >= 2
+
+
+def joined_at(orders: Placed, leader: int, follower: int) -> int:
+    """The follower's LEO by its leader's knowledge when it was let in."""
+    known = -1
+    for row in orders.events(leader, "partition.isr", "partition.follower_leo"):
+        if row["event"] == "partition.follower_leo":
+            known = row["leo"]
+        elif row["cause"] == "expand" and follower in row["isr"]:
+            return known
+    raise AssertionError(f"broker {follower} was not let in")
+
+
+def test_a_slow_follower_leaves_the_isr_though_it_never_stops_fetching() -> None:
+    """C4: one batch a round, and each round longer than the next two records take to come."""
+    slow = {"replica_fetch_wait_max_ms": 100, "replica_fetch_max_bytes": 1}
+    with pair(replica_lag_time_max_ms=LAG_MS, **slow) as (orders, a, b), orders.raw(a) as raw:
+        drag = {"name": "log.after-follower-append", "action": "delay", "delay_ms": 60}
+        sent = 0
+        while not isr_changes(orders, a):
+            orders.cluster.control(b, "failpoint.arm", **drag)
+            for _ in range(3):
+                raw.produce("orders", 0, [f"{sent}"], acks=1)
+                sent += 1
+        assert isr_changes(orders, a) == [("shrink", [a])]
+        assert 0 < orders.seen(b).leo < sent, "it was fetching all the time"
+        orders.cluster.control(b, "failpoint.disarm", name=drag["name"])
+        until(lambda: isr_changes(orders, a)[1:] == [("expand", [a, b])], "the expansion")
+        assert joined_at(orders, a, b) >= sent
+
+
+def test_a_bootstrapping_follower_is_let_in_when_it_has_everything() -> None:
+    """C4: with an empty disk it fetches from the log's start, and counts for nothing until it reached the HW."""
+    slow = {"replica_fetch_wait_max_ms": 100, "replica_fetch_max_bytes": 1}
+    with pair(replica_lag_time_max_ms=LAG_MS, **slow) as (orders, a, b), orders.raw(a) as raw:
+        orders.cluster.brokers[b].kill()
+        orders.await_state(leader=a, isr=(a,))
+        for number in range(100):
+            raw.produce("orders", 0, [f"{number}"])
+        shutil.rmtree(orders.cluster.folder / f"broker-{b}" / "data")
+        (orders.cluster.folder / f"broker-{b}" / "data").mkdir()
+        begun = len(orders.events(a, "partition.follower_leo"))
+        orders.cluster.brokers[b].start()
+        orders.await_state(leader=a, isr=(a, b))
+        assert joined_at(orders, a, b) >= 100
+        words = [row["leo"] for row in orders.events(a, "partition.follower_leo")[begun:]]
+        assert words == sorted(words)
+        assert words[0] == 0

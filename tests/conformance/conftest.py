@@ -1,0 +1,107 @@
+"""The same tests on our cluster and on Apache Kafka: what a client sees must not differ (I of the spec's A, C, E)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from apache_kafka import MISSING, apache_kafka
+from brokers_by_hand import until
+from harrow.cluster import Cluster
+from raw_kafka import RawKafka
+
+NUMBERS = itertools.count(1)
+
+
+@dataclass
+class Kafka:
+    """Three brokers, ours or theirs, by their protocol and their processes alone."""
+
+    name: str
+    ports: dict[int, int]
+    kill: Callable[[int], object]
+    start: Callable[[int], object]
+    pause: Callable[[int], object]
+    resume: Callable[[int], object]
+    links: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def raw(self, node: int | None = None) -> RawKafka:
+        """A connection to a broker, any without; closed with the test."""
+        port = self.ports[min(self.ports) if node is None else node]
+        return self.links.enter_context(RawKafka(port, client_id="conformance"))
+
+    def topic(self, name: str, *nodes: int, **config: str) -> str:
+        """A fresh topic with one partition on `nodes`, all in sync, known to all brokers."""
+        unique = f"{name}-{next(NUMBERS)}"
+        dotted = {key.replace("_", "."): value for key, value in config.items()}
+        controller = self.raw().metadata().controller_id
+        created = self.raw(controller).create_topic(unique, assignment=[nodes], config=dotted)
+        assert created.error_code == 0, created
+        for node in self.ports:
+            link = self.raw(node)
+            until(partial(self._whole, link, unique, nodes), f"{unique} known to {node}")
+        return unique
+
+    def _whole(self, link: RawKafka, topic: str, nodes: tuple[int, ...]) -> bool:
+        (row,) = link.metadata(topic).topics
+        return bool(row.partitions) and (
+            row.partitions[0].leader_id == nodes[0]
+            and set(row.partitions[0].isr_nodes) == set(nodes)
+            and self._serves(nodes[0], topic)
+        )
+
+    def _serves(self, leader: int, topic: str) -> bool:
+        return bool(self.raw(leader).list_offset(topic, 0, -1).error_code == 0)
+
+    def partition(self, topic: str, node: int) -> Any:
+        """Partition 0 in the metadata of `node`."""
+        return self.raw(node).metadata(topic).topics[0].partitions[0]
+
+
+@pytest.fixture(scope="session")
+def own_cluster() -> Iterator[Cluster]:
+    """Ours, started once for a worker."""
+    config = {"auto.create.topics.enable": False, "replica.lag.time.max.ms": 30_000}
+    with Cluster(brokers=3, config=config) as cluster:
+        yield cluster
+
+
+@pytest.fixture(
+    params=[
+        "harrow",
+        pytest.param("apache", marks=pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")),
+    ]
+)
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """Three brokers that serve clients on 127.0.0.1."""
+    if request.param == "harrow":
+        cluster: Cluster = request.getfixturevalue("own_cluster")
+        brokers = cluster.brokers
+        ours = Kafka(
+            name="harrow",
+            ports={node: broker.port for node, broker in brokers.items()},
+            kill=lambda node: brokers[node].kill(),
+            start=lambda node: brokers[node].start(),
+            pause=lambda node: brokers[node].pause(),
+            resume=lambda node: brokers[node].resume(),
+        )
+        with ours.links:
+            yield ours
+        return
+    with apache_kafka() as apache:
+        theirs = Kafka(
+            name="apache",
+            ports=apache.ports,
+            kill=apache.kill,
+            start=apache.start,
+            pause=lambda node: apache.signal(node, signal.SIGSTOP),
+            resume=lambda node: apache.signal(node, signal.SIGCONT),
+        )
+        with theirs.links:
+            yield theirs

@@ -1,0 +1,299 @@
+"""Answers and errors that a client sees, the same from ours and from Apache Kafka 4.2 (A2, A3, C5, C6, E3, E4)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from brokers_by_hand import until
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from raw_kafka import NOW_MS, RawKafka, batch, fetch_request, produce_request
+
+Code = ErrorCode
+
+ASK: dict[str, Callable[[RawKafka, str, int], Any]] = {
+    "produce": lambda raw, topic, _epoch: raw.produce(topic, 0, ["x"]),
+    "fetch": lambda raw, topic, epoch: raw.fetch(topic, 0, 0, version=10, epoch=epoch),
+    "list-offsets": lambda raw, topic, epoch: raw.list_offset(topic, 0, -1, epoch=epoch),
+    "epoch-end": lambda raw, topic, epoch: raw.epoch_end(topic, 0, 0, current=epoch),
+}
+WITH_EPOCH = ("fetch", "list-offsets", "epoch-end")
+
+
+@pytest.mark.parametrize("api", ASK)
+def test_an_unknown_topic(kafka: Any, api: str) -> None:
+    assert ASK[api](kafka.raw(), "nowhere", -1).error_code is Code.unknown_topic_or_partition
+
+
+def test_metadata_of_an_unknown_topic(kafka: Any) -> None:
+    (row,) = kafka.raw().metadata("nowhere").topics
+    assert (row.error_code, row.partitions) == (Code.unknown_topic_or_partition, ())
+
+
+@pytest.mark.parametrize("api", ASK)
+def test_a_follower_is_not_the_leader(kafka: Any, api: str) -> None:
+    topic = kafka.topic("followed", 1, 2)
+    assert ASK[api](kafka.raw(2), topic, -1).error_code is Code.not_leader_or_follower
+
+
+@pytest.mark.parametrize("api", ASK)
+def test_a_broker_without_a_replica_is_not_the_leader(kafka: Any, api: str) -> None:
+    topic = kafka.topic("elsewhere", 1, 2)
+    assert ASK[api](kafka.raw(3), topic, -1).error_code is Code.not_leader_or_follower
+
+
+@pytest.mark.parametrize("api", WITH_EPOCH)
+def test_an_epoch_that_is_newer_than_the_brokers(kafka: Any, api: str) -> None:
+    topic = kafka.topic("epochs", 1)
+    epoch = kafka.partition(topic, 1).leader_epoch
+    assert ASK[api](kafka.raw(1), topic, epoch).error_code is Code.none
+    assert ASK[api](kafka.raw(1), topic, epoch + 1).error_code is Code.unknown_leader_epoch
+
+
+def test_acks(kafka: Any) -> None:
+    topic = kafka.topic("acks", 1, 2)
+    raw = kafka.raw(1)
+    for acks in (1, -1):
+        answer = raw.produce(topic, 0, ["x"], acks=acks)
+        assert (answer.error_code, answer.log_append_time, answer.log_start_offset) == (0, None, 0)
+    assert raw.produce(topic, 0, ["x"], acks=2).error_code is Code.invalid_required_acks
+
+
+def test_acks_0_has_no_answer(kafka: Any) -> None:
+    topic = kafka.topic("silent", 1)
+    raw = kafka.raw(1)
+    raw.send(ApiKey.PRODUCE, 9, produce_request(topic, 0, ["x"], 0, 1_000, 9))
+    answer = raw.list_offset(topic, 0, -1)  # asserts that it is the next answer
+    assert answer.offset == 1
+
+
+def test_acks_all_with_a_follower_that_stands_still_times_out(kafka: Any) -> None:
+    topic = kafka.topic("late", 1, 2)
+    raw = kafka.raw(1)
+    kafka.pause(2)
+    try:
+        answer = raw.produce(topic, 0, ["x"], timeout_ms=50)
+    finally:
+        kafka.resume(2)
+    assert answer.error_code is Code.request_timed_out
+    assert raw.produce(topic, 0, ["y"]).base_offset == 1, "what timed out was appended"
+
+
+def test_fewer_replicas_than_min_insync(kafka: Any) -> None:
+    """Kafka never asks for more replicas than there are (`effectiveMinIsr`)."""
+    topic = kafka.topic("few", 1, min_insync_replicas="2")
+    assert kafka.raw(1).produce(topic, 0, ["x"]).error_code is Code.none
+
+
+def test_batches_that_are_refused(kafka: Any) -> None:
+    topic = kafka.topic("refused", 1, max_message_bytes="300")
+    raw = kafka.raw(1)
+    assert raw.produce(topic, 0, ["x" * 400]).error_code is Code.message_too_large
+    entity = produce_request(topic, 0, ["marker"], -1, 1_000, 9)
+    body = messages.encode_request(ApiKey.PRODUCE, 9, entity).replace(b"marker", b"MARKER")
+    raw.send_body(ApiKey.PRODUCE, 9, body)
+    corrupt = raw.take()[1].responses[0].partition_responses[0]
+    assert (corrupt.error_code, corrupt.base_offset) == (Code.corrupt_message, -1)
+    assert raw.list_offset(topic, 0, -1).offset == 0
+
+
+def test_list_offsets(kafka: Any) -> None:
+    topic = kafka.topic("offsets", 1)
+    raw = kafka.raw(1)
+
+    def row(timestamp: int) -> tuple[int, ...]:
+        found = raw.list_offset(topic, 0, timestamp)
+        return found.error_code, found.timestamp, found.offset, found.leader_epoch
+
+    assert (row(-1), row(-2)) == ((0, -1, 0, 0), (0, -1, 0, 0)), "an epoch begins with its leader"
+    assert row(1) == (0, -1, -1, -1)
+    raw.produce(topic, 0, ["a", "b"])
+    time = NOW_MS
+    assert (row(-1), row(-2)) == ((0, -1, 2, 0), (0, -1, 0, 0))
+    assert (row(time), row(time + 1)) == ((0, time, 0, 0), (0, -1, -1, -1))
+    assert row(-3)[:2] == (0, time)
+
+
+def test_epoch_ends(kafka: Any) -> None:
+    topic = kafka.topic("ends", 1)
+    raw = kafka.raw(1)
+    raw.produce(topic, 0, ["a", "b"])
+
+    def end(epoch: int) -> tuple[int, ...]:
+        found = raw.epoch_end(topic, 0, epoch)
+        return found.error_code, found.leader_epoch, found.end_offset
+
+    assert [end(epoch) for epoch in (0, 1, -1)] == [(0, 0, 2), (0, -1, -1), (0, -1, -1)]
+
+
+def test_fetch_out_of_range(kafka: Any) -> None:
+    topic = kafka.topic("range", 1)
+    raw = kafka.raw(1)
+    raw.produce(topic, 0, ["a", "b"])
+    at_end = raw.fetch(topic, 0, 2)
+    assert (at_end.error_code, at_end.high_watermark, at_end.log_start_offset) == (0, 2, 0)
+    assert not at_end.records
+    for offset in (3, -1):
+        beyond = raw.fetch(topic, 0, offset)
+        told = (beyond.error_code, beyond.high_watermark, beyond.log_start_offset)
+        assert told == (Code.offset_out_of_range, -1, -1)
+
+
+def test_a_fetch_gives_at_least_one_batch(kafka: Any) -> None:
+    topic = kafka.topic("one", 1)
+    raw = kafka.raw(1)
+    for value in ("a", "b"):
+        raw.produce(topic, 0, [value])
+    sizes = {size: len(raw.fetch(topic, 0, 0, max_bytes=size).records) for size in (1, 1 << 20)}
+    assert sizes[1] == sizes[1 << 20] // 2 == len(batch(["a"]))
+    (epoch,) = struct.unpack_from(">i", raw.fetch(topic, 0, 0, max_bytes=1).records, 12)
+    assert epoch == kafka.partition(topic, 1).leader_epoch
+
+
+def test_a_diverging_epoch_in_a_consumers_fetch(kafka: Any) -> None:
+    """KIP-595's field answers whoever says the epoch of the last record it has."""
+    topic = kafka.topic("diverging", 1)
+    raw = kafka.raw(1)
+    raw.produce(topic, 0, ["a", "b"])
+    fine = raw.fetch(topic, 0, 2, last_epoch=0)
+    assert (fine.error_code, fine.diverging_epoch.epoch, fine.diverging_epoch.end_offset) == (
+        0,
+        -1,
+        -1,
+    )
+
+
+def test_a_delayed_fetch_is_answered_by_the_record_it_waits_for(kafka: Any) -> None:
+    topic = kafka.topic("delayed", 1, 2)
+    waiting, other = kafka.raw(1), kafka.raw(1)
+    waiting.send(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, max_wait_ms=20_000))
+    for _ in range(3):
+        other.list_offset(topic, 0, -1)
+    assert not waiting.ready(), "there is nothing to answer with"
+    other.produce(topic, 0, ["x"])
+    row = waiting.take()[1].responses[0].partitions[0]
+    assert (row.error_code, row.high_watermark, len(row.records)) == (0, 1, len(batch(["x"])))
+
+
+def test_a_delayed_fetch_waits_for_min_bytes_or_its_time(kafka: Any) -> None:
+    topic = kafka.topic("bytes", 1)
+    waiting, other = kafka.raw(1), kafka.raw(1)
+    size = len(batch(["x"]))
+    entity = fetch_request(topic, 0, 0, 12, max_wait_ms=20_000, min_bytes=2 * size)
+    waiting.send(ApiKey.FETCH, 12, entity)
+    other.produce(topic, 0, ["x"])
+    for _ in range(3):
+        other.list_offset(topic, 0, -1)
+    assert not waiting.ready(), "one batch is not enough"
+    other.produce(topic, 0, ["x"])
+    assert len(waiting.take()[1].responses[0].partitions[0].records) == 2 * size
+    late = other.fetch(topic, 0, 0, max_wait_ms=50, min_bytes=1 << 20)
+    assert len(late.records) == 2 * size, "at its deadline it has what there is"
+
+
+def test_answers_come_in_the_order_of_requests(kafka: Any) -> None:
+    topic = kafka.topic("order", 1)
+    raw = kafka.raw(1)
+    first = raw.send(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, max_wait_ms=100))
+    second = raw.send(ApiKey.PRODUCE, 9, produce_request(topic, 0, ["x"], -1, 1_000, 9))
+    assert [raw.take()[0], raw.take()[0]] == [first, second]
+
+
+def test_versions_that_nobody_has(kafka: Any) -> None:
+    raw = kafka.raw()
+    s = messages.schema(ApiKey.API_VERSIONS, 3, "request")
+    entity = s.ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    body = messages.encode_request(ApiKey.API_VERSIONS, 3, entity)
+    raw.send_body(ApiKey.API_VERSIONS, 99, body, answered_as=0)
+    answer = raw.take()[1]
+    assert answer.error_code is Code.unsupported_version
+    assert [row.api_key for row in answer.api_keys if row.api_key == 18] == [18]
+    closed = kafka.raw()
+    closed.send_body(ApiKey.PRODUCE, 99, b"")
+    with pytest.raises(ConnectionResetError):
+        closed.take()
+
+
+def test_metadata_and_epochs_after_an_election(kafka: Any) -> None:
+    topic = kafka.topic("elected", 1, 2, 3, min_insync_replicas="1")
+    before = kafka.raw(1).produce(topic, 0, ["a"])
+    assert before.error_code == 0
+    epoch = kafka.partition(topic, 2).leader_epoch
+    kafka.kill(1)
+    try:
+        until(lambda: kafka.partition(topic, 2).leader_id in (2, 3), "a new leader")
+        row = kafka.partition(topic, 2)
+        assert row.leader_epoch > epoch
+        assert (set(row.isr_nodes), set(row.replica_nodes)) == ({2, 3}, {1, 2, 3})
+        until(lambda: tuple(kafka.partition(topic, 2).offline_replicas) == (1,), "1 is offline")
+        leader = kafka.raw(row.leader_id)
+        until(lambda: leader.list_offset(topic, 0, -1).error_code == 0, "it leads")
+        for api in WITH_EPOCH:
+            code = ASK[api](leader, topic, epoch).error_code
+            assert code is Code.fenced_leader_epoch, api
+        assert leader.list_offset(topic, 0, -1).leader_epoch == row.leader_epoch
+        leader.produce(topic, 0, ["b"])
+        ends = [leader.epoch_end(topic, 0, one).end_offset for one in (epoch, row.leader_epoch)]
+        assert ends == [1, 2]
+        diverging = leader.fetch(topic, 0, 2, last_epoch=epoch).diverging_epoch
+        assert (diverging.epoch, diverging.end_offset) == (epoch, 1)
+    finally:
+        kafka.start(1)
+    until(lambda: set(kafka.partition(topic, 2).isr_nodes) == {1, 2, 3}, "all in sync again")
+
+
+def test_too_few_in_sync(kafka: Any) -> None:
+    topic = kafka.topic("short", 1, 2, min_insync_replicas="2")
+    raw = kafka.raw(1)
+    assert raw.produce(topic, 0, ["a"]).error_code is Code.none
+    kafka.pause(2)
+    try:
+        asked = raw.send(ApiKey.PRODUCE, 9, produce_request(topic, 0, ["b"], -1, 15_000, 9))
+    finally:
+        kafka.kill(2)
+    try:
+        until(lambda: tuple(kafka.partition(topic, 1).isr_nodes) == (1,), "2 out of the ISR")
+        refused = kafka.raw(1).produce(topic, 0, ["c"])
+        assert (refused.error_code, refused.base_offset) == (Code.not_enough_replicas, -1)
+        assert kafka.raw(1).produce(topic, 0, ["d"], acks=1).base_offset == 2
+        correlation, waited = raw.take()
+        assert correlation == asked
+        row = kafka.raw(1).fetch(topic, 0, 1)
+        code = waited.responses[0].partition_responses[0].error_code
+        # docs/compatibility.md, "Under min.insync.replicas the high watermark stands still"
+        expected = {
+            "harrow": (Code.not_enough_replicas_after_append, 3),
+            "apache": (Code.request_timed_out, 1),
+        }
+        assert (code, row.high_watermark) == expected[kafka.name]
+    finally:
+        kafka.start(2)
+    until(lambda: set(kafka.partition(topic, 1).isr_nodes) == {1, 2}, "2 is back")
+    assert kafka.raw(1).produce(topic, 0, ["e"]).base_offset == 3
+
+
+def test_a_consumer_may_fetch_from_a_follower(kafka: Any) -> None:
+    topic = kafka.topic("near", 1, 2)
+    kafka.raw(1).produce(topic, 0, ["a"])
+    row = kafka.raw(2).fetch(topic, 0, 0, version=12, max_wait_ms=5_000)
+    assert (row.error_code, row.high_watermark) == (0, 1)
+    assert len(row.records) == len(batch(["a"]))
+    beyond = kafka.raw(2).fetch(topic, 0, 9)
+    # docs/compatibility.md, "A follower that lags sends nobody back"
+    expected = {"harrow": Code.offset_not_available, "apache": Code.offset_out_of_range}
+    assert beyond.error_code is expected[kafka.name]
+
+
+def test_a_consumers_fetch_session(kafka: Any) -> None:
+    """Whoever asks for one and is given none (id 0) goes on with full fetches; who makes one up is refused."""
+    topic = kafka.topic("session", 1)
+    raw = kafka.raw(1)
+    first = raw.ask(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, session_epoch=0))
+    assert first.error_code is Code.none
+    made_up = fetch_request(topic, 0, 0, 12, session_id=first.session_id + 1, session_epoch=7)
+    wrong = raw.ask(ApiKey.FETCH, 12, made_up)
+    assert wrong.error_code is Code.fetch_session_id_not_found

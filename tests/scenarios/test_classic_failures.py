@@ -1,0 +1,160 @@
+"""The two failures of seeds 002 and 004, and KIP-279's, on demand and every time, by truncation rule (C7, C6).
+
+Replicas A, B, C on brokers that are not the controller; every election is clean, every fault is directed,
+nothing waits for luck: followers' high watermarks lag a round behind by nature (seed 004's table), and a
+follower that cannot reach its new leader is one that has truncated and not yet fetched.
+"""
+
+from __future__ import annotations
+
+import pytest
+from brokers_by_hand import Placed, besides_the_controller, place
+from harrow import Harrow
+from harrow.harness.checks import Verdict
+from harrow.harness.errors import VerdictError
+
+
+def by_rule(*rules: str) -> pytest.MarkDecorator:
+    """The test once for each rule, on a cluster of brokers that all follow it."""
+    config = {
+        "replica.fetch.wait.max.ms": 4_000,  # a follower learns of the second round at the next record
+        "replica.lag.time.max.ms": 60_000,
+        "replica.high.watermark.checkpoint.interval.ms": 50,
+        "harrow.trace.hw.interval.ms": 0,
+        "min.insync.replicas": 1,
+    }
+    marks = [
+        pytest.param(
+            rule,
+            marks=pytest.mark.harrow(
+                brokers=4, config={**config, "harrow.replica.truncation": rule}
+            ),
+        )
+        for rule in rules
+    ]
+    return pytest.mark.parametrize("rule", marks)
+
+
+@pytest.fixture
+def orders(harrow: Harrow, rule: str) -> Placed:
+    """A topic on three of four brokers, the first its leader; the fourth is the controller."""
+    return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
+
+
+def judge(harrow: Harrow) -> Verdict:
+    """The verdict, whatever it is."""
+    try:
+        return harrow.verify("orders", guarantee="no-loss")
+    except VerdictError as found:
+        return found.verdict
+
+
+def acknowledged(orders: Placed, node: int, value: str, *, acks: int = -1) -> None:
+    answer = orders.produce(node, value, acks=acks)
+    assert answer.error_code == 0, answer
+
+
+def cut_off(orders: Placed, node: int, leader: int) -> None:
+    """`node` reaches `leader` no more."""
+    orders.cluster.control(node, "links.block", peers=[f"broker {leader}"], direction="both")
+
+
+def fast_double_failure(orders: Placed, rule: str) -> tuple[int, int, int]:
+    """m1 is committed and acknowledged; A dies, B leads, C is told of B but has fetched nothing; B dies, C leads."""
+    a, b, c = orders.nodes()
+    acknowledged(orders, a, "m0")
+    acknowledged(orders, a, "m1")
+    assert orders.seen(a).hw == 2
+    assert [(one.leo, one.hw) for one in (orders.seen(b), orders.seen(c))] == [(2, 1), (2, 1)]
+    orders.await_checkpoint(a, 2)
+    cut_off(orders, c, b)
+    orders.cluster.brokers[a].kill()
+    orders.await_state(leader=b, isr=(b, c), told=c)
+    if rule == "high-watermark":
+        orders.await_ends(leo={c: 1})
+    orders.cluster.brokers[b].kill()
+    orders.await_state(leader=c, isr=(c,))
+    orders.cluster.control(c, "links.heal", mode="reset")
+    return a, b, c
+
+
+def start_again(orders: Placed, *nodes: int) -> None:
+    """Start the dead, one after another, each until it is in sync."""
+    for node in nodes:
+        orders.cluster.brokers[node].start()
+    orders.cluster.await_full_isr(30)
+
+
+@by_rule("high-watermark", "kip-320")
+def test_a_committed_record_is_lost_by_truncating_to_the_high_watermark(
+    harrow: Harrow, orders: Placed, rule: str
+) -> None:
+    a, b, c = fast_double_failure(orders, rule)
+    start_again(orders, a, b)
+    verdict = judge(harrow)
+    if rule != "high-watermark":
+        assert verdict.valid, verdict
+        assert orders.seen(c).leo == 2
+        return
+    assert verdict.names() == {"lost-write"}, verdict
+    assert {orders.seen(node).leo for node in (a, b, c)} == {1}, "gone from every log"
+    causes = {node: cuts(orders, node) for node in (a, c)}
+    assert causes == {
+        a: [(2, 1, "high-watermark: out of range")],
+        c: [(2, 1, "high-watermark: became follower")],
+    }
+
+
+@by_rule("high-watermark", "kip-101")
+def test_logs_diverge_when_the_new_leader_writes_before_the_old_one_is_back(
+    harrow: Harrow, orders: Placed, rule: str
+) -> None:
+    a, b, c = fast_double_failure(orders, rule)
+    acknowledged(orders, c, "n1")
+    start_again(orders, a, b)
+    acknowledged(orders, c, "n2")
+    verdict = judge(harrow)
+    if rule != "high-watermark":
+        assert verdict.valid, verdict
+        assert orders.seen(c).leo == 4
+        return
+    assert verdict.names() >= {"lost-write", "replica-divergence"}, verdict
+    assert {orders.seen(node).leo for node in (a, b, c)} == {3}
+    assert cuts(orders, a) == [], "its high watermark is the leader's end: nothing to cut"
+
+
+@by_rule("kip-101", "kip-279", "kip-320")
+def test_a_fast_double_election_diverges_until_the_leader_names_its_epoch(
+    harrow: Harrow, orders: Placed, rule: str
+) -> None:
+    """KIP-279: epoch 1 lived on B alone; the leader of epoch 2 cannot know where it ends."""
+    a, b, c = orders.nodes()
+    acknowledged(orders, a, "m0")
+    cut_off(orders, b, a)
+    late = [orders.produce(a, value, timeout_ms=1).error_code for value in ("x1", "x2")]
+    assert late == [7, 7], "REQUEST_TIMED_OUT: B is in the ISR and has them not"
+    orders.await_ends(leo={a: 3, b: 1, c: 3})
+    cut_off(orders, c, b)
+    orders.cluster.brokers[a].kill()
+    orders.await_state(leader=b, isr=(b, c), told=c)
+    late = [orders.produce(b, value, timeout_ms=1).error_code for value in ("y1", "y2")]
+    assert late == [7, 7], "REQUEST_TIMED_OUT: C is in the ISR and has them not"
+    orders.cluster.brokers[b].kill()
+    orders.await_state(leader=c, isr=(c,))
+    acknowledged(orders, c, "z")
+    orders.cluster.control(c, "links.heal", mode="reset")
+    start_again(orders, a, b)
+    verdict = judge(harrow)
+    assert {orders.seen(node).leo for node in (a, b, c)} == {4}
+    if rule == "kip-101":
+        assert "replica-divergence" in verdict.names(), verdict
+        assert cuts(orders, b) == [], "where epoch 2 begins is where its own log ends"
+        return
+    assert verdict.valid, verdict
+    assert [(before, end) for before, end, _ in cuts(orders, b)] == [(3, 1)]
+
+
+def cuts(orders: Placed, node: int) -> list[tuple[int, int, str]]:
+    """(from, to, cause) of every truncation on `node`."""
+    events = orders.events(node, "partition.truncated")
+    return [(row["from"], row["to"], row["cause"]) for row in events]

@@ -1,0 +1,76 @@
+"""acks=0 and acks=1 lose by what they are, and are reported as such (H1, H2): directed, every time.
+
+H3, H4 and H5 are in `test_guarantees_break.py` and `test_guarantees_hold.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+from brokers_by_hand import Placed, besides_the_controller, place, until
+from harrow import Harrow
+from harrow.harness.errors import VerdictError
+
+PATIENT_ISR = {"replica.lag.time.max.ms": 60_000, "min.insync.replicas": 1}
+
+
+@pytest.fixture
+def orders(harrow: Harrow) -> Placed:
+    """A topic on all brokers but the controller."""
+    return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
+
+
+def fail_over(orders: Placed, leader: int, follower: int) -> None:
+    """The leader dies, its follower leads, and the dead one is back and in sync."""
+    orders.cluster.brokers[leader].kill()
+    orders.await_state(leader=follower, isr=(follower,))
+    orders.cluster.brokers[leader].start()
+    orders.cluster.await_full_isr(30)
+
+
+@pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
+def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Placed) -> None:
+    """H1: the client was told nothing and took it for success; the verdict says what was lost, and that it may be."""
+    leader, follower = orders.nodes()
+    producer = harrow.producer(acks=0, enable_idempotence=False, message_timeout_ms=30_000)
+    for number in range(20):
+        producer.produce("orders", f"before {number}", key="k", partition=0)
+    assert producer.flush(30) == 0
+    orders.await_ends(leo={leader: 20, follower: 20})
+    orders.cluster.brokers[leader].pause()
+    for number in range(30):
+        producer.produce("orders", f"unread {number}", key="k", partition=0)
+    assert producer.flush(30) == 0, "sent, as far as the client can know"
+    fail_over(orders, leader, follower)
+    verdict = harrow.verify("orders")
+    assert verdict.guarantees == ("best-effort",), "derived from acks=0"
+    assert verdict.totals["lost-write"] == 30
+    assert verdict.counts["acknowledged"] == 50
+    assert any("lost-write" in note for note in verdict.notes), verdict.notes
+    with pytest.raises(VerdictError) as found:
+        harrow.verify("orders", guarantee="no-loss")
+    assert found.value.verdict.names() == {"lost-write"}
+
+
+@pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
+def test_acks_1_loses_what_the_dead_leader_had_alone(harrow: Harrow, orders: Placed) -> None:
+    """H2: the leader acknowledges, and dies before its follower has fetched."""
+    leader, follower = orders.nodes()
+    with orders.raw(leader) as raw:
+        for number in range(20):
+            assert raw.produce("orders", 0, [f"before {number}"], acks=1).error_code == 0
+        orders.await_ends(leo={leader: 20, follower: 20})
+        peer = [f"broker {leader}"]
+        orders.cluster.control(follower, "links.block", peers=peer, direction="both")
+        for number in range(30):
+            assert raw.produce("orders", 0, [f"alone {number}"], acks=1).error_code == 0
+    orders.cluster.brokers[leader].kill()
+    orders.await_state(leader=follower, isr=(follower,))
+    orders.cluster.control(follower, "links.heal", mode="reset")
+    orders.cluster.brokers[leader].start()
+    orders.cluster.await_full_isr(30)
+    assert orders.seen(leader).leo == 20, "it truncated to its successor's log"
+    with pytest.raises(VerdictError) as found:
+        harrow.verify("orders", guarantee="no-loss")
+    assert found.value.verdict.names() == {"lost-write"}
+    assert found.value.verdict.totals["lost-write"] == 30
+    until(lambda: orders.events(leader, "partition.truncated"), "the truncation in its trace")

@@ -1,0 +1,173 @@
+"""A real Apache Kafka for a whole test run: three KRaft nodes, started once, shared by all workers, surely stopped.
+
+The first test that asks starts them under a keeper: a process of its own that waits for the end of the run's first
+process (`HARROW_CONTROLLER`, see conftest.py), however that comes, and then kills the nodes and removes their folder.
+One test at a time has them (a file lock), for tests stop and kill nodes. `MISSING` says why there is
+no Kafka here; `HARROW_APACHE=0` does without.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafka_judge import JARS, TOOL
+
+NODES = (1, 2, 3)
+START_TIMEOUT_S = 120.0
+HEAP = "256m"
+
+
+def _missing() -> str:
+    if os.environ.get("HARROW_APACHE") == "0":
+        return "HARROW_APACHE=0: no comparison with Apache Kafka"
+    if shutil.which("java") is None:
+        return "no java, so no Apache Kafka to compare with"
+    if not Path(TOOL).exists():
+        return f"no {TOOL}, so no Apache Kafka to compare with"
+    if not (JARS / ".complete").exists():
+        return f"Apache Kafka's jars are not here; fetch them once with `{TOOL} jars`"
+    return ""
+
+
+MISSING = _missing()
+
+
+class ApacheKafka:
+    """The running nodes."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self._port = port
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """Where each node listens."""
+        return {node: self._port + node for node in NODES}
+
+    def signal(self, node: int, number: int) -> None:
+        """Send a signal to one node."""
+        os.kill(int((self.folder / f"{node}.pid").read_text()), number)
+
+    def kill(self, node: int) -> None:
+        """SIGKILL, and wait until it listens no more."""
+        self.signal(node, signal.SIGKILL)
+        _until(lambda: not _listens(self.ports[node]))
+
+    def start(self, node: int) -> None:
+        """Start a killed node again."""
+        heap = [f"-Xmx{HEAP}", f"-Xms{HEAP}", "-XX:+UseG1GC"]
+        command = ["java", *heap, "-cp", f"{JARS}/*", "kafka.Kafka"]
+        log = self.folder / f"{node}.log"
+        pid = _detached([*command, str(self.folder / f"{node}.properties")], log)
+        (self.folder / f"{node}.pid").write_text(str(pid))
+        _until(lambda: _listens(self.ports[node]))
+
+
+@contextmanager
+def apache_kafka() -> Generator[ApacheKafka]:
+    """The nodes of this run, for one test alone."""
+    rendezvous = Path(os.environ["HARROW_RENDEZVOUS"])
+    assert rendezvous.is_absolute(), f"HARROW_RENDEZVOUS={rendezvous}: no folder of this run"
+    shared = rendezvous.parent
+    with (shared / "apache.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready = shared / "apache.json"
+        if not ready.exists():
+            _begin(shared, ready)
+        told = json.loads(ready.read_text())
+        if "error" in told:
+            raise RuntimeError(f"Apache Kafka did not start: {told['error']}")
+        yield ApacheKafka(Path(told["folder"]), told["port"])
+
+
+def _begin(shared: Path, ready: Path) -> None:
+    command = [sys.executable, __file__, str(shared), os.environ["HARROW_CONTROLLER"]]
+    _detached(command, shared / "apache.log")
+    _until(ready.exists, START_TIMEOUT_S)
+
+
+def _detached(command: list[str], log: Path) -> int:
+    """Start a process that is nobody's child: its id."""
+    shell = 'setsid "$@" >> "$LOG" 2>&1 < /dev/null & echo $!'
+    environment = {**os.environ, "LOG": str(log)}
+    done = subprocess.run(
+        ["sh", "-c", shell, "sh", *command],
+        env=environment, stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    return int(done.stdout)
+
+
+def keep(shared: Path, run: int) -> None:
+    """Start the nodes, tell where they are, and end them with process `run`."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    ended = os.pidfd_open(run)
+    folder = shared / "apache"
+    port = _free_ports()
+    environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_HEAP": HEAP}
+    settings = ["auto.create.topics.enable=false", "replica.lag.time.max.ms=30000"]
+    environment["KAFKA_SET"] = "\n".join([*settings, "broker.session.timeout.ms=6000"])
+    up = subprocess.run(
+        [TOOL, "up", str(folder), str(len(NODES))],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    told: dict[str, object] = {"folder": str(folder), "port": port}
+    try:  # a busy machine takes longer than the tool waits
+        _until(lambda: all(_listens(port + node) for node in NODES), START_TIMEOUT_S - 40)
+    except TimeoutError:
+        told = {"error": (up.stdout + up.stderr)[-500:]}
+    part = shared / "apache.json.part"
+    part.write_text(json.dumps(told))
+    part.rename(shared / "apache.json")
+    select.select([ended], [], [])
+    subprocess.run([TOOL, "down", str(folder)], check=False, capture_output=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_ports() -> int:
+    """A port with three free ones above it, and again 10 000 below (for the controllers)."""
+    for port in range(30_090, 40_000, 20):
+        if all(_is_free(port + node) and _is_free(port - 10_000 + node) for node in NODES):
+            return port
+    raise RuntimeError("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _until(condition: object, timeout_s: float = 60.0) -> None:
+    assert callable(condition)
+    poll = threading.Event()
+    for _ in range(int(timeout_s * 20)):
+        if condition():
+            return
+        poll.wait(0.05)
+    raise TimeoutError(f"not within {timeout_s} s")
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]), int(sys.argv[2]))

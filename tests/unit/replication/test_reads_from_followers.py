@@ -1,0 +1,88 @@
+"""Consumers may read from followers, up to the follower's HW, and are woken by it (KIP-392, A4, E4)."""
+
+from __future__ import annotations
+
+import pytest
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.ids import TopicPartition
+
+from .simulation import Consumer, Simulation
+
+TP = TopicPartition("orders", 0)
+
+
+def three() -> Simulation:
+    sim = Simulation(3, seed=1, config={"replica.lag.time.max.ms": 60_000})
+    sim.create(TP, [1, 2, 3])
+    sim.loop.run_for(50)
+    return sim
+
+
+def test_a_follower_gives_what_is_committed() -> None:
+    sim = three()
+    sim.produce(1, TP, [b"hello"])
+    sim.loop.run_for(1_000)
+    answer = Consumer(sim, node=2).fetch(0)
+    assert (answer.error, answer.high_watermark) == (0, 1)
+    assert b"hello" in bytes(answer.records)
+
+
+def test_it_gives_nothing_above_its_own_high_watermark() -> None:
+    sim = three()
+    sim.brokers[3].kill()
+    sim.produce(1, TP, [b"a"])
+    sim.loop.run_for(100)
+    assert sim.partition(2, TP).log_end_offset == 1
+    answer = Consumer(sim, node=2).fetch(0, wait=50)
+    assert (answer.error, len(answer.records), answer.high_watermark) == (0, 0, 0)
+
+
+def test_a_fetch_that_waits_there_is_woken_by_the_followers_high_watermark() -> None:
+    sim = three()
+    consumer = Consumer(sim, node=2)
+    promise = consumer.send(0, wait=30_000)
+    sim.loop.run_for(20)
+    assert not promise.done()
+    began = sim.loop.now_ms
+    sim.produce(1, TP, [b"hello"])
+    assert b"hello" in bytes(consumer.answer(promise).records)
+    assert sim.loop.now_ms - began < 2_000, "as soon as the second round told the follower"
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "error"),
+    [
+        (10, -1, ErrorCode.not_leader_or_follower),  # who does not know of it goes to the leader
+        (11, 0, ErrorCode.none),
+        (12, 1, ErrorCode.unknown_leader_epoch),
+    ],
+)
+def test_who_may(version: int, epoch: int, error: ErrorCode) -> None:
+    answer = Consumer(three(), node=2, version=version).fetch(0, epoch=epoch, wait=0)
+    assert answer.error == error
+
+
+def test_a_fetch_that_waits_learns_of_another_leader_and_of_leading_itself() -> None:
+    sim = three()
+    for leader in (3, 2):
+        consumer = Consumer(sim, node=2)
+        promise = consumer.send(0, wait=30_000, epoch=sim.partition(2, TP).leader_epoch)
+        sim.loop.run_for(10)
+        sim.elect(TP, leader)
+        assert consumer.answer(promise).error == ErrorCode.fenced_leader_epoch
+
+
+def test_a_replica_that_was_stopped_serves_nobody() -> None:
+    sim = three()
+    promise = (consumer := Consumer(sim, node=2)).send(0, wait=30_000)
+    sim.loop.run_for(10)
+    sim.brokers[2].replicas.drop(sim.partition(2, TP))
+    assert consumer.answer(promise).error == ErrorCode.not_leader_or_follower
+
+
+def test_a_follower_that_lags_sends_nobody_back_to_the_beginning() -> None:
+    """Out of range would make a consumer begin anew, by what it is told to do then."""
+    sim = three()
+    assert Consumer(sim, node=2).fetch(5, wait=0).error == ErrorCode.offset_not_available
+    assert Consumer(sim, node=2).fetch(-1, wait=0).error == ErrorCode.offset_out_of_range
+    assert Consumer(sim, node=1).fetch(5, wait=0).error == ErrorCode.offset_out_of_range
