@@ -10,9 +10,17 @@
     └── RegistryError               see `harrow.cluster.registry` for its kinds
 
 `faults` and `harness` add theirs below `HarrowError` in their own `errors.py`.
+
+`ErrorCode` is kio's, imported when it is asked for: kio takes most of a second to import beside an installed
+hypothesis, and whoever only supervises a cluster (a command, a user's test) needs none of it.
 """
 
-from kio.schema.errors import ErrorCode
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kio.schema.errors import ErrorCode
 
 __all__ = [
     "ClusterError",
@@ -25,6 +33,15 @@ __all__ = [
     "StorageError",
     "WireError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "ErrorCode":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kio.schema.errors import ErrorCode
+
+    globals()[name] = ErrorCode
+    return ErrorCode
 
 
 class HarrowError(Exception):

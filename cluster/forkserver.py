@@ -17,6 +17,7 @@ What may fail: the fork server itself (ClusterError; it is started anew at the n
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -46,7 +47,13 @@ class ForkServer:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._ready = False
         self._owner = os.getpid()
+
+    def begin(self) -> None:
+        """Start the process and do not wait for its imports: the caller has imports of its own to do meanwhile."""
+        with self._lock:
+            self._ensure(ready=False)
 
     def warm(self) -> None:
         """Start the process now, so that the first cluster does not wait for its imports."""
@@ -73,7 +80,7 @@ class ForkServer:
         with self._lock:
             self._drop()
 
-    def _ensure(self) -> socket.socket:
+    def _ensure(self, *, ready: bool = True) -> socket.socket:
         if self._owner != os.getpid():  # we are a forked copy of the process that had it
             self._process, self._socket, self._owner = None, None, os.getpid()
         if self._process is not None and self._process.poll() is not None:
@@ -81,6 +88,8 @@ class ForkServer:
         if self._socket is None:
             self._start()
         assert self._socket is not None
+        if ready and not self._ready:
+            self._await_ready(self._socket)
         return self._socket
 
     def _start(self) -> None:
@@ -100,9 +109,12 @@ class ForkServer:
         )
         theirs.close()
         ours.settimeout(ANSWER_TIMEOUT_S)
-        self._socket = ours
+        self._socket, self._ready = ours, False
+
+    def _await_ready(self, channel: socket.socket) -> None:
         try:
-            _read_line(ours)
+            _read_line(channel)
+            self._ready = True
         except OSError as error:
             self._drop()
             raise ClusterError(
@@ -122,6 +134,15 @@ class ForkServer:
             self._process = None
 
 
+_forks = ForkServer()
+atexit.register(_forks.close)
+
+
+def fork_server() -> ForkServer:
+    """The fork server of this process, shared by all its clusters."""
+    return _forks
+
+
 def _read_line(channel: socket.socket) -> bytes:
     data = b""
     while not data.endswith(b"\n"):
@@ -137,17 +158,13 @@ def _read_line(channel: socket.socket) -> bytes:
 
 def main(argv: list[str]) -> None:
     """Import what brokers need, then fork one for each line until the supervising process is gone."""
-    from . import process  # the heavy imports, shared by every child
-
-    process.preload()
+    _preload()
     channel = socket.socket(fileno=int(argv[1]))
     parent = os.pidfd_open(int(argv[2]))
     # what the supervising process blocks is its own affair; Ctrl-C in a terminal is its to handle
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _reap)
-    gc.collect()
-    gc.freeze()
     watched: list[socket.socket | int] = [channel, parent]
     channel.sendall(b"{}\n")
     while True:
@@ -164,6 +181,25 @@ def main(argv: list[str]) -> None:
             _become(json.loads(line), fds[0])
         os.close(fds[0])
         channel.sendall(json.dumps({"pid": pid}).encode() + b"\n")
+
+
+def _preload() -> None:
+    """The heavy imports, shared by every child; their objects are frozen, so that no collection touches them.
+
+    No collection runs meanwhile, for all of it stays. kio registers strategies with hypothesis when it finds it
+    installed: half of its import's time and memory, and nothing to a broker, so here it does not find it.
+    """
+    gc.disable()
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault("hypothesis", None)  # Python's way to say that an import fails
+    from . import process
+
+    process.preload()
+    if modules["hypothesis"] is None:
+        del modules["hypothesis"]
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:

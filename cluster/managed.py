@@ -18,6 +18,8 @@ from typing import Any
 
 from .errors import ClusterError
 from .forkserver import ForkServer
+from .host.power_loss import lose_power
+from .host.unsynced import UNSYNCED
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -106,6 +108,20 @@ class ManagedProcess:
         """SIGKILL, and wait until the kernel has buried it. No-op on a dead one."""
         self._signal(signal.SIGKILL)
         self.wait_dead(STOP_TIMEOUT_S)
+
+    def lose_power(self, *, seed: int | str, keep: float | None = None) -> dict[str, int]:
+        """SIGKILL, then roll its files back to what was fsynced; what that took. ClusterError without a journal.
+
+        `keep`: how much of the unsynced survives (0 nothing, 1 all); drawn by the seed where it is None.
+        """
+        self.kill()
+        try:
+            return lose_power(str(self.folder / UNSYNCED), seed=seed, keep=keep).facts()
+        except FileNotFoundError:
+            raise ClusterError(
+                f"{self.label} keeps no journal of unsynced writes; start its cluster with "
+                "config={'harrow.power.loss': True}"
+            ) from None
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """SIGTERM (controlled shutdown), and wait; ClusterError when it has not ended in time."""

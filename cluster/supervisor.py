@@ -13,7 +13,6 @@ ClusterError for a process that did not start, stop or answer, with its own word
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import signal
@@ -26,7 +25,7 @@ from typing import Any
 
 from .config import BrokerConfig
 from .errors import ClusterError, ConfigError
-from .forkserver import MARKER, ForkServer
+from .forkserver import MARKER, fork_server
 from .managed import STOP_TIMEOUT_S, ManagedProcess
 from .ports import LOOPBACK, HeldPort
 from .view import ClusterView, parse
@@ -34,14 +33,6 @@ from .view import ClusterView, parse
 BROKERS_MOST = 64
 CONVERGE_TIMEOUT_S = 60.0
 POLL_S = 0.01
-
-_forks = ForkServer()
-atexit.register(_forks.close)
-
-
-def fork_server() -> ForkServer:
-    """The fork server of this process, shared by all its clusters."""
-    return _forks
 
 
 class BrokerProcess(ManagedProcess):
@@ -58,8 +49,9 @@ class BrokerProcess(ManagedProcess):
 class Cluster:
     """A Kafka-protocol cluster of `brokers` processes and a registry on this machine's loopback.
 
-    `config`: Kafka's broker settings by name, for all brokers. `folder`: where everything lies (a
-    temporary folder, removed by `stop`, when None; an existing cluster's folder is started again).
+    `config`: Kafka's broker settings by name, for all brokers; `broker_config`: for single ones, by node id.
+    `folder`: where everything lies (a temporary folder, removed by `stop`, when None; an existing
+    cluster's folder is started again).
     `port`: broker i listens on port + i (free ports when None). `seed`: of everything random in it.
     """
 
@@ -68,6 +60,7 @@ class Cluster:
         *,
         brokers: int = 3,
         config: Mapping[str, object] | None = None,
+        broker_config: Mapping[int, Mapping[str, object]] | None = None,
         folder: str | Path | None = None,
         port: int | None = None,
         seed: int = 0,
@@ -78,6 +71,9 @@ class Cluster:
         if port is not None and not 0 < port <= 65535 - brokers:
             raise ConfigError(f"port={port}: expected a number from 1 to {65535 - brokers}")
         self.config = BrokerConfig.parse(cluster_defaults(brokers) | dict(config or {}))
+        self._own_config = {
+            node: BrokerConfig.parse(own).overrides() for node, own in (broker_config or {}).items()
+        }
         self.name = name
         self.seed = seed
         self._count = brokers
@@ -108,9 +104,12 @@ class Cluster:
             self.folder = self._make_folder()
             try:
                 self._lay_out()
-                self.registry.start()
+                if self._registry is not None:
+                    self._registry.begin()  # brokers retry until it listens
                 for broker in self.brokers.values():
                     broker.begin()
+                if self._registry is not None:
+                    self._registry.wait_ready()
                 for broker in self.brokers.values():
                     broker.wait_ready()
                     broker.options["expect"] = (
@@ -153,14 +152,16 @@ class Cluster:
         return self._given
 
     def _lay_out(self) -> None:
-        registry_port = self._hold()
-        self._registry = ManagedProcess(
-            fork_server(),
-            "registry",
-            self.folder / "registry",
-            self._options("registry", "registry"),
-        )
-        self._registry.options["listeners"] = {"registry": registry_port}
+        registry_port = 0
+        if not self.config.text("zookeeper.connect"):
+            registry_port = self._hold()
+            self._registry = ManagedProcess(
+                fork_server(),
+                "registry",
+                self.folder / "registry",
+                self._options("registry", "registry"),
+            )
+            self._registry.options["listeners"] = {"registry": registry_port}
         for node_id in range(1, self._count + 1):
             wanted = 0 if self._base_port is None else self._base_port + node_id
             options = self._options("broker", f"broker-{node_id}")
@@ -168,7 +169,7 @@ class Cluster:
                 "node_id": node_id,
                 "listeners": {"clients": self._hold(wanted), "brokers": self._hold()},
                 "registry": [LOOPBACK, registry_port],
-                "config": self.config.overrides(),
+                "config": self.config.overrides() | self._own_config.get(node_id, {}),
                 "tap": self.config.flag("harrow.tap"),
                 "expect": self._count,
             }
@@ -195,6 +196,10 @@ class Cluster:
     def registry(self) -> ManagedProcess:
         """The registry's process."""
         if self._registry is None:
+            if self.brokers:
+                raise ClusterError(
+                    "this cluster's registry is a ZooKeeper (zookeeper.connect), no process of its own"
+                )
             raise ClusterError("the cluster is not started; call start() or use `with`")
         return self._registry
 
@@ -223,8 +228,16 @@ class Cluster:
 
     def describe(self) -> ClusterView:
         """What the registry says: live brokers, controller, and each partition's leader, epoch and ISR."""
-        tree: dict[str, str] = self.registry_control("tree")["tree"]
-        return parse(tree)
+        if self._registry is not None or not self.brokers:
+            return parse(self.registry_control("tree")["tree"])
+        error = ClusterError("no broker is running that could ask ZooKeeper")
+        for node_id, broker in self.brokers.items():
+            if broker.state == "running":
+                try:
+                    return parse(self.control(node_id, "tree")["tree"])
+                except ClusterError as refused:
+                    error = refused
+        raise error
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The node id of a partition's leader, or None where it has none or does not exist."""

@@ -12,8 +12,8 @@ still sends is refused as soon as somebody is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode, HarrowError, KafkaError
@@ -33,9 +33,12 @@ from ..wire.internal import (
     RemainingPartition,
 )
 from ..wire.request import Request
+from .admin_api import AdminApi
 from .channels import ClientFactory
 from .election import ControllerMovedError, campaign
 from .term import TERM_EVENTS, Handler, Term
+
+T = TypeVar("T")
 
 SHUTDOWN_TRIES = 3
 """Kafka's default of controlled.shutdown.max.retries."""
@@ -54,6 +57,24 @@ class KnownBrokers(Protocol):
     def peer_endpoint(self, node_id: NodeId, /) -> tuple[str, int] | None:
         """Where a live broker listens for brokers."""
         ...
+
+    def leader(self, tp: TopicPartition, /) -> NodeId:
+        """The node that leads a partition; -1 where nobody does or it is not known."""
+        ...
+
+    async def await_leaders(self, topic: str, partitions: int, timeout_ms: float, /) -> bool:
+        """Wait until each of a topic's partitions has a live leader; False when the time passed first."""
+        ...
+
+    async def await_until(self, condition: Callable[[], bool], timeout_ms: float, /) -> bool:
+        """Wait until `condition` holds, tried after each update; False when the time passed first."""
+        ...
+
+
+def _needed(term: Term | None) -> Term:
+    if term is None:
+        raise KafkaError(ErrorCode.not_controller)
+    return term
 
 
 class Controller:
@@ -80,7 +101,7 @@ class Controller:
         self._queue: deque[tuple[str, Handler]] = deque()
         self._wake: Promise[None] | None = None
         self._worker: Task | None = None
-        self._shutdowns: set[Promise[list[TopicPartition]]] = set()
+        self._asked: set[Promise[Any]] = set()
         registry.on_expired.append(self._expired)  # at once: the seat is gone
 
     @property
@@ -92,6 +113,11 @@ class Controller:
     def epoch(self) -> ControllerEpoch:
         """The epoch of this broker's term; -1 without one."""
         return ControllerEpoch(-1) if self._term is None else self._term.mandate.epoch
+
+    def figures(self) -> dict[str, int]:
+        """Numbers for metrics: all zero but `events` on brokers that are not the controller."""
+        found = {"active": int(self.is_active), "events": len(self._queue)}
+        return found if self._term is None else found | self._term.state.figures()
 
     # ------------------------------------------------------------------ life
 
@@ -148,8 +174,8 @@ class Controller:
 
     def _drop_events(self) -> None:
         self._queue.clear()
-        shutdowns, self._shutdowns = self._shutdowns, set()
-        for outcome in shutdowns:
+        asked, self._asked = self._asked, set()
+        for outcome in asked:
             if not outcome.done():
                 outcome.set_exception(KafkaError(ErrorCode.not_controller))
 
@@ -205,13 +231,54 @@ class Controller:
             self._queue = deque(kept)
             self._host.trace.emit("controller.resigned", epoch=term.mandate.epoch, reason=reason)
 
-    # ----------------------------------------------------- controlled shutdown
+    # --------------------------------------------------------------- requests
 
     def handlers(self) -> Iterable[ApiRow]:
-        """ControlledShutdown, for brokers that want to end."""
+        """ControlledShutdown, for brokers that want to end; what administrators ask of the controller."""
         yield ApiRow(
             ApiKey.CONTROLLED_SHUTDOWN, SHUTDOWN_VERSION, SHUTDOWN_VERSION, self._handle_shutdown
         )
+        yield from AdminApi(self._host, self, self._cache).handlers()
+
+    async def ask(self, name: str, call: Callable[[Term], Coroutine[Any, Any, T]]) -> T:
+        """What `call` finds or does in this broker's term, as one event of the queue.
+
+        KafkaError(not_controller) when this broker is none (any more), and when the registry went out of
+        reach meanwhile: then what was asked may have been done in part, and asking again finds out.
+        """
+        outcome: Promise[T] = self._host.tasks.promise()
+
+        async def handle() -> None:
+            term = self._term
+            try:
+                found = await call(_needed(term))
+            except HarrowError as error:
+                if not outcome.done():
+                    known = isinstance(error, KafkaError)
+                    outcome.set_exception(error if known else KafkaError(ErrorCode.not_controller))
+                if not isinstance(error, KafkaError):
+                    raise
+            except Exception:
+                if not outcome.done():
+                    outcome.set_exception(KafkaError(ErrorCode.unknown_server_error))
+                raise
+            else:
+                if not outcome.done():
+                    outcome.set_result(found)
+
+        self._asked.add(outcome)
+        self._enqueue(f"{name}, {id(outcome)}", handle)
+        try:
+            return await outcome
+        finally:
+            self._asked.discard(outcome)
+
+    def settings_changed(self) -> None:
+        """A topic's or broker's settings changed: an unclean election may be allowed now."""
+        if self._term is not None:
+            self._enqueue("offline", self._term.offline_changed)
+
+    # ----------------------------------------------------- controlled shutdown
 
     async def _handle_shutdown(self, request: Request) -> None:
         asked = request.decode()
@@ -231,31 +298,7 @@ class Controller:
         )
 
     async def _shut_down(self, node_id: NodeId, epoch: BrokerEpoch) -> list[TopicPartition]:
-        """As an event of the queue; KafkaError(not_controller) when this broker is none (any more)."""
-        outcome: Promise[list[TopicPartition]] = self._host.tasks.promise()
-
-        async def handle() -> None:
-            term = self._term
-            try:
-                if term is None:
-                    raise KafkaError(ErrorCode.not_controller)
-                left = await term.shut_down(node_id, epoch)
-            except HarrowError as error:
-                if not outcome.done():
-                    known = isinstance(error, KafkaError)
-                    outcome.set_exception(error if known else KafkaError(ErrorCode.not_controller))
-                if not isinstance(error, KafkaError):
-                    raise
-            else:
-                if not outcome.done():
-                    outcome.set_result(left)
-
-        self._shutdowns.add(outcome)
-        self._enqueue(f"shutdown of {node_id}, {id(outcome)}", handle)
-        try:
-            return await outcome
-        finally:
-            self._shutdowns.discard(outcome)
+        return await self.ask(f"shutdown of {node_id}", lambda term: term.shut_down(node_id, epoch))
 
     async def controlled_shutdown(self) -> None:
         """Ask the controller to move this broker's leaderships; a few tries, then go anyway.

@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ..ids import NO_NODE, BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
-from .state import PartitionState
+from .state import Assignment, PartitionState
 
 
 def first_of(replicas: Sequence[NodeId], *conditions: Collection[NodeId]) -> NodeId | None:
@@ -100,6 +100,54 @@ def leave(
         return _next(state, state.leader, isr) if isr and isr != state.isr else None
     leader = first_of(replicas, isr, electable)
     return None if leader is None else _next(state, leader, isr)
+
+
+def unclean(
+    replicas: Sequence[NodeId],
+    state: PartitionState,
+    live: Mapping[NodeId, BrokerEpoch],
+    shutting_down: Collection[NodeId],
+) -> PartitionState | None:
+    """A leader for a partition that has none alive, from the ISR or, failing that, from anywhere (KIP-460)."""
+    if state.leader in live:
+        return None
+    return settle(replicas, state, live, shutting_down, unclean=True)
+
+
+def moving(
+    dropped: Collection[NodeId],
+    assignment: Assignment,
+    state: PartitionState,
+    live: Collection[NodeId],
+) -> PartitionState | None:
+    """A reassignment begins, turns or is cancelled: `dropped` are no replicas any more.
+
+    None when nobody of those that stay could lead: it must not be done.
+    """
+    isr = tuple(node for node in state.isr if node not in dropped)
+    leader = state.leader
+    if leader in dropped:
+        leader = first_of(assignment.replicas, isr, live) or NO_NODE
+    return (
+        None
+        if not isr or (state.leader in dropped and leader == NO_NODE)
+        else _next(state, leader, isr)
+    )
+
+
+def moved(
+    assignment: Assignment, state: PartitionState, electable: Collection[NodeId]
+) -> PartitionState | None:
+    """A reassignment ends: leader and ISR within its target. None until all of the target is in sync."""
+    target = assignment.target
+    if not set(target) <= set(state.isr):
+        return None
+    leader: NodeId | None = state.leader
+    if leader not in target or leader not in electable:
+        leader = first_of(target, electable)
+    if leader is None:
+        return None
+    return _next(state, leader, tuple(node for node in state.isr if node in target))
 
 
 def _first_not_empty(*choices: tuple[NodeId, ...]) -> tuple[NodeId, ...]:

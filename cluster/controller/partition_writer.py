@@ -28,13 +28,15 @@ from ..registry import (
 )
 from ..registry.client import settled, value_of
 from .election import ControllerMovedError, Mandate
-from .paths import state_path
-from .state import ClusterState, PartitionState, partition_state
+from .paths import state_path, topic_path
+from .state import Assignment, ClusterState, PartitionState, partition_state, topic_json
 
 CHUNK = 500
 """Partitions in one transaction: a few milliseconds of the registry's time."""
 
 Decide = Callable[[TopicPartition, PartitionState], PartitionState | None]
+Assigned = tuple[Assignment, PartitionState | None]
+"""Where a partition's replicas shall lie, and its state with it where it has one."""
 
 
 class PartitionWriter:
@@ -119,6 +121,53 @@ class PartitionWriter:
                 self._state.partitions.pop(tp, None)
             else:
                 self._state.partitions[tp] = partition_state(*answer)
+
+    async def assign(
+        self, topic: str, plan: Callable[[], Mapping[TopicPartition, Assigned]]
+    ) -> list[TopicPartition]:
+        """Change a topic's assignment and its partitions' states in one transaction; those that were changed.
+
+        `plan` is asked again, after a new look, when somebody else has written meanwhile. Nothing is written
+        for an empty plan.
+        """
+        while planned := plan():
+            chunk = [
+                (tp, replace(state, controller_epoch=self._mandate.epoch))
+                for tp, (_, state) in planned.items()
+                if state is not None
+            ]
+            version = self._state.topic_versions[topic]
+            rows = self._state.topic_assignment(topic)
+            rows |= {tp.partition: assignment for tp, (assignment, _) in planned.items()}
+            data = topic_json(self._state.topics.get(topic), rows)
+            writes = [
+                Set(topic_path(topic), data, version),
+                *(Set(state_path(tp), state.to_json(), state.version) for tp, state in chunk),
+            ]
+            try:
+                answer = await self._registry.submit(self._mandate.multi(writes))
+            except NodeError as error:
+                self._raise_if_moved(error)
+                if error.index == 1:
+                    if not await self._refresh_topic(topic):
+                        return []
+                else:
+                    await self.refresh([chunk[error.index - 2][0]])
+                continue
+            self._state.topic_versions[topic] = answer[1].version
+            for tp, (assignment, _) in planned.items():
+                self._state.assign(tp, assignment)
+            self._note(chunk, answer[2:])
+            return list(planned)
+        return []
+
+    async def _refresh_topic(self, topic: str) -> bool:
+        """Read a topic's assignment again; False when it is gone (the watch on topics tells the rest)."""
+        path = topic_path(topic)
+        found = (await self._registry.get_many([path]))[0]
+        if found is not None:
+            self._state.read_topics({path: found})
+        return found is not None
 
     async def remove(self, operations: Sequence[Delete | DeleteTree]) -> None:
         """Deletions of this term, all or nothing; NodeError when one of the nodes is not as expected."""

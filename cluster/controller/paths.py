@@ -11,6 +11,7 @@ TOPIC_CONFIGS = "/config/topics"
 DELETIONS = "/admin/delete_topics"
 ISR_CHANGES = "/isr_change_notification"
 ISR_CHANGE = f"{ISR_CHANGES}/isr_change_"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 PRODUCER_IDS = "/latest_producer_id_block"
@@ -23,6 +24,7 @@ PERSISTENT = (
     "/config/brokers",
     "/brokers/seqid",
     DELETIONS,
+    LOG_DIR_EVENTS,
     ISR_CHANGES,
 )
 """Made by the first broker that registers; the last one is there when all are."""

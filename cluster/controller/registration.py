@@ -57,7 +57,9 @@ class BrokerInfo:
         raise KeyError(f"broker {self.node_id} has no listener {listener!r}")
 
 
-def registration_json(host: str, ports: Mapping[str, int], wall_ms: int) -> str:
+def registration_json(
+    host: str, ports: Mapping[str, int], wall_ms: int, rack: str | None = None
+) -> str:
     """The data of `/brokers/ids/N`; `ports` by listener, in the order in which they are written."""
     value = {
         "version": 5,
@@ -65,7 +67,7 @@ def registration_json(host: str, ports: Mapping[str, int], wall_ms: int) -> str:
         "port": ports.get("clients", -1),
         "endpoints": [f"{name.upper()}://{host}:{port}" for name, port in ports.items()],
         "timestamp": str(wall_ms),
-        "rack": None,
+        "rack": rack,
     }
     return json.dumps(value, separators=(",", ":"))
 
@@ -87,13 +89,18 @@ def broker_info(node_id: NodeId, data: str, stat: Stat) -> BrokerInfo:
 
 
 async def register(
-    registry: RegistryClient, node_id: NodeId, host: str, ports: Mapping[str, int]
+    registry: RegistryClient,
+    node_id: NodeId,
+    host: str,
+    ports: Mapping[str, int],
+    *,
+    rack: str | None = None,
 ) -> BrokerEpoch:
     """Create the broker's node in this client's session; the epoch of the registration.
 
     Waits for the registry while it cannot be reached, for a broker without registration does nothing.
     """
-    data = registration_json(host, ports, registry.host.clock.wall_ms())
+    data = registration_json(host, ports, registry.host.clock.wall_ms(), rack)
     while True:
         await registry.until_connected()
         try:

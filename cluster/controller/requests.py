@@ -8,7 +8,7 @@ ControllerBrokerRequestBatch: a leader should know that it leads before clients 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
@@ -85,14 +85,12 @@ class RequestBatch:
         self._full_to |= self._state.brokers.keys() & set(nodes)
 
     def stop(
-        self, partitions: Iterable[TopicPartition], only: Iterable[NodeId], *, delete: bool
+        self, partitions: Collection[TopicPartition], only: Iterable[NodeId], *, delete: bool
     ) -> None:
-        """Tell the live ones of `only` to stop being replicas of `partitions`."""
+        """Tell the live ones of `only` to stop being replicas of all of `partitions`."""
         for node in self._state.brokers.keys() & set(only):
             told = self._stop.setdefault(node, {})
-            for tp in partitions:
-                if node in self._state.assignments[tp]:
-                    told[tp] = delete
+            told.update((tp, delete) for tp in partitions)
 
     def flush(self) -> None:
         """Queue the requests on the brokers' channels."""
@@ -140,6 +138,7 @@ class RequestBatch:
     def _leader_and_isr_state(
         self, tp: TopicPartition, state: PartitionState, *, new: bool
     ) -> LeaderAndIsrPartitionState:
+        assignment = self._state.assignment(tp)
         return LeaderAndIsrPartitionState(
             partition_index=tp.partition,
             controller_epoch=state.controller_epoch,
@@ -147,7 +146,9 @@ class RequestBatch:
             leader_epoch=state.leader_epoch,
             isr=state.isr,
             partition_epoch=state.version,
-            replicas=self._state.assignments[tp],
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
             is_new=new,
         )
 
@@ -222,7 +223,7 @@ class RequestBatch:
                     partition_states=tuple(
                         StopReplicaPartitionState(
                             partition_index=tp.partition,
-                            leader_epoch=self._stop_epoch(tp, delete=partitions[tp]),
+                            leader_epoch=self._stop_epoch(tp),
                             delete_partition=partitions[tp],
                         )
                         for tp in parts
@@ -232,9 +233,11 @@ class RequestBatch:
             ),
         )
 
-    def _stop_epoch(self, tp: TopicPartition, *, delete: bool) -> LeaderEpoch:
+    def _stop_epoch(self, tp: TopicPartition) -> LeaderEpoch:
         state = self._state.partitions.get(tp)
-        return EPOCH_DURING_DELETE if delete or state is None else state.leader_epoch
+        if state is None or tp.topic in self._state.deleting:
+            return EPOCH_DURING_DELETE
+        return state.leader_epoch
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError
-from ..host.seam import Host, Timer
+from ..host.seam import Host
 from ..ids import BrokerEpoch, NodeId, TopicPartition
 from ..registry import (
     Children,
@@ -36,26 +36,33 @@ from ..wire.api_keys import ApiKey
 from . import partition_states as rules
 from .channels import Channels, ClientFactory
 from .election import Mandate
+from .elections import Elections
+from .log_dir_events import OfflineReplicas
 from .partition_writer import PartitionWriter
 from .paths import (
     BROKER_IDS,
     BROKERS,
     DELETIONS,
     ISR_CHANGES,
+    LOG_DIR_EVENTS,
     TOPIC_CONFIGS,
     TOPICS,
     config_path,
     topic_path,
 )
+from .reassignments import Reassignments
 from .requests import RequestBatch
-from .state import ClusterState, PartitionState, brokers_of
+from .state import ClusterState, PartitionState, brokers_of, no_leader
 from .topic_deletion import TopicDeletions
 
 UNCLEAN = "unclean.leader.election.enable"
 
 TERM_EVENTS = frozenset(
-    {"brokers", "topics", "deletions", "isr", "deleted", "preferred", "load", "moved"}
-)
+    (
+        "brokers", "topics", "deletions", "isr", "deleted", "preferred", "load", "moved", "offline", "log-dirs",
+        "offline-replicas",
+    )
+)  # fmt: skip
 """Names of the events that belong to one term and end with it."""
 
 Handler = Callable[[], Coroutine[Any, Any, None]]
@@ -77,14 +84,14 @@ class Term:
         enqueue: Enqueue,
         on_moved: Callable[[], None],
     ) -> None:
-        self._host = host
+        self.host = host
         self._node_id = node_id
-        self._config = config
+        self.config = config
         self._registry = registry
-        self._enqueue = enqueue
+        self.enqueue = enqueue
         self.mandate = mandate
         self.state = ClusterState()
-        self._writer = PartitionWriter(registry, mandate, self.state)
+        self.writer = PartitionWriter(registry, mandate, self.state)
         self._deletions = TopicDeletions()
         self._channels = Channels(
             host,
@@ -93,15 +100,16 @@ class Term:
             self._answered,
             on_moved,
         )
-        self._rebalance_timer: Timer | None = None
+        self.elections = Elections(self)
+        self._offline = OfflineReplicas(self)
+        self.reassignments = Reassignments(self)
         self._over = False
 
     def close(self) -> None:
         """The term is over."""
         self._over = True
         self._channels.end()
-        if self._rebalance_timer is not None:
-            self._rebalance_timer.cancel()
+        self.elections.stop()
 
     # --------------------------------------------------------------- loading
 
@@ -112,17 +120,19 @@ class Term:
             self._watch(TOPICS, "topics", self.topics_changed),
             self._watch(DELETIONS, "deletions", self.deletions_changed),
             self._watch(ISR_CHANGES, "isr", self.isr_changed),
+            self._watch(LOG_DIR_EVENTS, "log-dirs", self.log_dirs_changed),
             # before the states: a note that is read here is of a state that is read below
             self._registry.submit(ReadTree(ISR_CHANGES)),
             self._registry.submit(ReadTree(BROKERS)),
             self._registry.submit(ReadTree(TOPIC_CONFIGS)),
         )
-        _, _, deletions, _, isr_changes, brokers, configs = (value_of(one) for one in answers)
+        _, _, deletions, _, _, isr_changes, brokers, configs = (value_of(one) for one in answers)
         leaving = self.state.shutting_down
         self.state = ClusterState(brokers=brokers_of(brokers))
         self.state.shutting_down = leaving & self.state.brokers.keys()
-        self._writer = PartitionWriter(self._registry, self.mandate, self.state)
+        self.writer = PartitionWriter(self._registry, self.mandate, self.state)
         self._deletions = TopicDeletions()
+        self._offline = OfflineReplicas(self)  # those that are will be told of again
         self._channels.close_all()
         self.state.read_topics(brokers)
         self._read_configs(configs)
@@ -130,25 +140,27 @@ class Term:
         for broker in self.state.brokers.values():
             self._channels.open(broker)
         everyone = list(self.state.brokers)
-        batch = self._batch()
+        batch = self.batch()
         batch.metadata(())  # who is alive, so that followers can find their leaders
         batch.flush()
         await self._settle(list(self.state.kept()))
         created = await self._create_missing()
-        batch = self._batch()
+        batch = self.batch()
         batch.leader_and_isr(created, new=True)
         batch.leader_and_isr(self.state.kept())
         batch.full_metadata(everyone)
+        for node_id, left in self.reassignments.removals.left_on(everyone).items():
+            batch.stop(left, only=(node_id,), delete=True)
         batch.flush()
         await self._forget_isr_changes(isr_changes)
         await self._begin_deletions(set(deletions))
-        if self._rebalance_timer is None and self._config.flag("auto.leader.rebalance.enable"):
-            self._schedule_rebalance()
+        await self.reassignments.complete(list(self.state.moving))
+        self.elections.schedule()
 
     def _watch(self, path: str, name: str, handler: Handler) -> Any:
         def changed(_event: Event) -> None:
             if not self._over:
-                self._enqueue(name, handler)
+                self.enqueue(name, handler)
 
         return self._registry.submit(Children(path, watch=True), changed)
 
@@ -158,8 +170,17 @@ class Term:
         )
         return value_of(answers[0]), value_of(answers[1])
 
-    def _batch(self) -> RequestBatch:
+    def batch(self) -> RequestBatch:
+        """A new collection of what brokers are to be told."""
         return RequestBatch(self.state, self._node_id, self.mandate.epoch, self._channels.send)
+
+    def tell(self, changed: Sequence[TopicPartition]) -> None:
+        """Tell replicas and everybody else of partitions whose state was changed."""
+        if changed:
+            batch = self.batch()
+            batch.leader_and_isr(changed)
+            batch.metadata(changed)
+            batch.flush()
 
     # --------------------------------------------------------------- brokers
 
@@ -173,30 +194,33 @@ class Term:
             return
         self.state.brokers = now
         self.state.shutting_down -= gone | came
+        self._offline.registered(gone | came)
         for node_id in gone:
             self._channels.close(node_id)
         for node_id in sorted(came):
             self._channels.open(now[node_id])
-        self._host.trace.log(
+        self.host.trace.log(
             "info",
             f"controller: brokers came {sorted(came)}, went {sorted(gone)}, live {sorted(now)}",
         )
         if came:
-            batch = self._batch()
+            batch = self.batch()
             batch.metadata(())  # first of all, where everybody is
             batch.full_metadata(came)
             batch.flush()
         affected = self.state.of_brokers(gone | came)
         changed = await self._settle(affected)
         created = await self._create_missing() if came else []
-        batch = self._batch()
+        batch = self.batch()
         batch.leader_and_isr(created, new=True)
         batch.leader_and_isr(changed)
         batch.leader_and_isr(affected, only=came)
         batch.metadata([*affected, *created])
-        for node_id, left in self._deletions.left_on(came).items():
-            batch.stop(left, only=(node_id,), delete=True)
+        for leaving in (self._deletions, self.reassignments.removals):
+            for node_id, left in leaving.left_on(came).items():
+                batch.stop(left, only=(node_id,), delete=True)
         batch.flush()
+        await self.reassignments.complete(affected)
 
     async def _settle(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         live = {node: broker.epoch for node, broker in self.state.brokers.items()}
@@ -206,12 +230,12 @@ class Term:
             return rules.settle(
                 self.state.assignments[tp],
                 state,
-                live,
+                self._offline.live(tp, live),
                 self.state.shutting_down,
-                unclean=self.state.unclean.get(tp.topic, self._config.flag(UNCLEAN)),
+                unclean=self.state.unclean.get(tp.topic, self.config.flag(UNCLEAN)),
             )
 
-        return await self._writer.change(partitions, decide)
+        return await self.writer.change(partitions, decide)
 
     async def _refresh_unclean(self, partitions: Iterable[TopicPartition]) -> None:
         """The setting matters only where no ISR member is alive: there it is read anew."""
@@ -234,7 +258,7 @@ class Term:
             if path != TOPIC_CONFIGS and data:
                 raw: dict[str, str] = json.loads(data)["config"]
                 value = raw.get(UNCLEAN)
-                unclean = self._config.flag(UNCLEAN) if value is None else value == "true"
+                unclean = self.config.flag(UNCLEAN) if value is None else value == "true"
                 self.state.unclean[path.rpartition("/")[2]] = unclean
 
     # ---------------------------------------------------------------- topics
@@ -255,7 +279,7 @@ class Term:
             self.state.read_topics(value_of(tree))
         await self._load_configs(new)
         created = await self._create_missing()
-        batch = self._batch()
+        batch = self.batch()
         batch.leader_and_isr(created, new=True)
         batch.metadata(tp for topic in new for tp in self.state.of_topic(topic))
         batch.flush()
@@ -268,7 +292,20 @@ class Term:
             for tp in self.state.without_state()
             if (state := rules.initial(self.state.assignments[tp], electable, self.mandate.epoch))
         }
-        return await self._writer.create(wanted)
+        return await self.writer.create(wanted)
+
+    async def create_missing(self, topic: str) -> None:
+        """Partitions were added to a topic: lead them, tell everybody."""
+        created = await self._create_missing()
+        batch = self.batch()
+        batch.leader_and_isr(created, new=True)
+        batch.metadata(self.state.of_topic(topic))
+        batch.flush()
+
+    async def offline_changed(self) -> None:
+        """Settings changed: partitions without a leader may be allowed an unclean one now."""
+        offline = [tp for tp, one in self.state.partitions.items() if no_leader(one)]
+        self.tell(await self._settle([tp for tp in offline if tp.topic not in self.state.deleting]))
 
     async def deletions_changed(self) -> None:
         """Topics were marked for deletion."""
@@ -288,7 +325,7 @@ class Term:
             return
         partitions = [tp for topic in known for tp in self.state.of_topic(topic)]
         self.state.deleting |= set(known)
-        batch = self._batch()
+        batch = self.batch()
         batch.metadata(partitions)
         for topic in known:
             self._deletions.begin(topic, self.state)
@@ -307,19 +344,32 @@ class Term:
             )
             self._deletions.end(topic)
             self.state.forget_topic(topic)
-            self._host.trace.log("info", f"controller: topic {topic} is deleted")
+            self.host.trace.log("info", f"controller: topic {topic} is deleted")
 
     async def _remove_quietly(self, operations: Sequence[Delete | DeleteTree]) -> None:
         try:
-            await self._writer.remove(operations)
+            await self.writer.remove(operations)
         except NodeError as error:
-            self._host.trace.log("info", f"controller: already removed: {error}")
+            self.host.trace.log("info", f"controller: already removed: {error}")
 
     def _answered(self, node_id: NodeId, api_key: int, response: Any) -> None:
+        if api_key == ApiKey.LEADER_AND_ISR and self._offline.answered(node_id, response):
+            self.enqueue("offline-replicas", self._replicas_went_offline)
         if api_key == ApiKey.STOP_REPLICA and not self._over:
             self._deletions.confirmed(node_id, response)
+            self.reassignments.removals.confirmed(node_id, response)
             if self._deletions.finished():
-                self._enqueue("deleted", self._finish_deletions)
+                self.enqueue("deleted", self._finish_deletions)
+
+    # -------------------------------------------------------- offline replicas
+
+    async def log_dirs_changed(self) -> None:
+        """Data folders of live brokers went offline (B13)."""
+        _, tree = await self._watched_tree(LOG_DIR_EVENTS, "log-dirs", self.log_dirs_changed)
+        await self._offline.told(tree)
+
+    async def _replicas_went_offline(self) -> None:
+        self.tell(await self._settle(self._offline.take_news()))
 
     # ------------------------------------------------------------------- ISR
 
@@ -333,52 +383,17 @@ class Term:
                     partitions[TopicPartition(row["topic"], row["partition"])] = None
         known = [tp for tp in partitions if tp in self.state.partitions]
         if known:
-            await self._writer.refresh(known)
-            batch = self._batch()
+            await self.writer.refresh(known)
+            batch = self.batch()
             batch.metadata(tp for tp in known if tp.topic not in self.state.deleting)
             batch.flush()
+            await self.reassignments.complete(known)
         await self._forget_isr_changes(tree)
 
     async def _forget_isr_changes(self, tree: Tree) -> None:
         notes = [DeleteTree(path) for path in tree if path != ISR_CHANGES]
         if notes:
-            await self._writer.remove(notes)
-
-    # ------------------------------------------------- preferred leaders
-
-    def _schedule_rebalance(self) -> None:
-        def due() -> None:
-            self._enqueue("preferred", self.elect_preferred)
-            self._schedule_rebalance()
-
-        period_ms = self._config.number("leader.imbalance.check.interval.seconds") * 1000
-        self._rebalance_timer = self._host.tasks.call_later(period_ms, due)
-
-    async def elect_preferred(self) -> None:
-        """Give leadership back to preferred leaders of brokers that lead too few of theirs."""
-        allowed = self._config.number("leader.imbalance.per.broker.percentage")
-        preferred: dict[NodeId, list[TopicPartition]] = {}
-        for tp in self.state.kept():
-            if tp in self.state.partitions:
-                preferred.setdefault(self.state.assignments[tp][0], []).append(tp)
-        electable = self.state.electable()
-        wanted: list[TopicPartition] = []
-        for node_id, partitions in preferred.items():
-            away = [tp for tp in partitions if self.state.partitions[tp].leader != node_id]
-            if node_id in electable and 100 * len(away) > allowed * len(partitions):
-                wanted += away
-        changed = await self._writer.change(
-            wanted,
-            lambda tp, state: rules.preferred(self.state.assignments[tp], state, electable),
-        )
-        self._tell(changed)
-
-    def _tell(self, changed: Sequence[TopicPartition]) -> None:
-        if changed:
-            batch = self._batch()
-            batch.leader_and_isr(changed)
-            batch.metadata(changed)
-            batch.flush()
+            await self.writer.remove(notes)
 
     # ----------------------------------------------------- controlled shutdown
 
@@ -401,11 +416,11 @@ class Term:
             tp for tp in self.state.of_brokers((node_id,)) if len(self.state.assignments[tp]) > 1
         ]
         followed = [tp for tp in replicated if not self._leads(node_id, tp)]
-        changed = await self._writer.change(
+        changed = await self.writer.change(
             replicated,
             lambda tp, state: rules.leave(self.state.assignments[tp], state, node_id, electable),
         )
-        batch = self._batch()
+        batch = self.batch()
         # a follower that went on fetching would be taken back into the ISR
         batch.stop(followed, only=(node_id,), delete=False)
         batch.leader_and_isr(tp for tp in changed if tp not in set(followed))

@@ -5,7 +5,8 @@ Owns: the `MetadataCache` that the controller's UpdateMetadata fills, the handle
 """
 
 from .cache import MetadataCache
+from .config_changes import ConfigChanges
 from .handlers import MetadataHandlers
 from .topic_admin import NewTopic, TopicAdmin
 
-__all__ = ["MetadataCache", "MetadataHandlers", "NewTopic", "TopicAdmin"]
+__all__ = ["ConfigChanges", "MetadataCache", "MetadataHandlers", "NewTopic", "TopicAdmin"]

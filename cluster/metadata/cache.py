@@ -13,12 +13,14 @@ Source: Apache Kafka's `ZkMetadataCache`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host, Promise
 from ..ids import NO_NODE, BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
+from ..purgatory import DelayedOperation, Purgatory, PurgatoryTimer
 from ..wire.internal import (
     FULL,
     UpdateMetadataBroker,
@@ -42,6 +44,9 @@ CLIENTS = "clients"
 BROKERS = "brokers"
 LEADER_DURING_DELETE = NodeId(-2)
 """The leader that UpdateMetadata gives to the partitions of a topic that is being deleted."""
+
+_PICTURE = "picture"
+_FOR_EVER_MS = 10**12
 
 Endpoint = tuple[str, int]
 """Host and port."""
@@ -83,6 +88,37 @@ class TopicInfo:
         return self.name in INTERNAL_TOPICS
 
 
+class DelayedUntil(DelayedOperation):
+    """Waits for a condition on the picture: Kafka's DelayedCreatePartitions, DelayedElectLeader."""
+
+    __slots__ = ("_condition", "_holds", "outcome")
+
+    def __init__(
+        self, outcome: Promise[bool], condition: Callable[[], bool], deadline_ms: int
+    ) -> None:
+        super().__init__(deadline_ms)
+        self.outcome = outcome
+        self._condition = condition
+        self._holds = False
+
+    def try_complete(self) -> bool:
+        """Complete when the condition holds."""
+        self._holds = self._condition()
+        return self._holds and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Tell who waits: True when it holds, False when its time passed first."""
+        if not self.outcome.done():
+            self.outcome.set_result(self._holds or self._condition())
+
+    def on_expiration(self) -> None:
+        """Nothing more."""
+
+    def cancelled(self) -> None:
+        """Nobody waits any more."""
+        self.force_complete()
+
+
 class MetadataCache:
     """One broker's picture of the cluster."""
 
@@ -98,10 +134,12 @@ class MetadataCache:
         self.on_deleted: list[Callable[[list[TopicPartition]], None]] = []
         """Called with the partitions that an update removed."""
         self._tasks = host.tasks
+        self._clock = host.clock
         self._brokers: dict[NodeId, LiveBroker] = {}
         self._topics: dict[str, TopicInfo] = {}
         self._names: dict[UUID, str] = {}
-        self._waiting: list[tuple[Callable[[], bool], Promise[None]]] = []
+        self.topic_purgatory = Purgatory("topic", PurgatoryTimer(host))
+        """What waits for this picture to change: creations, deletions, elections (E5)."""
 
     # --------------------------------------------------------------- reading
 
@@ -231,37 +269,24 @@ class MetadataCache:
                 call_deleted(gone)
         for call_updated in self.on_update:
             call_updated()
-        if not self._waiting:
-            return
-        waiting, self._waiting = self._waiting, []
-        for condition, promise in waiting:
-            if promise.done():
-                continue
-            if condition():
-                promise.set_result(None)
-            else:
-                self._waiting.append((condition, promise))
+        self.topic_purgatory.check_all()
 
     # --------------------------------------------------------------- waiting
 
     async def await_until(self, condition: Callable[[], bool], timeout_ms: float | None) -> bool:
         """Wait until `condition` holds, tried after each update; False when `timeout_ms` passed first."""
-        if condition():
+        op = DelayedUntil(self._tasks.promise(), condition, self._deadline_ms(timeout_ms))
+        if self.topic_purgatory.try_complete_else_watch(op, (_PICTURE,)):
             return True
-        promise: Promise[None] = self._tasks.promise()
-        entry = (condition, promise)
-        self._waiting.append(entry)
         try:
-            if timeout_ms is None:
-                await promise
-            else:
-                await self._tasks.wait(promise, timeout_ms)
-        except TimeoutError:
-            return condition()
-        finally:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-        return True
+            return await op.outcome
+        except BaseException:
+            op.cancelled()
+            raise
+
+    def _deadline_ms(self, timeout_ms: float | None) -> int:
+        wait_ms = _FOR_EVER_MS if timeout_ms is None else math.ceil(max(0, timeout_ms))
+        return self._clock.monotonic_ms() + wait_ms
 
     async def await_brokers(self, count: int) -> None:
         """Wait until `count` brokers are known to be alive, this one among them."""

@@ -7,12 +7,20 @@ Source: Apache Kafka's `ConfigHelper`; sources and types are the numbers of KIP-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from ..config import INT_MAX, SETTINGS, BrokerConfig, Setting, Value
 
-__all__ = ["LIST_SETTINGS", "ConfigEntry", "ConfigSource", "broker_entries", "topic_entries"]
+__all__ = [
+    "LIST_SETTINGS",
+    "ConfigEntry",
+    "ConfigSource",
+    "broker_entries",
+    "default_broker_entries",
+    "is_dynamic",
+    "topic_entries",
+]
 
 LIST_SETTINGS = frozenset({"cleanup.policy", "log.cleanup.policy"})
 """Settings that are lists: only these can be appended to and subtracted from."""
@@ -22,6 +30,8 @@ class ConfigSource(IntEnum):
     """Where a value comes from."""
 
     DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -33,6 +43,7 @@ class ConfigType(IntEnum):
     STRING = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
 
 
@@ -59,19 +70,43 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every setting of this broker; none can be changed while it runs."""
-    return [_entry(row.name, row, config, None, read_only=True) for row in SETTINGS]
+    """Every setting of this broker."""
+    return [_entry(row.name, row, config, None, read_only=not is_dynamic(row)) for row in SETTINGS]
+
+
+def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """What is set for all brokers while they run."""
+    entries = {entry.name: entry for entry in broker_entries(config)}
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    return [
+        replace(
+            entries[name],
+            value=_text(value),
+            source=source,
+            synonyms=((name, _text(value), source),),
+        )
+        for name, value in sorted(config.dynamic_default.items())
+    ]
+
+
+def is_dynamic(row: Setting) -> bool:
+    """True for what can be changed while a broker runs: what topics inherit (Kafka's DynamicLogConfig)."""
+    return bool(row.topic)
 
 
 def _entry(
     name: str, row: Setting, config: BrokerConfig, override: str | None, *, read_only: bool
 ) -> ConfigEntry:
     static = config.overrides().get(row.name)
+    layers = (
+        (config.dynamic.get(row.name), ConfigSource.DYNAMIC_BROKER),
+        (config.dynamic_default.get(row.name), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (static, ConfigSource.STATIC_BROKER),
+    )
     synonyms: list[tuple[str, str, ConfigSource]] = []
     if override is not None:
         synonyms.append((name, override, ConfigSource.DYNAMIC_TOPIC))
-    if static is not None:
-        synonyms.append((row.name, _text(static), ConfigSource.STATIC_BROKER))
+    synonyms += [(row.name, _text(value), source) for value, source in layers if value is not None]
     synonyms.append((row.name, _text(row.default), ConfigSource.DEFAULT))
     return ConfigEntry(
         name=name,
@@ -94,4 +129,6 @@ def _type(row: Setting) -> ConfigType:
     if isinstance(row.default, int):
         fits = row.high is not None and row.high <= INT_MAX
         return ConfigType.INT if fits else ConfigType.LONG
+    if isinstance(row.default, float):
+        return ConfigType.DOUBLE
     return ConfigType.LIST if row.name in LIST_SETTINGS else ConfigType.STRING

@@ -1,7 +1,8 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics and brokers.
 
-Owns: the handlers of the three. Topics' overrides live in the registry and can be changed; a broker's
-settings are those it was started with, and are read-only. Each resource has its own result.
+Owns: the handlers of the three. Topics' overrides and brokers' dynamic settings live in the registry; whatever is
+changed there takes effect by `config_changes.py`. What a broker can only be started with is read-only. Each
+resource has its own result.
 
 Source: Apache Kafka's `ConfigHelper`, `ZkAdminManager.incrementalAlterConfigs` (KIP-339).
 """
@@ -17,7 +18,13 @@ from ..errors import ErrorCode, KafkaError, RegistryError
 from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache
-from .config_entries import LIST_SETTINGS, ConfigEntry, broker_entries, topic_entries
+from .config_entries import (
+    LIST_SETTINGS,
+    ConfigEntry,
+    broker_entries,
+    default_broker_entries,
+    topic_entries,
+)
 from .names import check_topic_name
 from .topic_admin import TopicAdmin, refusal_of
 
@@ -68,7 +75,7 @@ class ConfigsApi:
             return topic_entries(self._config, await self._admin.topic_config(name))
         if kind == _BROKER:
             if not name:
-                return []  # the cluster-wide dynamic defaults, of which there are none
+                return default_broker_entries(self._config)
             self._check_broker(name)
             return broker_entries(self._config)
         raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
@@ -121,34 +128,36 @@ class ConfigsApi:
         request.respond(s.root(responses=tuple(results)))
 
     async def _alter_one(self, row: Any, change_of: Callable[[Any], Change], *, dry: bool) -> None:
-        if row.resource_type == _BROKER:
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                "Broker settings are fixed when the broker starts and cannot be altered.",
-            )
-        if row.resource_type != _TOPIC:
+        name: str = row.resource_name
+        if row.resource_type == _TOPIC:
+            self._check_topic(name)
+        elif row.resource_type != _BROKER:
             raise KafkaError(
                 ErrorCode.invalid_request, f"Unsupported resource type: {row.resource_type}"
             )
-        self._check_topic(row.resource_name)
+        elif name:
+            self._check_broker(name)
         names = Counter(item.name for item in row.configs)
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             raise KafkaError(
                 ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}"
             )
-        await self._admin.alter_config(row.resource_name, change_of(row), dry=dry)
+        if row.resource_type == _TOPIC:
+            await self._admin.alter_config(name, change_of(row), dry=dry)
+        else:
+            await self._admin.alter_broker_config(name, change_of(row), dry=dry)
 
     def _increments(self, row: Any) -> Change:
         def change(before: dict[str, str]) -> Mapping[str, str]:
             after = dict(before)
             for item in row.configs:
-                self._apply(after, item)
+                self._apply(after, item, row.resource_type)
             return after
 
         return change
 
-    def _apply(self, overrides: dict[str, str], item: Any) -> None:
+    def _apply(self, overrides: dict[str, str], item: Any, kind: int) -> None:
         name, operation, value = item.name, item.config_operation, item.value
         if operation == _DELETE:
             overrides.pop(name, None)
@@ -166,7 +175,8 @@ class ConfigsApi:
                 ErrorCode.invalid_config,
                 f"Config value {word} is not allowed for config key: {name}",
             )
-        inherited = next(e.value for e in topic_entries(self._config, overrides) if e.name == name)
+        known = broker_entries(self._config) if kind == _BROKER else topic_entries(self._config, {})
+        inherited = overrides.get(name) or next(e.value for e in known if e.name == name)
         present = [part for part in inherited.split(",") if part]
         given = [part.strip() for part in value.split(",") if part.strip()]
         if operation == _APPEND:

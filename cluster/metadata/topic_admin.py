@@ -16,10 +16,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from ..config import BrokerConfig, validate_topic_config
+from ..config import BY_NAME, BrokerConfig, validate_topic_config
 from ..controller.assignment import assign_replicas
+from ..controller.state import Assignment
+from ..controller.state import topic_json as assignment_json
 from ..errors import ConfigError, ErrorCode, HarrowError, KafkaError, RegistryError
 from ..host.seam import Host
 from ..ids import NodeId
@@ -29,10 +30,14 @@ from ..registry import (
     NodeExistsError,
     NoNodeError,
     RegistryClient,
+    RegistryUnavailableError,
+    SessionExpiredError,
     Set,
 )
 from ..wire.topic_ids import UUID, draw_topic_id, text_of
 from .cache import MetadataCache
+from .config_changes import DEFAULT_BROKER
+from .config_entries import is_dynamic
 from .names import OFFSETS_TOPIC, check_topic_name, colliding_names
 
 __all__ = ["NewTopic", "TopicAdmin", "TopicPlan", "refusal_of"]
@@ -132,14 +137,15 @@ class TopicAdmin:
                 f"Number of partitions must be larger than 0, not {partitions}.",
             )
         self._check_factor(factor)
-        brokers = [broker.node_id for broker in self._cache.brokers()]
+        racks = {broker.node_id: broker.rack for broker in self._cache.brokers()}
         draw = self._host.random.randrange
         return assign_replicas(
-            brokers,
+            [*racks],
             partitions,
             factor,
-            start=draw(len(brokers)),
-            shift=draw(len(brokers)),
+            start=draw(len(racks)),
+            shift=draw(len(racks)),
+            racks=racks,
         )
 
     def _check_factor(self, factor: int) -> None:
@@ -292,6 +298,14 @@ class TopicAdmin:
             return {}
         return config_of_json(data)
 
+    async def await_topic_config(self, name: str) -> dict[str, str]:
+        """The same, for an order that must not be forgotten because the registry is away (Kafka retries, too)."""
+        while True:
+            try:
+                return await self.topic_config(name)
+            except (RegistryUnavailableError, SessionExpiredError):
+                await self._registry.until_connected()  # raises once this broker ends
+
     async def alter_config(
         self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, dry: bool = False
     ) -> None:
@@ -299,13 +313,28 @@ class TopicAdmin:
 
         KafkaError(invalid_config) for settings that cannot be; with `dry` nothing is written.
         """
-        path = f"{_CONFIGS}/{name}"
+        await self._alter(f"topics/{name}", lambda before: _checked_config(change(before)), dry=dry)
+
+    async def alter_broker_config(
+        self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, dry: bool = False
+    ) -> None:
+        """Replace a broker's dynamic settings (all brokers': no name) by `change` of them.
+
+        KafkaError(invalid_request) for settings that only a start can change.
+        """
+        entity = f"brokers/{name or DEFAULT_BROKER}"
+        await self._alter(entity, lambda before: _checked_broker_config(change(before)), dry=dry)
+
+    async def _alter(
+        self, entity: str, change: Callable[[dict[str, str]], dict[str, str]], *, dry: bool
+    ) -> None:
+        path = f"/config/{entity}"
         while True:
             try:
                 data, stat = await self._registry.get(path)
             except NoNodeError:
                 data, stat = config_json({}), None
-            changed = _checked_config(change(config_of_json(data)))
+            changed = change(config_of_json(data))
             if dry:
                 return
             try:
@@ -316,7 +345,7 @@ class TopicAdmin:
                 break
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue  # somebody else was first: change what they wrote
-        note = json.dumps({"version": 2, "entity_path": f"topics/{name}"}, separators=(",", ":"))
+        note = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":"))
         await self._registry.create(_CONFIG_CHANGE, note, sequential=True, make_parents=True)
 
     # -------------------------------------------------------------- identity
@@ -351,15 +380,8 @@ def refusal_of(error: KafkaError | RegistryError) -> KafkaError:
 
 def topic_json(plan: TopicPlan) -> str:
     """The data of `/brokers/topics/T`."""
-    partitions = {str(number): [*plan.assignment[number]] for number in sorted(plan.assignment)}
-    data: dict[str, Any] = {
-        "version": 3,
-        "topic_id": text_of(plan.topic_id),
-        "partitions": partitions,
-        "adding_replicas": {},
-        "removing_replicas": {},
-    }
-    return json.dumps(data, separators=(",", ":"))
+    rows = {number: Assignment(replicas=tuple(nodes)) for number, nodes in plan.assignment.items()}
+    return assignment_json(plan.topic_id, rows)
 
 
 def config_json(config: Mapping[str, str]) -> str:
@@ -385,6 +407,21 @@ def _checked_config(config: Mapping[str, str | None]) -> dict[str, str]:
     except ConfigError as error:
         raise KafkaError(ErrorCode.invalid_config, str(error)) from error
     return checked
+
+
+def _checked_broker_config(config: Mapping[str, str]) -> dict[str, str]:
+    fixed = sorted(name for name in config if name not in BY_NAME or not is_dynamic(BY_NAME[name]))
+    if fixed:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Cannot update these configs dynamically: {', '.join(fixed)}",
+        )
+    try:
+        for name, value in config.items():
+            BY_NAME[name].parse(value)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.invalid_config, str(error)) from error
+    return dict(config)
 
 
 def _exists(name: str) -> KafkaError:

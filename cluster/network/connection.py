@@ -25,7 +25,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError, WireError
-from ..host.seam import Buffer, Host, Link, Peer
+from ..host.seam import Host, Link, Part, Peer
 from ..wire.api import ApiTable
 from ..wire.headers import RequestHeader, encode_response_header, parse_request_header
 from ..wire.request import Request
@@ -50,19 +50,22 @@ def peer_of(listener: str, client_id: str) -> Peer:
 class Slot:
     """The place of one response in the order of responses."""
 
-    __slots__ = ("_connection", "api_key", "correlation_id", "done", "on_send", "parts", "version")
+    __slots__ = (
+        "_connection", "api_key", "began_ns", "correlation_id", "done", "on_send", "parts", "version",
+    )  # fmt: skip
 
-    def __init__(self, connection: Connection, header: RequestHeader) -> None:
+    def __init__(self, connection: Connection, header: RequestHeader, began_ns: int) -> None:
         self._connection = connection
+        self.began_ns = began_ns
         self.api_key = header.api_key
         self.version = header.version
         self.correlation_id = header.correlation_id
         self.done = False
-        self.parts: Sequence[Buffer] | None = None
+        self.parts: Sequence[Part] | None = None
         self.on_send: Callable[[bool], None] | None = None
 
     def complete(
-        self, parts: Sequence[Buffer] | None, on_send: Callable[[bool], None] | None
+        self, parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None
     ) -> None:
         """The request is answered; the bytes leave when every earlier response has."""
         self.parts = parts
@@ -110,7 +113,8 @@ class Connection:
             # before anything else: a blocked peer's frame goes back from here and comes again
             self._link.peer = peer_of(self._listener, header.client_id)
             self._named = True
-        slot = Slot(self, header)
+        now_ns = self._host.clock.monotonic_ns()
+        slot = Slot(self, header, now_ns)
         self._slots.append(slot)
         request = Request(
             header.api_key,
@@ -120,7 +124,7 @@ class Connection:
             frame,
             header.body_at,
             self._link.peer,
-            self._host.clock.monotonic_ns(),
+            now_ns,
             slot.complete,
         )
         if self._busy or self._waiting:
@@ -213,7 +217,7 @@ class Connection:
             self._paused = False
             self._link.resume()
 
-    def _send(self, slot: Slot, parts: Sequence[Buffer]) -> bool:
+    def _send(self, slot: Slot, parts: Sequence[Part]) -> bool:
         lost = self._host.network.lose_response(self._link.peer, slot.api_key)
         if slot.on_send is not None:
             try:
@@ -224,6 +228,7 @@ class Connection:
         if lost:
             self._shut(reset=True)
             return False
+        self._server.times.took(slot.api_key, self._host.clock.monotonic_ns() - slot.began_ns)
         header = encode_response_header(slot.api_key, slot.version, slot.correlation_id)
         self._link.send((header, *parts))
         return True

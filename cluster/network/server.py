@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 
 from ..host.seam import FrameHandler, Host, Link, Listener
+from ..metrics.request_times import RequestTimes
 from ..wire.api import ApiTable
 from ..wire.request import Request
 from .connection import Connection
@@ -37,6 +38,8 @@ class RequestServer:
         self._name = name
         self._requests_ahead = requests_ahead
         self._max_connections = max_connections
+        self.times = RequestTimes()
+        """How long requests took; servers of one broker share one."""
         self._connections: set[Connection] = set()
         self._listener: Listener | None = None
 

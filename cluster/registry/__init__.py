@@ -32,6 +32,7 @@ from .operations import (
     Tree,
 )
 from .tree import RegistryTree
+from .zookeeper import ZooKeeperClient
 
 __all__ = [
     "ANY_VERSION",
@@ -58,4 +59,5 @@ __all__ = [
     "Set",
     "Stat",
     "Tree",
+    "ZooKeeperClient",
 ]

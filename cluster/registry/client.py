@@ -157,6 +157,9 @@ class RegistryClient:
             self._task.cancel()
         if self._wire is not None:
             self._wire.end("closed here", reset=False)
+        self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for promise in waiting:
             if not promise.done():
@@ -266,13 +269,17 @@ class RegistryClient:
             return
         operation = pending.operation
         result = None if operation is None else result_of(operation, message["ok"])
+        self._keep_watch(pending, result)
+        pending.succeed(result)
+
+    def _keep_watch(self, pending: Pending, result: Any) -> None:
         if pending.watch is not None:
+            operation = pending.operation
             assert isinstance(operation, Get | Exists | Children), "only reads have watches"
             kind = "children" if isinstance(operation, Children) else "data"
             if isinstance(operation, Exists) and result is None:
                 kind = "exists"
             self._watches[kind].setdefault(operation.path, []).append(pending.watch)
-        pending.succeed(result)
 
     def happened(self, event: Event) -> None:
         """A watch fired."""
@@ -289,6 +296,9 @@ class RegistryClient:
         if not resumed:
             self._zxid = int(hello["zxid"])
         self._wire = wire
+        self._connected()
+
+    def _connected(self) -> None:
         self._set_state("connected")
         waiting, self._waiting = self._waiting, []
         for promise in waiting:

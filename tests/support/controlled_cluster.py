@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from harrow.cluster.config import BrokerConfig
@@ -103,6 +104,16 @@ class Cache:
     def peer_endpoint(self, node_id: NodeId, /) -> tuple[str, int] | None:
         del node_id
         return None
+
+    def leader(self, tp: TopicPartition, /) -> NodeId:
+        del tp
+        return NodeId(-1)
+
+    async def await_leaders(self, topic: str, partitions: int, timeout_ms: float, /) -> bool:
+        raise NotImplementedError
+
+    async def await_until(self, condition: Callable[[], bool], timeout_ms: float, /) -> bool:
+        raise NotImplementedError
 
 
 class Node:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import zookeeper_server
 from harrow.cluster.host.real import RealHost
-from harrow.cluster.registry import RegistryClient
+from harrow.cluster.network.kazoo_link import KazooLink
+from harrow.cluster.registry import RegistryClient, ZooKeeperClient
 from harrow.cluster.registry.operations import Event
 from harrow.cluster.registry.server import RegistryServer
 from harrow.cluster.registry.store import MemoryStore, Store
 
 DEADLINE_S = 20.0
+_numbers = itertools.count()
 
 
 class Heard:
@@ -87,12 +92,44 @@ class RegistryFixture:
         return client
 
 
-def run(folder: Path, test: Callable[[RegistryFixture], Coroutine[Any, Any, None]]) -> None:
+class ZooKeeperFixture(RegistryFixture):
+    """A root of its own in a real ZooKeeper, and clients of it; its server stays up."""
+
+    async def start(self) -> None:
+        self.connect = f"{zookeeper_server.shared().connect}/test-{os.getpid()}-{next(_numbers)}"
+
+    async def stop(self) -> None: ...
+
+    async def client(
+        self, name: str = "broker 1", *, timeout_ms: int = 5000, host: RealHost | None = None
+    ) -> RegistryClient:
+        self._clients += 1
+        if host is None:
+            host = await self.host(f"host-{self._clients}")
+        client = ZooKeeperClient(host, KazooLink(self.connect, timeout_ms), name, timeout_ms)
+        await client.start()
+        self._stack.push_async_callback(client.close)
+        return client
+
+
+REGISTRIES: dict[str, type[RegistryFixture]] = {
+    "embedded": RegistryFixture,
+    "zookeeper": ZooKeeperFixture,
+}
+
+
+def run(
+    folder: Path,
+    test: Callable[[RegistryFixture], Coroutine[Any, Any, None]],
+    on: str = "embedded",
+) -> None:
     """Run `test` with a registry, and take everything down."""
+    if on == "zookeeper":
+        zookeeper_server.shared()  # or skip
 
     async def main() -> None:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
-            registry = RegistryFixture(folder, stack)
+            registry = REGISTRIES[on](folder, stack)
             await registry.start()
             stack.push_async_callback(registry.stop)
             await test(registry)

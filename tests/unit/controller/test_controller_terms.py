@@ -23,6 +23,17 @@ from registry_in_process import Heard, RegistryFixture, run
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
+REGISTRY = ["embedded"]
+"""Which one the present test runs on."""
+
+
+@pytest.fixture(autouse=True, params=["embedded", "zookeeper"])
+def registry(request: pytest.FixtureRequest) -> str:
+    """Every test of this file runs on the embedded registry and, where one is installed, on ZooKeeper (D3)."""
+    REGISTRY[0] = request.param
+    return REGISTRY[0]
+
+
 def clustered(
     tmp_path: Path,
     test: Callable[[ControlledCluster], Coroutine[Any, Any, None]],
@@ -33,7 +44,7 @@ def clustered(
         await test(cluster)
         await cluster.stop(*list(cluster.nodes))
 
-    run(tmp_path, with_registry)
+    run(tmp_path, with_registry, REGISTRY[0])
 
 
 async def deleted(client: RegistryClient, path: str) -> None:
@@ -116,6 +127,7 @@ def test_unclean_election_is_the_topics_to_allow(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         allowed = json.dumps({"version": 1, "config": {"unclean.leader.election.enable": "true"}})
+        await cluster.told[NodeId(1)].until(lambda: cluster.told[NodeId(1)].live == {1, 2})
         await cluster.topic("u", (2, 1), config=allowed)
         await cluster.topic("c", (2, 1))
         unclean, clean = TopicPartition("u", 0), TopicPartition("c", 0)
@@ -211,7 +223,14 @@ def test_isr_changes_reach_every_broker(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
+def embedded_only(why: str) -> None:
+    if REGISTRY[0] == "zookeeper":
+        pytest.skip(why)
+
+
 def test_a_zombie_controller_changes_nothing(tmp_path: Path) -> None:
+    embedded_only("link faults do not reach a ZooKeeper's connection")
+
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, timeout_ms=300)
         await cluster.start(2, 3)
@@ -228,7 +247,7 @@ def test_a_zombie_controller_changes_nothing(tmp_path: Path) -> None:
         assert zombie.controller.is_active
         term = zombie.controller._term  # pyright: ignore[reportPrivateUsage] - the zombie's own belief
         assert term is not None
-        batch = term._batch()  # pyright: ignore[reportPrivateUsage] - the test is of it
+        batch = term.batch()
         batch.leader_and_isr([T0])
         batch.metadata([T0])
         batch.flush()
@@ -262,7 +281,7 @@ def test_writes_of_a_term_that_is_over_are_refused(tmp_path: Path) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))
         await cluster.leader_told(2, T0, 1, 0)
-        before = cluster.registry.server.tree.dump()
+        before = await cluster.nodes[1].registry.read_tree("/")
         known = ClusterState()
         known.partitions[T0] = state = await cluster.state("t")
         # /controller_epoch has version 1 now
@@ -274,12 +293,14 @@ def test_writes_of_a_term_that_is_over_are_refused(tmp_path: Path) -> None:
             await writer.create({T1: state})
         with pytest.raises(ControllerMovedError):
             await writer.remove([DeleteTree("/brokers/topics/t")])
-        assert cluster.registry.server.tree.dump() == before
+        assert await cluster.nodes[1].registry.read_tree("/") == before
 
     clustered(tmp_path, test)
 
 
 def test_registry_gone_and_back_is_no_election(tmp_path: Path) -> None:
+    embedded_only("the ZooKeeper is shared; see tests/cluster/test_on_zookeeper.py")
+
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))

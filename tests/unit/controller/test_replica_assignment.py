@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from harrow.cluster.controller.assignment import assign_replicas
+from harrow.cluster.controller.assignment import alternated, assign_replicas, start_of_added
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import NodeId
 from hypothesis import given
@@ -54,3 +54,49 @@ def test_impossible_numbers_are_refused(
     with pytest.raises(KafkaError) as raised:
         assign_replicas(nodes(brokers), partitions, factor, start=0, shift=0)
     assert raised.value.code is code
+
+
+def racks(**nodes: list[int]) -> dict[NodeId, str | None]:
+    return {NodeId(node): rack for rack, row in nodes.items() for node in row}
+
+
+def test_brokers_take_turns_by_rack() -> None:
+    # AdminRackAwareTest: testGetRackAlternatedBrokerListAndAssignReplicasToBrokers
+    rack_of = {node: str(rack) for node, rack in racks(a=[0, 3], b=[2, 5], c=[1, 4]).items()}
+    assert alternated(rack_of) == [NodeId(n) for n in (0, 2, 1, 3, 5, 4)]
+
+
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 20), st.integers(1, 4),
+    st.integers(0, 50), st.integers(0, 50),
+)  # fmt: skip
+def test_replicas_lie_on_as_many_racks_as_there_are(
+    sizes: list[int], partitions: int, factor: int, start: int, shift: int
+) -> None:
+    numbers = iter(range(sum(sizes)))
+    rack_of: dict[NodeId, str | None] = {
+        NodeId(next(numbers)): f"rack {rack}"
+        for rack, size in enumerate(sizes)
+        for _ in range(size)
+    }
+    factor = min(factor, len(rack_of))
+    found = assign_replicas([*rack_of], partitions, factor, start=start, shift=shift, racks=rack_of)
+    for replicas in found.values():
+        assert len(set(replicas)) == factor
+        assert len({rack_of[node] for node in replicas}) == min(factor, len(sizes))
+
+
+def test_some_brokers_with_and_some_without_a_rack_are_refused() -> None:
+    rack_of: dict[NodeId, str | None] = {NodeId(0): "a", NodeId(1): None}
+    with pytest.raises(KafkaError) as raised:
+        assign_replicas(nodes(2), 1, 1, start=0, shift=0, racks=rack_of)
+    assert raised.value.code is ErrorCode.unknown_server_error
+
+
+def test_added_partitions_go_on_with_the_round_robin() -> None:
+    first = assign_replicas(nodes(4), 3, 2, start=2, shift=2)
+    start = start_of_added(nodes(4), first[0][0], {})
+    more = assign_replicas(nodes(4), 5, 2, start=start, shift=start, first_partition=3)
+    assert list(more) == [3, 4, 5, 6, 7]
+    leaders = Counter(row[0] for row in (first | more).values())
+    assert set(leaders.values()) == {2}

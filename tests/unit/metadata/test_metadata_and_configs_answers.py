@@ -347,7 +347,11 @@ def test_alter_configs_replaces_everything() -> None:
             resource_name="orders",
             configs=(s.AlterableConfig(name="flush.ms", value="7"),),
         )
-        broker_row = s.AlterConfigsResource(resource_type=4, resource_name="1")
+        broker_row = s.AlterConfigsResource(
+            resource_type=4,
+            resource_name="1",
+            configs=(s.AlterableConfig(name="replica.lag.time.max.ms", value="7"),),
+        )
         answer = await world.ask(ALTER_CONFIGS, 2, resources=(topic_row, broker_row))
         assert [row.error_code for row in answer.responses] == [
             ErrorCode.none,

@@ -44,11 +44,31 @@ async def turn() -> None:
     await ready
 
 
+class StillClock:
+    """Time that stands unless it is moved."""
+
+    now_ms = 1_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
 class LoopTasks:
     """The seam's tasks on the running loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: StillClock) -> None:
         self.running: set[asyncio.Task[Any]] = set()
+        self._clock = clock
+
+    def call_soon(self, call: Callable[..., object], *args: object) -> None:
+        asyncio.get_running_loop().call_soon(call, *args)
+
+    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Any:
+        def due() -> None:
+            self._clock.now_ms += int(delay_ms)  # the clock stands still between timers
+            call(*args)
+
+        return asyncio.get_running_loop().call_later(delay_ms / 1000, due)
 
     def promise(self) -> Any:
         return asyncio.get_running_loop().create_future()
@@ -68,15 +88,6 @@ class LoopTasks:
             await self.running.pop()
 
 
-class StillClock:
-    """Time that stands unless it is moved."""
-
-    now_ms = 1_000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-
 class Notes:
     """The trace, kept."""
 
@@ -93,8 +104,8 @@ class ToyHost:
     name = "broker 1"
 
     def __init__(self) -> None:
-        self.tasks = LoopTasks()
         self.clock = StillClock()
+        self.tasks = LoopTasks(self.clock)
         self.trace = Notes()
         self.random = random.Random(7)
 

@@ -1,0 +1,211 @@
+"""A ZooKeeper session through kazoo, brought to the broker's loop (D3).
+
+Owns: `KazooLink`: kazoo's client, whose connection thread does the reading and writing. Every callback of kazoo runs
+inline on that one thread, in the order in which ZooKeeper answered, and does nothing but hand its news to the
+loop (`call_soon_threadsafe`): so answers and watch events arrive on the loop in ZooKeeper's order, and no code
+of a broker ever runs on another thread. kazoo's own worker threads are never started.
+
+What arrives is told in the registry's words: error codes of `registry/errors.py`, or "expired" and "lost".
+May fail: RegistryError where kazoo is not installed or the connect string is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import RegistryError
+
+Done = Callable[[Any, tuple[str, int] | None, int], None]
+"""`done(result, (error code, index in a multi) or None, transaction of the answer)`, on the loop."""
+
+_CODES = {
+    "NoNodeError": "no-node", "NodeExistsError": "node-exists", "BadVersionError": "bad-version",
+    "NotEmptyError": "not-empty", "NoChildrenForEphemeralsError": "bad-request", "BadArgumentsError": "bad-request",
+    "ValueError": "bad-request", "SessionExpiredError": "expired",
+}  # fmt: skip
+_KINDS = {"CREATED": "created", "CHANGED": "changed", "DELETED": "deleted", "CHILD": "children"}
+_ROLLED_BACK = ("RolledBackError", "RuntimeInconsistency")
+RETRY = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.5, "max_delay": 0.2}
+
+
+class _Inline:
+    """A queue that runs what is put on it at once."""
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Run it here."""
+        call()
+
+
+def _call(callback: Any) -> None:
+    """What kazoo's handler does with a watch's callback: here, at once."""
+    callback.func(*callback.args)
+
+
+class KazooLink:
+    """One client of a ZooKeeper ensemble; made and used on the loop."""
+
+    def __init__(self, connect: str, session_timeout_ms: int) -> None:
+        try:
+            client: Any = importlib.import_module("kazoo.client")
+            threading: Any = importlib.import_module("kazoo.handlers.threading")
+        except ImportError as error:
+            raise RegistryError(
+                "zookeeper.connect is set and kazoo is not installed: pip install pytest-harrow[zookeeper]"
+            ) from error
+        logging.getLogger("kazoo").addHandler(logging.NullHandler())
+        self._loop = asyncio.get_running_loop()
+        handler: Any = threading.SequentialThreadingHandler()
+        handler.completion_queue = _Inline()
+        handler.start = lambda: setattr(handler, "_running", True)
+        handler.stop = lambda: setattr(handler, "_running", False)
+        handler.dispatch_callback = _call
+        try:
+            self._client: Any = client.KazooClient(
+                hosts=connect,
+                timeout=session_timeout_ms / 1000,
+                handler=handler,
+                connection_retry=RETRY,
+            )
+        except ValueError as error:
+            raise RegistryError(f"zookeeper.connect={connect!r}: {error}") from error
+        self._rooted = False
+        self._on_state: Callable[[str, int], None] = lambda _state, _session: None
+        self._on_event: Callable[[str, str], None] = lambda _kind, _path: None
+
+    def start(
+        self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None]
+    ) -> None:
+        """Begin to connect; `on_state` hears "connected", "disconnected", "expired" with the session's id."""
+        self._on_state, self._on_event = on_state, on_event
+        self._client.add_listener(self._state_changed)
+        self._client.start_async()
+
+    def close(self) -> None:
+        """BLOCKS. End the session and the connection's thread."""
+        self._client.stop()
+        self._client.close()
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that was heard of."""
+        found: int = self._client.last_zxid
+        return found
+
+    # ------------------------------------------------------------ operations
+
+    def create(
+        self, path: str, data: bytes, done: Done, *, ephemeral: bool, sequential: bool
+    ) -> None:
+        """A new node; the result is its path."""
+        self._begin(
+            lambda: self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential),
+            done,
+        )
+
+    def exists(self, path: str, done: Done, *, watch: bool) -> None:
+        """A stat or None."""
+        self._begin(lambda: self._client.exists_async(path, watch=self._watch(watch)), done)
+
+    def get(self, path: str, done: Done, *, watch: bool) -> None:
+        """Data and stat."""
+        self._begin(lambda: self._client.get_async(path, watch=self._watch(watch)), done)
+
+    def children(self, path: str, done: Done, *, watch: bool) -> None:
+        """Names below."""
+        self._begin(lambda: self._client.get_children_async(path, watch=self._watch(watch)), done)
+
+    def set(self, path: str, data: bytes, version: int, done: Done) -> None:
+        """New data; the result is the stat."""
+        self._begin(lambda: self._client.set_async(path, data, version=version), done)
+
+    def delete(self, path: str, version: int, done: Done) -> None:
+        """Remove a node."""
+        self._begin(lambda: self._client.delete_async(path, version=version), done)
+
+    def multi(self, operations: Sequence[tuple[Any, ...]], done: Done) -> None:
+        """All or nothing; the result lists the parts'.
+
+        `("create", path, data, ephemeral, sequential)`, `("set", path, data, version)`,
+        `("delete", path, version)`, `("check", path, version)`.
+        """
+        transaction = self._client.transaction()
+
+        def create(path: str, data: bytes, ephemeral: bool, sequential: bool) -> None:
+            transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+
+        add: dict[str, Callable[..., Any]] = {
+            "create": create,
+            "set": transaction.set_data,
+            "delete": transaction.delete,
+            "check": transaction.check,
+        }
+
+        def commit() -> Any:
+            for kind, *arguments in operations:
+                add[kind](*arguments)
+            return transaction.commit_async()
+
+        self._begin(commit, done, parts=True)
+
+    # --------------------------------------------------------------- threads
+
+    def _begin(self, send: Callable[[], Any], done: Done, *, parts: bool = False) -> None:
+        def answered(result: Any) -> None:  # on kazoo's thread
+            zxid: int = (
+                self._client.last_zxid
+            )  # of this very answer: its reader is the one who calls
+            error, value = result.exception, None
+            if error is None:
+                value = result.get()
+            found = _failure(error, value if parts and value else ())
+            self._tell(done, value, found, zxid)
+
+        try:
+            result = send()
+        except (
+            Exception
+        ) as error:  # refused before it was sent: a path that is none, a closed session
+            self._loop.call_soon(done, None, _failure(error, ()), self._client.last_zxid)
+            return
+        result.rawlink(answered)
+
+    def _watch(self, wanted: bool) -> Callable[[Any], None] | None:
+        return self._happened if wanted else None
+
+    def _happened(self, event: Any) -> None:  # on kazoo's thread
+        kind = _KINDS.get(str(event.type))
+        if kind is not None:  # a watch that ends with its connection is set again by the owner
+            self._tell(self._on_event, kind, event.path)
+
+    def _state_changed(self, state: Any) -> None:  # on kazoo's thread
+        words = {"CONNECTED": "connected", "SUSPENDED": "disconnected", "LOST": "expired"}
+        session = self._client.client_id
+        word, number = words[str(state)], session[0] if session else 0
+        if word == "connected" and self._client.chroot and not self._rooted:
+            self._rooted = True  # the root of our paths must be there before anybody asks for one
+            made = self._client.ensure_path_async("/")
+
+            def rooted(_made: Any) -> None:
+                self._tell(self._on_state, word, number)
+
+            made.rawlink(rooted)
+            return
+        self._tell(self._on_state, word, number)
+
+    def _tell(self, call: Callable[..., None], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def _failure(error: Any, parts: Sequence[Any]) -> tuple[str, int] | None:
+    """The error of an answer in the registry's words; a multi's is that of the operation which was refused."""
+    if error is not None:
+        return _CODES.get(type(error).__name__, "lost"), -1
+    for index, part in enumerate(parts):
+        if isinstance(part, Exception) and type(part).__name__ not in _ROLLED_BACK:
+            return _CODES.get(type(part).__name__, "bad-request"), index
+    return None

@@ -1,0 +1,354 @@
+"""Controllers, sessions and registrations on real processes, under load (D1, D2, D3, D4, D5, D6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harrow import Cluster
+from harrow.cluster.registry import RegistryClient
+from harrow.cluster.view import PartitionView
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError
+from load_on_cluster import SOCKETS, Load, close, wait_until
+from raw_kafka import RawKafka
+from registry_in_process import Heard
+from registry_visitor import visit
+
+SESSION_MS = 1_000
+CONFIG = {
+    "zookeeper.session.timeout.ms": SESSION_MS,
+    "auto.leader.rebalance.enable": False,
+    "replica.lag.time.max.ms": 1_000,
+}
+
+
+STALE = {
+    "request.timeout.ms": 1_500, "socket.timeout.ms": 2_000, "topic.metadata.refresh.interval.ms": 500,
+}  # fmt: skip
+"""For a leader that does not know that it is none: a client learns of the new one by asking others."""
+
+pytestmark = SOCKETS
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(brokers=3, config=CONFIG, folder=tmp_path_factory.mktemp("c")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[Any]:
+    client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    yield client
+    close(client)
+    for (
+        node,
+        broker,
+    ) in cluster.brokers.items():  # after a failure: the next test begins with a whole cluster
+        broker.resume()
+        broker.start() if broker.state == "dead" else cluster.control(
+            node, "links.heal", mode="deliver"
+        )
+    wait_until(lambda: set(cluster.describe().live) == {1, 2, 3})
+
+
+def placed(admin: Any, name: str, *replicas: list[int]) -> None:
+    admin.create_topics([NewTopic(name, replica_assignments=dict(enumerate(replicas)))])
+
+
+def partition(cluster: Cluster, topic: str, number: int = 0) -> PartitionView:
+    return cluster.describe().topics[topic][number]
+
+
+def traced(cluster: Cluster, node: int, event: str) -> list[dict[str, Any]]:
+    lines = (cluster.folder / f"broker-{node}" / "trace.jsonl").read_text().splitlines()
+    return [
+        row for line in lines if line.endswith("}") and (row := json.loads(line))["event"] == event
+    ]
+
+
+def epochs(cluster: Cluster) -> dict[int, int]:
+    return {node: int(cluster.control(node, "state")["broker_epoch"]) for node in cluster.brokers}
+
+
+def controller_of(cluster: Cluster) -> int:
+    found = cluster.controller_id()
+    assert found is not None
+    return found
+
+
+# ---------------------------------------------------------------------- zombies
+
+
+def test_a_controller_paused_past_its_session_changes_nothing_when_it_wakes(
+    cluster: Cluster, admin: Any
+) -> None:
+    zombie = controller_of(cluster)
+    others = [node for node in cluster.brokers if node != zombie]
+    placed(admin, "paused", [zombie, *others])
+    epoch = cluster.describe().controller_epoch
+    with Load(cluster, "paused", **STALE) as load:
+        # it sleeps with an order in its queue: somebody registers anew at that moment
+        cluster.brokers[zombie].pause()
+        wait_until(lambda: cluster.controller_id() in others)
+        wait_until(lambda: partition(cluster, "paused").leader in others)
+        load.more(100)
+        view = cluster.describe()
+        assert view.controller_epoch > epoch
+        before = partition(cluster, "paused")
+        resigned = len(traced(cluster, zombie, "controller.resigned"))
+        cluster.brokers[zombie].resume()
+        wait_until(lambda: len(traced(cluster, zombie, "controller.resigned")) > resigned)
+        wait_until(lambda: set(cluster.isr("paused", 0)) == {1, 2, 3})
+        load.more(100)
+    after = partition(cluster, "paused")
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch + 1) or (
+        after.leader,
+        after.leader_epoch,
+    ) == (before.leader, before.leader_epoch)
+    assert cluster.describe().controller_epoch == view.controller_epoch
+    assert cluster.controller_id() == view.controller
+    load.exactly_once()
+
+
+def test_a_controller_without_registry_decides_nothing(cluster: Cluster, admin: Any) -> None:
+    """It is awake, cut off from the registry, and still asked to elect and to reassign."""
+    zombie = controller_of(cluster)
+    other, third = [node for node in cluster.brokers if node != zombie]
+    placed(admin, "cut", [other, third])
+    asking: Any = KafkaAdminClient(
+        bootstrap_servers=f"127.0.0.1:{cluster.brokers[zombie].port}", request_timeout_ms=4_000
+    )
+    assert asking.describe_cluster()["controller_id"] == zombie
+    before = partition(cluster, "cut")
+    cluster.control(zombie, "links.block", peers=["registry"], direction="both")
+    try:
+        cluster.brokers[other].pause()
+        with pytest.raises(KafkaError):
+            asking.create_partitions({"cut": 3}, timeout_ms=500)
+        wait_until(lambda: controller_of_or_0(cluster) == third)
+        cluster.brokers[other].resume()
+        wait_until(lambda: set(partition(cluster, "cut").isr) == {other, third})
+    finally:
+        cluster.brokers[other].resume()
+        cluster.control(zombie, "links.heal", mode="deliver")
+        close(asking)
+    wait_until(lambda: set(cluster.describe().live) == {1, 2, 3})
+    assert controller_of(cluster) == third
+    assert list(cluster.describe().topics["cut"]) == [0]
+    assert partition(cluster, "cut").leader_epoch >= before.leader_epoch
+    cluster.await_converged()
+    assert {row["controller"] for row in states(cluster)} == {True, False}
+    assert sum(row["controller"] for row in states(cluster)) == 1
+
+
+def states(cluster: Cluster) -> list[dict[str, Any]]:
+    return [cluster.control(node, "state") for node in cluster.brokers]
+
+
+def controller_of_or_0(cluster: Cluster) -> int:
+    return cluster.controller_id() or 0
+
+
+# --------------------------------------------------------------------- registry
+
+
+def test_brokers_serve_on_without_a_registry_and_sessions_resume(
+    cluster: Cluster, admin: Any
+) -> None:
+    placed(admin, "unregistered", [1, 2, 3], [2, 3, 1], [3, 1, 2])
+    before, view = epochs(cluster), cluster.describe()
+    with Load(cluster, "unregistered", partitions=3) as load:
+        cluster.registry.kill()
+        load.more(2 * SESSION_MS * 400 // 1_000)  # for longer than a session lives
+        cluster.registry.start()
+        load.more(200)
+        wait_until(lambda: set(cluster.describe().live) == {1, 2, 3})
+        load.more(SESSION_MS * 400 // 1_000)
+    assert epochs(cluster) == before  # nobody expired, nobody registered anew
+    again = cluster.describe()
+    assert (again.controller, again.controller_epoch) == (view.controller, view.controller_epoch)
+    assert again.topics == view.topics
+    load.exactly_once()
+
+
+def test_who_died_meanwhile_expires_when_the_registry_is_back(cluster: Cluster, admin: Any) -> None:
+    controller = controller_of(cluster)
+    dead, other = [node for node in cluster.brokers if node != controller]
+    placed(admin, "expires", [dead, other, controller])
+    with Load(cluster, "expires") as load:
+        cluster.registry.kill()
+        cluster.brokers[dead].kill()
+        cluster.registry.start()
+        wait_until(lambda: partition(cluster, "expires").leader not in (-1, dead))
+        load.more(100)
+    assert cluster.describe().live == {controller, other}
+    load.exactly_once()
+    cluster.brokers[dead].start()
+    cluster.await_converged()
+
+
+def test_a_session_that_expires_while_its_broker_lives(cluster: Cluster, admin: Any) -> None:
+    controller = controller_of(cluster)
+    cut, other = [node for node in cluster.brokers if node != controller]
+    placed(admin, "expired", [cut, other, controller])
+    placed(admin, "expired-fresh", [cut, other, controller])
+    before = epochs(cluster)
+    with Load(cluster, "expired", **STALE) as load:
+        cluster.control(cut, "links.block", peers=["registry"], direction="both")
+        wait_until(
+            lambda: cluster.leader("expired", 0) == cluster.leader("expired-fresh", 0) == other
+        )
+        with RawKafka(cluster.brokers[other].port) as raw:
+            wait_until(
+                lambda: raw.metadata("expired-fresh").topics[0].partitions[0].leader_id == other
+            )
+        # `load` asks nobody but the leader it knows; who comes now is told of the new one
+        bootstrap = f"127.0.0.1:{cluster.brokers[other].port}"
+        with Load(cluster, "expired-fresh", 1, bootstrap) as fresh:
+            fresh.more(100)
+        cluster.control(cut, "links.heal", mode="deliver")
+        wait_until(lambda: set(cluster.isr("expired", 0)) == {1, 2, 3})
+        load.more(100)
+    after = epochs(cluster)
+    assert after[cut] > before[cut]
+    assert {node: after[node] for node in (other, controller)} == {
+        node: before[node] for node in (other, controller)
+    }
+    load.exactly_once()
+    fresh.exactly_once()
+
+
+# -------------------------------------------------------------------- elections
+
+
+def test_ten_elections_in_a_row_each_with_its_own_epoch(
+    cluster: Cluster, admin: Any, tmp_path: Path
+) -> None:
+    """The seat is taken away as soon as somebody sits on it: ten terms, one after the other."""
+    placed(admin, "elections", [1, 2, 3])
+
+    async def unseat(client: RegistryClient) -> list[int]:
+        seen: list[int] = []
+        for _ in range(10):
+            while await client.exists("/controller", watch=(heard := Heard())) is None:
+                await heard.next()
+            seen.append(int((await client.get("/controller_epoch"))[0]))
+            await client.delete_tree("/controller")
+        return seen
+
+    first = cluster.describe().controller_epoch
+    with Load(cluster, "elections") as load:
+        seen = visit(cluster, tmp_path, unseat)
+        wait_until(lambda: cluster.controller_id() is not None)
+        load.more(100)
+    assert seen == list(range(first, first + 10))
+    assert cluster.describe().controller_epoch == first + 10
+    wait_until(lambda: sum(row["controller"] for row in states(cluster)) == 1)
+    load.exactly_once()
+    placed(admin, "after-elections", [3, 1, 2])  # the last one controls
+    cluster.await_converged()
+    for node in cluster.brokers:
+        elected = [row["epoch"] for row in traced(cluster, node, "controller.elected")]
+        assert len(elected) == len(set(elected))
+
+
+def test_ten_leaders_in_a_row_lose_nothing(cluster: Cluster, admin: Any) -> None:
+    """Preferred elections as fast as they are answered, under load."""
+    placed(admin, "leaders", [1, 2, 3])
+    from kafka.structs import TopicPartition
+
+    first = partition(cluster, "leaders").leader_epoch
+    with Load(cluster, "leaders") as load:
+        for turn in range(10):
+            order = [(turn + shift) % 3 + 1 for shift in range(1, 4)]
+            admin.alter_partition_reassignments({TopicPartition("leaders", 0): order})
+            admin.elect_leaders(0, {"leaders": [0]}, raise_errors=False)
+            if partition(cluster, "leaders").leader != order[0]:
+                cluster.await_full_isr()
+                admin.elect_leaders(0, {"leaders": [0]})
+            assert partition(cluster, "leaders").leader == order[0]
+        load.more(100)
+    assert partition(cluster, "leaders").leader_epoch >= first + 20
+    load.exactly_once()
+    cluster.await_converged()
+
+
+# -------------------------------------------------------- deaths and comings back
+
+
+def test_all_brokers_killed_and_started_at_once(cluster: Cluster, admin: Any) -> None:
+    placed(admin, "all", [1, 2, 3], [2, 3, 1])
+    with Load(cluster, "all", partitions=2) as load:
+        load.more(200)
+        before = dict(load.delivered)
+        for broker in cluster.brokers.values():
+            broker.kill()
+        for broker in cluster.brokers.values():
+            broker.begin()
+        for broker in cluster.brokers.values():
+            broker.wait_ready()
+        cluster.await_full_isr()
+        load.more(200)
+    assert before.items() <= load.delivered.items()
+    load.exactly_once()
+    cluster.await_converged()
+
+
+def test_a_broker_that_bounces_faster_than_its_session(cluster: Cluster, admin: Any) -> None:
+    """It is a failure and a start: a new epoch, its leadership gone to another, and it back in the ISR (D6)."""
+    bounced = next(node for node in cluster.brokers if node != controller_of(cluster))
+    others = [node for node in cluster.brokers if node != bounced]
+    placed(admin, "bounced", [bounced, *others])
+    before, view = epochs(cluster), partition(cluster, "bounced")
+    assert view.leader == bounced
+    with Load(cluster, "bounced") as load:
+        cluster.brokers[bounced].kill()
+        cluster.brokers[bounced].start()
+        wait_until(lambda: partition(cluster, "bounced").leader_epoch > view.leader_epoch)
+        wait_until(lambda: set(cluster.isr("bounced", 0)) == {1, 2, 3})
+        load.more(100)
+    assert epochs(cluster)[bounced] > before[bounced]
+    assert partition(cluster, "bounced").leader in others
+    load.exactly_once()
+    cluster.await_converged()
+
+
+@pytest.mark.parametrize("who", ["leader", "controller"])
+def test_controlled_shutdown_fails_no_record(cluster: Cluster, admin: Any, who: str) -> None:
+    """Leaders move before the process ends; no client hears of an error (D4)."""
+    name = f"leaving-{who}"
+    controller = controller_of(cluster)
+    leaving = controller if who == "controller" else controller % 3 + 1
+    others = [node for node in cluster.brokers if node != leaving]
+    placed(admin, name, [leaving, *others], [others[0], leaving, others[1]])
+    with Load(cluster, name, partitions=2) as load:
+        cluster.brokers[leaving].terminate()
+        assert partition(cluster, name).leader in others
+        load.more(100)
+        cluster.brokers[leaving].start()
+        wait_until(lambda: set(cluster.isr(name, 0)) == {1, 2, 3})
+        load.more(50)
+    load.exactly_once()
+    cluster.await_converged()
+
+
+def test_the_preferred_leader_comes_back_by_itself() -> None:
+    """auto.leader.rebalance.enable, checked each second (D4)."""
+    config = CONFIG | {
+        "auto.leader.rebalance.enable": True,
+        "leader.imbalance.check.interval.seconds": 1,
+    }
+    with Cluster(brokers=2, config=config) as cluster:
+        admin: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        placed(admin, "balanced", [1, 2], [2, 1])
+        close(admin)
+        with Load(cluster, "balanced", partitions=2) as load:
+            cluster.brokers[1].restart()
+            wait_until(lambda: cluster.leader("balanced", 0) == 1)
+            load.more(50)
+        load.exactly_once()

@@ -1,0 +1,146 @@
+"""Metrics under Kafka's names, over HTTP for Prometheus and over the control socket (C10)."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from harrow import Cluster
+from kafka.admin import KafkaAdminClient, NewTopic
+from load_on_cluster import SOCKETS, close, wait_until
+from prometheus_client.parser import text_string_to_metric_families
+
+CONFIG = {
+    "harrow.metrics.port": 0, "min.insync.replicas": 1, "replica.lag.time.max.ms": 1_000,
+    "zookeeper.session.timeout.ms": 3_000, "auto.leader.rebalance.enable": False,
+}  # fmt: skip
+
+pytestmark = SOCKETS
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=2, config=CONFIG) as cluster:
+        yield cluster
+
+
+def asked(cluster: Cluster, node: int, name: str) -> float:
+    """A metric by the control socket."""
+    values: dict[str, float] = cluster.control(node, "metrics")["metrics"]
+    return values[name]
+
+
+def get(port: int, path: str = "/metrics", method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request(method, path)
+    response = connection.getresponse()
+    found = response.status, response.read().decode()
+    connection.close()
+    return found
+
+
+def scraped(cluster: Cluster, node: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Everything that Prometheus would read."""
+    status, text = get(cluster.control(node, "metrics")["port"])
+    assert status == 200
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def produce(cluster: Cluster, topic: str, count: int) -> None:
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0}
+    )
+    for number in range(count):
+        producer.produce(topic, str(number), partition=0)
+    assert producer.flush(30) == 0
+
+
+def test_what_was_done_can_be_read_in_both_ways(cluster: Cluster) -> None:
+    produce(cluster, "measured", 100)
+    cluster.await_converged()
+    leader = cluster.leader("measured", 0)
+    assert leader is not None
+    page = scraped(cluster, leader)
+    where = (("partition", "0"), ("topic", "measured"))
+    assert page["kafka_log_Log_LogEndOffset", where] == 100
+    assert page["kafka_log_Log_HighWatermark", where] == 100
+    lag = (*where[:1], ("replica", str(3 - leader)), *where[1:])
+    assert page["kafka_cluster_Partition_ReplicaLag", lag] == 0
+    requests = ("kafka_network_RequestMetrics_RequestsPerSec_total", (("request", "Produce"),))
+    assert page[requests] >= 1
+    assert page["kafka_network_RequestMetrics_TotalTimeMs_total", requests[1]] > 0
+    waiting = (("delayedOperation", "Fetch"),)
+    assert page["kafka_server_DelayedOperationPurgatory_NumDelayedOperations", waiting] >= 0
+    assert page["harrow_metrics_Metrics_FailedSources", ()] == 0
+    assert (
+        asked(cluster, leader, "kafka.log:type=Log,name=LogEndOffset,topic=measured,partition=0")
+        == 100
+    )
+
+
+def test_one_controller_in_the_cluster(cluster: Cluster) -> None:
+    name = "kafka.controller:type=KafkaController,name=ActiveControllerCount"
+    found = {node: asked(cluster, node, name) for node in cluster.brokers}
+    assert sorted(found.values()) == [0, 1]
+    assert found[cluster.controller_id() or 0] == 1
+
+
+def test_a_paused_follower_shows_and_its_coming_back_too(cluster: Cluster) -> None:
+    produce(cluster, "watched", 10)
+    cluster.await_converged()
+    leader = cluster.leader("watched", 0)
+    assert leader is not None
+    replica_manager = "kafka.server:type=ReplicaManager,name="
+    before = asked(cluster, leader, f"{replica_manager}IsrShrinksPerSec")
+    expands = asked(cluster, leader, f"{replica_manager}IsrExpandsPerSec")
+    cluster.brokers[3 - leader].pause()
+    try:
+        produce(cluster, "watched", 5)
+        wait_until(
+            lambda: asked(cluster, leader, f"{replica_manager}UnderReplicatedPartitions") >= 1
+        )
+        assert asked(cluster, leader, f"{replica_manager}IsrShrinksPerSec") > before
+        lag = f"kafka.cluster:type=Partition,name=ReplicaLag,topic=watched,partition=0,replica={3 - leader}"
+        assert asked(cluster, leader, lag) == 5
+    finally:
+        cluster.brokers[3 - leader].resume()
+    cluster.await_converged()
+    assert asked(cluster, leader, f"{replica_manager}UnderReplicatedPartitions") == 0
+    assert asked(cluster, leader, f"{replica_manager}IsrExpandsPerSec") > expands
+    assert asked(cluster, leader, lag) == 0
+
+
+def test_the_page_serves_its_path_and_nothing_else(cluster: Cluster) -> None:
+    port = cluster.control(1, "metrics")["port"]
+    assert get(port, "/")[0] == 404
+    assert get(port, method="POST")[0] == 405
+    assert get(port, method="HEAD") == (200, "")
+    with socket.create_connection(("127.0.0.1", port), 10) as garbage:
+        garbage.sendall(b"\xff" * 20_000)
+        with contextlib.suppress(ConnectionResetError):
+            assert garbage.recv(4096) == b""
+    assert get(port)[0] == 200
+
+
+def test_partitions_without_a_leader_are_counted(cluster: Cluster) -> None:
+    name = "kafka.controller:type=KafkaController,name=OfflinePartitionsCount"
+    controller = cluster.controller_id()
+    assert controller is not None
+    admin: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    admin.create_topics([NewTopic("lonely", replica_assignments={0: [3 - controller]})])
+    close(admin)
+    assert asked(cluster, controller, name) == 0
+    cluster.brokers[3 - controller].kill()
+    wait_until(lambda: asked(cluster, controller, name) == 1)
+    cluster.brokers[3 - controller].start()
+    wait_until(lambda: asked(cluster, controller, name) == 0)
+    cluster.await_converged()

@@ -1,0 +1,154 @@
+"""Settings changed while brokers run take effect on every broker, without a restart (A4, KIP-226, KIP-339)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from harrow import Cluster
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from kafka.admin import ConfigResource as TypedResource
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import InvalidRequestError
+from load_on_cluster import SOCKETS, close, wait_until
+from raw_kafka import RawKafka
+
+BIG = b"x" * 20_000
+ConfigResource: Any = TypedResource  # its annotations name less than it takes
+
+pytestmark = SOCKETS
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=2, config={"min.insync.replicas": 1}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[Any]:
+    client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    yield client
+    close(client)
+
+
+def outcome(cluster: Cluster, topic: str, value: bytes) -> int | None:
+    """The error code of producing `value` with acks=all; None: it was acknowledged."""
+    found: list[Any] = []
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "acks": "all",
+        "log_level": 0,
+        "retries": 0,
+    }
+    producer = Producer(settings)
+    producer.produce(
+        topic, value, partition=0, on_delivery=lambda e, m: found.append(e and e.code())
+    )
+    assert producer.flush(30) == 0
+    code: int | None = found[0]
+    return code
+
+
+def settings_of(admin: Any, kind: str, name: str, *wanted: str) -> dict[str, tuple[str, str]]:
+    (found,) = admin.describe_configs(
+        [ConfigResource(kind, name, list(wanted))], config_filter="all"
+    )[kind.lower()].values()
+    return {key: (row["value"], row["config_source"]) for key, row in found.items()}
+
+
+def change(admin: Any, kind: str, name: str, **values: object) -> None:
+    given = {key.replace("_", "."): value for key, value in values.items()}
+    answer = admin.alter_configs([ConfigResource(kind, name, given)])
+    for rows in answer.values():
+        for error in rows.values():
+            if error not in (None, "NoError", "OK"):
+                raise AssertionError(error)
+
+
+def change_all_brokers(cluster: Cluster, value: str | None) -> None:
+    """By hand: neither kafka-python nor confluent-kafka has a name for all brokers."""
+    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
+    change = s.AlterableConfig(
+        name="message.max.bytes", config_operation=0 if value else 1, value=value
+    )
+    everyone = s.AlterConfigsResource(resource_type=4, resource_name="", configs=(change,))
+    with RawKafka(cluster.brokers[1].port) as raw:
+        answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, s.root(resources=(everyone,)))
+    assert [row.error_code for row in answer.responses] == [ErrorCode.none]
+
+
+def test_a_topics_setting_holds_from_the_next_record_on(cluster: Cluster, admin: Any) -> None:
+    admin.create_topics([NewTopic("sized", 1, 2, topic_configs={"max.message.bytes": "10000"})])
+    assert outcome(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE
+    change(admin, "TOPIC", "sized", max_message_bytes="100000")
+    wait_until(lambda: outcome(cluster, "sized", BIG) is None)
+    change(admin, "TOPIC", "sized", max_message_bytes=("DELETE", None))
+    assert "sized" in admin.list_topics()
+    change(admin, "TOPIC", "sized", max_message_bytes="10000")
+    wait_until(lambda: outcome(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
+    cluster.await_converged()  # a follower appends what its leader accepted, whatever its own limit
+
+
+def test_a_cluster_wide_setting_is_inherited_and_overridden(cluster: Cluster, admin: Any) -> None:
+    admin.create_topics([NewTopic("inherits", 1, 2)])
+    assert outcome(cluster, "inherits", BIG) is None
+    change_all_brokers(cluster, "10000")
+    wait_until(lambda: outcome(cluster, "inherits", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
+    shown = settings_of(admin, "TOPIC", "inherits", "max.message.bytes")
+    assert shown == {"max.message.bytes": ("10000", "DYNAMIC_DEFAULT_BROKER_CONFIG")}
+    change(admin, "TOPIC", "inherits", max_message_bytes="100000")
+    wait_until(lambda: outcome(cluster, "inherits", BIG) is None)
+    change_all_brokers(cluster, None)
+    key = "message.max.bytes"
+    wait_until(lambda: settings_of(admin, "BROKER", "1", key)[key][1] == "DEFAULT_CONFIG")
+
+
+def test_what_only_a_start_can_change_is_refused(admin: Any) -> None:
+    with pytest.raises(
+        (InvalidRequestError, AssertionError, ValueError), match=r"dynamic|Unrecognized configs"
+    ):
+        change(admin, "BROKER", "1", replica_lag_time_max_ms="5")
+    assert settings_of(admin, "BROKER", "1", "replica.lag.time.max.ms") == {
+        "replica.lag.time.max.ms": ("1500", "STATIC_BROKER_CONFIG")
+    }
+
+
+def test_settings_outlive_a_restart_of_the_broker(cluster: Cluster, admin: Any) -> None:
+    admin.create_topics([NewTopic("lasting", 1, 2)])
+    change(admin, "BROKER", "2", log_segment_bytes="5000000")
+    change(admin, "TOPIC", "lasting", segment_bytes="70000")
+    cluster.brokers[2].restart()
+    cluster.await_full_isr()
+    client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    shown = settings_of(client, "BROKER", "2", "log.segment.bytes")
+    assert shown == {"log.segment.bytes": ("5000000", "DYNAMIC_BROKER_CONFIG")}
+    assert settings_of(client, "TOPIC", "lasting", "segment.bytes") == {
+        "segment.bytes": ("70000", "DYNAMIC_TOPIC_CONFIG")
+    }
+    close(client)
+
+
+def test_allowing_an_unclean_leader_elects_one(cluster: Cluster, admin: Any) -> None:
+    admin.create_topics([NewTopic("allowed", replica_assignments={0: [2, 1]})])
+    controller = cluster.controller_id()
+    assert controller is not None
+    dead = 3 - controller
+    cluster.brokers[controller].pause()  # as a follower it falls behind; then the other one dies
+    try:
+        wait_until(lambda: cluster.isr("allowed", 0) == [dead])
+    finally:
+        cluster.brokers[controller].resume()
+    cluster.brokers[dead].kill()
+    wait_until(lambda: cluster.leader("allowed", 0) is None or cluster.isr("allowed", 0) != [dead])
+    if cluster.leader("allowed", 0) is None:
+        client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        change(client, "TOPIC", "allowed", unclean_leader_election_enable="true")
+        wait_until(lambda: cluster.leader("allowed", 0) == controller)
+        close(client)
+    cluster.brokers[dead].start()
+    cluster.await_converged()

@@ -1,0 +1,48 @@
+"""Leaders and replicas moved on purpose under load lose, double and reorder nothing (C9, D4, K7)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from harrow import Harrow, kill, leader
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
+from load_on_cluster import SOCKETS, Load, close, wait_until
+
+pytestmark = SOCKETS
+
+
+def test_elections_and_reassignments_between_faults(harrow: Harrow) -> None:
+    orders = harrow.topic("orders", partitions=2, replication_factor=2)
+    admin: Any = KafkaAdminClient(bootstrap_servers=harrow.bootstrap_servers)
+    stop = threading.Event()
+
+    def move() -> None:
+        turn = 0
+        while not stop.wait(0.2):
+            turn += 1
+            target = [turn % 3 + 1, (turn + 1) % 3 + 1]
+            try:
+                admin.alter_partition_reassignments({TopicPartition(orders.name, 0): target})
+                admin.elect_leaders(0, {orders.name: [0, 1]}, raise_errors=False)
+            except KafkaError:
+                continue  # a dead broker or controller: the next turn asks again
+
+    mover = threading.Thread(target=move, daemon=True)
+    with (
+        harrow.chaos(kill(leader("orders", 1))),
+        Load(harrow.cluster, orders.name, partitions=2) as load,
+    ):
+        mover.start()
+        load.more(1_500)
+        stop.set()
+        mover.join(30)
+    cluster = harrow.cluster
+    wait_until(lambda: not admin.list_partition_reassignments(), 60)
+    close(admin)
+    cluster.await_converged()
+    assert cluster.describe().topics[orders.name][0].leader_epoch > 5
+    load.exactly_once()
+    harrow.verify(orders, guarantee="exactly-once,ordered")

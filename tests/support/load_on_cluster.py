@@ -1,0 +1,127 @@
+"""Numbered records under way while something happens to a cluster, and the reading that says what became of them."""
+
+from __future__ import annotations
+
+import gc
+import select
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from harrow import Cluster
+
+PER_SECOND = 400
+SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+"""kafka-python forgets to close its sockets to brokers that died."""
+
+
+def close(admin: Any) -> None:
+    """Close a kafka-python client, and collect what it forgot while `SOCKETS` says that it may."""
+    admin.close()
+    gc.collect()
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
+    """Until `condition` holds; it is asked again whenever a short poll times out."""
+    for _ in range(int(timeout_s * 50)):
+        if condition():
+            return
+        select.select([], [], [], 0.02)
+    raise AssertionError(f"not within {timeout_s} s: {condition}")
+
+
+class Load:
+    """An idempotent acks=all producer on a thread of its own, while the block runs and until it is flushed."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, partitions: int = 1, servers: Any = "", **config: Any
+    ) -> None:
+        self.topic = topic
+        self.delivered: dict[tuple[int, int], int] = {}
+        """(partition, offset) -> number, of what was acknowledged"""
+        self.failed: list[str] = []
+        """Delivery errors, as an application sees them."""
+        self.sent = 0
+        self._servers = servers or cluster.bootstrap_servers
+        self._partitions = partitions
+        settings = {
+            "bootstrap.servers": self._servers, "acks": "all", "enable.idempotence": True, "linger.ms": 2,
+            "retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.max.ms": 200, "log_level": 0,
+        }  # fmt: skip
+        self._producer = Producer(settings | config)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"load-{topic}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self.more(50)
+        except BaseException:
+            self._stop.set()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert error is not None or self._producer.flush(60) == 0
+
+    def more(self, count: int = 200) -> None:
+        """Until so many more records have been acknowledged."""
+        wanted = len(self.delivered) + count
+        wait_until(lambda: len(self.delivered) >= wanted, 60.0)
+
+    def _run(self) -> None:
+        while not self._stop.wait(1 / PER_SECOND):
+            number = self.sent
+            partition = number % self._partitions
+            self._producer.produce(
+                self.topic, str(number).encode(), partition=partition, on_delivery=self._outcome
+            )
+            self.sent += 1
+            self._producer.poll(0)
+        self._producer.flush(60)
+
+    def _outcome(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.delivered[message.partition(), message.offset()] = int(message.value())
+
+    def read_back(self) -> dict[tuple[int, int], int]:
+        """Everything that is in the topic now, by a fresh client."""
+        consumer = Consumer(
+            {"bootstrap.servers": self._servers, "group.id": "check", "enable.auto.commit": False}
+        )
+        places = [TopicPartition(self.topic, number, 0) for number in range(self._partitions)]
+        ends: dict[int, int] = {}
+        for place in places:
+            watermarks: Any = consumer.get_watermark_offsets(place, timeout=30)
+            ends[place.partition] = watermarks[1]
+        consumer.assign(places)
+        found: dict[tuple[int, int], int] = {}
+        while len(found) < sum(ends.values()):
+            message: Any = consumer.poll(30)
+            assert message is not None, f"{len(found)} of {sum(ends.values())} records came"
+            assert message.error() is None, message.error()
+            found[message.partition(), message.offset()] = int(message.value())
+        consumer.close()
+        return found
+
+    def exactly_once(self) -> None:
+        """No delivery failed; every record is there once, where it was acknowledged, in the order it was sent."""
+        assert self.failed == []
+        assert len(self.delivered) == self.sent
+        found = self.read_back()
+        assert found == self.delivered
+        for partition in range(self._partitions):
+            row = [found[at] for at in sorted(found) if at[0] == partition]
+            assert row == list(range(partition, self.sent, self._partitions))
