@@ -1,16 +1,20 @@
 """A cluster of ours beside a warm Apache Kafka and librdkafka's mock, in one run.
 
-    python benchmarks/bench_cluster.py [--messages 400000] [--rounds 3] [--skip start,produce,…]
+    python benchmarks/bench_cluster.py [--messages 400000] [--rounds 3] [--skip start,load,failover,kafka,mock]
 
-Prints for each figure: ours, each peer's, and the ratio ours / Kafka's. Every peer is warmed up by the
-same load first, rounds alternate between the peers, medians are printed.
+Prints for each figure the medians of all peers, ours in terms of Kafka's, and the goal; exit 1 when one is missed.
+A line that a peer cannot give says why; the whole run ends within `--limit` seconds. Peers take turns, after each
+was warmed up by the same load until it got no faster.
 
-* start: cluster ready to first metadata, to first acks=all record, from a warm fork server;
-  `harrow up` from the shell to its ready line
-* produce: acks=all RF=3 messages a second at 100 B and 1 KiB; consume: messages a second
-* latency: one message at a time, acks=all, p50 and p99
+* start: cluster ready from a warm fork server, to first metadata, to first acks=all record (Kafka: its own start);
+  `harrow up` from the shell to its ready line, its bytecode cached as after the first call
+* produce: acks=all RF=3 messages a second at 100 B and 1 KiB, and CPU time of all brokers a message;
+  consume: messages a second (the mock: of the 5 MiB a partition that it keeps)
+* one at a time: acks=all, linger 0, p50 and p99, and CPU time of all brokers a message
 * memory: PSS of a broker after the run
-* failover: leader killed -> next acknowledged record, beside the session timeout
+* failover: leader killed, session timeout 300 ms: the session's end to the last of the new leaders, and to the next
+  acknowledged record; kill to the next record less the session timeout (Kafka: one kill, session timeout 3 s).
+  librdkafka looks for leaders once a second; the kills are spread evenly over that second
 """
 
 from __future__ import annotations
@@ -18,233 +22,267 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from statistics import median
-from typing import Any
-from uuid import uuid4
+from types import FrameType
 
+import load
 import peers
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from figures import Figures
+from harrow.cluster import HarrowError
 from harrow.cluster.supervisor import fork_server
+from load import Budget, ExceededError
+from peers import Peer
 
-PARTITIONS = 4
-Rows = dict[str, dict[str, list[float]]]
-
-
-def make_topic(peer: peers.Peer) -> str:
-    name = f"bench-{uuid4().hex[:8]}"
-    if not peer.pids:
-        return name  # the mock creates topics of four partitions when they are asked for
-    admin: Any = AdminClient({"bootstrap.servers": peer.bootstrap_servers})
-    futures: Any = admin.create_topics(
-        [NewTopic(name, num_partitions=PARTITIONS, replication_factor=3)]
-    )
-    futures[name].result(30)
-    return name
+STEP_S = 60.0
+SESSION_MS = 300
+FAILOVERS = 7
+WARM_S, WARM_LEAST, WARM_GAIN = 60.0, 3, 1.05
+SMALL, BIG = "100 B", "1 KiB"
+SIZES = {SMALL: 100, BIG: 1024}
+LATENCY = ("one at a time p50, ms", "one at a time p99, ms", "one at a time, broker CPU us/msg")
+FAILED = (ExceededError, KafkaException, HarrowError, OSError, peers.UnavailableError)
 
 
-def produce(peer: peers.Peer, topic: str, size: int, count: int) -> float:
-    """Messages a second, acks=all."""
-    failed: list[object] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 5,
-            "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576,
-        }
-    )  # fmt: skip
-
-    def delivered(error: KafkaError | None, _message: object) -> None:
-        if error is not None:
-            failed.append(error)
-
-    value = os.urandom(size)
-    for _ in range(1000):
-        producer.produce(topic, value, on_delivery=delivered)
-    producer.flush(30)
-    begun = time.perf_counter()
-    for i in range(count):
-        while True:
-            try:
-                producer.produce(topic, value, on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if i % 1000 == 0:
-            producer.poll(0)
-    left = producer.flush(120)
-    assert left == 0 and not failed, (peer.name, left, failed[:3])
-    return count / (time.perf_counter() - begun)
+def attempt(figures: Figures, names: Sequence[str], peer: str, work: Callable[[], None]) -> None:
+    """One step; what it failed of stands in the table, and it is not tried again."""
+    if figures.skipped(names, peer):
+        return
+    try:
+        work()
+    except FAILED as error:
+        figures.skip(names, peer, f"{type(error).__name__}: {error}")
 
 
-def consume(peer: peers.Peer, topic: str, count: int) -> float:
-    """Messages a second of one consumer from the beginning."""
-    consumer = Consumer(
-        {"bootstrap.servers": peer.bootstrap_servers, "group.id": uuid4().hex, "auto.offset.reset": "earliest",
-         "fetch.message.max.bytes": 4_194_304, "enable.auto.commit": False}
-    )  # fmt: skip
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-    got, begun, deadline = 0, 0.0, time.perf_counter() + 120
-    while got < count and time.perf_counter() < deadline:
-        batch = consumer.consume(10_000, 1.0)
-        if batch and not got:
-            begun = time.perf_counter()
-        got += sum(1 for m in batch if m.error() is None)
-    took = time.perf_counter() - begun
-    consumer.close()
-    assert got >= count, (peer.name, got, count)
-    return got / took
-
-
-def latency(peer: peers.Peer, topic: str, count: int = 2000) -> tuple[float, float]:
-    """(p50, p99) of one message at a time in milliseconds."""
-    producer = Producer(
-        {"bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 0}
-    )
-    times: list[float] = []
-    for _ in range(count + 200):
-        begun = time.perf_counter()
-        producer.produce(topic, b"x" * 100, partition=0)
-        assert producer.flush(10) == 0
-        times.append((time.perf_counter() - begun) * 1e3)
-    kept = sorted(times[200:])
-    return kept[len(kept) // 2], kept[int(len(kept) * 0.99)]
-
-
-def failover(peer: peers.Peer, topic: str) -> float:
-    """Leader of partition 0 killed -> next acknowledged record, in milliseconds."""
-    producer = Producer(
-        {"bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 0, "message.timeout.ms": 60_000,
-         "retry.backoff.ms": 20, "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 20,
-         "reconnect.backoff.max.ms": 100, "topic.metadata.refresh.fast.interval.ms": 50}
-    )  # fmt: skip
-    producer.produce(topic, b"before", partition=0)
-    assert producer.flush(30) == 0
-    metadata: Any = producer.list_topics(topic, timeout=10)
-    leader = metadata.topics[topic].partitions[0].leader
-    assert peer.kill is not None
-    peer.kill(leader)
-    begun = time.perf_counter()
-    producer.produce(topic, b"after", partition=0)
-    assert producer.flush(60) == 0, peer.name
-    return (time.perf_counter() - begun) * 1e3
-
-
-def measure_start(rows: Rows, rounds: int) -> None:
+def measure_start(figures: Figures, rounds: int, budget: Budget) -> None:
+    """From nothing to the first record."""
     fork_server().warm()
+    with tempfile.TemporaryDirectory(prefix="harrow-bench-") as bytecode:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as on a machine where it is installed
+        _up_ms(environment)
+        for _ in range(rounds):
+            figures.add("start: `harrow up` ready, ms", peers.HARROW, _up_ms(environment))
     for _ in range(rounds):
+        budget.step(STEP_S)
         begun = time.perf_counter()
         with peers.harrow() as peer:
             ready = time.perf_counter()
             AdminClient({"bootstrap.servers": peer.bootstrap_servers}).list_topics(timeout=10)
             metadata = time.perf_counter()
-            topic = make_topic(peer)
+            topic = load.make_topic(peer)
             producer = Producer(
-                {"bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 0}
+                {
+                    "bootstrap.servers": peer.bootstrap_servers,
+                    "acks": "all",
+                    "linger.ms": 0,
+                    "log_level": 0,
+                }
             )
             producer.produce(topic, b"first")
-            assert producer.flush(30) == 0
+            if producer.flush(30):
+                raise ExceededError("no acknowledgement of the first record in 30 s")
             record = time.perf_counter()
-        add(rows, "start: ready, ms", "harrow", (ready - begun) * 1e3)
-        add(rows, "start: to first metadata, ms", "harrow", (metadata - begun) * 1e3)
-        add(rows, "start: to first acks=all record, ms", "harrow", (record - begun) * 1e3)
-        begun = time.perf_counter()
-        command = [str(Path(sys.executable).with_name("harrow")), "up", "--json"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
-            assert up.stdout is not None
-            json.loads(up.stdout.readline())
-            add(rows, "start: `harrow up` ready, ms", "harrow", (time.perf_counter() - begun) * 1e3)
-            up.terminate()
+        figures.add("start: ready, ms", peer.name, (ready - begun) * 1e3)
+        figures.add("start: to first metadata, ms", peer.name, (metadata - begun) * 1e3)
+        figures.add("start: to first acks=all record, ms", peer.name, (record - begun) * 1e3)
 
 
-def add(rows: Rows, figure: str, peer: str, value: float) -> None:
-    rows.setdefault(figure, {}).setdefault(peer, []).append(value)
+def _up_ms(environment: dict[str, str]) -> float:
+    begun = time.perf_counter()
+    command = [str(Path(sys.executable).with_name("harrow")), "up", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as up:
+        assert up.stdout is not None
+        line = up.stdout.readline()
+        took = (time.perf_counter() - begun) * 1e3
+        up.terminate()
+    if not line or not json.loads(line)["brokers"]:
+        raise ExceededError(f"`harrow up` said {line!r}")
+    return took
 
 
-def measure_load(rows: Rows, running: list[peers.Peer], options: argparse.Namespace) -> None:
-    for peer in running:
-        warm = make_topic(peer)
-        for _ in range(options.warm):
-            produce(peer, warm, 100, options.messages)
-            produce(peer, warm, 1024, options.messages // 2)
-    for _ in range(options.rounds):
-        for peer in running:
-            topic, big = make_topic(peer), make_topic(peer)
-            add(
-                rows,
-                "produce 100 B acks=all, msg/s",
-                peer.name,
-                produce(peer, topic, 100, options.messages),
-            )
-            add(
-                rows,
-                "produce 1 KiB acks=all, msg/s",
-                peer.name,
-                produce(peer, big, 1024, options.messages // 2),
-            )
-            add(rows, "consume 100 B, msg/s", peer.name, consume(peer, topic, options.messages))
-            add(rows, "consume 1 KiB, msg/s", peer.name, consume(peer, big, options.messages // 2))
-            p50, p99 = latency(peer, make_topic(peer))
-            add(rows, "latency p50, ms", peer.name, p50)
-            add(rows, "latency p99, ms", peer.name, p99)
+def warm_up(peer: Peer, messages: int, budget: Budget, seconds: float) -> None:
+    """The load that is measured, until neither rate gains any more."""
+    end = time.perf_counter() + seconds
+    topics = {size: load.make_topic(peer) for size in SIZES}
+    best: dict[str, float] = {}
+    first: dict[str, float] = {}
+    rounds = idle = 0
+    while (rounds < WARM_LEAST or idle < 2) and time.perf_counter() < end:
+        gained = False
+        for name, size in SIZES.items():
+            count = messages * 100 // max(100, size // 5)
+            rate = load.produce(peer, topics[name], size, count, budget.step(STEP_S))
+            gained |= rate > best.get(name, 0.0) * WARM_GAIN
+            best[name] = max(rate, best.get(name, 0.0))
+            first.setdefault(name, rate)
+        load.one_at_a_time(peer, topics[SMALL], 600, budget.step(STEP_S))
+        rounds, idle = rounds + 1, 0 if gained else idle + 1
+    gain = ", ".join(f"{n} {first[n] / 1e3:,.0f} -> {best[n] / 1e3:,.0f} k msg/s" for n in first)
+    print(f"{peer.name} warm after {rounds} rounds: {gain}", flush=True)
+
+
+def measure_load(
+    figures: Figures, running: list[Peer], options: argparse.Namespace, budget: Budget
+) -> None:
+    """Rounds in which the peers take turns."""
+    for number in range(options.rounds):
+        turn = number % len(running)
+        for peer in [*running[turn:], *running[:turn]]:
+            topics = {name: load.make_topic(peer) for name in SIZES}
+            for name, topic in topics.items():
+                _produced(figures, peer, name, topic, options.messages, budget)
+            for name, topic in topics.items():
+                _consumed(figures, peer, name, topic, budget)
+            _latency(figures, peer, budget)
     for peer in running:
         for pid in peer.pids.values():
-            add(rows, "PSS of a broker after the run, MiB", peer.name, peers.pss_mib(pid))
+            figures.add("PSS of a broker after the run, MiB", peer.name, peers.pss_mib(pid))
 
 
-def report(rows: Rows) -> None:
-    print(f"\n{'figure':<42}{'harrow':>12}{'kafka':>12}{'mock':>12}{'ours/kafka':>12}")
-    for figure, by_peer in rows.items():
-        values = {name: median(found) for name, found in by_peer.items()}
-        kafka = values.get("apache kafka")
-        ratio = f"{values['harrow'] / kafka:.2f}x" if kafka and "harrow" in values else "-"
-        cells = [values.get(n) for n in ("harrow", "apache kafka", "librdkafka mock")]
-        shown = "".join(
-            f"{'-' if c is None else f'{c:,.2f}' if c < 100 else f'{c:,.0f}':>12}" for c in cells
+def _produced(
+    figures: Figures, peer: Peer, name: str, topic: str, messages: int, budget: Budget
+) -> None:
+    rate, cpu = f"produce {name} acks=all, msg/s", f"produce {name}, broker CPU us/msg"
+    count = messages if name == SMALL else messages // 2
+
+    def work() -> None:
+        before = peers.cpu_seconds(peer)
+        figures.add(
+            rate, peer.name, load.produce(peer, topic, SIZES[name], count, budget.step(STEP_S))
         )
-        print(f"{figure:<42}{shown}{ratio:>12}", flush=True)
+        if peer.pids:
+            figures.add(cpu, peer.name, (peers.cpu_seconds(peer) - before) / count * 1e6)
+
+    attempt(figures, [rate], peer.name, work)
 
 
-def main() -> None:
+def _consumed(figures: Figures, peer: Peer, name: str, topic: str, budget: Budget) -> None:
+    figure = f"consume {name}, msg/s"
+
+    def work() -> None:
+        figures.add(figure, peer.name, load.consume(peer, topic, budget.step(STEP_S)))
+
+    attempt(figures, [figure], peer.name, work)
+
+
+def _latency(figures: Figures, peer: Peer, budget: Budget) -> None:
+    def work() -> None:
+        topic, before = load.make_topic(peer), peers.cpu_seconds(peer)
+        times = load.one_at_a_time(peer, topic, 2000, budget.step(STEP_S / 3))
+        figures.add(LATENCY[0], peer.name, times[len(times) // 2])
+        figures.add(LATENCY[1], peer.name, times[int(len(times) * 0.99)])
+        if peer.pids:
+            cpu = peers.cpu_seconds(peer) - before
+            figures.add(LATENCY[2], peer.name, cpu / (len(times) + 200) * 1e6)
+
+    attempt(figures, LATENCY[:2], peer.name, work)
+
+
+FAILOVER = (
+    "failover: kill to session's end, ms", "failover: session's end to leaders, ms",
+    "failover: session's end to ack, ms", "failover: kill to ack less session timeout, ms",
+)  # fmt: skip
+
+
+def measure_failover(figures: Figures, rounds: int, budget: Budget) -> None:
+    """A fresh cluster for each death."""
+
+    def work(phase_s: float) -> None:
+        with peers.harrow({"zookeeper.session.timeout.ms": SESSION_MS}) as peer:
+            told = load.fail_over(peer, budget.step(STEP_S), phase_s)
+        assert told.session_end is not None and told.leaders is not None
+        values = (
+            told.session_end, told.leaders, told.ack - told.session_end, told.ack - SESSION_MS
+        )  # fmt: skip
+        for name, value in zip(FAILOVER, values, strict=True):
+            figures.add(name, peer.name, value)
+
+    for number in range(rounds):
+        attempt(figures, FAILOVER, peers.HARROW, partial(work, number / rounds))
+
+
+def _kafka_failover(figures: Figures, kafka: Peer, budget: Budget) -> None:
+    def work() -> None:
+        told = load.fail_over(kafka, budget.step(STEP_S))
+        figures.add(FAILOVER[3], kafka.name, told.ack - peers.KAFKA_SESSION_MS)
+
+    attempt(figures, FAILOVER[3:], kafka.name, work)
+
+
+def _beside(figures: Figures, options: argparse.Namespace, budget: Budget, skip: set[str]) -> None:
+    """Whatever needs peers that stay up."""
+    makers = {
+        peers.HARROW: peers.harrow, peers.KAFKA: peers.apache_kafka, peers.MOCK: peers.librdkafka_mock
+    }  # fmt: skip
+    left_out = {peers.KAFKA: "kafka" in skip, peers.MOCK: "mock" in skip}
+    with ExitStack() as stack:
+        running: list[Peer] = []
+        for name, make in makers.items():
+            if left_out.get(name):
+                continue
+            try:
+                peer = stack.enter_context(make())
+                warm_up(peer, options.messages, budget, options.warm)
+                running.append(peer)
+            except FAILED as error:
+                print(f"{name} left out: {type(error).__name__}: {error}", flush=True)
+                continue
+            if name == peers.KAFKA:
+                figures.add("start: ready, ms", name, peer.start_ms)
+        if running:
+            measure_load(figures, running, options, budget)
+        for peer in running:
+            if peer.name == peers.KAFKA and "failover" not in skip:
+                _kafka_failover(figures, peer, budget)
+
+
+def _terminated(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # so that every `finally` has its say
+
+
+def main() -> int:
+    """Measure, print, judge."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--messages", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm", type=int, default=2)
+    parser.add_argument("--warm", type=float, default=WARM_S, help="seconds a peer at the most")
+    parser.add_argument("--limit", type=float, default=420.0, help="seconds of the whole run")
     parser.add_argument("--skip", default="", help="start, load, failover, kafka, mock")
     options = parser.parse_args()
     skip = set(options.skip.split(","))
-    rows: Rows = {}
-    if "start" not in skip:
-        measure_start(rows, options.rounds)
-    if "load" not in skip:
-        with ExitStack() as stack:
-            running: list[peers.Peer] = [stack.enter_context(peers.harrow())]
-            kafka = None if "kafka" in skip else stack.enter_context(peers.apache_kafka())
-            running += [kafka] if kafka else []
-            running += [] if "mock" in skip else [stack.enter_context(peers.librdkafka_mock())]
-            measure_load(rows, running, options)
-    if "failover" not in skip:
-        measure_failover(rows, options.rounds)
-    report(rows)
-
-
-def measure_failover(rows: Rows, rounds: int) -> None:
-    timeout_ms = 300
-
-    def run(peer: peers.Peer) -> float:
-        return failover(peer, make_topic(peer))
-
-    for _ in range(rounds):
-        with peers.harrow({"zookeeper.session.timeout.ms": timeout_ms}) as peer:
-            add(rows, f"failover, session {timeout_ms} ms, ms", "harrow", run(peer))
+    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGHUP, _terminated)
+    figures, budget = Figures(), Budget(options.limit)
+    loads = [round(figure, 1) for figure in os.getloadavg()]
+    print(f"load average {loads} on {os.cpu_count()} cores", flush=True)
+    try:
+        if "start" not in skip:
+            names = ["start: ready, ms", "start: `harrow up` ready, ms"]
+            work = partial(measure_start, figures, options.rounds, budget)
+            attempt(figures, names, peers.HARROW, work)
+        if "failover" not in skip:
+            measure_failover(figures, FAILOVERS, budget)
+        if "load" not in skip:
+            _beside(figures, options, budget, skip)
+    finally:
+        missed = figures.report()
+    for line in missed:
+        print(f"MISSED: {line}")
+    print(f"load average at the end {os.getloadavg()[0]:.1f}", flush=True)
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,7 +9,8 @@ alternating rounds, medians printed:
 * harrow: `judge` on Spark (Connect, local[2]) from the laid-out history: plan, Spark, kernels, merge, verdict.json;
 * kernels: the same without Spark, all partitions in this process, for what Spark costs or gives;
 * polars, DuckDB: the same checks over the whole run (`verdict_peers.py`), every core;
-* lay-out: what `judge` does before, timed by itself; whole: `judge` on the raw run, lay-out included.
+* lay-out: what `judge` does before, timed by itself; whole: `judge` on the raw run, lay-out included, also in terms
+  of polars and DuckDB, which are given the laid-out history for nothing.
 
 An operation is a send, a read or a record of the final read, a third each. There are no replicas' logs: polars and
 DuckDB read no segments. All must find the same counts and the same two anomalies. Fails (exit 1) when the whole
@@ -34,14 +35,14 @@ from harrow.harness.checks import SparkHandle, Status, Verdict, judge
 from harrow.harness.checks.judgement import judge_laid_out
 from harrow.harness.histories.layout import Layout, lay_out
 from synthetic_run import TOPIC, Truth, make_run
-from verdict_peers import Findings, duckdb_alone, polars_alone
+from verdict_peers import Findings, duckdb_alone, files_of, polars_alone
 
 T = TypeVar("T")
 PROMISED = ("exactly-once", "ordered")
 FEW, FEW_MS = 1_000, 200.0
 MANY = 25_000_000
 WHOLE_MOST = 1_000_000
-"""Above it the lay-out, single-threaded and the same each time, is timed once."""
+"""Above it the lay-out is timed once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +54,16 @@ class Row:
     whole: float
     times: dict[str, float]
 
-    def ratio(self, peer: str) -> float:
-        """Harrow's time in terms of a peer's."""
-        return self.times["harrow"] / self.times[peer]
+    def ratio(self, peer: str, *, whole: bool = False) -> float:
+        """Harrow's time in terms of a peer's; `whole` adds its lay-out."""
+        return (self.whole if whole else self.times["harrow"]) / self.times[peer]
 
     def line(self) -> str:
         """For the table."""
         figures = [self.lay_out, self.whole, *self.times.values()]
-        ratios = [f"{self.ratio(peer):>10.2f}x" for peer in ("polars", "duckdb")]
+        peers = ("polars", "duckdb")
+        ratios = [f"{self.ratio(peer):>10.2f}x" for peer in peers]
+        ratios += [f"{self.ratio(peer, whole=True):>11.2f}x" for peer in peers]
         return f"{self.operations:>11,}" + "".join(map(_shown, figures)) + "  " + "  ".join(ratios)
 
 
@@ -121,7 +124,7 @@ def _whole(folder: Path, spark: SparkHandle) -> Verdict:
 def _turns(
     folder: Path, layout: Layout, truth: Truth, rounds: int, spark: SparkHandle
 ) -> dict[str, float]:
-    paths = {place.partition: place.ops for place in layout.partitions.values()}
+    paths = files_of(layout)
 
     def on_spark() -> Findings:
         verdict = judge_laid_out(folder, layout, topics=[TOPIC], guarantees=PROMISED, spark=spark)
@@ -172,7 +175,7 @@ def main() -> int:
         spark.session()
         names = ("lay-out", "whole", "harrow", "kernels", "polars", "duckdb")
         head = f"{'operations':>11}" + "".join(f"{name:>12}" for name in names)
-        print(head + "    harrow/polars harrow/duckdb", flush=True)
+        print(head + "    harrow/polars harrow/duckdb whole/polars whole/duckdb", flush=True)
         for size in (int(float(text)) for text in options.sizes.split(",")):
             run = folder / f"run-{size}"
             rows.append(measure(run, size, options.rounds, spark))
@@ -181,8 +184,9 @@ def main() -> int:
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
+    loads = " ".join(f"{figure:.1f}" for figure in os.getloadavg())
     print(
-        f"medians of {options.rounds} alternating rounds on {os.cpu_count()} cores; "
+        f"load average {loads}; medians of {options.rounds} alternating rounds on {os.cpu_count()} cores; "
         "harrow: from the laid-out history; whole: lay-out included; every engine found the same"
     )
     short = shortfalls(rows)

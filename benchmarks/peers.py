@@ -1,18 +1,20 @@
 """Clusters that a benchmark measures beside each other: ours, Apache Kafka, librdkafka's mock.
 
-Each peer is a context manager that yields a `Peer`: its name, its bootstrap servers and the pids whose
-memory counts. Apache Kafka is found through `HARROW_APACHE_KAFKA` (a command that takes `up DIR` and
-`down DIR`) or `../shared/tools/apache-kafka`; without it or without Java the peer is left out, and said so.
+Each peer is a context manager that yields a `Peer`: its name, its bootstrap servers and the pids whose memory and
+CPU count. Apache Kafka is found through `HARROW_APACHE_KAFKA` (a command that takes `up DIR`) or
+`../shared/tools/apache-kafka`; what stands in the way is raised as `UnavailableError`, with the reason. It listens on
+ports that were free a moment ago, so nobody else's Kafka is measured by mistake, and a guard (`guard.py`) ends it
+however the benchmark ends.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
-import tempfile
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,9 +22,22 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from guard import guarded_folder
 from harrow.cluster import Cluster
 
 KAFKA_TOOL = Path(__file__).parents[2] / "shared" / "tools" / "apache-kafka"
+KAFKA_START_S = 120.0
+KAFKA_NODES = 3
+KAFKA_SESSION_MS = 3000
+KAFKA_SETTINGS = f"broker.session.timeout.ms={KAFKA_SESSION_MS}\nbroker.heartbeat.interval.ms=500"
+PORTS = range(29090, 29990, 10)
+"""Bases that are tried: node i listens on base + i, its controller on base - 10000 + i."""
+
+HARROW, KAFKA, MOCK = "harrow", "apache kafka", "librdkafka mock"
+
+
+class UnavailableError(Exception):
+    """A peer that cannot be had here, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +47,7 @@ class Peer:
     name: str
     bootstrap_servers: str
     pids: dict[int, int] = field(default_factory=dict[int, int])
+    start_ms: float = 0.0
     kill: Callable[[int], None] | None = None
     cluster: Cluster | None = None
 
@@ -39,57 +55,96 @@ class Peer:
 @contextmanager
 def harrow(config: dict[str, object] | None = None) -> Generator[Peer]:
     """Three brokers of ours."""
+    began = time.perf_counter()
     with Cluster(brokers=3, config=config, name="bench") as cluster:
         pids = {i: b.pid for i, b in cluster.brokers.items() if b.pid is not None}
         yield Peer(
-            name="harrow",
+            name=HARROW,
             bootstrap_servers=cluster.bootstrap_servers,
             pids=pids,
+            start_ms=(time.perf_counter() - began) * 1e3,
             kill=lambda node: cluster.brokers[node].kill(),
             cluster=cluster,
         )
 
 
-def kafka_tool() -> str | None:
-    """The command that starts an Apache Kafka here, or None."""
-    tool = os.environ.get("HARROW_APACHE_KAFKA") or (str(KAFKA_TOOL) if KAFKA_TOOL.exists() else "")
-    return tool if tool and shutil.which("java") and shutil.which("mvn") else None
+def kafka_tool() -> str:
+    """The command that starts an Apache Kafka here."""
+    named = os.environ.get("HARROW_APACHE_KAFKA")
+    tool = named or (str(KAFKA_TOOL) if KAFKA_TOOL.exists() else "")
+    if not tool:
+        raise UnavailableError(f"no {KAFKA_TOOL}, and HARROW_APACHE_KAFKA names no other command")
+    for needed in ("java", "mvn"):
+        if shutil.which(needed) is None:
+            raise UnavailableError(f"Apache Kafka needs {needed}")
+    return tool
 
 
 @contextmanager
-def apache_kafka() -> Generator[Peer | None]:
-    """Three nodes of Apache Kafka, or None where there is none."""
+def apache_kafka() -> Generator[Peer]:
+    """Three nodes of Apache Kafka, each broker and controller in one."""
     tool = kafka_tool()
-    if tool is None:
-        yield None
-        return
-    folder = tempfile.mkdtemp(prefix="harrow-kafka-")
-    data = str(Path(folder) / "kafka")
-    try:
-        done = subprocess.run([tool, "up", data], check=True, capture_output=True, text=True)
+    with guarded_folder("harrow-kafka-") as folder:
+        environment = {
+            **os.environ,
+            "KAFKA_PORT": str(_free_base()),
+            "KAFKA_SET": KAFKA_SETTINGS,
+        }
+        command = [tool, "up", str(folder / "kafka"), str(KAFKA_NODES)]
+        began = time.perf_counter()
+        try:
+            done = subprocess.run(
+                command,
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=KAFKA_START_S,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise UnavailableError(f"Apache Kafka did not start in {KAFKA_START_S:g} s") from error
         servers = re.search(r"bootstrap\.servers=(\S+)", done.stdout)
         pids = re.search(r"pids=(\S+)", done.stdout)
-        assert servers is not None and pids is not None, done.stdout
+        if done.returncode or servers is None or pids is None:
+            raise UnavailableError(f"Apache Kafka did not start: {done.stderr[-300:]}")
         by_node = {int(k): int(v) for k, v in (pair.split("=") for pair in pids[1].split(","))}
         yield Peer(
-            name="apache kafka",
+            name=KAFKA,
             bootstrap_servers=servers[1],
             pids=by_node,
+            start_ms=(time.perf_counter() - began) * 1e3,
             kill=lambda node: os.kill(by_node[node], 9),
         )
-    finally:
-        with contextlib.suppress(OSError):
-            subprocess.run([tool, "down", data], check=False, capture_output=True)
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_base() -> int:
+    for base in PORTS:
+        wanted = [base + i for i in range(1, KAFKA_NODES + 1)]
+        if all(_free(port) and _free(port - 10_000) for port in wanted):
+            return base
+    raise UnavailableError("no free ports for Apache Kafka")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 @contextmanager
 def librdkafka_mock() -> Generator[Peer]:
-    """Librdkafka's built-in mock cluster, which lives in this process and replicates nothing."""
-    keeper = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "ignored"})
+    """Librdkafka's built-in mock cluster, which lives in this process and replicates nothing.
+
+    It keeps the last 5 MiB of a partition, so whoever waits for more to be read waits for ever.
+    """
+    keeper = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "ignored", "log_level": 0})
     metadata: Any = keeper.list_topics(timeout=10)
     servers = ",".join(f"{b.host}:{b.port}" for b in metadata.brokers.values())
-    yield Peer(name="librdkafka mock", bootstrap_servers=servers)
+    yield Peer(name=MOCK, bootstrap_servers=servers)
     del keeper
 
 
@@ -99,3 +154,12 @@ def pss_mib(pid: int) -> float:
     found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
     assert found is not None
     return int(found[1]) / 1024
+
+
+def cpu_seconds(peer: Peer) -> float:
+    """CPU time that a peer's brokers have used; 0 for one without processes of its own."""
+    ticks = 0
+    for pid in peer.pids.values():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")

@@ -3,7 +3,7 @@
 Each reads the laid-out Parquet of a whole run at once and says the same as `harness/checks/kernels/records.py`
 does of a history with a final read and without replicas' logs: lost-write, unseen, inconsistent-offsets, duplicate,
 nonmonotonic-send, nonmonotonic-poll, poll-skip, and the figures. A partition is known by its
-folder. polars: lazy queries, collected together by the
+folder, or in a tiny history's one file by a column. polars: lazy queries, collected together by the
 streaming engine. DuckDB: SQL in a fresh database in memory. Both take every core.
 """
 
@@ -16,10 +16,12 @@ from typing import Any
 import duckdb as untyped_duckdb
 import polars as pl
 from harrow.harness.histories.format import Kind, Outcome
-from harrow.harness.histories.layout import DRAINED
+from harrow.harness.histories.layout import DRAINED, Layout
 
 duckdb: Any = untyped_duckdb
 Place = tuple[int, int]
+Files = str | Mapping[int, Sequence[str]]
+"""Each partition's files, or the one file of all of them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,11 +47,26 @@ READ = RECORDED & (pl.col("kind") == Kind.POLL)
 AT = ["partition", "offset"]
 
 
-def polars_alone(paths: Mapping[int, Sequence[str]]) -> Findings:
+def files_of(layout: Layout) -> Files:
+    """A laid-out history as the peers read it."""
+    places = layout.partitions.values()
+    names = {part.path for place in places for part in place.ops}
+    if len(names) == 1:
+        return names.pop()
+    return {place.partition: [part.path for part in place.ops] for place in places}
+
+
+def polars_alone(paths: Files) -> Findings:
     """All checks in one `collect_all` of the streaming engine."""
-    rows = pl.concat(
-        pl.scan_parquet(list(files)).with_columns(pl.lit(partition, pl.Int32).alias("partition"))
-        for partition, files in paths.items()
+    rows = (
+        pl.scan_parquet(paths)
+        if isinstance(paths, str)
+        else pl.concat(
+            pl.scan_parquet(list(files)).with_columns(
+                pl.lit(partition, pl.Int32).alias("partition")
+            )
+            for partition, files in paths.items()
+        )
     )
     bounds = rows.filter((pl.col("kind") == Kind.BOUNDS) & (pl.col("source") == DRAINED)).select(
         "partition", pl.col("op").alias("low"), pl.col("offset").alias("high")
@@ -201,14 +218,17 @@ select distinct s.partition, s."offset" from steps s join rows r
 on r.final and r.partition = s.partition and r."offset" > s.before and r."offset" < s."offset" """
 
 
-def duckdb_alone(paths: Mapping[int, Sequence[str]]) -> Findings:
+def duckdb_alone(paths: Files) -> Findings:
     """One SQL query a check."""
     with duckdb.connect() as db:
         db.execute("set enable_progress_bar = false")
-        files = " union all ".join(
-            f"select *, {partition} as partition from read_parquet({list(files)!r})"
-            for partition, files in paths.items()
-        )
+        if isinstance(paths, str):
+            files = f"select * from read_parquet({paths!r})"
+        else:
+            files = " union all ".join(
+                f"select *, {partition} as partition from read_parquet({list(of)!r})"
+                for partition, of in paths.items()
+            )
         db.execute(_ROLES.replace("$files", files))
         db.execute(_BOUNDS)
         figures = db.execute(_FIGURES)

@@ -186,9 +186,9 @@ def _run(
     if not jobs:
         return []
     if engine == "local":
-        from .kernels import judge_partition
+        from .kernels import judge_task
 
-        return [judge_partition(job) for job in jobs]
+        return list(judge_task(jobs))
     plan = folder / "plan.json"
     plan.write_text(json.dumps(pack(jobs)))
     results = spark.collect(plan)

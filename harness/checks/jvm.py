@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -59,6 +59,7 @@ def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, s
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",  # a tenth of the JVM's time in a tiny verdict; kernels compute
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": "warehouse",
         "spark.local.dir": "local",
@@ -69,20 +70,28 @@ def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, s
     }
 
 
+HEAP = "1g"
+FLAGS = (
+    "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+    "-XX:+IgnoreUnrecognizedVMOptions", *(f"--add-opens={opened}=ALL-UNNAMED" for opened in _OPENED),
+    "--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv6Addresses=false",
+)  # fmt: skip
+
+
+def jars() -> list[str]:
+    """Spark's, sorted: an ahead-of-time cache validates the class path name by name."""
+    return sorted(str(path) for path in Path(spark_home(), "jars").glob("*.jar"))
+
+
 def command(
-    *, scratch: Path, master: str, heap: str = "1g", extra: Mapping[str, str] | None = None
+    *, scratch: Path, master: str, flags: Sequence[str] = (), extra: Mapping[str, str] | None = None
 ) -> list[str]:
     """What to run, in `scratch`, to have a server that prints `STARTED` and its address."""
     logging = scratch / "log4j2.properties"
     logging.write_text(LOGGING)
-    # an explicit sorted class path: class-data sharing validates it name by name
-    jars = sorted(str(path) for path in Path(spark_home(), "jars").glob("*.jar"))
     return [
-        java(), "-cp", os.pathsep.join(jars), f"-Xmx{heap}", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-        "-Xshare:auto", "-XX:-UsePerfData", "-XX:+IgnoreUnrecognizedVMOptions",
-        *(f"--add-opens={opened}=ALL-UNNAMED" for opened in _OPENED),
-        "--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED",
-        "-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv6Addresses=false",
+        java(), "-cp", os.pathsep.join(jars()), f"-Xmx{HEAP}", *FLAGS, *flags,
         f"-Dlog4j2.configurationFile={logging}", f"-Djava.io.tmpdir={scratch}",
         *(f"-D{name}={value}" for name, value in settings(master, extra).items()), SERVER_CLASS,
     ]  # fmt: skip

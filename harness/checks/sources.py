@@ -3,7 +3,7 @@
 `format("harrow-verdict").option("plan", path)`: the plan is a JSON list of tasks, each a list of jobs
 (`kernels.PartitionJob`), packed by `pack` so that a task has bounded bytes and a tiny history is one task. A task
 reads its own files and yields one JSON text for each job: nothing is shuffled, and only results leave. A plan of
-one task goes with the query itself (`judge_batches`).
+one task is judged by a query that is always the same (`judge_at`).
 
 This module is imported by Spark's planner too, so it keeps away from polars; a task imports the kernels.
 """
@@ -28,6 +28,13 @@ JOBS_MOST = 64
 """A job costs about 5 ms however small it is; a task about 40 ms."""
 
 
+def result_schema() -> StructType:
+    """`SCHEMA` as an object: a text of it the client would have the server parse."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    return StructType([StructField("result", StringType())])
+
+
 def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
     """Jobs as tasks: the largest first, each task filled up to its bytes."""
     tasks: list[list[dict[str, Any]]] = []
@@ -41,20 +48,25 @@ def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
     return tasks
 
 
-def judge_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same for one task whose jobs came with the query: what `mapInArrow` runs on Arrow record batches.
+def judge_at(slot: str, batches: Iterator[Any]) -> Iterator[Any]:
+    """The first task of the plan that the file `slot` names: what `mapInArrow` runs, whatever rows it is given.
 
     A data source costs three visits to Python workers before its first task runs; a tiny verdict is spared them.
+    That the plan is named by a file lets one query, asked once, judge every tiny run of a client.
     """
     import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
 
-    from .kernels import judge_partition
+    from .kernels import judge_task
 
+    for _ in batches:
+        pass
+    with open(slot, encoding="utf-8") as file:
+        plan = file.read()
+    with open(plan, encoding="utf-8") as file:
+        jobs = json.load(file)[0]
     pa: Any = pyarrow
-    for batch in batches:
-        for task in batch.column(0).to_pylist():
-            results = [json.dumps(judge_partition(job)) for job in json.loads(task)]
-            yield pa.record_batch({"result": pa.array(results, pa.string())})
+    results = [json.dumps(result) for result in judge_task(jobs)]
+    yield pa.record_batch({"result": pa.array(results, pa.string())})
 
 
 class VerdictReader(DataSourceReader):
@@ -70,10 +82,10 @@ class VerdictReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
         """Judge the partitions of one task."""
-        from .kernels import judge_partition
+        from .kernels import judge_task
 
-        for job in partition.value:
-            yield (json.dumps(judge_partition(job)),)
+        for result in judge_task(partition.value):
+            yield (json.dumps(result),)
 
 
 class VerdictSource(DataSource):

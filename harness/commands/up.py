@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from harrow.cluster import Cluster
+from harrow.cluster.forkserver import fork_server
 
 from .settings import parse_settings
+
+if TYPE_CHECKING:
+    from harrow.cluster import Cluster
 
 HOST = "127.0.0.1"
 
@@ -47,9 +50,11 @@ def command(
     signal.pthread_sigmask(
         signal.SIG_BLOCK, stops
     )  # taken below by sigwait, also when they come early
-    cluster = Cluster(
-        brokers=brokers, port=port, folder=data, config=parse_settings(settings), name="up"
-    )
+    config = parse_settings(settings)
+    fork_server().begin()  # it imports the brokers' code while we import ours
+    from harrow.cluster import Cluster
+
+    cluster = Cluster(brokers=brokers, port=port, folder=data, config=config, name="up")
     cluster.start()
     try:
         click.echo(json.dumps(describe(cluster)) if as_json else banner(cluster))

@@ -7,7 +7,7 @@ Nothing but the result's counts, doubts and first anomalies leaves the task.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 import polars as pl
@@ -15,7 +15,7 @@ import polars as pl
 from ...histories.format import Kind, Outcome
 from . import batches, records, replicas
 from .found import Found
-from .inputs import FLAG_LOST, Inputs, PartitionJob, load
+from .inputs import FLAG_LOST, Files, Inputs, PartitionJob, chosen, load
 
 CHECKS: tuple[Callable[[Inputs, Found], None], ...] = (
     replicas.convergence,
@@ -35,11 +35,20 @@ CHECKS: tuple[Callable[[Inputs, Found], None], ...] = (
 )
 
 
-def judge_partition(job: PartitionJob | Mapping[str, Any]) -> dict[str, Any]:
+def judge_task(jobs: Iterable[PartitionJob | Mapping[str, Any]]) -> Generator[dict[str, Any]]:
+    """What is said of each of a task's topic-partitions, in their order."""
+    files = Files()
+    for job in jobs:
+        yield judge_partition(job, files)
+
+
+def judge_partition(
+    job: PartitionJob | Mapping[str, Any], files: Files | None = None
+) -> dict[str, Any]:
     """Everything that can be said of one topic-partition, as plain JSON; never raises."""
     job = job if isinstance(job, PartitionJob) else PartitionJob.from_dict(job)
     try:
-        inputs = load(job)
+        inputs = load(job, files or Files())
     except Exception:
         found = Found(job.topic, job.partition, job.limit)
         found.unknown.append(
@@ -69,11 +78,13 @@ def judge_inputs(inputs: Inputs) -> Found:
 def figures(inputs: Inputs) -> dict[str, int]:
     """Counts for the verdict and for its rules about what makes it unknown."""
     sends, produced, acked = inputs.sends, inputs.produced, inputs.acked_batches
-    reads = inputs.polls.filter(pl.col("kind") == Kind.POLL)
-    lost = (produced["flags"] & FLAG_LOST) != 0
+    outcome = sends["outcome"].to_numpy()
+    reads = chosen(inputs.polls, inputs.polls["kind"].to_numpy() == Kind.POLL)
+    lost = (produced["flags"].to_numpy() & FLAG_LOST) != 0
+    told_acks = acked["acks"].to_numpy()
     counts = {
-        "acknowledged": int((sends["outcome"] == Outcome.OK).sum()),
-        "unacknowledged": int((sends["outcome"] == Outcome.INFO).sum()),
+        "acknowledged": int((outcome == Outcome.OK).sum()),
+        "unacknowledged": int((outcome == Outcome.INFO).sum()),
         "failed": inputs.failed,
         "read": len(reads),
         "drained": 0 if inputs.final is None else len(inputs.final),
@@ -82,12 +93,12 @@ def figures(inputs: Inputs) -> dict[str, int]:
         "records_acknowledged_on_the_wire": int(acked["count"].sum()),
         "batches_delivered": len(inputs.fetched),
         "responses_lost": int(lost.sum()),
-        "batches_without_producer_id": int((acked["producer_id"] < 0).sum()),
+        "batches_without_producer_id": int((acked["producer_id"].to_numpy() < 0).sum()),
         "replica_logs": len(inputs.logs),
         "log_batches": sum(len(log) for log in inputs.logs.values()),
     }
     for acks, name in ((0, "batches_acks_0"), (1, "batches_acks_1"), (-1, "batches_acks_all")):
-        counts[name] = int((acked["acks"] == acks).sum())
+        counts[name] = int((told_acks == acks).sum())
     return {**counts, **_overlap(inputs, reads)}
 
 

@@ -34,7 +34,7 @@ def log_batches(inputs: Inputs) -> pl.DataFrame:
 def told_batches(inputs: Inputs) -> pl.DataFrame:
     """Batches that a client was told of, by acknowledgement or delivery, one row each; retention set aside."""
     if not len(inputs.produced) and not len(inputs.fetched):
-        return inputs.produced.with_columns(pl.lit(value=True).alias("acked"))
+        return inputs.produced
     told = pl.concat(
         [
             inputs.acked_batches.with_columns(pl.lit(value=True).alias("acked")),
@@ -130,9 +130,10 @@ def _tell_unseen(inputs: Inputs, row: Row) -> tuple[list[int], list[Row], str]:
 
 def inconsistent_batches(inputs: Inputs, found: Found) -> None:
     """inconsistent-offsets: two batches that end at one offset, among what was acknowledged, delivered and kept."""
-    told = [told_batches(inputs).select("last_offset", "crc")]
-    if not len(told[0]):
+    batches_told = told_batches(inputs)
+    if not len(batches_told):
         return
+    told = [batches_told.select("last_offset", "crc")]
     if inputs.logs:
         logs = log_batches(inputs)
         stamped = logs.filter((pl.col("attributes") & LOG_APPEND_TIME) != 0)["last_offset"]

@@ -7,7 +7,7 @@ log is at hand. Kernels look at nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import Kind, Outcome
-from ...histories.layout import DRAINED
+from ...histories.layout import DRAINED, Part
 from ..segments import SegmentError, read_log
 
 OPS_SCHEMA: dict[str, type[pl.DataType]] = {
@@ -40,9 +40,9 @@ class PartitionJob:
 
     topic: str
     partition: int
-    ops: list[str] = field(default_factory=list[str])
-    pending: list[str] = field(default_factory=list[str])
-    batches: list[str] = field(default_factory=list[str])
+    ops: list[Part] = field(default_factory=list[Part])
+    pending: list[Part] = field(default_factory=list[Part])
+    batches: list[Part] = field(default_factory=list[Part])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     """Node id → folder of its replica's log."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -59,6 +59,8 @@ class PartitionJob:
     def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
         """What `to_dict` gave, also after a turn through JSON."""
         fields: dict[str, Any] = dict(data)
+        for name in ("ops", "pending", "batches"):
+            fields[name] = [Part(*part) for part in data[name]]
         fields["windows"] = [(start, end) for start, end in data["windows"]]
         return cls(**fields)
 
@@ -103,10 +105,37 @@ class Inputs:
         )
 
 
-def load(job: PartitionJob) -> Inputs:
+class Files:
+    """Parquet files for the jobs of one task: what several of them share is read once."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, pl.DataFrame] = {}
+        self._empty: dict[int, pl.DataFrame] = {}
+
+    def read(self, parts: Sequence[Part], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+        """The rows of all parts, in their order."""
+        if not parts:
+            if id(schema) not in self._empty:  # of the two schemas above
+                self._empty[id(schema)] = pl.DataFrame(schema=dict(schema))
+            return self._empty[id(schema)]
+        if len(parts) == 1:
+            return self._part(parts[0], schema)
+        return pl.concat([self._part(part, schema) for part in parts])
+
+    def _part(self, part: Part, schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+        shared = self._shared.get(part.path)
+        if shared is None:
+            shared = pl.read_parquet(part.path, columns=list(schema))
+            if len(shared) == part.rows:
+                return shared
+            self._shared[part.path] = shared
+        return shared.slice(part.start, part.rows)
+
+
+def load(job: PartitionJob, files: Files) -> Inputs:
     """Read the files of `job`. A log that cannot be read is a problem, not an error."""
-    ops = _read(job.ops, OPS_SCHEMA)
-    batches = _read(job.batches, BATCH_SCHEMA)
+    ops = files.read(job.ops, OPS_SCHEMA)
+    batches = files.read(job.batches, BATCH_SCHEMA)
     logs: dict[int, pl.DataFrame] = {}
     problems: list[str] = []
     for node, folder in job.logs.items():
@@ -116,7 +145,7 @@ def load(job: PartitionJob) -> Inputs:
             problems.append(
                 f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}"
             )
-    return arrange(job, ops, _read(job.pending, OPS_SCHEMA), batches, logs, problems)
+    return arrange(job, ops, files.read(job.pending, OPS_SCHEMA), batches, logs, problems)
 
 
 def arrange(
@@ -127,26 +156,27 @@ def arrange(
     kind, outcome, source = (ops[name].to_numpy() for name in ("kind", "outcome", "source"))
     drained, sends = source == DRAINED, kind == Kind.SEND
     happened = sends & ((outcome == Outcome.OK) | (outcome == Outcome.INFO))
-    bounds = _chosen(ops, (kind == Kind.BOUNDS) & drained)
+    bounds = chosen(ops, (kind == Kind.BOUNDS) & drained)
     starts = [int(log["base_offset"][0]) for log in logs.values() if len(log)]
     told = batches["kind"].to_numpy()
     return Inputs(
         job=job,
-        sends=_chosen(ops, happened),
-        pending=_chosen(pending, (pending["outcome"] == Outcome.INFO).to_numpy()),
-        polls=_chosen(ops, ((kind == Kind.POLL) | (kind == Kind.BREAK)) & ~drained),
-        final=_by_offset(_chosen(ops, (kind == Kind.POLL) & drained)) if len(bounds) else None,
+        sends=chosen(ops, happened),
+        pending=chosen(pending, (pending["outcome"] == Outcome.INFO).to_numpy()),
+        polls=chosen(ops, ((kind == Kind.POLL) | (kind == Kind.BREAK)) & ~drained),
+        final=_by_offset(chosen(ops, (kind == Kind.POLL) & drained)) if len(bounds) else None,
         low=int(bounds["op"][-1]) if len(bounds) else max(starts, default=0),
         high=int(bounds["offset"][-1]) if len(bounds) else None,
-        produced=_chosen(batches, told == PRODUCED),
-        fetched=_chosen(batches, told == FETCHED),
+        produced=chosen(batches, told == PRODUCED),
+        fetched=chosen(batches, told == FETCHED),
         logs=logs,
         problems=problems,
         failed=int((sends & (outcome == Outcome.FAIL)).sum()),
     )
 
 
-def _chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:
+def chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:
+    """The rows of a mask."""
     count = int(np.count_nonzero(mask))
     if count == len(mask):
         return frame
@@ -165,11 +195,3 @@ def _by_offset(frame: pl.DataFrame) -> pl.DataFrame:
     if (np.diff(frame["offset"].to_numpy()) > 0).all():
         return frame
     return frame.unique("offset", keep="first", maintain_order=True).sort("offset")
-
-
-def _read(paths: list[str], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-    if not paths:
-        return pl.DataFrame(schema=dict(schema))
-    if len(paths) == 1:
-        return pl.read_parquet(paths[0], columns=list(schema))
-    return pl.concat([pl.read_parquet(path, columns=list(schema)) for path in paths])

