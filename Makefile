@@ -7,7 +7,7 @@ STAMP := $(VENV)/.harrow-setup
 SOURCES := pyproject.toml setup.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint type bench clean
+.PHONY: help setup demo test conformance lint type bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -27,6 +27,9 @@ demo: $(STAMP)  ## three brokers, a dead leader, a verdict and a picture
 
 test: $(STAMP)  ## the whole suite, in parallel, one JVM
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+conformance: $(STAMP)  ## the questions of tests/conformance asked of Apache Kafka, too, where it is here
+	@HARROW_APACHE=1 $(BIN)/python -m pytest -p no:randomly tests/conformance $(ARGS)
 
 lint: $(STAMP)  ## ruff, import-linter, tidy, mypy and pyright
 	@$(BIN)/ruff check .

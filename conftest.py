@@ -1,10 +1,12 @@
 """The project's own suite uses the plugin as any user would: by its entry point, with no private fixtures.
 
 The small projects and commands that its tests run in processes of their own share the suite's Spark: one JVM
-for the whole run, which ends with this process.
+for the whole run, which ends with this process. The JVM starts as on a machine that has no cache for it yet,
+and makes none beside the tests.
 """
 
 import os
+import shutil
 import tempfile
 
 import pytest
@@ -18,3 +20,5 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="harrow-suite-")
         os.environ["HARROW_RENDEZVOUS"] = os.path.join(folder, "spark.sock")
         os.environ["HARROW_CONTROLLER"] = str(os.getpid())
+        os.environ.setdefault("HARROW_AOT", "0")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

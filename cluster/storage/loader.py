@@ -264,6 +264,8 @@ class _Loader:
             retell_epochs(self._segments, self._epochs)
             self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
+        # in an empty log the start has just moved one up to the end: a second opening shall find the same
+        self._epochs.truncate_from_end(end)
 
     def _epochs_begin_late(self, start: Offset) -> bool:
         """True when they lack that of the first record: the log start checkpoint was lost, which cut them."""
