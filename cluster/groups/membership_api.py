@@ -144,7 +144,7 @@ class MembershipApi:
             new_member_id=f"{instance or request.client_id}-{self._new_uuid()}",
             group_instance_id=instance,
             client_id=request.client_id,
-            client_host=f"/{request.peer.name}",
+            client_host=f"/{request.peer.address}",
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=rebalance_ms,
             protocol_type=asked.protocol_type,

@@ -86,7 +86,7 @@ class RealListener:
             name = f"{address[0]}:{address[1]}"
             self._network.adopt(
                 sock,
-                Peer("unknown", name),
+                Peer("unknown", name, address[0]),
                 self._make_handler,
                 self._max_frame_bytes,
                 accepted=True,

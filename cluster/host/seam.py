@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
@@ -294,6 +294,8 @@ class Peer:
 
     kind: str
     name: str
+    address: str = field(default="", compare=False)
+    """Where an accepted link came from, without its port: it tells people, it names nobody."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}".strip()

@@ -39,12 +39,12 @@ UNNAMED = "unnamed"
 """The name of a client that gives none."""
 
 
-def peer_of(listener: str, client_id: str) -> Peer:
+def peer_of(listener: str, client_id: str, address: str = "") -> Peer:
     """Who a client id names: on the brokers' listener `broker-2` is that broker."""
     broker = _BROKER.fullmatch(client_id) if listener == BROKERS_LISTENER else None
     if broker is not None:
-        return Peer("broker", broker[1])
-    return Peer("client", client_id or UNNAMED)
+        return Peer("broker", broker[1], address)
+    return Peer("client", client_id or UNNAMED, address)
 
 
 class Slot:
@@ -111,7 +111,8 @@ class Connection:
         header = parse_request_header(frame)
         if not self._named:
             # before anything else: a blocked peer's frame goes back from here and comes again
-            self._link.peer = peer_of(self._listener, header.client_id)
+            address = self._link.peer.address
+            self._link.peer = peer_of(self._listener, header.client_id, address)
             self._named = True
         now_ns = self._host.clock.monotonic_ns()
         slot = Slot(self, header, now_ns)

@@ -87,6 +87,22 @@ def test_a_group_reads_what_was_produced_and_goes_on_where_it_committed(harrow: 
     assert sorted(first + rest) == values
 
 
+def test_a_member_is_told_by_its_client_and_where_it_is(harrow: Harrow) -> None:
+    topic = harrow.topic("described")
+    produce(harrow.bootstrap_servers, topic.name, [b"v"])
+    group = f"g-{uuid4().hex[:8]}"
+    consumer = Consumer(
+        {"bootstrap.servers": harrow.bootstrap_servers, "group.id": group, "client.id": "till-7",
+         "auto.offset.reset": "earliest"}
+    )  # fmt: skip
+    consumer.subscribe([topic.name])
+    assert consumer.consume(1, 30)
+    admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
+    (member,) = admin.describe_consumer_groups([group])[group].result(20).members
+    consumer.close()
+    assert (member.client_id, member.host) == ("till-7", "/127.0.0.1")
+
+
 def read_in_group(servers: str, topic: str, group: str, count: int) -> list[bytes]:
     config = {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest",
               "enable.auto.commit": False, "session.timeout.ms": 6000}  # fmt: skip

@@ -81,7 +81,7 @@ class SimNetwork:
             raise ConfigError(f"this host has no free listener {name!r}")
 
         def accept(client: SimNetwork, inward: Way, outward: Way) -> SimLink:
-            peer = Peer("unknown", f"{client.port.name}:{inward.connection}")
+            peer = Peer("unknown", f"{client.port.name}:{inward.connection}", "127.0.0.1")
             link = SimLink(self, peer, inward, outward, max_frame_bytes)
             self.loop.call_soon(self.life, self._adopt, link, make_handler)
             return link
