@@ -60,8 +60,8 @@ def flags() -> list[str]:
 
 
 def wanted() -> bool:
-    """True when a cache is missing here, and one could be kept."""
-    if not enabled():
+    """True when a cache is missing here, and one could be kept: not on CI's machines, which forget it."""
+    if not enabled() or os.environ.get("CI"):
         return False
     cache = cache_file()
     if cache.exists():

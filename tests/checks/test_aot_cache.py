@@ -15,12 +15,18 @@ def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home for caches of this test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(aot.SWITCH, raising=False)
+    monkeypatch.delenv("CI", raising=False)
     return tmp_path
 
 
 def test_without_a_cache_the_jvm_is_told_nothing_and_one_is_wanted() -> None:
     assert aot.flags() == []
     assert aot.wanted()
+
+
+def test_none_is_made_on_a_machine_of_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    assert not aot.wanted()
 
 
 def test_a_cache_is_used_until_it_is_discarded() -> None:
