@@ -43,6 +43,7 @@ class Traffic:
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.topic = topic
+        self._cluster = cluster
         self.acked: set[bytes] = set()
         self.sent = 0
         self.changed = threading.Condition()
@@ -72,7 +73,8 @@ class Traffic:
     def await_more(self, count: int) -> None:
         with self.changed:
             wanted = len(self.acked) + count
-            assert self.changed.wait_for(lambda: len(self.acked) >= wanted, DEADLINE_S)
+            came = self.changed.wait_for(lambda: len(self.acked) >= wanted, DEADLINE_S)
+        assert came, self._cluster.describe().topics[self.topic]
 
     def __enter__(self) -> Traffic:
         self._thread.start()
