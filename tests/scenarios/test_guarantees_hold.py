@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from confluent_kafka import Producer
-from harrow import Harrow, controller, isolate, kill, leader, pause, restart
+from harrow import Harrow, controller, isolate, kill, leader, pause, terminate
 
 
 def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> int:
@@ -49,9 +49,9 @@ def test_no_order_is_lost(harrow: Harrow) -> None:
         kill(leader("orders", 0), seconds=4),
         pause(leader("orders", 0), seconds=4),
         isolate(leader("orders", 0), seconds=4),
-        restart(leader("orders", 0)),
+        terminate(leader("orders", 0), seconds=4),
     ],
-    ids=["kill", "pause", "isolate", "restart"],
+    ids=["kill", "pause", "isolate", "terminate"],
 )
 def test_the_leader_fails_and_nothing_is_lost_doubled_or_reordered(
     harrow: Harrow, fault: object
