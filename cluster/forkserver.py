@@ -165,11 +165,12 @@ def main(argv: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _reap)
-    watched: list[socket.socket | int] = [channel, parent]
+    watched = select.poll()
+    for fd in (channel.fileno(), parent):
+        watched.register(fd, select.POLLIN)
     channel.sendall(b"{}\n")
     while True:
-        ready, _, _ = select.select(watched, [], [])
-        if parent in ready:
+        if any(fd == parent for fd, _ in watched.poll()):
             return
         line, fds = _receive(channel)
         if not line:

@@ -50,7 +50,7 @@ class ManagedProcess:
         with self._lock:
             if self._pidfd is None:
                 return False
-            return not select.select([self._pidfd], [], [], 0)[0]
+            return not _readable(self._pidfd, 0)
 
     @property
     def state(self) -> str:
@@ -147,7 +147,7 @@ class ManagedProcess:
     def wait_dead(self, timeout_s: float) -> None:
         """Until the process has ended; ClusterError when it has not in time."""
         pidfd = self._pidfd
-        if pidfd is not None and not select.select([pidfd], [], [], timeout_s)[0]:
+        if pidfd is not None and not _readable(pidfd, timeout_s):
             raise ClusterError(f"{self.label} (pid {self.pid}) is still alive after {timeout_s} s")
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class ManagedProcess:
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._said:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._status], [], [], left)[0]:
+            if left <= 0 or not _readable(self._status, left):
                 return {"error": f"it was not ready after {timeout_s} s"}
             chunk = os.read(self._status, 65536)
             if not chunk:
@@ -198,6 +198,13 @@ class ManagedProcess:
             if fd is not None:
                 os.close(fd)
         self._pidfd = self._status = self.pid = None
+
+
+def _readable(fd: int, timeout_s: float) -> bool:
+    """Whether it is so within `timeout_s`; poll, for select knows no descriptor from 1,024 on."""
+    watched = select.poll()
+    watched.register(fd, select.POLLIN)
+    return bool(watched.poll(timeout_s * 1000))
 
 
 def _proc_state(pid: int | None) -> str:

@@ -14,7 +14,8 @@ from harrow import Cluster
 from kafka import errors
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import TopicPartition as Where
-from load_on_cluster import SOCKETS, Load, close, wait_until
+from load_on_cluster import SOCKETS, Load, close
+from waiting import until
 
 pytestmark = SOCKETS
 
@@ -54,7 +55,7 @@ def elected(cluster: Cluster, kind: ElectionType, topic: str) -> str | None:
         except KafkaException as refused:
             if refused.args[0].name() != "NOT_CONTROLLER" or not attempts_left:
                 raise
-            wait_until(lambda: cluster.controller_id() is not None)
+            until(lambda: cluster.controller_id() is not None)
         else:
             return None if error is None else error.name()
     raise AssertionError("the last attempt returns or raises")
@@ -86,7 +87,7 @@ def test_added_partitions_take_records_at_once(cluster: Cluster, admin: Any) -> 
     assert replicas_of(cluster, "grown") == {0: (1, 2), 1: (4, 3)}
     for address in cluster.bootstrap_servers.split(","):  # UpdateMetadata is on its way to some
         of_one: Any = AdminClient({"bootstrap.servers": address, "log_level": 0})
-        wait_until(lambda: len(of_one.list_topics("grown").topics["grown"].partitions) == 2)  # noqa: B023
+        until(lambda: len(of_one.list_topics("grown").topics["grown"].partitions) == 2)  # noqa: B023
     landed: list[Any] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
     producer.produce(
@@ -152,10 +153,10 @@ def test_an_unclean_leader_only_when_asked_for_and_none_is_alive(
 ) -> None:
     placed(admin, "unclean", [4, 3])
     cluster.brokers[4].kill()
-    wait_until(lambda: cluster.isr("unclean", 0) == [3])
+    until(lambda: cluster.isr("unclean", 0) == [3])
     assert elected(cluster, ElectionType.PREFERRED, "unclean") == "PREFERRED_LEADER_NOT_AVAILABLE"
     cluster.brokers[3].kill()
-    wait_until(lambda: cluster.leader("unclean", 0) is None)
+    until(lambda: cluster.leader("unclean", 0) is None)
     cluster.brokers[4].start()
     assert cluster.leader("unclean", 0) is None
     assert elected(cluster, ElectionType.UNCLEAN, "unclean") is None
@@ -178,7 +179,7 @@ def test_replicas_move_under_load_and_nothing_is_lost_or_doubled(
             {Where("moving", 0): [3, 4], Where("moving", 1): [4, 1, 3]}
         )
         assert set(results.values()) == {None}
-        wait_until(lambda: moved(admin))
+        until(lambda: moved(admin))
         load.more()
     view = cluster.describe().topics["moving"]
     assert {number: row.replicas for number, row in view.items()} == {0: (3, 4), 1: (4, 1, 3)}
@@ -187,7 +188,7 @@ def test_replicas_move_under_load_and_nothing_is_lost_or_doubled(
     )
     load.exactly_once()
     gone = cluster.folder / "broker-2" / "data"
-    wait_until(lambda: not (gone / "moving-0").exists() and not (gone / "moving-1").exists())
+    until(lambda: not (gone / "moving-0").exists() and not (gone / "moving-1").exists())
     cluster.await_converged()
 
 
@@ -211,7 +212,7 @@ def test_a_reassignment_is_listed_cancelled_and_leaves_nothing(
         assert replicas_of(cluster, "turned") == {0: (1, 2)}
     finally:
         cluster.control(4, "links.heal", mode="deliver")
-    wait_until(lambda: not (cluster.folder / "broker-4" / "data" / "turned-0").exists())
+    until(lambda: not (cluster.folder / "broker-4" / "data" / "turned-0").exists())
     cluster.await_converged()
 
 
@@ -246,10 +247,10 @@ def test_the_next_controller_ends_what_the_last_one_began(cluster: Cluster, admi
         cluster.control(after[0], "links.block", peers=[f"broker {before[0]}"], direction="both")
         admin.alter_partition_reassignments({Where("handed", 0): after})
         cluster.brokers[controller].kill()
-        wait_until(lambda: cluster.controller_id() not in (None, controller))
+        until(lambda: cluster.controller_id() not in (None, controller))
         assert replicas_of(cluster, "handed") == {0: (*after, before[0])}
         cluster.control(after[0], "links.heal", mode="reset")
-        wait_until(lambda: replicas_of(cluster, "handed") == {0: tuple(after)})
+        until(lambda: replicas_of(cluster, "handed") == {0: tuple(after)})
         load.more()
     load.exactly_once()
     cluster.brokers[controller].start()
@@ -263,12 +264,12 @@ def test_a_removed_replica_that_was_dead_deletes_its_log_when_it_is_back(
     dead, kept, new = [node for node in cluster.brokers if node != controller]
     placed(admin, "left", [dead, kept])
     folder = cluster.folder / f"broker-{dead}" / "data" / "left-0"
-    wait_until(folder.exists)
+    until(folder.exists)
     cluster.brokers[dead].kill()
-    wait_until(lambda: cluster.isr("left", 0) == [kept])
+    until(lambda: cluster.isr("left", 0) == [kept])
     admin.alter_partition_reassignments({Where("left", 0): [kept, new]})
-    wait_until(lambda: moved(admin))
+    until(lambda: moved(admin))
     assert folder.exists()
     cluster.brokers[dead].start()
-    wait_until(lambda: not folder.exists())
+    until(lambda: not folder.exists())
     cluster.await_converged()

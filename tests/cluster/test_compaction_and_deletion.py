@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import select
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from harrow import Cluster
+from waiting import until
 
 CONFIG: dict[str, object] = {
     "log.retention.check.interval.ms": 100,
@@ -23,14 +23,6 @@ CONFIG: dict[str, object] = {
     "offsets.topic.num.partitions": 1,
     "replica.fetch.wait.max.ms": 100,
 }
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    for _ in range(int(timeout_s * 50)):
-        if condition():
-            return
-        select.select([], [], [], 0.02)
-    raise AssertionError(f"not within {timeout_s} s: {condition}")
 
 
 def make_topic(cluster: Cluster, config: Mapping[str, str], replicas: int) -> str:
@@ -126,13 +118,13 @@ def test_a_broker_killed_while_it_compacts_loses_nothing(one: Cluster, failpoint
         broker.start()
 
     assert produce(one, topic, pairs, die_and_come_back) == 400
-    wait_until(lambda: any(row["end"] > 300 for row in events(one, 1, "log.cleaned", topic)))
+    until(lambda: any(row["end"] > 300 for row in events(one, 1, "log.cleaned", topic)))
     left = read_all(one, topic)
     assert len(left) < 200
     last = {key.encode(): value.encode() for key, value in pairs}
     assert {key: value for _, (key, value) in sorted(left.items())} == last
     assert not [name for name in files(one, 1, topic) if name.endswith((".swap", ".cleaned"))]
-    wait_until(lambda: not [name for name in files(one, 1, topic) if name.endswith(".deleted")])
+    until(lambda: not [name for name in files(one, 1, topic) if name.endswith(".deleted")])
 
 
 def test_records_without_keys_are_refused(one: Cluster) -> None:
@@ -147,8 +139,8 @@ def test_records_without_keys_are_refused(one: Cluster) -> None:
 def test_retention_takes_old_segments_and_their_files(one: Cluster) -> None:
     topic = make_topic(one, {"segment.bytes": "4000", "retention.bytes": "8000"}, 1)
     assert produce(one, topic, [("k", "x" * 200)] * 100) == 100
-    wait_until(lambda: len([n for n in files(one, 1, topic) if n.endswith(".log")]) <= 4)
-    wait_until(lambda: not [n for n in files(one, 1, topic) if n.endswith(".deleted")])
+    until(lambda: len([n for n in files(one, 1, topic) if n.endswith(".log")]) <= 4)
+    until(lambda: not [n for n in files(one, 1, topic) if n.endswith(".deleted")])
     left = read_all(one, topic)
     assert 10 <= len(left) < 60
     assert max(left) == 99
@@ -167,11 +159,11 @@ def test_a_deleted_topics_folder_goes_in_two_steps(one: Cluster) -> None:
             p for p in data.iterdir() if re.fullmatch(rf"{topic}-0\.[0-9a-f]{{32}}-delete", p.name)
         ]
 
-    wait_until(lambda: len(marked()) == 1)
+    until(lambda: len(marked()) == 1)
     assert not (data / f"{topic}-0").exists()
     one.brokers[1].kill()
     one.brokers[1].start()  # which sweeps what is left
-    wait_until(lambda: not marked())
+    until(lambda: not marked())
 
 
 def delete_before(cluster: Cluster, topic: str, offset: int) -> int:
@@ -199,9 +191,7 @@ def test_deleted_records_are_gone_on_every_replica_and_stay_gone() -> None:
         assert starts() == {25}, "the answer waits for the followers"
         assert min(read_all(cluster, topic)) == 25
         first = f"{0:020d}.log"
-        wait_until(
-            lambda: not any(first in files(cluster, node, topic) for node in cluster.brokers)
-        )
+        until(lambda: not any(first in files(cluster, node, topic) for node in cluster.brokers))
         with pytest.raises(KafkaException) as refused:
             delete_before(cluster, topic, 61)
         assert refused.value.args[0].name() == "OFFSET_OUT_OF_RANGE"
@@ -213,7 +203,7 @@ def test_deleted_records_are_gone_on_every_replica_and_stay_gone() -> None:
             return str(refused.value.args[0].name())
 
         # a broker may not have been told of the new topic yet
-        wait_until(lambda: refusal() != "UNKNOWN_TOPIC_OR_PART")
+        until(lambda: refusal() != "UNKNOWN_TOPIC_OR_PART")
         assert refusal() == "POLICY_VIOLATION"
         for broker in cluster.brokers.values():
             broker.restart()

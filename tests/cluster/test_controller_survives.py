@@ -13,10 +13,11 @@ from harrow.cluster.registry import RegistryClient
 from harrow.cluster.view import PartitionView
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError
-from load_on_cluster import SOCKETS, Load, close, wait_until
+from load_on_cluster import SOCKETS, Load, close
 from raw_kafka import RawKafka
 from registry_in_process import Heard
 from registry_visitor import visit
+from waiting import until
 
 SESSION_MS = 1_000
 CONFIG = {
@@ -53,7 +54,7 @@ def admin(cluster: Cluster) -> Iterator[Any]:
         broker.start() if broker.state == "dead" else cluster.control(
             node, "links.heal", mode="deliver"
         )
-    wait_until(lambda: set(cluster.describe().live) == {1, 2, 3})
+    until(lambda: set(cluster.describe().live) == {1, 2, 3})
 
 
 def placed(admin: Any, name: str, *replicas: list[int]) -> None:
@@ -94,16 +95,16 @@ def test_a_controller_paused_past_its_session_changes_nothing_when_it_wakes(
     with Load(cluster, "paused", **STALE) as load:
         # it sleeps with an order in its queue: somebody registers anew at that moment
         cluster.brokers[zombie].pause()
-        wait_until(lambda: cluster.controller_id() in others)
-        wait_until(lambda: partition(cluster, "paused").leader in others)
+        until(lambda: cluster.controller_id() in others)
+        until(lambda: partition(cluster, "paused").leader in others)
         load.more(100)
         view = cluster.describe()
         assert view.controller_epoch > epoch
         before = partition(cluster, "paused")
         resigned = len(traced(cluster, zombie, "controller.resigned"))
         cluster.brokers[zombie].resume()
-        wait_until(lambda: len(traced(cluster, zombie, "controller.resigned")) > resigned)
-        wait_until(lambda: set(cluster.isr("paused", 0)) == {1, 2, 3})
+        until(lambda: len(traced(cluster, zombie, "controller.resigned")) > resigned)
+        until(lambda: set(cluster.isr("paused", 0)) == {1, 2, 3})
         load.more(100)
     after = partition(cluster, "paused")
     assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch + 1) or (
@@ -130,14 +131,14 @@ def test_a_controller_without_registry_decides_nothing(cluster: Cluster, admin: 
         cluster.brokers[other].pause()
         with pytest.raises(KafkaError):
             asking.create_partitions({"cut": 3}, timeout_ms=500)
-        wait_until(lambda: controller_of_or_0(cluster) == third)
+        until(lambda: controller_of_or_0(cluster) == third)
         cluster.brokers[other].resume()
-        wait_until(lambda: set(partition(cluster, "cut").isr) == {other, third})
+        until(lambda: set(partition(cluster, "cut").isr) == {other, third})
     finally:
         cluster.brokers[other].resume()
         cluster.control(zombie, "links.heal", mode="deliver")
         close(asking)
-    wait_until(lambda: set(cluster.describe().live) == {1, 2, 3})
+    until(lambda: set(cluster.describe().live) == {1, 2, 3})
     assert controller_of(cluster) == third
     assert list(cluster.describe().topics["cut"]) == [0]
     assert partition(cluster, "cut").leader_epoch >= before.leader_epoch
@@ -167,7 +168,7 @@ def test_brokers_serve_on_without_a_registry_and_sessions_resume(
         load.more(2 * SESSION_MS * 400 // 1_000)  # for longer than a session lives
         cluster.registry.start()
         load.more(200)
-        wait_until(lambda: set(cluster.describe().live) == {1, 2, 3})
+        until(lambda: set(cluster.describe().live) == {1, 2, 3})
         load.more(SESSION_MS * 400 // 1_000)
     assert epochs(cluster) == before  # nobody expired, nobody registered anew
     again = cluster.describe()
@@ -184,7 +185,7 @@ def test_who_died_meanwhile_expires_when_the_registry_is_back(cluster: Cluster, 
         cluster.registry.kill()
         cluster.brokers[dead].kill()
         cluster.registry.start()
-        wait_until(lambda: partition(cluster, "expires").leader not in (-1, dead))
+        until(lambda: partition(cluster, "expires").leader not in (-1, dead))
         load.more(100)
     assert cluster.describe().live == {controller, other}
     load.exactly_once()
@@ -200,19 +201,15 @@ def test_a_session_that_expires_while_its_broker_lives(cluster: Cluster, admin: 
     before = epochs(cluster)
     with Load(cluster, "expired", **STALE) as load:
         cluster.control(cut, "links.block", peers=["registry"], direction="both")
-        wait_until(
-            lambda: cluster.leader("expired", 0) == cluster.leader("expired-fresh", 0) == other
-        )
+        until(lambda: cluster.leader("expired", 0) == cluster.leader("expired-fresh", 0) == other)
         with RawKafka(cluster.brokers[other].port) as raw:
-            wait_until(
-                lambda: raw.metadata("expired-fresh").topics[0].partitions[0].leader_id == other
-            )
+            until(lambda: raw.metadata("expired-fresh").topics[0].partitions[0].leader_id == other)
         # `load` asks nobody but the leader it knows; who comes now is told of the new one
         bootstrap = f"127.0.0.1:{cluster.brokers[other].port}"
         with Load(cluster, "expired-fresh", 1, bootstrap) as fresh:
             fresh.more(100)
         cluster.control(cut, "links.heal", mode="deliver")
-        wait_until(lambda: set(cluster.isr("expired", 0)) == {1, 2, 3})
+        until(lambda: set(cluster.isr("expired", 0)) == {1, 2, 3})
         load.more(100)
     after = epochs(cluster)
     assert after[cut] > before[cut]
@@ -244,11 +241,11 @@ def test_ten_elections_in_a_row_each_with_its_own_epoch(
     first = cluster.describe().controller_epoch
     with Load(cluster, "elections") as load:
         seen = visit(cluster, tmp_path, unseat)
-        wait_until(lambda: cluster.controller_id() is not None)
+        until(lambda: cluster.controller_id() is not None)
         load.more(100)
     assert seen == list(range(first, first + 10))
     assert cluster.describe().controller_epoch == first + 10
-    wait_until(lambda: sum(row["controller"] for row in states(cluster)) == 1)
+    until(lambda: sum(row["controller"] for row in states(cluster)) == 1)
     load.exactly_once()
     placed(admin, "after-elections", [3, 1, 2])  # the last one controls
     cluster.await_converged()
@@ -309,8 +306,8 @@ def test_a_broker_that_bounces_faster_than_its_session(cluster: Cluster, admin: 
     with Load(cluster, "bounced") as load:
         cluster.brokers[bounced].kill()
         cluster.brokers[bounced].start()
-        wait_until(lambda: partition(cluster, "bounced").leader_epoch > view.leader_epoch)
-        wait_until(lambda: set(cluster.isr("bounced", 0)) == {1, 2, 3})
+        until(lambda: partition(cluster, "bounced").leader_epoch > view.leader_epoch)
+        until(lambda: set(cluster.isr("bounced", 0)) == {1, 2, 3})
         load.more(100)
     assert epochs(cluster)[bounced] > before[bounced]
     assert partition(cluster, "bounced").leader in others
@@ -331,7 +328,7 @@ def test_controlled_shutdown_fails_no_record(cluster: Cluster, admin: Any, who: 
         assert partition(cluster, name).leader in others
         load.more(100)
         cluster.brokers[leaving].start()
-        wait_until(lambda: set(cluster.isr(name, 0)) == {1, 2, 3})
+        until(lambda: set(cluster.isr(name, 0)) == {1, 2, 3})
         load.more(50)
     load.exactly_once()
     cluster.await_converged()
@@ -349,6 +346,6 @@ def test_the_preferred_leader_comes_back_by_itself() -> None:
         close(admin)
         with Load(cluster, "balanced", partitions=2) as load:
             cluster.brokers[1].restart()
-            wait_until(lambda: cluster.leader("balanced", 0) == 1)
+            until(lambda: cluster.leader("balanced", 0) == 1)
             load.more(50)
         load.exactly_once()

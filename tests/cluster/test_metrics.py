@@ -12,8 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from harrow import Cluster
 from kafka.admin import KafkaAdminClient, NewTopic
-from load_on_cluster import SOCKETS, close, wait_until
+from load_on_cluster import SOCKETS, close
 from prometheus_client.parser import text_string_to_metric_families
+from waiting import until
 
 CONFIG = {
     "harrow.metrics.port": 0, "min.insync.replicas": 1, "replica.lag.time.max.ms": 1_000,
@@ -105,9 +106,7 @@ def test_a_paused_follower_shows_and_its_coming_back_too(cluster: Cluster) -> No
     cluster.brokers[3 - leader].pause()
     try:
         produce(cluster, "watched", 5)
-        wait_until(
-            lambda: asked(cluster, leader, f"{replica_manager}UnderReplicatedPartitions") >= 1
-        )
+        until(lambda: asked(cluster, leader, f"{replica_manager}UnderReplicatedPartitions") >= 1)
         assert asked(cluster, leader, f"{replica_manager}IsrShrinksPerSec") > before
         lag = f"kafka.cluster:type=Partition,name=ReplicaLag,topic=watched,partition=0,replica={3 - leader}"
         assert asked(cluster, leader, lag) == 5
@@ -140,7 +139,7 @@ def test_partitions_without_a_leader_are_counted(cluster: Cluster) -> None:
     close(admin)
     assert asked(cluster, controller, name) == 0
     cluster.brokers[3 - controller].kill()
-    wait_until(lambda: asked(cluster, controller, name) == 1)
+    until(lambda: asked(cluster, controller, name) == 1)
     cluster.brokers[3 - controller].start()
-    wait_until(lambda: asked(cluster, controller, name) == 0)
+    until(lambda: asked(cluster, controller, name) == 0)
     cluster.await_converged()

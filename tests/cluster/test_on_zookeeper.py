@@ -10,7 +10,8 @@ import pytest
 from harrow import Cluster
 from harrow.cluster.errors import ClusterError
 from kafka.admin import KafkaAdminClient, NewTopic
-from load_on_cluster import SOCKETS, Load, close, wait_until
+from load_on_cluster import SOCKETS, Load, close
+from waiting import until
 from zookeeper_server import ZooKeeperServer, needs_zookeeper
 
 pytestmark = [needs_zookeeper, SOCKETS]
@@ -48,8 +49,8 @@ def test_a_controller_that_leads_is_killed_and_comes_back(cluster: Cluster) -> N
     before = cluster.describe()
     with Load(cluster, "killed") as load:
         cluster.brokers[controller].kill()
-        wait_until(lambda: cluster.controller_id() in others)
-        wait_until(lambda: cluster.leader("killed", 0) in others)
+        until(lambda: cluster.controller_id() in others)
+        until(lambda: cluster.leader("killed", 0) in others)
         load.more(100)
         cluster.brokers[controller].start()
         cluster.await_full_isr()
@@ -67,7 +68,7 @@ def test_zookeeper_dies_and_comes_back_and_brokers_serve_all_the_while(
         zookeeper.kill()
         load.more(400)
         zookeeper.start()
-        wait_until(lambda: answers(cluster))
+        until(lambda: answers(cluster))
         load.more(400)
     cluster.await_full_isr()
     # a session resumes if its client is back in time; on a busy machine one may expire and begin anew
@@ -97,9 +98,9 @@ def test_a_paused_broker_expires_and_registers_anew(cluster: Cluster) -> None:
     stale = {"socket.timeout.ms": 2_000, "request.timeout.ms": 1_500}
     with Load(cluster, "paused", **stale) as load:
         cluster.brokers[controller].pause()
-        wait_until(lambda: cluster.controller_id() in others)
+        until(lambda: cluster.controller_id() in others)
         cluster.brokers[controller].resume()
-        wait_until(lambda: answers(cluster) and set(cluster.isr("paused", 0)) == {1, 2, 3})
+        until(lambda: answers(cluster) and set(cluster.isr("paused", 0)) == {1, 2, 3})
         load.more(50)
     assert epochs(cluster)[controller] > before[controller]
     assert cluster.controller_id() in others
@@ -112,7 +113,7 @@ def test_topics_and_settings_come_and_go(cluster: Cluster) -> None:
     admin.create_topics([NewTopic("temporary", 4, 3)])
     admin.create_partitions({"temporary": 6})
     admin.delete_topics(["temporary"])
-    wait_until(lambda: "temporary" not in cluster.describe().topics)
+    until(lambda: "temporary" not in cluster.describe().topics)
     admin.create_topics([NewTopic("temporary", 1, 1)])
     assert list(cluster.describe().topics["temporary"]) == [0]
     close(admin)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers_by_hand import Placed, besides_the_controller, place, until
+from brokers_by_hand import Placed, besides_the_controller, place
 from harrow.cluster import Cluster
+from waiting import until
 
 OFFSETS = ("partition.leo", "partition.hw", "partition.follower_leo")
 LAG_MS = 800

@@ -14,8 +14,9 @@ from harrow.cluster.wire.api_keys import ApiKey
 from kafka.admin import ConfigResource as TypedResource
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import InvalidRequestError
-from load_on_cluster import SOCKETS, close, wait_until
+from load_on_cluster import SOCKETS, close
 from raw_kafka import RawKafka
+from waiting import until
 
 BIG = b"x" * 20_000
 ConfigResource: Any = TypedResource  # its annotations name less than it takes
@@ -86,11 +87,11 @@ def test_a_topics_setting_holds_from_the_next_record_on(cluster: Cluster, admin:
     admin.create_topics([NewTopic("sized", 1, 2, topic_configs={"max.message.bytes": "10000"})])
     assert outcome(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE
     change(admin, "TOPIC", "sized", max_message_bytes="100000")
-    wait_until(lambda: outcome(cluster, "sized", BIG) is None)
+    until(lambda: outcome(cluster, "sized", BIG) is None)
     change(admin, "TOPIC", "sized", max_message_bytes=("DELETE", None))
     assert "sized" in admin.list_topics()
     change(admin, "TOPIC", "sized", max_message_bytes="10000")
-    wait_until(lambda: outcome(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
+    until(lambda: outcome(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
     cluster.await_converged()  # a follower appends what its leader accepted, whatever its own limit
 
 
@@ -98,14 +99,14 @@ def test_a_cluster_wide_setting_is_inherited_and_overridden(cluster: Cluster, ad
     admin.create_topics([NewTopic("inherits", 1, 2)])
     assert outcome(cluster, "inherits", BIG) is None
     change_all_brokers(cluster, "10000")
-    wait_until(lambda: outcome(cluster, "inherits", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
+    until(lambda: outcome(cluster, "inherits", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
     shown = settings_of(admin, "TOPIC", "inherits", "max.message.bytes")
     assert shown == {"max.message.bytes": ("10000", "DYNAMIC_DEFAULT_BROKER_CONFIG")}
     change(admin, "TOPIC", "inherits", max_message_bytes="100000")
-    wait_until(lambda: outcome(cluster, "inherits", BIG) is None)
+    until(lambda: outcome(cluster, "inherits", BIG) is None)
     change_all_brokers(cluster, None)
     key = "message.max.bytes"
-    wait_until(lambda: settings_of(admin, "BROKER", "1", key)[key][1] == "DEFAULT_CONFIG")
+    until(lambda: settings_of(admin, "BROKER", "1", key)[key][1] == "DEFAULT_CONFIG")
 
 
 def test_what_only_a_start_can_change_is_refused(admin: Any) -> None:
@@ -140,15 +141,15 @@ def test_allowing_an_unclean_leader_elects_one(cluster: Cluster, admin: Any) -> 
     dead = 3 - controller
     cluster.brokers[controller].pause()  # as a follower it falls behind; then the other one dies
     try:
-        wait_until(lambda: cluster.isr("allowed", 0) == [dead])
+        until(lambda: cluster.isr("allowed", 0) == [dead])
     finally:
         cluster.brokers[controller].resume()
     cluster.brokers[dead].kill()
-    wait_until(lambda: cluster.leader("allowed", 0) is None or cluster.isr("allowed", 0) != [dead])
+    until(lambda: cluster.leader("allowed", 0) is None or cluster.isr("allowed", 0) != [dead])
     if cluster.leader("allowed", 0) is None:
         client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
         change(client, "TOPIC", "allowed", unclean_leader_election_enable="true")
-        wait_until(lambda: cluster.leader("allowed", 0) == controller)
+        until(lambda: cluster.leader("allowed", 0) == controller)
         close(client)
     cluster.brokers[dead].start()
     cluster.await_converged()

@@ -6,28 +6,18 @@ import contextlib
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from harrow import Cluster, HarrowError
+from waiting import until
 
 UP = [str(Path(sys.executable).with_name("harrow")), "up"]
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Until `condition` holds; it is asked again whenever a short poll times out."""
-    for _ in range(int(timeout_s * 100)):
-        if condition():
-            return
-        select.select([], [], [], 0.01)
-    raise AssertionError(f"not within {timeout_s} s: {condition}")
 
 
 def land(cluster: Cluster, topic: str, value: bytes) -> list[int | None]:
@@ -128,7 +118,7 @@ def test_up_prints_one_json_line_and_ends_with_sigterm(tmp_path: Path) -> None:
         assert ready["bootstrap_servers"] == f"{broker['host']}:{broker['port']}"
         up.send_signal(signal.SIGTERM)
         assert up.wait(30) == 0
-    wait_until(lambda: gone(broker["pid"]) and gone(ready["registry"]["pid"]))
+    until(lambda: gone(broker["pid"]) and gone(ready["registry"]["pid"]))
     assert (tmp_path / "d" / "broker-1" / "data" / ".kafka_cleanshutdown").exists()
 
 
@@ -158,7 +148,7 @@ def test_kill_9_of_the_supervising_process_leaves_nothing_behind() -> None:
         pids = [broker["pid"] for broker in ready["brokers"]] + [ready["registry"]["pid"]]
         assert not any(map(gone, pids))
         os.kill(up.pid, signal.SIGKILL)
-        wait_until(lambda: all(map(gone, pids)))
+        until(lambda: all(map(gone, pids)))
 
 
 def test_a_full_data_folder_refuses_and_loses_nothing(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from apache_kafka import MISSING, apache_kafka
-from brokers_by_hand import until
 from harrow.cluster import Cluster
 from raw_kafka import RawKafka
+from waiting import until
 
 NUMBERS = itertools.count(1)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from brokers_by_hand import until
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from raw_kafka import NOW_MS, RawKafka, batch, fetch_request, produce_request
+from waiting import until
 
 Code = ErrorCode
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from harrow import Harrow, isolate, leader, lose_response
 from harrow.harness.errors import VerdictError
+from waiting import until
 
 PATIENT: dict[str, Any] = {
     "log_level": 0,
@@ -120,13 +120,3 @@ def test_a_response_lost_after_the_append(harrow: Harrow, idempotent: bool) -> N
         harrow.verify(orders, guarantee="exactly-once")
     assert found.value.verdict.status.value == "invalid"
     assert "duplicate" in found.value.verdict.totals
-
-
-def until(condition: Any, timeout_s: float = 30.0) -> None:
-    """Until the cluster says so."""
-    poll = threading.Event()
-    for _ in range(int(timeout_s / 0.02)):
-        if condition():
-            return
-        poll.wait(0.02)
-    raise AssertionError(f"not within {timeout_s} s")

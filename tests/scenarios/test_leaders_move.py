@@ -9,9 +9,13 @@ from harrow import Harrow, kill, leader
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
-from load_on_cluster import SOCKETS, Load, close, wait_until
+from load_on_cluster import SOCKETS, Load, close
+from waiting import until
 
 pytestmark = SOCKETS
+
+NOT_NOW = (KafkaError, RuntimeError)
+"""A dead broker; kafka-python's word for a cluster without a controller."""
 
 
 def test_elections_and_reassignments_between_faults(harrow: Harrow) -> None:
@@ -29,7 +33,7 @@ def test_elections_and_reassignments_between_faults(harrow: Harrow) -> None:
                     continue  # a target that changes before it is reached is never reached on a busy machine
                 admin.alter_partition_reassignments({TopicPartition(orders.name, 0): target})
                 admin.elect_leaders(0, {orders.name: [0, 1]}, raise_errors=False)
-            except (KafkaError, RuntimeError):  # kafka-python's word for "no controller now"
+            except NOT_NOW:
                 continue  # a dead broker or controller: the next turn asks again
 
     def has_moved() -> bool:
@@ -42,11 +46,11 @@ def test_elections_and_reassignments_between_faults(harrow: Harrow) -> None:
     ):
         mover.start()
         load.more(1_500)
-        wait_until(has_moved, 60)
+        until(has_moved)
         stop.set()
         mover.join(30)
     cluster = harrow.cluster
-    wait_until(lambda: not admin.list_partition_reassignments(), 60)
+    until(lambda: not admin.list_partition_reassignments(), amid=NOT_NOW)
     close(admin)
     cluster.await_converged()
     load.exactly_once()

@@ -6,9 +6,10 @@ H3, H4 and H5 are in `test_guarantees_break.py` and `test_guarantees_hold.py`.
 from __future__ import annotations
 
 import pytest
-from brokers_by_hand import Placed, besides_the_controller, place, until
+from brokers_by_hand import Placed, besides_the_controller, place
 from harrow import Harrow
 from harrow.harness.errors import VerdictError
+from waiting import until
 
 PATIENT_ISR = {"replica.lag.time.max.ms": 60_000, "min.insync.replicas": 1}
 

@@ -17,12 +17,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from kafka_judge import JARS, TOOL
+from waiting import until
 
 NODES = (1, 2, 3)
 START_TIMEOUT_S = 120.0
@@ -63,7 +63,7 @@ class ApacheKafka:
     def kill(self, node: int) -> None:
         """SIGKILL, and wait until it listens no more."""
         self.signal(node, signal.SIGKILL)
-        _until(lambda: not _listens(self.ports[node]))
+        until(lambda: not _listens(self.ports[node]))
 
     def start(self, node: int) -> None:
         """Start a killed node again."""
@@ -72,7 +72,7 @@ class ApacheKafka:
         log = self.folder / f"{node}.log"
         pid = _detached([*command, str(self.folder / f"{node}.properties")], log)
         (self.folder / f"{node}.pid").write_text(str(pid))
-        _until(lambda: _listens(self.ports[node]))
+        until(lambda: _listens(self.ports[node]))
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def apache_kafka() -> Generator[ApacheKafka]:
 def _begin(shared: Path, ready: Path) -> None:
     command = [sys.executable, __file__, str(shared), os.environ["HARROW_CONTROLLER"]]
     _detached(command, shared / "apache.log")
-    _until(ready.exists, START_TIMEOUT_S)
+    until(ready.exists, timeout_s=START_TIMEOUT_S)
 
 
 def _detached(command: list[str], log: Path) -> int:
@@ -125,8 +125,8 @@ def keep(shared: Path, run: int) -> None:
     )  # fmt: skip
     told: dict[str, object] = {"folder": str(folder), "port": port}
     try:  # a busy machine takes longer than the tool waits
-        _until(lambda: all(_listens(port + node) for node in NODES), START_TIMEOUT_S - 40)
-    except TimeoutError:
+        until(lambda: all(_listens(port + node) for node in NODES), timeout_s=START_TIMEOUT_S - 40)
+    except AssertionError:
         told = {"error": (up.stdout + up.stderr)[-500:]}
     part = shared / "apache.json.part"
     part.write_text(json.dumps(told))
@@ -157,16 +157,6 @@ def _is_free(port: int) -> bool:
 def _listens(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _until(condition: object, timeout_s: float = 60.0) -> None:
-    assert callable(condition)
-    poll = threading.Event()
-    for _ in range(int(timeout_s * 20)):
-        if condition():
-            return
-        poll.wait(0.05)
-    raise TimeoutError(f"not within {timeout_s} s")
 
 
 if __name__ == "__main__":

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from harrow.cluster import Cluster
 from raw_kafka import RawKafka
-
-POLL_S = 0.01
-T = TypeVar("T")
-
-
-def until(ask: Callable[[], T | None], what: str = "", timeout_s: float = 30.0) -> T:
-    """What `ask` answers as soon as it is true."""
-    poll = threading.Event()
-    for _ in range(int(timeout_s / POLL_S)):
-        if answer := ask():
-            return answer
-        poll.wait(POLL_S)
-    raise AssertionError(f"not within {timeout_s} s: {what or ask}")
+from waiting import until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

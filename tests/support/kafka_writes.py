@@ -20,7 +20,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 from time import monotonic
 from typing import Any
 
@@ -29,6 +28,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka_judge import FAST_START, TOOL, dump
 from odd_logs import write_damaged, write_samples
+from waiting import until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GOLDEN = Path(__file__).parents[1] / "conformance" / "kafka_files"
@@ -78,7 +78,7 @@ class KafkaNode:
         command = [TOOL, "up", str(self.folder), "1"]
         # it gives up after 30 s, which a busy machine may need; the node goes on starting
         subprocess.run(command, env=environment, check=False, timeout=90, capture_output=True)
-        await_that(self._listens, 60, f"Kafka listens (see {self.folder}/1.log)")
+        until(self._listens, f"Kafka listens (see {self.folder}/1.log)", timeout_s=60)
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
@@ -89,7 +89,7 @@ class KafkaNode:
         marker = self.folder / "1.pid"
         pid = int(marker.read_text())
         os.kill(pid, number)
-        await_that(lambda: not Path(f"/proc/{pid}/exe").exists(), 30, "Kafka ended")
+        until(lambda: not Path(f"/proc/{pid}/exe").exists(), "Kafka ended", timeout_s=30)
         marker.unlink()
 
     def __enter__(self) -> KafkaNode:
@@ -99,14 +99,6 @@ class KafkaNode:
     def __exit__(self, *_: object) -> None:
         if (self.folder / "1.pid").exists():
             self.end(signal.SIGKILL)
-
-
-def await_that(holds: Any, seconds: float, what: str) -> None:
-    """Look again every few milliseconds until it holds; AssertionError at the deadline."""
-    deadline, pause = monotonic() + seconds, Event()
-    while not holds():
-        assert monotonic() < deadline, f"not within {seconds} s: {what}"
-        pause.wait(0.05)
 
 
 def first_life(node: KafkaNode) -> None:
@@ -230,7 +222,7 @@ def _compacted(node: KafkaNode) -> None:
             and not list(folder.glob("*.deleted"))
         )
 
-    await_that(cleaned, 90, "the cleaner went over compacted-0 and removed what it replaced")
+    until(cleaned, "the cleaner went over compacted-0 and removed what it replaced", timeout_s=90)
 
 
 def groups(servers: str, *protocols: str) -> None:

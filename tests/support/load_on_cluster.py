@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gc
-import select
 import threading
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Cluster
+from waiting import until
 
 PER_SECOND = 400
 SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -22,15 +21,6 @@ def close(admin: Any) -> None:
     """Close a kafka-python client, and collect what it forgot while `SOCKETS` says that it may."""
     admin.close()
     gc.collect()
-
-
-def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
-    """Until `condition` holds; it is asked again whenever a short poll times out."""
-    for _ in range(int(timeout_s * 50)):
-        if condition():
-            return
-        select.select([], [], [], 0.02)
-    raise AssertionError(f"not within {timeout_s} s: {condition}")
 
 
 class Load:
@@ -77,7 +67,7 @@ class Load:
     def more(self, count: int = 200) -> None:
         """Until so many more records have been acknowledged."""
         wanted = len(self.delivered) + count
-        wait_until(lambda: len(self.delivered) >= wanted, 60.0)
+        until(lambda: len(self.delivered) >= wanted)
 
     def _run(self) -> None:
         while not self._stop.wait(1 / PER_SECOND):

@@ -74,7 +74,9 @@ class RawKafka:
 
     def ready(self) -> bool:
         """True when something of an answer has arrived."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def ask(self, api_key: int, version: int, entity: Any) -> Any:
         """Send and wait for the answer."""

@@ -5,7 +5,6 @@ Spawned coroutines and timers are kept and run when the test says so (`run_tasks
 
 from __future__ import annotations
 
-import atexit
 import errno
 import random
 from collections.abc import Callable, Coroutine, Sequence
@@ -19,14 +18,19 @@ from harrow.cluster.storage import Log, LogOptions, open_log
 
 TP = TopicPartition("orders", 0)
 
+_OPEN: list[RefusingFile] = []
+"""Every file that a test opened: a log that is left open as by a crash keeps its descriptors otherwise."""
+
 _NEVER_RUN: list[Coroutine[Any, Any, object]] = []
 """Keeps coroutines alive that a test leaves alone: collected unrun, each would be a warning."""
 
 
-@atexit.register
-def _close_all() -> None:
-    for coroutine in _NEVER_RUN:
-        coroutine.close()
+def close_all() -> None:
+    """End what the test left open: its files, and the coroutines that it never ran."""
+    while _NEVER_RUN:
+        _NEVER_RUN.pop().close()
+    while _OPEN:
+        _OPEN.pop().close()
 
 
 class SetClock:
@@ -149,7 +153,9 @@ class RefusingDisk(RealDisk):
         self.syncs: list[str] = []
 
     def open(self, path: str, *, create: bool = True) -> DiskFile:
-        return RefusingFile(super().open(path, create=create), self)
+        file = RefusingFile(super().open(path, create=create), self)
+        _OPEN.append(file)
+        return file
 
 
 class Notes:

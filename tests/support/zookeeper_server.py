@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
-from load_on_cluster import wait_until
+from waiting import until
 
 JAR = Path("/usr/share/java/zookeeper.jar")
 TICK_MS = 100
@@ -92,7 +92,7 @@ class ZooKeeperServer:
                  f"{self.folder}:{JAR}", "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        wait_until(self._answers)
+        until(self._answers)
 
     def kill(self) -> None:
         """SIGKILL; no-op on a dead one."""
