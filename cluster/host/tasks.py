@@ -1,11 +1,11 @@
-"""What runs when, on asyncio's own loop: `Tasks` of the seam.
+"""What runs when, on the running loop: `Tasks` of the seam.
 
 Owns: strong references to every spawned task (the loop itself keeps weak ones, so a task nobody awaits
 could vanish), and a small thread pool for BLOCKS calls. A task that lets an exception out is traced as
 `task.failed` and logged with its stack; nothing is fire-and-forget. `stop` cancels what is left and waits
 for it, so every task ends with the host.
 
-asyncio's loop, not uvloop: it reads 256 KiB at a time, which measured faster at 1 KiB records.
+Which loop that is, is the process's to say (`process.py`: uvloop); nothing here depends on it.
 """
 
 from __future__ import annotations
