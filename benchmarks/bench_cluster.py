@@ -192,6 +192,7 @@ FAILOVER = (
     "failover: kill to session's end, ms", "failover: session's end to leaders, ms",
     "failover: session's end to ack, ms", "failover: kill to ack less session timeout, ms",
 )  # fmt: skip
+OWN_LOOK_OUT = "failover: that by librdkafka's own look-out, ms"
 
 
 def measure_failover(figures: Figures, rounds: int, budget: Budget) -> None:
@@ -207,8 +208,14 @@ def measure_failover(figures: Figures, rounds: int, budget: Budget) -> None:
         for name, value in zip(FAILOVER, values, strict=True):
             figures.add(name, peer.name, value)
 
+    def by_itself(phase_s: float) -> None:
+        with peers.harrow({"zookeeper.session.timeout.ms": SESSION_MS}) as peer:
+            told = load.fail_over(peer, budget.step(STEP_S), phase_s, {})
+        figures.add(OWN_LOOK_OUT, peer.name, told.ack - SESSION_MS)
+
     for number in range(rounds):
         attempt(figures, FAILOVER, peers.HARROW, partial(work, number / rounds))
+        attempt(figures, [OWN_LOOK_OUT], peers.HARROW, partial(by_itself, number / rounds))
 
 
 def _kafka_failover(figures: Figures, kafka: Peer, budget: Budget) -> None:
@@ -216,6 +223,7 @@ def _kafka_failover(figures: Figures, kafka: Peer, budget: Budget) -> None:
         told = load.fail_over(kafka, budget.step(STEP_S))
         figures.add(FAILOVER[3], kafka.name, told.ack - peers.KAFKA_SESSION_MS)
 
+    # one broker of it can be killed: with the client's own look-out there is no second death to tell of
     attempt(figures, FAILOVER[3:], kafka.name, work)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ QUICK_CLIENT = {
     "topic.metadata.refresh.fast.interval.ms": 50, "log_level": 0,
 }  # fmt: skip
 """Of the producer in a failover: its back-offs are far below the session timeout, so that they hide nothing."""
+LOOKS_OFTEN = {"topic.metadata.refresh.interval.ms": 100}
+"""librdkafka's own look-out for a moved leader comes once a second, and 2.16 forgets what it found there when the
+old leader is gone from the brokers' list (it decommissions that broker and reverts the partitions it is just moving
+to "no leader"): up to two seconds that no cluster can save it. So it is told to look again soon."""
 
 
 class ExceededError(Exception):
@@ -162,14 +167,20 @@ class Failover:
     """The end of its session to the last of the new leaders."""
 
 
-def fail_over(peer: Peer, deadline: float, phase_s: float = 0.0) -> Failover:
+def fail_over(
+    peer: Peer, deadline: float, phase_s: float = 0.0, look_out: Mapping[str, Any] = LOOKS_OFTEN
+) -> Failover:
     """Kill the leader of partition 0 under a producer that has one message to send.
 
     librdkafka looks for leaders of its own accord once a second, counted from the producer's making; `phase_s` says
     where in that second the kill falls.
     """
     topic = make_topic(peer, FAILOVER_PARTITIONS)
-    settings: dict[str, Any] = {"bootstrap.servers": peer.bootstrap_servers, **QUICK_CLIENT}
+    settings: dict[str, Any] = {
+        "bootstrap.servers": peer.bootstrap_servers,
+        **QUICK_CLIENT,
+        **look_out,
+    }
     made = time.perf_counter()
     producer = Producer(settings)
     producer.produce(topic, b"before", partition=0)
