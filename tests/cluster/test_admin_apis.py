@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from harrow import Cluster
 from kafka import errors
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import NewTopic
 from kafka.structs import TopicPartition as Where
-from load_on_cluster import SOCKETS, Load, close
+from load_on_cluster import SOCKETS, Load, admin_of
 from waiting import until
 
 pytestmark = SOCKETS
@@ -30,9 +30,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def admin(cluster: Cluster) -> Iterator[Any]:
-    client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    yield client
-    close(client)
+    with admin_of(cluster) as client:
+        yield client
 
 
 def placed(admin: Any, name: str, *replicas: list[int], **config: str) -> None:

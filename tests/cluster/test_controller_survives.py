@@ -11,9 +11,9 @@ import pytest
 from harrow import Cluster
 from harrow.cluster.registry import RegistryClient
 from harrow.cluster.view import PartitionView
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import NewTopic
 from kafka.errors import KafkaError
-from load_on_cluster import SOCKETS, Load, close
+from load_on_cluster import SOCKETS, Load, admin_of
 from raw_kafka import RawKafka
 from registry_in_process import Heard
 from registry_visitor import visit
@@ -43,13 +43,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def admin(cluster: Cluster) -> Iterator[Any]:
-    client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    yield client
-    close(client)
-    for (
-        node,
-        broker,
-    ) in cluster.brokers.items():  # after a failure: the next test begins with a whole cluster
+    with admin_of(cluster) as client:
+        yield client
+    # after a failure: the next test begins with a whole cluster
+    for node, broker in cluster.brokers.items():
         broker.resume()
         broker.start() if broker.state == "dead" else cluster.control(
             node, "links.heal", mode="deliver"
@@ -121,23 +118,21 @@ def test_a_controller_without_registry_decides_nothing(cluster: Cluster, admin: 
     zombie = controller_of(cluster)
     other, third = [node for node in cluster.brokers if node != zombie]
     placed(admin, "cut", [other, third])
-    asking: Any = KafkaAdminClient(
-        bootstrap_servers=f"127.0.0.1:{cluster.brokers[zombie].port}", request_timeout_ms=4_000
-    )
-    assert asking.describe_cluster()["controller_id"] == zombie
+    zombies = f"127.0.0.1:{cluster.brokers[zombie].port}"
     before = partition(cluster, "cut")
-    cluster.control(zombie, "links.block", peers=["registry"], direction="both")
-    try:
-        cluster.brokers[other].pause()
-        with pytest.raises(KafkaError):
-            asking.create_partitions({"cut": 3}, timeout_ms=500)
-        until(lambda: controller_of_or_0(cluster) == third)
-        cluster.brokers[other].resume()
-        until(lambda: set(partition(cluster, "cut").isr) == {other, third})
-    finally:
-        cluster.brokers[other].resume()
-        cluster.control(zombie, "links.heal", mode="deliver")
-        close(asking)
+    with admin_of(zombies, request_timeout_ms=4_000) as asking:
+        assert asking.describe_cluster()["controller_id"] == zombie
+        cluster.control(zombie, "links.block", peers=["registry"], direction="both")
+        try:
+            cluster.brokers[other].pause()
+            with pytest.raises(KafkaError):
+                asking.create_partitions({"cut": 3}, timeout_ms=500)
+            until(lambda: controller_of_or_0(cluster) == third)
+            cluster.brokers[other].resume()
+            until(lambda: set(partition(cluster, "cut").isr) == {other, third})
+        finally:
+            cluster.brokers[other].resume()
+            cluster.control(zombie, "links.heal", mode="deliver")
     until(lambda: set(cluster.describe().live) == {1, 2, 3})
     assert controller_of(cluster) == third
     assert list(cluster.describe().topics["cut"]) == [0]
@@ -341,9 +336,8 @@ def test_the_preferred_leader_comes_back_by_itself() -> None:
         "leader.imbalance.check.interval.seconds": 1,
     }
     with Cluster(brokers=2, config=config) as cluster:
-        admin: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-        placed(admin, "balanced", [1, 2], [2, 1])
-        close(admin)
+        with admin_of(cluster) as admin:
+            placed(admin, "balanced", [1, 2], [2, 1])
         with Load(cluster, "balanced", partitions=2) as load:
             cluster.brokers[1].restart()
             until(lambda: cluster.leader("balanced", 0) == 1)

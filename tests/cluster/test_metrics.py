@@ -6,13 +6,12 @@ import contextlib
 import http.client
 import socket
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from harrow import Cluster
-from kafka.admin import KafkaAdminClient, NewTopic
-from load_on_cluster import SOCKETS, close
+from kafka.admin import NewTopic
+from load_on_cluster import SOCKETS, admin_of
 from prometheus_client.parser import text_string_to_metric_families
 from waiting import until
 
@@ -134,9 +133,8 @@ def test_partitions_without_a_leader_are_counted(cluster: Cluster) -> None:
     name = "kafka.controller:type=KafkaController,name=OfflinePartitionsCount"
     controller = cluster.controller_id()
     assert controller is not None
-    admin: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    admin.create_topics([NewTopic("lonely", replica_assignments={0: [3 - controller]})])
-    close(admin)
+    with admin_of(cluster) as admin:
+        admin.create_topics([NewTopic("lonely", replica_assignments={0: [3 - controller]})])
     assert asked(cluster, controller, name) == 0
     cluster.brokers[3 - controller].kill()
     until(lambda: asked(cluster, controller, name) == 1)

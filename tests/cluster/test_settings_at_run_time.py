@@ -12,9 +12,9 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from kafka.admin import ConfigResource as TypedResource
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import NewTopic
 from kafka.errors import InvalidRequestError
-from load_on_cluster import SOCKETS, close
+from load_on_cluster import SOCKETS, admin_of
 from raw_kafka import RawKafka
 from waiting import until
 
@@ -32,9 +32,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def admin(cluster: Cluster) -> Iterator[Any]:
-    client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    yield client
-    close(client)
+    with admin_of(cluster) as client:
+        yield client
 
 
 def outcome(cluster: Cluster, topic: str, value: bytes) -> int | None:
@@ -125,13 +124,12 @@ def test_settings_outlive_a_restart_of_the_broker(cluster: Cluster, admin: Any) 
     change(admin, "TOPIC", "lasting", segment_bytes="70000")
     cluster.brokers[2].restart()
     cluster.await_full_isr()
-    client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    shown = settings_of(client, "BROKER", "2", "log.segment.bytes")
-    assert shown == {"log.segment.bytes": ("5000000", "DYNAMIC_BROKER_CONFIG")}
-    assert settings_of(client, "TOPIC", "lasting", "segment.bytes") == {
-        "segment.bytes": ("70000", "DYNAMIC_TOPIC_CONFIG")
-    }
-    close(client)
+    with admin_of(cluster) as client:
+        shown = settings_of(client, "BROKER", "2", "log.segment.bytes")
+        assert shown == {"log.segment.bytes": ("5000000", "DYNAMIC_BROKER_CONFIG")}
+        assert settings_of(client, "TOPIC", "lasting", "segment.bytes") == {
+            "segment.bytes": ("70000", "DYNAMIC_TOPIC_CONFIG")
+        }
 
 
 def test_allowing_an_unclean_leader_elects_one(cluster: Cluster, admin: Any) -> None:
@@ -147,9 +145,8 @@ def test_allowing_an_unclean_leader_elects_one(cluster: Cluster, admin: Any) -> 
     cluster.brokers[dead].kill()
     until(lambda: cluster.leader("allowed", 0) is None or cluster.isr("allowed", 0) != [dead])
     if cluster.leader("allowed", 0) is None:
-        client: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-        change(client, "TOPIC", "allowed", unclean_leader_election_enable="true")
-        until(lambda: cluster.leader("allowed", 0) == controller)
-        close(client)
+        with admin_of(cluster) as client:
+            change(client, "TOPIC", "allowed", unclean_leader_election_enable="true")
+            until(lambda: cluster.leader("allowed", 0) == controller)
     cluster.brokers[dead].start()
     cluster.await_converged()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import Any
 
-from harrow import Harrow, kill, leader
-from kafka.admin import KafkaAdminClient
+from harrow import Cluster, Harrow, kill, leader
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
-from load_on_cluster import SOCKETS, Load, close
+from load_on_cluster import SOCKETS, Load, admin_of
 from waiting import until
 
 pytestmark = SOCKETS
@@ -18,40 +17,43 @@ NOT_NOW = (KafkaError, RuntimeError)
 """A dead broker; kafka-python's word for a cluster without a controller."""
 
 
-def test_elections_and_reassignments_between_faults(harrow: Harrow) -> None:
-    orders = harrow.topic("orders", partitions=2, replication_factor=2)
-    admin: Any = KafkaAdminClient(bootstrap_servers=harrow.bootstrap_servers)
-    stop = threading.Event()
-
-    def move() -> None:
-        turn = 0
-        while not stop.wait(0.2):
-            turn += 1
-            target = [turn % 3 + 1, (turn + 1) % 3 + 1]
-            try:
+def keep_moving(cluster: Cluster, topic: str, stop: threading.Event) -> None:
+    """Give partition 0 other replicas and another leader, one move after the other, until told to stop."""
+    turn = 0
+    while not stop.wait(0.2):
+        # kafka-python keeps to the controller that it found first, a dead one too: each error ends its client
+        with contextlib.suppress(*NOT_NOW), admin_of(cluster) as admin:
+            while not stop.wait(0.2):
                 if admin.list_partition_reassignments():
                     continue  # a target that changes before it is reached is never reached on a busy machine
-                admin.alter_partition_reassignments({TopicPartition(orders.name, 0): target})
-                admin.elect_leaders(0, {orders.name: [0, 1]}, raise_errors=False)
-            except NOT_NOW:
-                continue  # a dead broker or controller: the next turn asks again
+                turn += 1
+                target = [turn % 3 + 1, (turn + 1) % 3 + 1]
+                admin.alter_partition_reassignments({TopicPartition(topic, 0): target})
+                admin.elect_leaders(0, {topic: [0, 1]}, raise_errors=False)
 
-    def has_moved() -> bool:
-        return harrow.cluster.describe().topics[orders.name][0].leader_epoch > 5
 
-    mover = threading.Thread(target=move, daemon=True)
-    with (
-        harrow.chaos(kill(leader("orders", 1))),
-        Load(harrow.cluster, orders.name, partitions=2) as load,
-    ):
-        mover.start()
-        load.more(1_500)
-        until(has_moved)
+def no_move_left(cluster: Cluster) -> bool:
+    with admin_of(cluster) as admin:
+        return not admin.list_partition_reassignments()
+
+
+def test_elections_and_reassignments_between_faults(harrow: Harrow) -> None:
+    orders = harrow.topic("orders", partitions=2, replication_factor=2)
+    cluster, stop = harrow.cluster, threading.Event()
+    mover = threading.Thread(target=keep_moving, args=(cluster, orders.name, stop), daemon=True)
+    try:
+        with (
+            harrow.chaos(kill(leader("orders", 1))),
+            Load(cluster, orders.name, partitions=2) as load,
+        ):
+            mover.start()
+            load.more(1_500)
+            until(lambda: cluster.describe().topics[orders.name][0].leader_epoch > 5)
+    finally:
         stop.set()
-        mover.join(30)
-    cluster = harrow.cluster
-    until(lambda: not admin.list_partition_reassignments(), amid=NOT_NOW)
-    close(admin)
+    mover.join(60)
+    assert not mover.is_alive()
+    until(lambda: no_move_left(cluster), amid=NOT_NOW)
     cluster.await_converged()
     load.exactly_once()
     harrow.verify(orders, guarantee="exactly-once,ordered")

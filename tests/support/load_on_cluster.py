@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow import Cluster
+from kafka.admin import KafkaAdminClient
 from waiting import until
 
 PER_SECOND = 400
@@ -17,10 +20,16 @@ SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 """kafka-python forgets to close its sockets to brokers that died."""
 
 
-def close(admin: Any) -> None:
-    """Close a kafka-python client, and collect what it forgot while `SOCKETS` says that it may."""
-    admin.close()
-    gc.collect()
+@contextmanager
+def admin_of(cluster: Cluster | str, **config: Any) -> Generator[Any]:
+    """A kafka-python admin of a cluster, or of an address; what it forgets is collected while `SOCKETS` allows it."""
+    servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
+    admin: Any = KafkaAdminClient(bootstrap_servers=servers, **config)
+    try:
+        yield admin
+    finally:
+        admin.close()
+        gc.collect()
 
 
 class Load:

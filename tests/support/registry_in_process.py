@@ -86,10 +86,13 @@ class RegistryFixture:
         self._clients += 1
         if host is None:
             host = await self.host(f"host-{self._clients}")
-        client = RegistryClient(host, ("127.0.0.1", self.port), name, timeout_ms)
+        client = self._client(host, name, timeout_ms)
         await client.start()
         self._stack.push_async_callback(client.close)
         return client
+
+    def _client(self, host: RealHost, name: str, timeout_ms: int) -> RegistryClient:
+        return RegistryClient(host, ("127.0.0.1", self.port), name, timeout_ms)
 
 
 class ZooKeeperFixture(RegistryFixture):
@@ -100,16 +103,8 @@ class ZooKeeperFixture(RegistryFixture):
 
     async def stop(self) -> None: ...
 
-    async def client(
-        self, name: str = "broker 1", *, timeout_ms: int = 5000, host: RealHost | None = None
-    ) -> RegistryClient:
-        self._clients += 1
-        if host is None:
-            host = await self.host(f"host-{self._clients}")
-        client = ZooKeeperClient(host, KazooLink(self.connect, timeout_ms), name, timeout_ms)
-        await client.start()
-        self._stack.push_async_callback(client.close)
-        return client
+    def _client(self, host: RealHost, name: str, timeout_ms: int) -> RegistryClient:
+        return ZooKeeperClient(host, KazooLink(self.connect, timeout_ms), name, timeout_ms)
 
 
 REGISTRIES: dict[str, type[RegistryFixture]] = {
