@@ -1,0 +1,151 @@
+"""What a producer feels while something is broken: a leader's death, and a follower that stands still (C4, D1, K1).
+
+    python benchmarks/bench_disturbed.py [--rounds 3] [--sessions 300,600,1500] [--lag 1000] [--limit 300]
+
+Death: the leader is killed under an acks=all producer; kill to next acknowledged record beside the session timeout,
+which bounds when the cluster may know of the death. Pause: one message at a time, acks=all, RF 3, min.insync 2; one
+follower is stopped (SIGSTOP), falls out of the ISR and comes back. Told are the latencies
+
+* before;
+* of the one message that waits for the shrink: at most 1.5 x `replica.lag.time.max.ms`, for the ISR is looked at every
+  half of it;
+* while the follower stands still, out of the ISR;
+* after it came back in.
+
+Fails (exit 1) when the stall is over that bound by more than a tenth, when the latency beside a stopped follower is
+over 1.5 times what it was, or when a death took longer than its session timeout and half a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import load
+import peers
+from confluent_kafka import Producer
+from harrow.cluster import Cluster
+from load import Budget, ExceededError
+
+STEP_S = 60.0
+MESSAGES = 1_000
+OVER_SESSION_MS = 500.0
+STALL_SLACK, SLOWER_MOST = 1.1, 1.5
+
+
+def deaths(sessions: list[int], rounds: int, budget: Budget) -> list[str]:
+    """Print a line for each session timeout; what was missed."""
+    missed: list[str] = []
+    print(f"\n{'session timeout, ms':<32}{'kill to ack, ms':>18}{'its share':>12}")
+    for session_ms in sessions:
+        found: list[float] = []
+        for number in range(rounds):
+            with peers.harrow({"zookeeper.session.timeout.ms": session_ms}) as peer:
+                found.append(load.fail_over(peer, budget.step(STEP_S), number / rounds).ack)
+        middle = median(found)
+        print(f"{session_ms:<32}{middle:>18,.0f}{middle / session_ms:>11.2f}x")
+        if middle > session_ms + OVER_SESSION_MS:
+            missed.append(f"a death took {middle:.0f} ms with a session timeout of {session_ms} ms")
+    return missed
+
+
+class OneAtATime:
+    """Sends a message when the one before is acknowledged, and keeps how long each took."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
+        )  # fmt: skip
+        self._topic = topic
+
+    def send(self) -> float:
+        """Milliseconds of one message."""
+        begun = time.perf_counter()
+        self._producer.produce(self._topic, b"x" * 100, partition=0)
+        if self._producer.flush(STEP_S):
+            raise ExceededError(f"a message was not acknowledged within {STEP_S:g} s")
+        return (time.perf_counter() - begun) * 1e3
+
+    def many(self, count: int = MESSAGES) -> list[float]:
+        """Sorted times of `count` messages."""
+        return sorted(self.send() for _ in range(count))
+
+    def until(self, holds: Callable[[], bool], deadline: float) -> list[float]:
+        """Sorted times of the messages until it holds, at least one."""
+        times = [self.send()]
+        while not holds():
+            times.append(self.send())
+            if time.perf_counter() > deadline:
+                raise ExceededError("the ISR did not change in time")
+        return sorted(times)
+
+
+def paused(lag_ms: int, budget: Budget) -> list[str]:
+    """Print the latencies around a follower's pause; what was missed."""
+    config: dict[str, object] = {
+        "replica.lag.time.max.ms": lag_ms,
+        "min.insync.replicas": 2,
+        "zookeeper.session.timeout.ms": 60_000,  # its session outlives the pause: it is out of the ISR, not dead
+    }
+    with peers.harrow(config) as peer:
+        cluster = peer.cluster
+        assert cluster is not None
+        topic = load.make_topic(peer, 1)
+        cluster.await_full_isr()
+        client = OneAtATime(cluster, topic)
+        client.many(MESSAGES // 2)  # warm
+        before = client.many()
+        leader = cluster.leader(topic, 0)
+        follower = cluster.brokers[next(node for node in cluster.brokers if node != leader)]
+        deadline = budget.step(STEP_S)
+        follower.pause()
+        try:
+            stalled = client.until(lambda: len(cluster.isr(topic, 0)) == 2, deadline)
+            beside = client.many()
+        finally:
+            follower.resume()
+        client.until(lambda: len(cluster.isr(topic, 0)) == 3, deadline)
+        after = client.many()
+    bound_ms = 1.5 * lag_ms
+    stall, slower = stalled[-1] / bound_ms, median(beside) / median(before)
+    print(f"\n{'a follower stands still':<32}{'p50, ms':>12}{'p99, ms':>12}{'ratio':>10}")
+    for name, times, ratio in (
+        ("before", before, 1.0), ("out of the ISR", beside, slower),
+        ("back in it", after, median(after) / median(before)),
+    ):  # fmt: skip
+        p99 = times[int(len(times) * 0.99)]
+        print(f"{name:<32}{median(times):>12.2f}{p99:>12.2f}{ratio:>9.2f}x")
+    print(
+        f"{'the one that waited':<32}{stalled[-1]:>12,.0f}{'':>12}{stall:>9.2f}x of {bound_ms:,.0f} ms"
+    )
+    missed: list[str] = []
+    if stall > STALL_SLACK:
+        missed.append(f"a message waited {stalled[-1]:.0f} ms for the shrink, bound {bound_ms:.0f}")
+    if slower > SLOWER_MOST:
+        missed.append(f"beside a stopped follower the median is {slower:.2f} times what it was")
+    return missed
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sessions", default="300,600,1500", help="session timeouts in ms")
+    parser.add_argument("--lag", type=int, default=1000, help="replica.lag.time.max.ms")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds of the whole run")
+    options = parser.parse_args()
+    budget = Budget(options.limit)
+    sessions = [int(number) for number in options.sessions.split(",")]
+    missed = deaths(sessions, options.rounds, budget) + paused(options.lag, budget)
+    for line in missed:
+        print(f"MISSED: {line}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
