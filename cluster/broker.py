@@ -133,9 +133,9 @@ class Broker:
         self._servers = [RequestServer(self._host, self.table, name) for name in LISTENERS]
         await self._serve_metrics()
         limit = self.config.number("socket.request.max.bytes")
-        for server in self._servers:
-            server.times = self._times
-            await server.start(max_frame_bytes=limit)
+        brokers, clients = self._servers
+        brokers.times = clients.times = self._times
+        await brokers.start(max_frame_bytes=limit)
         self.replicas.start()
         await self._register()
         await self.controller.start()
@@ -143,6 +143,9 @@ class Broker:
         if cluster_id is not None:
             await self._host.tasks.run_blocking(self.logs.claim, cluster_id, self.node_id)
         self._tend_logs()
+        # no client is told of a cluster without brokers or topics, which some take for the truth
+        await self.cache.await_brokers(1)
+        await clients.start(max_frame_bytes=limit)
         await self.cache.await_brokers(self._expect)
         self._host.trace.emit("broker.ready", node_id=self.node_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -307,6 +308,24 @@ def test_a_broker_that_bounces_faster_than_its_session(cluster: Cluster, admin: 
     assert epochs(cluster)[bounced] > before[bounced]
     assert partition(cluster, "bounced").leader in others
     load.exactly_once()
+    cluster.await_converged()
+
+
+def test_a_broker_serves_no_client_before_it_knows_the_cluster(cluster: Cluster) -> None:
+    controller = controller_of(cluster)
+    late = controller % 3 + 1
+    cluster.brokers[late].kill()
+    cluster.control(controller, "links.block", peers=[f"broker {late}"], direction="out")
+    registered = len(traced(cluster, late, "broker.registered"))
+    try:
+        cluster.brokers[late].begin()
+        until(lambda: len(traced(cluster, late, "broker.registered")) > registered)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", cluster.brokers[late].port), 10).close()
+    finally:
+        cluster.control(controller, "links.heal", mode="deliver")
+        cluster.brokers[late].wait_ready()
+    socket.create_connection(("127.0.0.1", cluster.brokers[late].port), 10).close()
     cluster.await_converged()
 
 
