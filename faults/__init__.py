@@ -12,7 +12,9 @@ from .errors import FaultError as FaultError
 from .errors import NemesisError as NemesisError
 from .errors import TargetError as TargetError
 from .nemesis import Nemesis as Nemesis
+from .network import cut as cut
 from .network import isolate as isolate
+from .network import slow as slow
 from .process import kill as kill
 from .process import pause as pause
 from .process import restart as restart
@@ -20,6 +22,8 @@ from .process import terminate as terminate
 from .registry import FAULTS as FAULTS
 from .registry import fault_from_json as fault_from_json
 from .registry import register as register
+from .registry_process import pause_registry as pause_registry
+from .registry_process import restart_registry as restart_registry
 from .requests import lose_response as lose_response
 from .schedule import Schedule as Schedule
 from .schedule import Step as Step

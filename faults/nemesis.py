@@ -3,7 +3,7 @@
 It owns one thread. The first fault waits for the first traffic. A step fires when its time has come and
 the cap allows (never more brokers disturbed at once than the schedule's `cap`), stays from its proved
 effect for its duration, and is healed, which is proved too. Steps without a time of their own come one
-after another.
+after another. While a fault hides the cluster (the registry is away) nothing else fires or is healed.
 
 `faults.jsonl`, one object a line: `t_ns` (monotonic), `event` (`inject`, `effect`, `heal`, `healed`,
 `skipped`), `id`, `fault`, `label`, `targets`, `evidence`. The line is written before the act it tells of
@@ -162,7 +162,7 @@ class Nemesis:
         for active in list(self._active):
             if active.heal_at is None:
                 self._look_for_effect(active)
-            elif now >= active.heal_at:
+            elif now >= active.heal_at and not self._hidden_from(active):
                 self._heal(active)
         if self._next < len(self._steps):
             self._try_to_fire(self._steps[self._next], now)
@@ -172,7 +172,7 @@ class Nemesis:
             self._steps[self._next :] = [one for one in self._steps[self._next :] if one.required]
             return
         due = self._due(step)
-        if due is None or now < due:
+        if due is None or now < due or self._hidden_from(None):
             return
         try:
             injection = self._resolve(step)
@@ -205,6 +205,10 @@ class Nemesis:
         if self._active:
             return None
         return (self._healed_at or self._traffic_at) + after
+
+    def _hidden_from(self, active: _Active | None) -> bool:
+        """Whether another fault hides the cluster: asking it would hang, and a broker would not start."""
+        return any(one.injection.fault.hides_cluster for one in self._active if one is not active)
 
     def _resolve(self, step: Step) -> Injection | None:
         """Return who and how long; None while the cap forbids it."""
@@ -296,7 +300,8 @@ class Nemesis:
             self._problems.append(f"{step.fault} never fired: {reason}")
 
     def _wind_up(self) -> None:
-        for active in list(self._active):
+        # the registry first: brokers need it to start
+        for active in sorted(self._active, key=lambda one: not one.injection.fault.hides_cluster):
             if active.heal_at is None:
                 self._last_look(active)
             try:

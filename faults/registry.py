@@ -14,8 +14,9 @@ from typing import Any
 from .codepoints import Failpoint
 from .disk import DiskError, PowerLoss
 from .errors import ConfigError
-from .network import Isolate
+from .network import Cut, Isolate, Slow
 from .process import Kill, Pause, Restart, Terminate
+from .registry_process import PauseRegistry, RestartRegistry
 from .requests import LoseResponse
 from .spec import Fault
 from .targets import Target
@@ -32,7 +33,8 @@ def register(fault: type[Fault]) -> type[Fault]:
 
 
 for _fault in (
-    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, Isolate, LoseResponse, Failpoint,
+    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, Isolate, Cut, Slow, RestartRegistry, PauseRegistry,
+    LoseResponse, Failpoint,
 ):  # fmt: skip
     register(_fault)
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from .disk import PowerLoss
 from .errors import ConfigError
-from .network import Isolate
-from .process import Kill, Pause, Terminate
+from .network import Cut, Isolate, Slow
+from .process import Kill, Pause, Restart, Terminate
 from .registry import fault_from_json
+from .registry_process import PauseRegistry, RegistryFault, RestartRegistry
 from .spec import Fault, Injection, Seconds
 from .targets import Target, TopicLike, controller, follower, group_coordinator, leader, one
 
@@ -187,14 +188,17 @@ def _least_ms(fault: Fault) -> float:
 
 # ------------------------------------------------------------------------------------- random chaos
 
-RANDOM_FAULTS: Mapping[str, Callable[..., Fault]] = {
-    "kill": Kill,
-    "pause": Pause,
-    "isolate": Isolate,
-    "terminate": Terminate,
-    "power_loss": PowerLoss,
-}
+RANDOM_FAULTS: Mapping[str, type[Fault]] = {
+    fault.kind: fault
+    for fault in (
+        Kill, Pause, Isolate, Terminate, PowerLoss, Cut, Slow, Restart, RestartRegistry, PauseRegistry,
+    )
+}  # fmt: skip
 DEFAULT_RANDOM = ("kill", "pause", "isolate")
+ALL_RANDOM = (
+    "kill", "pause", "isolate", "cut", "slow", "restart_registry", "pause_registry", "terminate", "restart",
+)  # fmt: skip
+"""All that any cluster can be broken with; a power loss needs one that keeps a journal for it."""
 
 
 def random_schedule(
@@ -225,9 +229,8 @@ def random_schedule(
     steps: list[Step] = []
     planned_ms = 0.0
     while planned_ms < duration_s * 1000:
-        fault = RANDOM_FAULTS[rng.choice(kinds)](
-            target=_random_role(rng, topics, groups), seconds=seconds
-        )
+        kind = RANDOM_FAULTS[rng.choice(kinds)]
+        fault = _random_fault(kind, _random_role(rng, topics, groups), seconds)
         # The first one must fire: a run without any fault proves nothing.
         step = Step(id=str(first_id + len(steps)), fault=fault, required=not steps)
         if cap > 1:
@@ -241,6 +244,13 @@ def random_schedule(
     return Schedule(
         steps=tuple(steps), seed=seed, cap=cap, duration_ms=round(duration_s * 1000), notes=notes
     )
+
+
+def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> Fault:
+    given: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
+    if not issubclass(kind, RegistryFault):
+        given["target"] = role
+    return kind(**given)
 
 
 def _random_role(rng: random.Random, topics: Sequence[TopicLike], groups: Sequence[str]) -> Target:

@@ -36,7 +36,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """A fault resolved to concrete brokers."""
+    """A fault resolved to concrete brokers (none: it hits the registry)."""
 
     id: str
     fault: Fault
@@ -55,6 +55,8 @@ class Fault(abc.ABC):
 
     kind: ClassVar[str]
     waits_for_traffic: ClassVar[bool] = False
+    hides_cluster: ClassVar[bool] = False
+    """While it lasts nobody can say who leads: nothing else fires or is healed."""
     target: Target
     seconds: Seconds | None = None
 

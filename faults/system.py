@@ -16,7 +16,7 @@ DEFAULT_OFFSETS_PARTITIONS = 50
 
 
 class BrokerControl(Protocol):
-    """One broker's process."""
+    """One process, a broker's or the registry's."""
 
     @property
     def pid(self) -> int | None:
@@ -72,6 +72,11 @@ class System(Protocol):
     @property
     def brokers(self) -> Mapping[int, BrokerControl]:
         """Every broker by node id, dead ones too."""
+        ...
+
+    @property
+    def registry(self) -> BrokerControl:
+        """The registry's process; ClusterError where it is a ZooKeeper."""
         ...
 
     @property

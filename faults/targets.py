@@ -130,8 +130,10 @@ majority = Target(role="majority")
 """The fewest brokers that are more than half."""
 all_brokers = Target(role="all_brokers")
 """Every broker."""
+registry = Target(role="registry")
+"""The registry: no broker plays it; faults of its own hit it."""
 
-PLAIN = ("one", "minority", "majority", "all_brokers")
+PLAIN = ("one", "minority", "majority", "all_brokers", "registry")
 
 
 def as_target(value: object, where: str) -> Target:
@@ -217,6 +219,11 @@ def _all(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
     return _some(len(scene.brokers), scene, rng)
 
 
+def _registry(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
+    del scene, rng
+    return ()
+
+
 ROLES: Mapping[str, Callable[[Target, Scene, random.Random], tuple[int, ...]]] = {
     "leader": _leader,
     "follower": _follower,
@@ -228,4 +235,5 @@ ROLES: Mapping[str, Callable[[Target, Scene, random.Random], tuple[int, ...]]] =
     "minority": _minority,
     "majority": _majority,
     "all_brokers": _all,
+    "registry": _registry,
 }

@@ -24,7 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.faults.schedule import Schedule, check_faults, in_turn, random_schedule
+from harrow.faults.schedule import (
+    DEFAULT_RANDOM,
+    Schedule,
+    check_faults,
+    in_turn,
+    random_schedule,
+)
 
 from .chaos import Chaos
 from .clusters import OwnCluster, failed_tasks, trace_ends
@@ -34,7 +40,7 @@ from .topics import Topic, check_topic, create_topic
 from .verdicts import Judge, spark_of_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from faker import Faker
     from harrow.cluster import Cluster
@@ -201,13 +207,14 @@ class Harrow:
         *faults: Fault,
         duration: float | None = None,
         cap: int | None = None,
+        kinds: Sequence[str] = DEFAULT_RANDOM,
         schedule: Schedule | None = None,
     ) -> Chaos:
         """Return a block in which `faults` happen to the cluster, one after another, in the background.
 
-        `duration`: again and again for so many seconds while the block lasts. Without faults: random ones.
-        `cap`: most brokers disturbed at once; by default what the topics' replicas allow. `schedule`: a
-        recorded one, replayed. The first fault waits for the first traffic.
+        `duration`: again and again for so many seconds while the block lasts. Without faults: random ones, of
+        `kinds` (named as in a schedule file). `cap`: most brokers disturbed at once; by default what the topics'
+        replicas allow. `schedule`: a recorded one, replayed. The first fault waits for the first traffic.
         """
         if self._chaos is not None:
             raise ConfigError("chaos is on already; give one block all its faults")
@@ -215,7 +222,8 @@ class Harrow:
         if schedule is not None and (faults or duration is not None):
             raise ConfigError("chaos takes faults or a schedule to replay, not both")
         cluster = self.cluster
-        planned = schedule or self._plan(checked, duration, self._cap() if cap is None else cap)
+        most = self._cap() if cap is None else cap
+        planned = schedule or self._plan(checked, duration, most, kinds)
         if self._early_spark:
             self._judge.prepare()
         self._blocks += 1
@@ -225,7 +233,9 @@ class Harrow:
         )
         return self._chaos
 
-    def _plan(self, faults: tuple[Fault, ...], duration: float | None, cap: int) -> Schedule:
+    def _plan(
+        self, faults: tuple[Fault, ...], duration: float | None, cap: int, kinds: Sequence[str]
+    ) -> Schedule:
         if duration is not None and duration <= 0:
             raise ConfigError(f"chaos(duration={duration}): expected seconds, more than 0")
         seed = child_seed(self.seed, "chaos", str(self._blocks))
@@ -234,7 +244,9 @@ class Harrow:
             return in_turn(faults, seed, duration_s=duration, first_id=first, cap=cap)
         topics = list(self._topics.values())
         seconds = 5.0 if duration is None else duration
-        return random_schedule(seed, duration_s=seconds, topics=topics, first_id=first, cap=cap)
+        return random_schedule(
+            seed, kinds, duration_s=seconds, topics=topics, first_id=first, cap=cap
+        )
 
     def _cap(self) -> int:
         """As many brokers as may fail with every topic still taking acks=all; one at least."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from harrow.faults import all_brokers as all_brokers
     from harrow.faults import broker as broker
     from harrow.faults import controller as controller
+    from harrow.faults import cut as cut
     from harrow.faults import disk_error as disk_error
     from harrow.faults import failpoint as failpoint
     from harrow.faults import follower as follower
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
     from harrow.faults import minority as minority
     from harrow.faults import one as one
     from harrow.faults import pause as pause
+    from harrow.faults import pause_registry as pause_registry
     from harrow.faults import power_loss as power_loss
     from harrow.faults import restart as restart
+    from harrow.faults import restart_registry as restart_registry
+    from harrow.faults import slow as slow
     from harrow.faults import terminate as terminate
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.errors import VerdictError as VerdictError
@@ -43,6 +47,7 @@ _FAULTS = (
     "all_brokers",
     "broker",
     "controller",
+    "cut",
     "disk_error",
     "failpoint",
     "follower",
@@ -56,8 +61,11 @@ _FAULTS = (
     "minority",
     "one",
     "pause",
+    "pause_registry",
     "power_loss",
     "restart",
+    "restart_registry",
+    "slow",
     "terminate",
 )
 _HOME = {
@@ -80,6 +88,7 @@ __all__ = [
     "all_brokers",
     "broker",
     "controller",
+    "cut",
     "disk_error",
     "failpoint",
     "follower",
@@ -94,8 +103,11 @@ __all__ = [
     "minority",
     "one",
     "pause",
+    "pause_registry",
     "power_loss",
     "restart",
+    "restart_registry",
+    "slow",
     "terminate",
 ]
 

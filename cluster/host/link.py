@@ -18,6 +18,7 @@ Invariants:
 * Reading goes on while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
   (CHOKED, on accepted links: a peer that does not read its answers is not read from).
 * A blocked link keeps its end of connection to itself as well: neither FIN nor RST passes a partition.
+* What a rule makes late waits in `slow_send.py` before it is queued here; a closed link ends when that has left too.
 * `link_closed` is called exactly once, never from inside `send` or `close`.
 * Assigning `peer` during the delivery of a frame applies the rules to that very frame: when they block what
   arrives, the assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
@@ -45,21 +46,18 @@ from typing import Any
 from ..errors import WireError
 from .disk import IOV_MAX, RealRegion
 from .link_rules import Blocked, LinkRules
+from .pieces import JOIN_BYTES, SIZE, Piece, pieces_of
 from .seam import Buffer, FrameHandler, Part, Peer, bytes_of
+from .slow_send import NOT_SLOW, SlowSend
 
-SIZE = struct.Struct(">i")
 READ_BYTES = 256 * 1024
 """Of the one read buffer: fits the second-level cache, holds a burst of produce requests."""
 PIECE_BYTES = 1024 * 1024
 """Most that one read takes of a large frame."""
 OWN_PIECES_BYTES = 4096
 """A cut frame larger than this is collected in pieces; a smaller one waits in front of the next read."""
-JOIN_BYTES = 4096
-"""A smaller frame is joined with its size at once; of a larger one the parts are kept apart."""
 SEND_JOIN_BYTES = 32 * 1024
 """Up to this much a join and `send` is cheaper than `sendmsg` with many parts."""
-REGION_BYTES_LEAST = 16 * 1024
-"""Of a smaller range a read and a join are cheaper than a system call of its own."""
 CHOKE_BYTES = 64 * 1024 * 1024
 """Unsent bytes at which an accepted link stops reading; it goes on at a quarter."""
 PIECES_MOST = 256
@@ -91,7 +89,7 @@ class RealLink:
     __slots__ = (
         "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_fd", "_gates", "_handler",
         "_linger", "_max_frame_bytes", "_missing", "_out_held", "_peer", "_pieces", "_pieces_done",
-        "_queue", "_reading", "_regions", "_rest", "_scheduled", "_sock", "_unsent", "_writing",
+        "_queue", "_reading", "_regions", "_rest", "_scheduled", "_slow", "_sock", "_unsent", "_writing",
     )  # fmt: skip
 
     def __init__(
@@ -112,25 +110,24 @@ class RealLink:
         self._handler: FrameHandler | None = None
         self._gates = 0
         self._reading = self._writing = self._scheduled = self._delivering = False
-        self._at_close = (
-            ""  # "", "drain" or "reset": what is left to do with the socket of a closed link
-        )
+        self._at_close = ""  # of a closed link, what is left to do: "drain", "reset" or "drop"
         self._linger: asyncio.TimerHandle | None = None
         self._backlog: memoryview | None = None  # read, and held back by a gate
         self._rest = b""  # the beginning of a small frame
         self._pieces: list[bytes] = []  # the beginning of a large frame
         self._pieces_done = 0  # pieces that were merged already
         self._missing = 0  # bytes that the large frame still lacks; 0: there is none
-        self._queue: deque[Buffer | RealRegion] = deque()
+        self._queue: deque[Piece] = deque()
         self._regions = 0  # of the queue
-        self._unsent = 0
+        self._unsent = 0  # of the queue, and of what is late
         self._out_held = False
+        self._slow: SlowSend | None = None  # while a rule makes it slow
         context.links.add(self)
 
     def start(self, handler: FrameHandler) -> None:
         """Begin to read, under the rules in force."""
         self._handler = handler
-        self.apply(self._context.rules.blocked(self._peer))
+        self.apply()
         self._update_reading()
 
     # ------------------------------------------------------------------ seam
@@ -145,14 +142,13 @@ class RealLink:
         if peer == self._peer:
             return
         self._peer = peer
-        blocked = self._context.rules.blocked(peer)
-        self.apply(blocked)
-        if blocked.inward and self._delivering:
+        self.apply()
+        if self._gates & HELD and self._delivering:
             raise FrameHeldError
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes queued and not yet taken by the kernel."""
+        """Bytes sent (queued, or late on a slow link) and not yet taken by the kernel."""
         return self._unsent
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -160,20 +156,18 @@ class RealLink:
         if self._gates & CLOSED:
             return
         size = sum(map(len, parts))
-        if size < JOIN_BYTES:
+        if self._slow is not None:
+            self._slow.add(pieces_of(parts, size), size + 4)
+        elif size < JOIN_BYTES:
             self._queue.append(b"".join((SIZE.pack(size), *map(bytes_of, parts))))
         else:
-            queued = [_queueable(part) for part in parts if len(part)]
-            self._regions += sum(part.__class__ is RealRegion for part in queued)
-            self._queue.append(SIZE.pack(size))
-            self._queue.extend(queued)
+            self._enqueue(pieces_of(parts, size))
         self._unsent += size + 4
         if self._unsent > self._choke_bytes:
             self._shut(CHOKED)
         # while frames are being delivered the end of the delivery flushes, once for all answers
         if not (self._scheduled or self._delivering or self._writing or self._out_held):
-            self._scheduled = True
-            self._context.loop.call_soon(self._flush)
+            self._flush_soon()
 
     def close(self, *, reset: bool = False) -> None:
         """End it; with `reset` at once and without what was queued."""
@@ -191,20 +185,34 @@ class RealLink:
 
     # ----------------------------------------------------------------- rules
 
-    def apply(self, blocked: Blocked) -> None:
-        """Hold back or let go what arrives and what leaves; nothing is lost either way."""
+    def apply(self) -> None:
+        """Hold back, delay or let go what arrives and what leaves by the rules; nothing is lost any way."""
+        rules = self._context.rules
+        blocked, delay_ms = rules.blocked(self._peer), rules.delay_ms(self._peer)
         if blocked.inward:
             self._shut(HELD)
         else:
             self._open(HELD)
+        self.delay(delay_ms)
         if blocked.outward == self._out_held:
             return
         self._out_held = blocked.outward
         if blocked.outward:
             self._stop_writing()
-        elif not self._scheduled:
-            self._scheduled = True
-            self._context.loop.call_soon(self._flush)
+        else:
+            self._flush_soon()
+
+    def delay(self, delay_ms: int) -> None:
+        """Send late from now on; 0: at once again, what is late first."""
+        slow = self._slow
+        if delay_ms:
+            if slow is None:
+                slow = SlowSend(self._context.loop, self._enqueue, self._flush_soon)
+            slow.delay_ms = delay_ms
+            self._slow = slow
+        elif slow is not None:
+            self._slow = None
+            slow.let_go()
 
     @property
     def blocked(self) -> Blocked:
@@ -219,6 +227,7 @@ class RealLink:
             "peer": str(self._peer), "blocked_in": inward, "blocked_out": outward,
             "held_in_bytes": read + self._kernel_bytes() if inward else 0,
             "held_out_bytes": self._unsent if outward else 0,
+            **(NOT_SLOW if self._slow is None else self._slow.report()),
             "closed": bool(self._gates & CLOSED),
         }  # fmt: skip
 
@@ -250,7 +259,7 @@ class RealLink:
             if self._gates or self._delivering:
                 self._backlog = backlog
                 return
-            self._deliver(backlog)
+            self._guard(self._deliver_all, backlog)
         self._update_reading()
 
     def _update_reading(self) -> None:
@@ -274,7 +283,7 @@ class RealLink:
                 count = self._sock.recv_into(buffer[have:] if have else buffer)
                 if count:
                     self._rest = b""
-                    self._deliver(buffer[: have + count])
+                    self._guard(self._deliver_all, buffer[: have + count])
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -302,9 +311,6 @@ class RealLink:
             handler.frame_received(frame)
         except FrameHeldError:
             self._backlog = memoryview(SIZE.pack(len(frame)) + frame)
-
-    def _deliver(self, view: memoryview) -> None:
-        self._guard(self._deliver_all, view)
 
     def _guard(self, deliver: Callable[[Any], None], data: object) -> None:
         """Run a delivery; whatever it raises ends this link and nothing else. Then send what it answered."""
@@ -357,6 +363,15 @@ class RealLink:
 
     # --------------------------------------------------------------- writing
 
+    def _enqueue(self, pieces: Sequence[Piece]) -> None:
+        self._regions += sum(piece.__class__ is RealRegion for piece in pieces)
+        self._queue.extend(pieces)
+
+    def _flush_soon(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._context.loop.call_soon(self._flush)
+
     def _flush(self) -> None:
         self._scheduled = False
         if self._out_held or self._fd < 0:
@@ -369,9 +384,9 @@ class RealLink:
             return
         if self._gates & CHOKED and self._unsent <= self._choke_bytes / 4:
             self._open(CHOKED)
-        if self._at_close and not self._queue:
+        if self._at_close and not self._unsent:
             self._finish()
-        elif self._at_close and self._linger is None:
+        elif self._at_close and self._queue and self._linger is None:
             self._linger = self._context.loop.call_later(LINGER_S, self._finish)
 
     def _write(self) -> None:
@@ -451,8 +466,7 @@ class RealLink:
         if self._handler is not None:
             self._context.loop.call_soon(self._handler.link_closed, reason)
         if at_close != "drain":
-            self._queue.clear()
-            self._unsent = self._regions = 0
+            self._forget_unsent()
         self._flush()  # finishes at once, when the queue is empty, or, of a blocked link, after healing
 
     def _finish(self) -> None:
@@ -462,13 +476,18 @@ class RealLink:
         if self._linger is not None:
             self._linger.cancel()
         self._stop_writing()
-        self._queue.clear()
-        self._unsent = self._regions = 0
+        self._forget_unsent()
         self._fd = -1
         self._context.links.discard(self)
         if self._at_close == "reset":
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self._sock.close()
+
+    def _forget_unsent(self) -> None:
+        self._queue.clear()
+        self._unsent = self._regions = 0
+        if self._slow is not None:
+            self._slow.drop()
 
     def abort(self, reason: str) -> None:
         """Reset the connection whatever rules hold it: the heal mode "reset", and the end of a host."""
@@ -478,10 +497,3 @@ class RealLink:
             self._finish()
         else:
             self._end(reason, at_close="reset")
-
-
-def _queueable(part: Part) -> Buffer | RealRegion:
-    """A region only where sending it as one pays."""
-    if isinstance(part, RealRegion) and part.size >= REGION_BYTES_LEAST:
-        return part
-    return bytes_of(part)

@@ -2,7 +2,7 @@
 
 Owns: this host's listening sockets (bound by whoever started it), all its links, the rules on them.
 
-Faults (control operations `links.block`, `links.heal`, `links`, `responses.lose`, `responses.clear`,
+Faults (control operations `links.block`, `links.slow`, `links.heal`, `links`, `responses.lose`, `responses.clear`,
 `responses`): rules apply at once to live links (see `link.py`). Connecting to a blocked peer hangs until
 it is healed or the caller's time is up, as behind a firewall that drops. An accepted link belongs to
 nobody until its first request names it; naming applies the rules of that name.
@@ -193,6 +193,12 @@ class RealNetwork:
         self._apply()
         self._trace.emit("links.blocked", peers=list(peers), direction=direction)
 
+    def slow(self, peers: Sequence[str], delay_ms: int) -> None:
+        """Send late by `delay_ms` to these peers, on live links and new ones."""
+        self._rules.slow(peers, delay_ms)
+        self._apply()
+        self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
+
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
         """Take rules back: "deliver" what they held, in order, or "reset" the links; how many links it met."""
         if mode not in ("deliver", "reset"):
@@ -211,7 +217,7 @@ class RealNetwork:
 
     def _apply(self) -> None:
         for link in list(self._links):
-            link.apply(self._rules.blocked(link.peer))
+            link.apply()
 
     def close(self) -> None:
         """End the listeners and every link; what is queued gets one last try."""
@@ -220,6 +226,7 @@ class RealNetwork:
         for sock in self._sockets.values():
             sock.close()
         for link in list(self._links):
+            link.delay(0)  # what is under way arrives though its sender is gone
             link.close()
         for link in list(self._links):
             link.abort("the host ends")
@@ -229,8 +236,8 @@ class RealNetwork:
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
         """What the control socket may ask of the network."""
         return {
-            "links": self._op_links, "links.block": self._op_block, "links.heal": self._op_heal,
-            **self._lost.operations(),
+            "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
+            "links.heal": self._op_heal, **self._lost.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -240,12 +247,18 @@ class RealNetwork:
             "links": sorted(links, key=lambda link: link["peer"]),
             "held_in_bytes": sum(link["held_in_bytes"] for link in links),
             "held_out_bytes": sum(link["held_out_bytes"] for link in links),
+            "delayed_bytes": sum(link["delayed_bytes"] for link in links),
         }
 
     def _op_block(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         peers: list[str] = list(fields["peers"])
         self.block(peers, str(fields.get("direction", "both")))
         met = [str(link.peer) for link in self._links if any(link.blocked)]
+        return {"links": sorted(met)}
+
+    def _op_slow(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.slow(list(fields["peers"]), int(fields["delay_ms"]))
+        met = [str(link.peer) for link in self._links if self._rules.delay_ms(link.peer)]
         return {"links": sorted(met)}
 
     def _op_heal(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..scenario import VARIANTS, Outcome, run_seed
+from ..scenario import REPERTOIRES, USUAL_BROKERS, VARIANTS, Outcome, run_seed
 
 
 @click.command()
@@ -38,6 +38,20 @@ from ..scenario import VARIANTS, Outcome, run_seed
 )
 @click.option("--variant", type=click.Choice(list(VARIANTS)), default="safe", show_default=True)
 @click.option(
+    "--brokers",
+    type=click.IntRange(1, 64),
+    default=USUAL_BROKERS,
+    show_default=True,
+    help="of each seed's cluster; the topic has three replicas where they are three or more",
+)
+@click.option(
+    "--faults",
+    type=click.Choice(list(REPERTOIRES)),
+    default="usual",
+    show_default=True,
+    help="; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in REPERTOIRES.items()),
+)
+@click.option(
     "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
 )
 @click.option("--spark", default="", help="your own Spark master or Connect address")
@@ -48,6 +62,8 @@ def command(
     seconds: float,
     jobs: int,
     variant: str,
+    brokers: int,
+    faults: str,
     out: Path,
     spark: str,
     keep: bool,
@@ -56,7 +72,7 @@ def command(
     from ..checks import SparkHandle
 
     console = Console()
-    base = (out / f"chaos-{variant}").absolute()
+    base = (out / folder_name(variant, brokers, faults)).absolute()
     base.mkdir(parents=True, exist_ok=True)
     # this process's end is Spark's; the seeds' processes are its clients
     SparkHandle.of_run(base).request()
@@ -71,6 +87,8 @@ def command(
                 variant=variant,
                 spark=spark,
                 keep=keep,
+                brokers=brokers,
+                repertoire=faults,
             )
             for one in range(seed, seed + seeds)
         ]
@@ -84,15 +102,26 @@ def command(
     sys.exit(0 if variant != "safe" or all(o.status == "valid" for o in outcomes) else 1)
 
 
+def folder_name(variant: str, brokers: int, faults: str) -> str:
+    """Return the folder of runs of one sort below `--out`: they share a ledger."""
+    usual = (brokers, faults) == (USUAL_BROKERS, "usual")
+    return f"chaos-{variant}" if usual else f"chaos-{variant}-{brokers}-{faults}"
+
+
 def _line(outcome: Outcome, done: int, of: int) -> str:
     found = ", ".join(f"{n} {name}" for name, n in outcome.anomalies.items())
     colour = {"valid": "green", "invalid": "red"}.get(outcome.status, "yellow")
     why = found or "; ".join(outcome.reasons)
     return (
         f"{done:>4}/{of} seed {outcome.seed}: [{colour}]{outcome.status}[/{colour}] "
-        f"{outcome.acknowledged:,} acknowledged, {outcome.faults} faults, {outcome.elections} elections, "
+        f"{outcome.acknowledged:,} acknowledged, {_kinds(outcome)}, {outcome.elections} elections, "
         f"{outcome.seconds} s {why}"
     )
+
+
+def _kinds(outcome: Outcome) -> str:
+    told = ", ".join(f"{count} {kind}" for kind, count in outcome.kinds.items())
+    return f"{outcome.faults} faults" + (f" ({told})" if told else "")
 
 
 def summary(outcomes: Iterable[Outcome]) -> Table:
@@ -107,5 +136,10 @@ def summary(outcomes: Iterable[Outcome]) -> Table:
         table.add_row(f"  with {name}", str(count))
     table.add_row("acknowledged records", f"{sum(o.acknowledged for o in rows):,}")
     table.add_row("faults that took effect", f"{sum(o.faults for o in rows):,}")
+    kinds = Counter[str]()
+    for outcome in rows:
+        kinds.update(outcome.kinds)
+    for kind, count in sorted(kinds.items()):
+        table.add_row(f"  {kind}", f"{count:,}")
     table.add_row("elections", f"{sum(o.elections for o in rows):,}")
     return table

@@ -21,7 +21,10 @@ WIDTH_MOST = 72
 WIDTH_LEAST = 16
 MARGIN = 14
 STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
-MARKS = {"kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘"}
+MARKS = {
+    "kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘", "cut": "⊘", "slow": "≈",
+    "restart_registry": "↻", "pause_registry": "‖",
+}  # fmt: skip
 FAULTS_MOST = 8
 ANOMALIES_MOST = 5
 
@@ -128,11 +131,12 @@ def _faults(model: dict[str, Any]) -> list[Text]:
     happened = [fault for fault in model["faults"] if fault["skipped"] is None]
     lines: list[Text] = []
     for fault in happened[:FAULTS_MOST]:
-        where = ", ".join(str(node) for node in fault["nodes"]) or "?"
+        where = ", ".join(str(node) for node in fault["nodes"])
+        where = f"broker {where}" if where else "the registry"
         until = f"{fault['e']:.2f} s" if fault["healed"] else "the end"
         proof = "" if fault["effect"] is not None else "  (no effect was proved)"
         sign = MARKS.get(fault["kind"], "●")
-        text = f"{sign} {fault['label']} on broker {where}, {fault['s']:.2f} s to {until}{proof}"
+        text = f"{sign} {fault['label']} on {where}, {fault['s']:.2f} s to {until}{proof}"
         lines.append(_row("", text))
     if len(happened) > FAULTS_MOST:
         lines.append(_row("", f"… {len(happened) - FAULTS_MOST} more", "dim"))

@@ -172,7 +172,7 @@ class Timeline:
         if at < self.end_s:
             spans.append({"s": at, "e": self.end_s, "state": "up"})
         for fault in self._faults:
-            if fault.kind in ("pause", "isolate") and broker in fault.nodes:
+            if fault.kind in ("pause", "isolate", "cut") and broker in fault.nodes:
                 begin_ns = fault.begin_ns if fault.effect_ns is None else fault.effect_ns
                 end = self.end_s if fault.end_ns is None else self.seconds(fault.end_ns)
                 state = "paused" if fault.kind == "pause" else "isolated"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fake_system import FakeSystem, fake_system
-from harrow.cluster.errors import ConfigError
+from harrow.cluster.errors import ClusterError, ConfigError
+from harrow.cluster.view import ClusterView
 from harrow.faults import (
     FAULTS,
     Fault,
+    FaultError,
+    TargetError,
     controller,
+    cut,
     disk_error,
     failpoint,
     fault_from_json,
@@ -21,11 +26,15 @@ from harrow.faults import (
     lose_response,
     one,
     pause,
+    pause_registry,
     power_loss,
     restart,
+    restart_registry,
+    slow,
     terminate,
 )
 from harrow.faults.system import look_at
+from harrow.faults.targets import registry
 
 AT_ONCE: list[Fault] = [
     kill(leader("orders", 0)),
@@ -36,6 +45,13 @@ AT_ONCE: list[Fault] = [
     power_loss(leader("orders", 1)),
     power_loss(controller(), keep=0.0),
     isolate(controller(), clients=True, direction="in", heals_by="reset"),
+    cut(leader("orders", 0)),
+    cut(one, direction="out", heals_by="deliver"),
+    slow(controller()),
+    slow(one, ms=20, clients=True, seconds=(1, 2)),
+    restart_registry(),
+    restart_registry(seconds=0),
+    pause_registry(seconds=(0.5, 4)),
 ]
 WAITING: list[Fault] = [
     lose_response("Produce", nth=2),
@@ -107,6 +123,76 @@ def test_isolation_names_every_peer_and_clients_by_choice() -> None:
         assert isolate(2, clients=True).peers_of(system, 2)[-1] == "client *"
 
 
+def test_the_seed_draws_a_cuts_direction_and_a_slow_links_delay() -> None:
+    with fake_system() as system:
+        scene = look_at(system)
+        ways = {
+            cut(2).resolve(scene, random.Random(n)).details["direction"]: random.Random(n)
+            for n in range(20)
+        }
+        assert set(ways) == {"in", "out"}
+        for way, rng in ways.items():
+            injection = cut(2).resolve(scene, rng)
+            injection.fault.inject(system, injection)
+            assert {row["direction"] for row in system.rules[2]} == {way}
+            assert cut(2, direction=way).resolve(scene, rng).details["direction"] == way
+        late = [slow(2).resolve(scene, random.Random(n)).details["delay_ms"] for n in range(40)]
+        assert min(late) < 100 < 250 < max(late) <= 300
+        injection = slow(2, ms=70).resolve(scene, random.Random(1))
+        injection.fault.inject(system, injection)
+        assert [row["peers"] for row in system.rules[2]] == ["broker 1", "broker 3", "registry"]
+        assert {row["delay_ms"] for row in system.rules[2]} == {70}
+
+
+def test_a_link_that_nothing_crossed_was_not_slow() -> None:
+    with fake_system() as system:
+        system.held = 0
+        injection = slow(one).resolve(look_at(system), random.Random(3))
+        injection.fault.inject(system, injection)
+        assert not injection.fault.probe(system, injection).proved
+
+
+def test_the_registrys_faults_name_no_broker_and_nobody_else_plays_the_registry() -> None:
+    with fake_system() as system:
+        scene = look_at(system)
+        injection = pause_registry(seconds=2).resolve(scene, random.Random(1))
+        assert (injection.nodes, injection.duration_ms) == ((), 2000)
+        assert str(pause_registry(seconds=2)) == "pause_registry(seconds=2)"
+        with pytest.raises(TargetError, match="registry: no running broker"):
+            kill(registry).resolve(scene, random.Random(1))
+
+
+@pytest.mark.parametrize("fault", [restart_registry(), pause_registry()], ids=str)
+def test_a_zookeeper_is_not_ours_to_break_and_that_is_said(fault: Fault) -> None:
+    class OnZooKeeper(FakeSystem):
+        def __init__(self) -> None:
+            super().__init__()
+            self._fake = self.registry
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "registry" and "_fake" in vars(self):
+                raise ClusterError("this cluster's registry is a ZooKeeper")
+            return super().__getattribute__(name)
+
+        def describe(self) -> ClusterView:
+            return ClusterView(live=frozenset(), controller=None, topics={})
+
+        def close(self) -> None:
+            self._fake.kill()
+            for process in self.brokers.values():
+                process.kill()
+
+    system = OnZooKeeper()
+    try:
+        injection = fault.resolve(look_at(system), random.Random(3))
+        with pytest.raises(FaultError, match=r"leave zookeeper\.connect empty"):
+            fault.inject(system, injection)
+        fault.heal(system, injection)
+        assert fault.probe_healed(system, injection).proved
+    finally:
+        system.close()
+
+
 def test_pauses_straddle_the_session_timeout() -> None:
     with fake_system() as system:
         scene = look_at(system)
@@ -135,6 +221,10 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: pause(one, seconds=-1), "seconds"),
         (lambda: isolate(one, direction="up"), "both, in, out"),
         (lambda: isolate(one, heals_by="magic"), "deliver or reset"),
+        (lambda: cut(one, direction="both"), r"cut\(direction='both'\): expected in, out"),
+        (lambda: slow(one, ms=(300, 50)), "least, most"),
+        (lambda: slow(one, ms=0), "from 1 to"),
+        (lambda: fault_from_json({"name": "pause_registry", "target": {"role": "one"}}), "registry alone"),
         (lambda: lose_response("Prodduce"), "no such API"),
         (lambda: lose_response(nth=0), "from 1 up"),
         (lambda: failpoint("log.after-apend", one), "did you mean log.after-append"),

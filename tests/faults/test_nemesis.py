@@ -24,6 +24,8 @@ from harrow.faults import (
     majority,
     one,
     pause,
+    pause_registry,
+    restart_registry,
 )
 from harrow.faults.schedule import in_turn
 
@@ -256,3 +258,54 @@ def test_when_its_time_is_over_only_what_must_fire_does(tmp_path: Path) -> None:
         runner.stop()
     assert [line["fault"] for line in lines(log) if line["event"] == "inject"] == ["pause", "pause"]
     assert [step.id for step in runner.schedule.steps] == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    "away", [restart_registry(seconds=0.1), pause_registry(seconds=0.1)], ids=str
+)
+def test_while_the_registry_is_away_nothing_else_fires_or_is_healed(
+    tmp_path: Path, away: Fault
+) -> None:
+    log = tmp_path / "faults.jsonl"
+    with fake_system() as system:
+        steps = (
+            Step(id="1", fault=kill(1, seconds=SHORT), trigger="traffic"),
+            Step(id="2", fault=away, trigger="traffic"),
+            Step(id="3", fault=pause(3, seconds=SHORT), trigger="traffic"),
+        )
+        runner = nemesis(system, Schedule(steps=steps, cap=3), log)
+        runner.start()
+        assert runner.finish(30)
+        runner.stop()
+        assert system.undisturbed()
+        recorded = Schedule.from_json(runner.schedule.to_json())
+        assert recorded == runner.schedule
+        assert [step.nodes for step in recorded.steps] == [(1,), (), (3,)]
+    told = [(line["id"], line["event"]) for line in lines(log)]
+    begun, ended = told.index(("2", "inject")), told.index(("2", "healed"))
+    assert [step for step, _ in told[begun:ended]] == ["2"] * (ended - begun)
+    assert told.index(("1", "inject")) < begun
+    assert ended < told.index(("1", "healed"))
+    assert ended < told.index(("3", "inject"))
+
+
+def test_stopped_while_the_registry_is_away_it_is_back_before_the_brokers(tmp_path: Path) -> None:
+    log = tmp_path / "faults.jsonl"
+    with fake_system() as system:
+        start = system.brokers[1].start
+
+        def start_with_registry() -> None:
+            assert system.registry.state == "running"
+            start()
+
+        system.brokers[1].start = start_with_registry  # type: ignore[method-assign]
+        steps = (
+            Step(id="1", fault=kill(1, seconds=600), trigger="traffic"),
+            Step(id="2", fault=restart_registry(seconds=600), trigger="traffic"),
+        )
+        runner = nemesis(system, Schedule(steps=steps), log)
+        runner.start()
+        while events(log).count("effect") < 2:
+            threading.Event().wait(0.002)
+        runner.stop()
+        assert system.undisturbed()

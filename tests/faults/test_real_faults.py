@@ -15,6 +15,7 @@ from harrow import (
     Harrow,
     Topic,
     controller,
+    cut,
     failpoint,
     follower,
     isolate,
@@ -22,7 +23,10 @@ from harrow import (
     leader,
     lose_response,
     pause,
+    pause_registry,
     restart,
+    restart_registry,
+    slow,
     terminate,
 )
 from harrow.faults import Fault
@@ -84,6 +88,7 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "isolate, then deliver": lambda topic: isolate(leader(topic, 0), seconds=3, heals_by="deliver"),
     "isolate, then reset": lambda _: isolate(controller(), seconds=3, heals_by="reset"),
     "isolate from clients too": lambda topic: isolate(leader(topic, 0), seconds=2, clients=True),
+    "cut off one way": lambda topic: cut(leader(topic, 0), seconds=2),
     "lose a response": lambda topic: lose_response("Produce", nth=3),
     "crash after append": lambda topic: failpoint("log.after-append", leader(topic, 0), seconds=1),
     "stop after append": lambda topic: failpoint("log.after-append", leader(topic, 0), "stop", seconds=2.5),
@@ -140,3 +145,38 @@ def test_a_recorded_schedule_repeats_on_another_cluster(harrow: Harrow, tmp_path
                 threading.Event().wait(0.01)
         again = lines(other)[0]
     assert (again["targets"], again["evidence"]) == (first["targets"], first["evidence"])
+
+
+def test_a_slow_broker_is_waited_for_and_sends_late(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=1)
+    before = harrow.cluster.describe().topics["orders"][0]
+    told = run(harrow, topic, slow(leader(topic), ms=120, seconds=1.5))
+    [node] = told["inject"]["targets"]
+    assert node == before.leader
+    assert told["inject"]["evidence"]["delay_ms"] == 120
+    found = told["effect"]["evidence"]["links"][str(node)]
+    assert {row["delay_ms"] for row in found["rules"]} == {120}
+    assert found["delayed_bytes"] > 0
+    assert not told["healed"]["evidence"]["links"][str(node)]["rules"]
+    after = harrow.cluster.describe().topics["orders"][0]
+    assert after.leader_epoch == before.leader_epoch  # far below the session timeout
+
+
+def test_the_registry_is_killed_and_paused_and_the_cluster_goes_on(harrow: Harrow) -> None:
+    topic = harrow.topic("orders", partitions=2)
+    registry = harrow.cluster.registry
+    pid = registry.pid
+    faults = (restart_registry(seconds=0.5), pause_registry(seconds=0.5))
+    with traffic(harrow, topic), harrow.chaos(*faults) as chaos:
+        while chaos.running:
+            threading.Event().wait(0.01)
+    told = lines(harrow)
+    assert [(row["fault"], row["event"]) for row in told] == [
+        (fault.kind, event) for fault in faults for event in ("inject", "effect", "heal", "healed")
+    ]
+    assert not any(row["targets"] for row in told)
+    assert told[1]["evidence"]["pid"] == pid
+    assert registry.pid == told[-1]["evidence"]["pid"] != pid
+    assert registry.state == "running"
+    assert process_state(registry.pid) != "T"
+    harrow.cluster.await_converged(60)

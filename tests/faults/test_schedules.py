@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.faults import Schedule, kill, leader, one, pause, random_schedule
-from harrow.faults.schedule import check_faults, in_turn
+from harrow.faults.schedule import ALL_RANDOM, check_faults, in_turn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,21 @@ def test_swarm_leaves_kinds_out() -> None:
     }
     assert frozenset({"kill"}) in kinds
     assert frozenset({"kill", "pause", "isolate"}) in kinds
+
+
+def test_every_kind_can_be_drawn_and_survives_json() -> None:
+    made = [random_schedule(n, ALL_RANDOM, 20, topics=["orders"]) for n in range(20)]
+    assert {step.fault.kind for one in made for step in one.steps} == set(ALL_RANDOM)
+    assert [Schedule.from_json(one.to_json()) for one in made] == made
+
+
+def test_new_kinds_of_fault_change_no_schedule_that_was_drawn_before() -> None:
+    drawn = (
+        random_schedule(n, duration_s=5, topics=["orders"], cap=1 + n % 2).to_json()
+        for n in range(40)
+    )
+    told = hashlib.sha256("".join(drawn).encode()).hexdigest()
+    assert told == "40160fd862d1fea841067f8a565c18adf1c4abd300846e9210c216f6f67ec75c"
 
 
 def test_with_room_for_more_than_one_random_faults_overlap() -> None:

@@ -87,10 +87,11 @@ class FakeSystem:
 
     def __init__(self, brokers: int = 3) -> None:
         self.brokers = {node: FakeBroker() for node in range(1, brokers + 1)}
+        self.registry = FakeBroker()
         self.config = FakeConfig()
         self.controller: int | None = 2
         self.calls: list[tuple[int, str, dict[str, Any]]] = []
-        self.rules: dict[int, list[dict[str, str]]] = {node: [] for node in self.brokers}
+        self.rules: dict[int, list[dict[str, Any]]] = {node: [] for node in self.brokers}
         self.held = 1
         self.lost: dict[int, list[dict[str, Any]]] = {node: [] for node in self.brokers}
         self.disk_rules: dict[int, list[dict[str, Any]]] = {node: [] for node in self.brokers}
@@ -106,6 +107,8 @@ class FakeSystem:
         }
 
     def describe(self) -> ClusterView:
+        if self.registry.state != "running":
+            raise ClusterError("the registry does not answer")
         return ClusterView(
             live=frozenset(self.brokers), controller=self.controller, topics=self.topics
         )
@@ -129,12 +132,22 @@ class FakeSystem:
     def _answer(self, node: int, op: str, fields: dict[str, Any]) -> dict[str, Any]:
         match op:
             case "links.block":
-                self.rules[node] = [{"peers": one, "direction": "both"} for one in fields["peers"]]
+                way = fields["direction"]
+                self.rules[node] = [{"peers": one, "direction": way} for one in fields["peers"]]
             case "links.heal":
                 self.rules[node] = []
             case "links":
                 held = self.held if self.rules[node] else 0
-                return {"rules": self.rules[node], "held_in_bytes": held, "held_out_bytes": 0}
+                slow = any("delay_ms" in row for row in self.rules[node])
+                late = {"held_in_bytes": 0, "delayed_bytes": held}
+                kept = {"held_in_bytes": held, "delayed_bytes": 0}
+                return {"rules": self.rules[node], "held_out_bytes": 0, **(late if slow else kept)}
+            case "links.slow":
+                delay_ms: int = fields["delay_ms"]
+                self.rules[node] = [
+                    {"peers": one, "direction": "out", "delay_ms": delay_ms}
+                    for one in fields["peers"]
+                ]
             case "responses.lose":
                 self.lost[node].append({"id": 1, "fired": False, "armed": True})
                 return {"id": 1}
@@ -156,14 +169,15 @@ class FakeSystem:
 
     def undisturbed(self) -> bool:
         """Whether nothing is left of any fault."""
-        running = all(one.state == "running" for one in self.brokers.values())
+        everybody = (*self.brokers.values(), self.registry)
+        running = all(one.state == "running" for one in everybody)
         armed = [row for rows in self.lost.values() for row in rows if row["armed"]]
         armed += [row for rows in self.disk_rules.values() for row in rows if row["armed"]]
         armed += [row for rows in self.points.values() for row in rows.values() if row["armed"]]
         return running and not any(self.rules.values()) and not armed
 
     def close(self) -> None:
-        for one in self.brokers.values():
+        for one in (*self.brokers.values(), self.registry):
             one.resume()
             one.kill()
 

@@ -1,0 +1,107 @@
+"""What leaves a link late: frames that wait until the delay of a link rule is over (K2).
+
+Owns: the waiting frames of one slow link, in the order in which they were sent, and one timer for the first.
+
+Invariants: a frame leaves as a whole, no sooner than `delay_ms` after it was sent, after every frame sent before
+it, and once. A new delay concerns what is sent from then on; who waits behind a longer delay waits with it.
+Nothing is lost: `let_go` hands out all that waits (the rule is lifted, the host ends); only `drop` forgets it
+(the link is reset or its socket failed).
+
+Time is the machine's clock, not the loop's: uvloop's stands still during a turn and counts whole milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from .pieces import Piece
+
+Release = Callable[[Sequence[Piece]], None]
+"""Takes the pieces of a frame into the link's own queue."""
+
+NOT_SLOW: Mapping[str, int] = {"delay_ms": 0, "waiting_bytes": 0, "delayed_bytes": 0}
+
+
+class Waiting(NamedTuple):
+    """One frame that is under way."""
+
+    due_s: float
+    pieces: Sequence[Piece]
+    size: int
+
+
+class SlowSend:
+    """The delay of one link; made when a rule first makes it slow."""
+
+    __slots__ = (
+        "_frames", "_loop", "_release", "_released", "_timer", "delay_ms", "delayed_bytes", "waiting_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, release: Release, released: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._released = released
+        self._frames: deque[Waiting] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._release = release
+        self.delay_ms = 0
+        self.waiting_bytes = 0
+        """Of frames that were sent and whose time has not come."""
+        self.delayed_bytes = 0
+        """Of frames that left after their delay, so far: evidence."""
+
+    def add(self, pieces: Sequence[Piece], size: int) -> None:
+        """A frame was sent; it waits from now on."""
+        self._frames.append(Waiting(time.monotonic() + self.delay_ms / 1000, pieces, size))
+        self.waiting_bytes += size
+        if self._timer is None:
+            self._wait()
+
+    def let_go(self) -> None:
+        """Release all that waits, at once and in order."""
+        while self._frames:
+            self._release_first()
+        self._stop()
+        self._released()
+
+    def report(self) -> Mapping[str, int]:
+        """As JSON: evidence for the probe of a fault."""
+        return {
+            "delay_ms": self.delay_ms, "waiting_bytes": self.waiting_bytes, "delayed_bytes": self.delayed_bytes,
+        }  # fmt: skip
+
+    def drop(self) -> None:
+        """Forget what waits: the link has no use for it any more."""
+        self._frames.clear()
+        self.waiting_bytes = 0
+        self._stop()
+
+    def _wait(self) -> None:
+        left_ms = math.ceil((self._frames[0].due_s - time.monotonic()) * 1000)
+        self._timer = self._loop.call_later(max(1, left_ms) / 1000, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        now = time.monotonic()
+        while self._frames and self._frames[0].due_s <= now:
+            self.delayed_bytes += self._frames[0].size
+            self._release_first()
+        if self._frames:
+            self._wait()
+        self._released()
+
+    def _release_first(self) -> None:
+        frame = self._frames.popleft()
+        self.waiting_bytes -= frame.size
+        self._release(frame.pieces)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
