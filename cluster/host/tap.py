@@ -68,18 +68,28 @@ class BatchHeader(NamedTuple):
 
 def headers(buffers: Sequence[Buffer]) -> Iterator[BatchHeader]:
     """Headers of the whole batches in the bytes of `buffers`, whose borders mean nothing."""
-    carry = b""
+    carry = b""  # the beginning of a header
+    held: BatchHeader | None = None  # of a batch that is not whole yet
+    at = 0  # where the next header begins, counted from the buffer's beginning
     for buffer in buffers:
         view = memoryview(carry + bytes(buffer)) if carry else memoryview(buffer)
-        at = 0
-        while len(view) - at >= BATCH_HEADER.size:
+        end, carry = len(view), b""
+        if held is not None and at <= end:
+            yield held
+            held = None
+        while at + BATCH_HEADER.size <= end:
             header = BatchHeader._make(BATCH_HEADER.unpack_from(view, at))
             size = BEFORE_LENGTH + header.length
-            if size < BATCH_HEADER.size or at + size > len(view):
-                break
-            yield header
+            if size < BATCH_HEADER.size:
+                return
             at += size
-        carry = bytes(view[at:])
+            if at > end:
+                held = header
+            else:
+                yield header
+        if at < end:
+            carry = bytes(view[at:])
+        at = max(at - end, 0)
 
 
 class NoTap:

@@ -11,10 +11,12 @@ from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer
 from ..ids import Offset
 from ..wire.batches import (
+    HEADER_SIZE,
     PlacedBatch,
     assign_offset,
     crc_matches,
     header_at,
+    placed_header,
     stamp_append_time,
 )
 from .producer_entry import BatchMetadata
@@ -23,6 +25,48 @@ from .sparse_index import RELATIVE_OFFSET_MAX
 
 PINNED_SLACK_BYTES = 64 * 1024
 """A kept slice of a frame keeps the whole frame alive; past this much waste it is copied instead."""
+
+SHARED_BYTES_LEAST = 8 * 1024
+"""A smaller batch is copied: that costs less than to have it in two parts, now and at each fetch."""
+
+
+Placed = tuple[tuple[Buffer, ...], list[AppendedBatch], Sequence[PlacedBatch]]
+"""What a leader is about to append: the bytes, for one write (those of several batches in one part); what they
+are; the batches as they will be read, with the append time where the topic wants that."""
+
+
+def place(
+    records: Buffer,
+    batches: Sequence[PlacedBatch],
+    offset: int,
+    leader_epoch: int,
+    append_time_ms: int,
+) -> Placed:
+    """Give the batches in `records` their offsets from `offset` on, the leader's epoch, and, unless -1, the time.
+
+    `records` stay as they are. One large batch is not copied (B12): a new header goes before a view of the rest.
+    """
+    if append_time_ms < 0 and len(records) >= SHARED_BYTES_LEAST and len(batches) == 1:
+        rest = memoryview(records)[HEADER_SIZE:]
+        if may_share(rest):
+            _, size, header = batches[0]
+            last = offset + header.last_offset_delta
+            row = AppendedBatch(0, size, offset, last, header.max_timestamp, leader_epoch)
+            return (placed_header(records, header, offset, leader_epoch), rest), [row], batches
+    data = bytearray(records)
+    if append_time_ms >= 0:
+        batches = [stamped(data, placed, append_time_ms) for placed in batches]
+    return (memoryview(data),), leader_rows(data, batches, offset, leader_epoch), batches
+
+
+def may_share(rest: memoryview) -> bool:
+    """True when a view of a request may be kept instead of a copy: nobody changes it, and it is nearly all of it.
+
+    What a tail counts and what it keeps alive then differ by an eighth at most, however many partitions
+    a request has.
+    """
+    whole = rest.obj
+    return isinstance(whole, bytes) and len(whole) <= len(rest) + len(rest) // 8
 
 
 def leader_rows(

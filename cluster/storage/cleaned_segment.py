@@ -78,8 +78,8 @@ class CleanedSegment:
                 f"{self.segment.file.path}: compaction would make more than {POSITION_MAX} bytes"
             )
         self._hit(CLEANER_BETWEEN_WRITES)
-        self.segment.append(b"".join(self._pending), self._rows)
-        self._pending.clear()
+        self.segment.append(self._pending, self._taken, self._rows)
+        self._pending = []
         self._rows = []
         self._taken = 0
 

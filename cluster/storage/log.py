@@ -8,7 +8,7 @@ Invariants:
 * `log_end_offset` is the offset of the next record; it moves only after a write that succeeded.
 * `recovery_point`: everything below it was fsynced; moved only by an fsync that succeeded (B11).
 * An append is one write of whole batches to one segment, all of it or nothing.
-* The caller's bytes are never changed: a leader patches its own copy, a follower writes what came.
+* The caller's bytes are never changed: a leader writes headers of its own, a follower what came.
 * After an I/O error `failed` is set: this log takes no append and gives no bytes any more (KAFKA-10778).
 
 One thread, but for calls marked BLOCKS, which only read what the loop appends to.
@@ -25,7 +25,7 @@ from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer, Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire.batches import headers, validate
-from .appending import duplicate_info, fitting, follower_rows, leader_rows, stamped, unpinned
+from .appending import duplicate_info, fitting, follower_rows, place, unpinned
 from .durability import Durability
 from .file_regions import DataToSend, SegmentRead, T
 from .files import PARTITION_METADATA
@@ -57,6 +57,7 @@ class Log:
         maps: IndexMaps,
     ) -> None:
         self._host = host
+        self._wall_ms = host.clock.wall_ms
         self._hit = host.failpoints.hit
         self._local = LocalLog(host, folder, topic_partition, config, opened.segments, maps)
         self._segments = self._local.segments
@@ -140,7 +141,8 @@ class Log:
         KafkaError: a refusal, nothing appended. A batch that was appended before is not appended
         again: the answer is the first append's, with `duplicate`. StorageError: the disk.
         """
-        self._check_usable()
+        if self._closed or self.failed is not None:
+            self._check_usable()
         from_client = origin is Origin.CLIENT
         batches = validate(records, max_bytes=self._message_bytes_max, from_client=from_client)
         if from_client:
@@ -151,21 +153,17 @@ class Log:
                 )
         if self._compacted:
             require_keys(self.topic_partition, records, batches)
-        data = bytearray(records)
-        append_time = -1
-        if self._log_append_time:
-            append_time = self._host.clock.wall_ms()
-            batches = [stamped(data, placed, append_time) for placed in batches]
-        rows = leader_rows(data, batches, self.log_end_offset, leader_epoch)
-        planned = self.producers.plan(data, batches, [row.base_offset for row in rows], origin)
-        if len(data) > self._segment_bytes:
+        first, size = self.log_end_offset, len(records)
+        append_time = self._wall_ms() if self._log_append_time else -1
+        parts, rows, placed = place(records, batches, first, leader_epoch, append_time)
+        planned = self.producers.plan(records, placed, first, origin)
+        if size > self._segment_bytes:
             raise KafkaError(
                 ErrorCode.record_list_too_large,
-                f"{len(data)} bytes do not fit a segment of {self._segment_bytes}",
+                f"{size} bytes do not fit a segment of {self._segment_bytes}",
             )
-        first = self.log_end_offset
-        self._write(memoryview(data), rows, planned)
-        return self._info(first, append_time, len(data))
+        self._write(parts, size, rows, planned)
+        return self._info(first, append_time, size)
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Append a leader's bytes as they are; a partial batch at their end is passed over.
@@ -193,39 +191,43 @@ class Log:
             run = rows[start:stop]
             if begin:
                 run = [row._replace(position=row.position - begin) for row in run]
-            bases = [row.base_offset for row in run]
-            planned = self.producers.plan(view, batches[start:stop], bases, Origin.REPLICATION)
-            self._write(view[begin:end], run, planned)
+            planned = self.producers.plan(view, batches[start:stop], None, Origin.REPLICATION)
+            self._write((view[begin:end],), end - begin, run, planned)
             size += end - begin
             start = stop
         return self._info(first, -1, size)
 
-    def _write(self, data: memoryview, rows: Sequence[AppendedBatch], planned: Plan) -> None:
-        """One write: `rows` describe the whole batches that `data` is made of."""
+    def _write(
+        self, parts: tuple[Buffer, ...], size: int, rows: Sequence[AppendedBatch], planned: Plan
+    ) -> None:
+        """One write: `rows` describe the whole batches in the `size` bytes of `parts`."""
         last_row = rows[-1]
         segment = self._segments.active
         try:
-            now = self._host.clock.wall_ms()
             limit, age = self._segment_bytes, self._segment_ms
-            reason = segment.roll_reason(len(data), last_row, limit, age, now)
+            reason = segment.roll_reason(size, last_row, limit, age, self._wall_ms)
             if reason:
                 segment = self.roll(reason, base_offset=Offset(rows[0].base_offset))
             self._hit("log.before-append")
             for row in rows:
                 if row.leader_epoch > self.epochs.latest():
                     self.epochs.assign(LeaderEpoch(row.leader_epoch), Offset(row.base_offset))
-            segment.append(data, rows)
+            segment.append(parts, size, rows)
         except OSError as error:
             raise self.fail("append to", error) from error
         before = self.log_end_offset
         self.log_end_offset = Offset(last_row.last_offset + 1)
-        for row in rows:
-            batch = data if row.size == len(data) else data[row.position : row.position + row.size]
-            self._tail.append(row.base_offset, row.last_offset, batch)
+        if len(rows) == 1:
+            self._tail.append(last_row.base_offset, last_row.last_offset, size, parts)
+        else:
+            whole = memoryview(parts[0])
+            for at, length, base, last, _, _ in rows:
+                self._tail.append(base, last, length, (whole[at : at + length],))
         aborted = self.producers.commit(planned, self.log_end_offset)
         if aborted:
             self._note_aborted(segment, aborted)
-        if self.log_end_offset - self.recovery_point >= self._flush_messages:
+        end, due = self.log_end_offset, self._flush_messages
+        if end >= due and end - self.recovery_point >= due:
             self._durability.wait(before)
             self._flush_due(self)
 

@@ -113,15 +113,21 @@ class ProducerStates:
         self,
         records: Buffer,
         batches: Sequence[PlacedBatch],
-        first_offsets: Sequence[int],
+        offset: int | None,
         origin: Origin,
     ) -> Plan:
-        """The entries as these batches will leave them; KafkaError when a client's may not follow."""
+        """The entries as these batches will leave them; KafkaError when a client's may not follow.
+
+        They will lie at `offset` and behind one another; None: where their headers say.
+        """
         planned: dict[int, ProducerEntry] | None = None
         started: list[tuple[int, int]] = []
         completed: list[CompletedTxn] = []
-        for placed, first_offset in zip(batches, first_offsets, strict=True):
+        for placed in batches:
             header = placed.header
+            first_offset = header.base_offset if offset is None else offset
+            if offset is not None:
+                offset += header.last_offset_delta + 1
             producer_id = header.producer_id
             if producer_id < 0:
                 continue
@@ -161,6 +167,15 @@ class ProducerStates:
             self._ongoing.pop(done.first_offset, None)
             self._undecided.append(done)
         return aborted
+
+    def note(self, header: BatchHeader) -> None:
+        """A data batch that was accepted once lies where its header says: `plan` and `commit` of it, unjudged."""
+        producer_id, offset = header.producer_id, header.base_offset
+        entry = self._entries.get(producer_id) or ProducerEntry(producer_id)
+        self._entries[producer_id] = advance(entry, header, offset)
+        if header.is_transactional and entry.txn_first_offset == NO_TRANSACTION:
+            self._ongoing[offset] = producer_id
+        self.map_end = Offset(header.last_offset + 1)
 
     # -- the last stable offset (F5)
 

@@ -11,6 +11,7 @@ Source: Kafka's `LogSegment.recover`, `UnifiedLog.rebuildProducerState`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from ..ids import LeaderEpoch, Offset
-from ..wire.batch_header import ATTRIBUTES_AT, HEADER
+from ..wire.batch_header import ATTRIBUTES_AT, LENGTH_MIN
 from ..wire.batches import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, PlacedBatch, header_at
 from .leader_epochs import LeaderEpochs
 from .producer_states import Plan, ProducerStates
@@ -29,7 +30,9 @@ from .sparse_index import RELATIVE_OFFSET_MAX
 READ_BYTES = 1024 * 1024
 
 _NO_EPOCHS = 2**31
-_unpack = HEADER.unpack_from
+_unpack = struct.Struct(">qiibI2xi8xqq").unpack_from
+"""Of a header: base offset, length, leader epoch, magic, CRC, last offset delta, max timestamp, producer id."""
+
 _NOTHING = Plan({})
 
 
@@ -106,7 +109,6 @@ def _read_all(
     upper: int,
 ) -> _Read:
     """Tell of every good batch."""
-    segment.begin_indexes()
     file, size = segment.file, segment.file.size()
     reading = _Reading(segment, epochs, producers, upper)
     position, want = 0, READ_BYTES
@@ -131,6 +133,7 @@ class _Reading:
 
     __slots__ = (
         "_doubtful",
+        "_entry_above",
         "_epochs",
         "_far",
         "_latest_epoch",
@@ -152,6 +155,7 @@ class _Reading:
         upper: int,
     ) -> None:
         self._segment = segment
+        self._entry_above = segment.begin_indexes()
         self._epochs = epochs
         self._producers = producers
         self._upper = upper
@@ -168,37 +172,45 @@ class _Reading:
 
     def read(self, chunk: memoryview, position: int, remaining: int) -> int:
         """Tell of the whole batches in `chunk`, which lies at `position` of `remaining` bytes; their size."""
-        at, left, self.wants = 0, len(chunk), 0
-        end = self.end
-        note = self._segment.note_batch
-        while left >= HEADER_SIZE:
-            # unpacked by hand: this loop is what an unclean start costs
-            base, length, epoch, magic, crc, _, delta, _, time, producer, _, _, _ = _unpack(
-                chunk, at
-            )
-            size = length + LOG_OVERHEAD
-            if magic != 2 or size < HEADER_SIZE:
+        self.wants = 0
+        segment, upper, far = self._segment, self._upper, self._far
+        end, doubtful, entry_above = self.end, self._doubtful, self._entry_above
+        latest_epoch = self._latest_epoch
+        newest = segment.max_timestamp
+        at, whole = 0, len(chunk)
+        last_header = whole - HEADER_SIZE
+        while at <= last_header:
+            # by hand, and in locals: this loop is what an unclean start costs
+            base, length, epoch, magic, crc, delta, time, producer = _unpack(chunk, at)
+            following = at + length + LOG_OVERHEAD
+            if magic != 2 or length < LENGTH_MIN:
                 self.stop(position + at, f"magic {magic}, length {length}: no batch")
                 break
-            if size > left:
-                if size <= remaining - at:
-                    self.wants = size  # else cut off, or no length at all
+            if following > whole:
+                if following <= remaining:
+                    self.wants = following - at  # else cut off, or no length at all
                 break
             last = base + delta
-            sound = crc32c(chunk[at + ATTRIBUTES_AT : at + size]) == crc
-            if not sound or base < end or delta < 0 or last >= self._upper:
+            sound = crc32c(chunk[at + ATTRIBUTES_AT : following]) == crc
+            if not (sound and end <= base <= last < upper):
+                self.end, self._doubtful = end, doubtful
                 self._refuse(position + at, base, last, sound=sound)
                 break
-            self._doubtful = position + at if base > end else -1
-            self.end = end = last + 1
-            if last > self._far and self.overflow < 0:
+            doubtful = position + at if base > end else -1
+            end = last + 1
+            if last <= far:
+                if time > newest:
+                    segment.max_timestamp = newest = time
+                    segment.max_timestamp_offset = last
+                if position + at > entry_above:
+                    entry_above = segment.note_entry(position + at, last)
+                if epoch > latest_epoch or producer >= 0:
+                    self._tell(chunk[at:following])
+                    latest_epoch = self._latest_epoch
+            elif self.overflow < 0:
                 self.overflow = position + at
-            if self.overflow < 0:
-                note(position + at, size, last, time)
-                if epoch > self._latest_epoch or producer >= 0:
-                    self._tell(chunk[at : at + size])
-            at += size
-            left -= size
+            at = following
+        self.end, self._doubtful, self._entry_above = end, doubtful, entry_above
         return at
 
     def stop(self, position: int, what: str) -> None:
@@ -265,8 +277,11 @@ def _tell(
     producers: ProducerStates, data: memoryview, header: BatchHeader, segment: LogSegment | None
 ) -> None:
     """`segment` is given where its transaction index is to be told too."""
+    if not header.is_control:
+        producers.note(header)
+        return
     placed = (PlacedBatch(0, header.size, header),)
-    planned = producers.plan(data, placed, (header.base_offset,), Origin.REPLICATION)
+    planned = producers.plan(data, placed, None, Origin.REPLICATION)
     aborted = producers.commit(planned, Offset(header.last_offset + 1))
     if segment is not None:
         for one in aborted:

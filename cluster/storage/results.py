@@ -40,7 +40,7 @@ class AppendInfo(NamedTuple):
 
 
 class FetchData(NamedTuple):
-    """Whole batches as they lie in the log, ready for the wire."""
+    """Whole batches as they lie in the log, ready for the wire; one may go on from a part to the next."""
 
     parts: list[Buffer]
     size: int

@@ -61,11 +61,11 @@ class LogSegment:
     """One segment, open. New ones are created by opening them."""
 
     __slots__ = (
-        "_bytes_since_index",
         "_disk",
         "_first_timestamp",
         "_folder",
         "_indexed_timestamp",
+        "_next_entry_above",
         "_options",
         "aborted",
         "base_offset",
@@ -105,7 +105,7 @@ class LogSegment:
             disk, self.path_of(TIME_INDEX), base_offset, bytes_max=index_bytes, maps=maps
         )
         self.aborted = TransactionIndex(disk, self.path_of(TXN_INDEX), base_offset)
-        self._bytes_since_index = 0
+        self._next_entry_above = self.size + options.index_interval
         self._forget_timestamps()
 
     def path_of(self, kind: str) -> str:
@@ -127,8 +127,8 @@ class LogSegment:
 
     # -- append
 
-    def append(self, data: Buffer, batches: Sequence[AppendedBatch]) -> None:
-        """Append `data`, which `batches` describes, in one write.
+    def append(self, parts: Sequence[Buffer], size: int, batches: Sequence[AppendedBatch]) -> None:
+        """Append the `size` bytes of `parts`, which `batches` describes, in one write.
 
         OSError: nothing of it stays, in the file or in the indexes.
         """
@@ -136,7 +136,7 @@ class LogSegment:
             self.offsets.begin()
             self.times.begin()
         try:
-            start = self.file.append((data,))
+            start = self.file.append(parts)
         except OSError:
             with contextlib.suppress(OSError):  # it has refused already; the first error tells
                 if self.file.size() > self.size:
@@ -144,28 +144,36 @@ class LogSegment:
             raise
         assert start == self.size, f"{self.file.path}: {start} bytes, the log knows {self.size}"
         for batch in batches:
-            self.note_batch(
-                start + batch.position, batch.size, batch.last_offset, batch.max_timestamp
-            )
-        self.size = start + len(data)
+            position, _, _, last_offset, max_timestamp, _ = batch
+            position += start
+            if max_timestamp > self.max_timestamp:
+                self.max_timestamp = max_timestamp
+                self.max_timestamp_offset = last_offset
+            if position > self._next_entry_above:
+                self.note_entry(position, last_offset)
+        if start == 0:
+            self._first_timestamp = batches[0].max_timestamp
+        self.size = start + size
 
-    def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Let the indexes know of a batch in the file; in order, at appending and at recovery."""
-        if position == 0:
-            self._first_timestamp = max_timestamp
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset
-        if self._bytes_since_index > self._options.index_interval:
-            self.offsets.append(last_offset, position)
-            if self.max_timestamp > self._indexed_timestamp:
-                self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-                self._indexed_timestamp = self.max_timestamp
-            self._bytes_since_index = 0
-        self._bytes_since_index += size
+    def note_entry(self, position: int, last_offset: int) -> int:
+        """Give the batch at `position` its index entries, `max_timestamp` being that up to its end.
+
+        In order, at appending and at recovery; returns above which position the next entry is due.
+        """
+        self.offsets.append(last_offset, position)
+        if self.max_timestamp > self._indexed_timestamp:
+            self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self._indexed_timestamp = self.max_timestamp
+        self._next_entry_above = above = position + self._options.index_interval
+        return above
 
     def roll_reason(
-        self, size: int, last: AppendedBatch, bytes_max: int, age_ms: int, now: int
+        self,
+        size: int,
+        last: AppendedBatch,
+        bytes_max: int,
+        age_ms: int,
+        wall_ms: Callable[[], int],
     ) -> str:
         """B6: why `size` more bytes, the batch `last` at their end, do not go here; "" when they do.
 
@@ -183,7 +191,7 @@ class LogSegment:
             begun = self._first_timestamp = header_at(
                 self.file.read_at(0, HEADER_SIZE)
             ).max_timestamp
-        age = last.max_timestamp - begun if begun >= 0 else now - self.created_ms
+        age = last.max_timestamp - begun if begun >= 0 else wall_ms() - self.created_ms
         if age > age_ms - self._options.roll_jitter_ms:
             return "age"
         if self.offsets.is_full:
@@ -374,7 +382,7 @@ class LogSegment:
         self.aborted.truncate_to(offset)
         self.file.truncate(position)
         self.size = position
-        self._bytes_since_index = 0
+        self._next_entry_above = position + self._options.index_interval
         self._reload_timestamps()
         return Offset(min(base, offset))
 
@@ -389,26 +397,31 @@ class LogSegment:
                 self.max_timestamp_offset = header.last_offset
 
     def reset_indexes(self) -> None:
-        """Forget all indexes and every timestamp: recovery tells them anew by `note_batch`."""
+        """Forget all indexes and every timestamp."""
         self.offsets.clear()
         self.times.clear()
         self.aborted.clear()
+        self._next_entry_above = self.size + self._options.index_interval
         self._forget_timestamps()
 
     def _forget_timestamps(self) -> None:
-        self._bytes_since_index = 0
         self._first_timestamp = _UNKNOWN
         self.max_timestamp = self._indexed_timestamp = -1
         self.max_timestamp_offset = self.base_offset
 
-    def begin_indexes(self) -> None:
-        """Forget all indexes; they are told anew, and written by `become_inactive`."""
+    def begin_indexes(self) -> int:
+        """Forget all indexes; they are told anew by `note_entry`, and written by `become_inactive`.
+
+        Returns above which position the first entry is due.
+        """
         # an entry for each interval, or each batch where that is more; one for sealing
         entries = self.file.size() // max(self._options.index_interval, HEADER_SIZE) + 2
         self.offsets.begin_anew(entries)
         self.times.begin_anew(entries)
         self.aborted.clear()
         self._forget_timestamps()
+        self._next_entry_above = above = self._options.index_interval
+        return above
 
     # -- files
 

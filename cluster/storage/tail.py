@@ -2,8 +2,9 @@
 
 Owns: `Tail`: the newest batches of one log, `limit` bytes of them at most (`harrow.tail.bytes`); `TailBudget`: how
 much all tails of a broker hold together (`harrow.tail.total.bytes`). Both count the bookkeeping.
-Invariants: batches lie in offset order; what is here is in the file too. A look-up is one bisection; a read
-copies nothing. When the budget is spent, the tail that was neither appended to nor read for longest goes
+Invariants: batches lie in offset order; what is here is in the file too. A batch is kept in the parts it was
+written in: its bytes in one, or its header and a view of the producer's request. A look-up is one bisection; a
+read copies nothing. When the budget is spent, the tail that was neither appended to nor read for longest goes
 first: a log at rest costs nothing, however many there are.
 """
 
@@ -11,16 +12,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
+from operator import itemgetter
 
 from ..host.seam import Buffer
 from ..ids import Offset
 from .results import FetchData
 
 ENTRY_COST = 256
-"""Bytes charged for each batch besides its own: the view, its buffer and three list slots."""
+"""Bytes charged for each batch besides its own: its parts, their tuple, its row and the row's place."""
 
-_COMPACT_AT = 1024
-_EMPTY = memoryview(b"")
+_EVICTED_AT_ONCE = 16
+"""A sixteenth of a tail gives way at once: the list is seldom cut, and nothing is counted twice."""
+
+Kept = tuple[int, int, int, tuple[Buffer, ...]]
+"""A batch: base offset, last offset, size, parts."""
+
+_base_of = itemgetter(0)
 
 
 class TailBudget:
@@ -63,15 +70,12 @@ class TailBudget:
 class Tail:
     """The last batches of a log."""
 
-    __slots__ = ("_bases", "_budget", "_buffers", "_head", "_lasts", "_limit", "size")
+    __slots__ = ("_batches", "_budget", "_limit", "size")
 
     def __init__(self, limit: int, budget: TailBudget | None = None) -> None:
         self._limit = limit
         self._budget = budget or TailBudget(limit)
-        self._bases: list[int] = []
-        self._lasts: list[int] = []
-        self._buffers: list[memoryview] = []
-        self._head = 0  # entries before it are evicted; cut off now and then
+        self._batches: list[Kept] = []
         self.size = 0
         """Bytes held, bookkeeping counted."""
 
@@ -80,33 +84,32 @@ class Tail:
         assert self.size == 0, "a tail joins a budget before it holds anything"
         self._budget = budget
 
-    def append(self, base_offset: int, last_offset: int, batch: memoryview) -> None:
-        """Keep one batch; the oldest give way."""
-        cost = len(batch) + ENTRY_COST
+    def append(
+        self, base_offset: int, last_offset: int, size: int, parts: tuple[Buffer, ...]
+    ) -> None:
+        """Keep one batch, the `size` bytes of `parts`; the oldest give way."""
+        cost = size + ENTRY_COST
         if cost > self._limit:
             self.clear()  # what is kept ends where the log ends
             return
-        self._bases.append(base_offset)
-        self._lasts.append(last_offset)
-        self._buffers.append(batch)
+        self._batches.append((base_offset, last_offset, size, parts))
         self.size += cost
         if self.size > self._limit:
             cost -= self._evict()
         self._budget.charge(self, cost)
 
     def _evict(self) -> int:
-        head, buffers = self._head, self._buffers
-        before = size = self.size
-        while size > self._limit:
-            size -= len(buffers[head]) + ENTRY_COST
-            buffers[head] = _EMPTY
-            head += 1
-        if head > _COMPACT_AT and head * 2 > len(self._bases):
-            del self._bases[:head], self._lasts[:head], self._buffers[:head]
-            head = 0
-        self._head = head
-        self.size = size
-        return before - size
+        """Let go of the oldest, never of the newest; how many bytes."""
+        least = self.size - self._limit + self._limit // _EVICTED_AT_ONCE
+        count, freed, last = 0, 0, len(self._batches) - 1
+        for _, _, size, _ in self._batches:
+            if freed >= least or count == last:
+                break
+            freed += size + ENTRY_COST
+            count += 1
+        del self._batches[:count]
+        self.size -= freed
+        return freed
 
     def _free(self, size: int) -> None:
         if size:
@@ -117,38 +120,31 @@ class Tail:
         self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool
     ) -> FetchData | None:
         """Whole batches from the one with `offset`; None when that one is not here."""
-        bases, head = self._bases, self._head
-        index = bisect_right(bases, offset, head) - 1
-        if index < head:
+        batches = self._batches
+        index = bisect_right(batches, offset, key=_base_of) - 1
+        if index < 0:
             return None
-        if self._lasts[index] < offset:  # a gap that compaction left
+        if batches[index][1] < offset:  # a gap that compaction left
             index += 1
         parts: list[Buffer] = []
         size = 0
-        for at in range(index, len(bases)):
-            batch = self._buffers[at]
-            if bases[at] >= upper:
+        for at in range(index, len(batches)):
+            base, _, more, kept = batches[at]
+            if base >= upper or (size + more > max_bytes and (parts or not at_least_one)):
                 break
-            if size + len(batch) > max_bytes and (parts or not at_least_one):
-                break
-            parts.append(batch)
-            size += len(batch)
+            parts += kept
+            size += more
         self._budget.touch(self)
-        return FetchData(parts, size, Offset(bases[index] if parts else offset))
+        return FetchData(parts, size, Offset(batches[index][0] if parts else offset))
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that ends at or above `offset`."""
-        keep, freed = len(self._lasts), 0
-        while keep > self._head and self._lasts[keep - 1] >= offset:
-            keep -= 1
-            freed += len(self._buffers[keep]) + ENTRY_COST
-        del self._bases[keep:], self._lasts[keep:], self._buffers[keep:]
+        batches, freed = self._batches, 0
+        while batches and batches[-1][1] >= offset:
+            freed += batches.pop()[2] + ENTRY_COST
         self._free(freed)
 
     def clear(self) -> None:
         """Drop everything."""
-        self._bases.clear()
-        self._lasts.clear()
-        self._buffers.clear()
-        self._head = 0
+        self._batches.clear()
         self._free(self.size)

@@ -1,7 +1,7 @@
 """Record batches v2 as brokers handle them: judged by header and CRC, patched, never decoded.
 
 Owns: what a produce request may contain (`validate`), what a broker rewrites before it appends
-(`assign_offset`, `stamp_append_time`), and, by re-export, all about batches: headers and walking
+(`placed_header`, `assign_offset`, `stamp_append_time`), and, by re-export, all about batches: headers and walking
 them (`batch_header`), records (`records`).
 
 Invariant: cost is per batch, never per record. Fails with KafkaError only:
@@ -71,16 +71,19 @@ __all__ = [
     "decode_records",
     "header_at",
     "headers",
+    "placed_header",
     "read_varint",
     "stamp_append_time",
     "validate",
     "write_varint",
 ]
 
+_PLACE = struct.Struct(">qii")
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
+_CODEC_MAX = int(Codec.ZSTD)
 _unpack = HEADER.unpack_from
 _make = BatchHeader._make
 _put_offset = _OFFSET.pack_into
@@ -101,9 +104,10 @@ def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> li
         if end - position < HEADER_SIZE:
             raise _refused(view, position)
         header = _make(_unpack(view, position))
-        if header.magic != 2:
+        _, length, _, magic, crc, attributes, last_delta, _, _, _, _, _, count = header
+        if magic != 2:
             raise _refused(view, position)
-        size = header.length + LOG_OVERHEAD
+        size = length + LOG_OVERHEAD
         if size < HEADER_SIZE or size > end - position:
             raise _corrupt(f"batch of {size} bytes at byte {position} of {end}")
         if size > max_bytes:
@@ -111,13 +115,11 @@ def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> li
                 ErrorCode.message_too_large,
                 f"batch of {size} bytes is larger than max.message.bytes, {max_bytes}",
             )
-        if crc32c(view[position + ATTRIBUTES_AT : position + size]) != header.crc:
+        if crc32c(view[position + ATTRIBUTES_AT : position + size]) != crc:
             raise _corrupt(f"CRC of the batch at byte {position} is wrong")
-        if not 0 < header.record_count == header.last_offset_delta + 1:
-            raise _invalid(
-                f"batch counts {header.record_count} records, last offset delta {header.last_offset_delta}"
-            )
-        if header.attributes & CODEC_MASK > Codec.ZSTD:
+        if not 0 < count == last_delta + 1:
+            raise _invalid(f"batch counts {count} records, last offset delta {last_delta}")
+        if attributes & CODEC_MASK > _CODEC_MAX:
             raise _invalid(f"unknown compression codec {header.codec}")
         if from_client:
             _check_client_fields(header)
@@ -132,6 +134,11 @@ def crc_matches(records: Buffer, placed: PlacedBatch) -> bool:
     """True when the bytes of that batch are the ones its CRC was taken of."""
     position, size, header = placed
     return crc32c(memoryview(records)[position + ATTRIBUTES_AT : position + size]) == header.crc
+
+
+def placed_header(batch: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """The first 61 bytes of `batch` as the log has them; the CRC holds, and `batch` stays as it is."""
+    return _PLACE.pack(base_offset, header.length, leader_epoch) + batch[MAGIC_AT:HEADER_SIZE]
 
 
 def assign_offset(batch: bytearray, position: int, base_offset: int, leader_epoch: int) -> None:

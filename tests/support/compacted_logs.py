@@ -105,11 +105,11 @@ def read_batches(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
         data = log.read(Offset(offset), 10**6, log.log_end_offset, at_least_one=True)
         if not data.size:
             break
-        for part in data.parts:
-            for placed in headers(part, partial_ok=False):
-                batch = memoryview(part)[placed.position : placed.position + placed.size]
-                found.append((placed.header, decode_records(batch)))
-                offset = placed.header.last_offset + 1
+        whole = b"".join(data.parts)
+        for placed in headers(whole, partial_ok=False):
+            batch = whole[placed.position : placed.position + placed.size]
+            found.append((placed.header, decode_records(batch)))
+            offset = placed.header.last_offset + 1
     return found
 
 

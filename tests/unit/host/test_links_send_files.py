@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from harrow.cluster.host.disk import RealDisk, RealFile
-from harrow.cluster.host.link import REGION_BYTES_LEAST, LinkContext, RealLink
+from harrow.cluster.host.link import LinkContext, RealLink
 from harrow.cluster.host.link_rules import LinkRules
+from harrow.cluster.host.pieces import REGION_BYTES_LEAST
 from harrow.cluster.host.seam import Part, Peer
 
 DEADLINE_S = 20
@@ -131,7 +132,7 @@ def test_a_blocked_link_keeps_regions_and_delivers_them_after_healing(tmp_path: 
     async def main() -> None:
         with closing(Ends()) as ends:
             ends.rules.block(["client c"], "out")
-            ends.link.apply(ends.rules.blocked(ends.link.peer))
+            ends.link.apply()
             ends.link.send([b"head", file.region(0, len(data)), b"tail"])
             with pytest.raises(BlockingIOError):
                 ends.theirs.recv(1)
@@ -139,7 +140,7 @@ def test_a_blocked_link_keeps_regions_and_delivers_them_after_healing(tmp_path: 
             file.close()
             os.unlink(file.path)
             ends.rules.heal(None)
-            ends.link.apply(ends.rules.blocked(ends.link.peer))
+            ends.link.apply()
             assert await ends.frame() == b"head" + data + b"tail"
 
     run(main())

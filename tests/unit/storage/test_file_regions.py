@@ -92,18 +92,18 @@ def test_what_is_in_memory_is_not_read_from_the_file(host: StorageHost, tmp_path
 def test_all_tails_share_a_budget_and_the_one_at_rest_goes_first() -> None:
     budget = TailBudget(10_000)
     tails = [Tail(5_000, budget) for _ in range(4)]
-    batch = memoryview(bytes(1_000 - ENTRY_COST))
+    batch = bytes(1_000 - ENTRY_COST)
     for offset in range(3):
         for tail in tails[:3]:
-            tail.append(offset, offset, batch)
+            tail.append(offset, offset, len(batch), (batch,))
     assert budget.used == 9_000
     assert tails[0].read(0, 10**6, 10, at_least_one=True) is not None  # 1 is at rest now
     for offset in range(2):
-        tails[3].append(offset, offset, batch)
+        tails[3].append(offset, offset, len(batch), (batch,))
     assert [tail.size for tail in tails] == [3_000, 0, 3_000, 2_000]
     assert budget.used == sum(tail.size for tail in tails)
     assert tails[1].read(2, 10**6, 10, at_least_one=True) is None
-    tails[1].append(3, 3, batch)
+    tails[1].append(3, 3, len(batch), (batch,))
     assert tails[1].read(3, 10**6, 10, at_least_one=True) is not None
     assert tails[1].read(2, 10**6, 10, at_least_one=True) is None
 
@@ -125,7 +125,8 @@ def test_a_budget_is_kept_whatever_happens_to_its_tails() -> None:
             case 2:
                 tail.read(rng.randint(0, ends[at]), 10_000, 2**40, at_least_one=True)
             case _:
-                tail.append(ends[at], ends[at], memoryview(bytes(rng.choice((10, 3_000, 25_000)))))
+                size = rng.choice((70, 3_000, 25_000))
+                tail.append(ends[at], ends[at], size, (bytes(61), bytes(size - 61)))
                 ends[at] += 1
         assert budget.used == sum(one.size for one in tails) <= 50_000 + 20_000
         assert all(one.size <= 20_000 for one in tails)
