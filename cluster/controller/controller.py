@@ -102,6 +102,7 @@ class Controller:
         self._wake: Promise[None] | None = None
         self._worker: Task | None = None
         self._asked: set[Promise[Any]] = set()
+        self._questions = 0
         registry.on_expired.append(self._expired)  # at once: the seat is gone
 
     @property
@@ -267,7 +268,10 @@ class Controller:
                     outcome.set_result(found)
 
         self._asked.add(outcome)
-        self._enqueue(f"{name}, {id(outcome)}", handle)
+        self._questions += (
+            1  # each is an event of its own; no id(): a simulation's trace is its seed's
+        )
+        self._enqueue(f"{name}, question {self._questions}", handle)
         try:
             return await outcome
         finally:

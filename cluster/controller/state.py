@@ -152,6 +152,14 @@ class ClusterState:
         """Live brokers that are not on their way out."""
         return self.brokers.keys() - self.shutting_down
 
+    def still_shutting_down(self, brokers: Mapping[NodeId, BrokerInfo]) -> set[NodeId]:
+        """Who of those that shut down is among `brokers` in the same life: who registered anew has come back."""
+        return {
+            node
+            for node in self.shutting_down
+            if node in brokers and brokers[node].epoch == self.brokers[node].epoch
+        }
+
     def kept(self) -> Iterator[TopicPartition]:
         """Partitions of topics that are not being deleted."""
         return (tp for tp in self.assignments if tp.topic not in self.deleting)

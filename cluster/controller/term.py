@@ -127,9 +127,9 @@ class Term:
             self._registry.submit(ReadTree(TOPIC_CONFIGS)),
         )
         _, _, deletions, _, _, isr_changes, brokers, configs = (value_of(one) for one in answers)
-        leaving = self.state.shutting_down
+        before = self.state
         self.state = ClusterState(brokers=brokers_of(brokers))
-        self.state.shutting_down = leaving & self.state.brokers.keys()
+        self.state.shutting_down = before.still_shutting_down(self.state.brokers)
         self.writer = PartitionWriter(self._registry, self.mandate, self.state)
         self._deletions = TopicDeletions()
         self._offline = OfflineReplicas(self)  # those that are will be told of again

@@ -15,6 +15,7 @@ from harrow.cluster.controller import RegistryIsrStore
 from harrow.cluster.controller.election import ControllerMovedError, Mandate
 from harrow.cluster.controller.partition_writer import PartitionWriter
 from harrow.cluster.controller.state import ClusterState
+from harrow.cluster.controller.term import Term
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from harrow.cluster.registry import Create, Delete, DeleteTree, RegistryClient, Set
@@ -317,6 +318,37 @@ def test_registry_gone_and_back_is_no_election(tmp_path: Path) -> None:
         await cluster.leader_told(1, TopicPartition("u", 0), 2, 0)
         assert cluster.active == [1]
         assert (await cluster.state("t")).leader_epoch == 0
+
+    clustered(tmp_path, test)
+
+
+def test_a_broker_that_came_back_during_an_outage_may_lead(tmp_path: Path) -> None:
+    """It had asked to shut down in its life before; simulated seed 102509 was left without a leader."""
+
+    async def test(cluster: ControlledCluster) -> None:
+        await cluster.start(1, 2)
+        await cluster.topic("t", (2, 1))
+        await cluster.leader_told(2, T0, 2, 0)
+        controller = cluster.nodes[1].controller
+        epoch = BrokerEpoch(cluster.told[NodeId(2)].broker_epoch)
+        assert await controller._shut_down(NodeId(2), epoch) == []  # pyright: ignore[reportPrivateUsage]
+        begun, back = asyncio.Event(), asyncio.Event()
+
+        async def reload(term: Term) -> None:  # as after an outage: nobody has said that it bounced
+            begun.set()
+            await back.wait()
+            await term.load()
+
+        async def electable(term: Term) -> set[NodeId]:
+            return term.state.electable()
+
+        outage = asyncio.create_task(controller.ask("outage", reload))
+        await begun.wait()
+        await cluster.stop(2)
+        await cluster.start(2)
+        back.set()
+        await outage
+        assert await controller.ask("electable", electable) == {1, 2}
 
     clustered(tmp_path, test)
 
