@@ -11,8 +11,9 @@ Invariants:
 * Frames are delivered whole and in order, whatever the cuts of the reads. Small frames are cut from the
   shared read buffer; a larger one is collected in pieces and joined once, so reassembly is linear, and
   nothing is allocated on the word of a peer (an absurd size closes the link).
-* `send` never blocks and never writes by itself: what is queued in one turn of the loop leaves in one
-  system call. Bytes leave in the order they were queued; no fault drops a part of a frame.
+* `send` never blocks. While frames are being delivered, on whichever link of the host, what they bring about only
+  queues; it leaves when that delivery ends, each link's in one system call. Otherwise it leaves at once.
+  Bytes leave in the order they were queued; no fault drops a part of a frame.
 * A file region leaves by `os.sendfile`, in its place in the frame. Where its file was cut meanwhile the frame
   cannot be completed: the link is reset, for nothing else may follow half a frame.
 * Reading goes on while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
@@ -39,19 +40,17 @@ import termios
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from ..errors import WireError
 from .disk import IOV_MAX, RealRegion
-from .link_rules import Blocked, LinkRules
+from .link_context import LinkContext
+from .link_rules import Blocked
 from .pieces import JOIN_BYTES, SIZE, Piece, pieces_of
 from .seam import Buffer, FrameHandler, Part, Peer, bytes_of
 from .slow_send import NOT_SLOW, SlowSend
 
-READ_BYTES = 256 * 1024
-"""Of the one read buffer: fits the second-level cache, holds a burst of produce requests."""
 PIECE_BYTES = 1024 * 1024
 """Most that one read takes of a large frame."""
 OWN_PIECES_BYTES = 4096
@@ -70,17 +69,6 @@ PAUSED, HELD, CHOKED, CLOSED = 1, 2, 4, 8
 
 class FrameHeldError(Exception):
     """Passes through a handler when the peer it has just named is blocked; see the module's head."""
-
-
-@dataclass(slots=True, kw_only=True)
-class LinkContext:
-    """What all links of one host share."""
-
-    loop: asyncio.AbstractEventLoop
-    rules: LinkRules
-    log: Callable[[str, str], None]
-    links: set[RealLink]
-    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(READ_BYTES)))
 
 
 class RealLink:
@@ -165,9 +153,13 @@ class RealLink:
         self._unsent += size + 4
         if self._unsent > self._choke_bytes:
             self._shut(CHOKED)
-        # while frames are being delivered the end of the delivery flushes, once for all answers
-        if not (self._scheduled or self._delivering or self._writing or self._out_held):
-            self._flush_soon()
+        if self._scheduled or self._delivering or self._writing or self._out_held:
+            return
+        if self._context.delivering:
+            self._scheduled = True
+            self._context.answered.append(self)
+        else:
+            self.flush()
 
     def close(self, *, reset: bool = False) -> None:
         """End it; with `reset` at once and without what was queued."""
@@ -314,16 +306,20 @@ class RealLink:
 
     def _guard(self, deliver: Callable[[Any], None], data: object) -> None:
         """Run a delivery; whatever it raises ends this link and nothing else. Then send what it answered."""
-        self._delivering = True
+        context = self._context
+        self._delivering = context.delivering = True
         try:
             deliver(data)
         except WireError as error:
             self._refuse("warning", str(error))
         except Exception as error:  # a handler's bug ends its link, not the broker
             self._refuse("error", f"handler failed\n{''.join(traceback.format_exception(error))}")
-        self._delivering = False
+        finally:
+            self._delivering = context.delivering = False
+        if context.answered:
+            context.flush_answered()
         if self._queue and not (self._writing or self._scheduled):
-            self._flush()
+            self.flush()
         if not self._gates and self._backlog is not None:
             self._context.loop.call_soon(self._go_on)
 
@@ -370,9 +366,10 @@ class RealLink:
     def _flush_soon(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._context.loop.call_soon(self._flush)
+            self._context.loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hand the kernel what it takes of the queue."""
         self._scheduled = False
         if self._out_held or self._fd < 0:
             return
@@ -409,7 +406,7 @@ class RealLink:
         except (BlockingIOError, InterruptedError):
             if not self._writing:
                 self._writing = True
-                self._context.loop.add_writer(self._fd, self._flush)
+                self._context.loop.add_writer(self._fd, self.flush)
             return
         self._stop_writing()
 
@@ -467,7 +464,7 @@ class RealLink:
             self._context.loop.call_soon(self._handler.link_closed, reason)
         if at_close != "drain":
             self._forget_unsent()
-        self._flush()  # finishes at once, when the queue is empty, or, of a blocked link, after healing
+        self.flush()  # finishes at once, when the queue is empty, or, of a blocked link, after healing
 
     def _finish(self) -> None:
         """Give the socket back."""

@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError
-from .link import LinkContext, RealLink
+from .link import RealLink
+from .link_context import LinkContext
 from .link_rules import LinkRules
 from .lost_responses import LostResponses
 from .seam import Clock, FrameHandler, Link, Peer, Trace

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from harrow.cluster.host.disk import RealDisk, RealFile
-from harrow.cluster.host.link import LinkContext, RealLink
+from harrow.cluster.host.link import RealLink
+from harrow.cluster.host.link_context import LinkContext
 from harrow.cluster.host.link_rules import LinkRules
 from harrow.cluster.host.pieces import REGION_BYTES_LEAST
 from harrow.cluster.host.seam import Part, Peer

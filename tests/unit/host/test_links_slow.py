@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.host.disk import RealDisk, RealFile
-from harrow.cluster.host.link import LinkContext, RealLink
+from harrow.cluster.host.link import RealLink
+from harrow.cluster.host.link_context import LinkContext
 from harrow.cluster.host.link_rules import DELAY_MS_MOST, NOT_BLOCKED, LinkRules
 from harrow.cluster.host.pieces import REGION_BYTES_LEAST
 from harrow.cluster.host.real import RealHost

@@ -1,0 +1,119 @@
+"""When what was sent leaves a real link: at once, or with all else that one delivery brings about, at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from harrow.cluster.errors import WireError
+from harrow.cluster.host.link import RealLink
+from harrow.cluster.host.link_context import LinkContext
+from harrow.cluster.host.link_rules import LinkRules
+from harrow.cluster.host.seam import Peer
+
+
+class Pair:
+    """A link of a host and the plain socket at its other end."""
+
+    def __init__(self, context: LinkContext, number: int) -> None:
+        ours, self.theirs = socket.socketpair()
+        for end in (ours, self.theirs):
+            end.setblocking(False)
+        self.on_frame: Callable[[bytes], None] = lambda _frame: None
+        self.link = RealLink(
+            context, ours, Peer("broker", str(number)), max_frame_bytes=1 << 20, accepted=True
+        )
+        self.link.start(self)
+
+    def frame_received(self, frame: bytes) -> None:
+        self.on_frame(frame)
+
+    def link_closed(self, reason: str) -> None:
+        """Nobody asks."""
+
+    def arrived(self) -> bytes:
+        """What can be read at the other end in this very moment."""
+        try:
+            return self.theirs.recv(1 << 16)
+        except BlockingIOError:
+            return b""
+
+
+def framed(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4) + frame
+
+
+def with_pairs(test: Callable[[Pair, Pair, asyncio.Future[None]], None]) -> list[str]:
+    """Run `test`, wait for the future that it was given, and tell what the host logged."""
+    logged: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        context = LinkContext(
+            loop=loop, rules=LinkRules(), log=lambda _level, text: logged.append(text), links=set()
+        )
+        a, b = Pair(context, 1), Pair(context, 2)
+        done: asyncio.Future[None] = loop.create_future()
+        test(a, b, done)
+        await asyncio.wait_for(done, 20)
+        for pair in (a, b):
+            pair.link.close(reset=True)
+            pair.theirs.close()
+
+    asyncio.run(main())
+    return logged
+
+
+def test_outside_of_a_delivery_it_leaves_at_once() -> None:
+    def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
+        a.link.send([b"one"])
+        assert a.arrived() == framed(b"one")
+        assert b.arrived() == b""
+        done.set_result(None)
+
+    with_pairs(test)
+
+
+def test_all_that_a_delivery_sends_leaves_at_its_end_together() -> None:
+    def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
+        seen: list[tuple[bytes, bytes]] = []
+
+        def answer(frame: bytes) -> None:
+            seen.append((a.arrived(), b.arrived()))
+            for link in (b.link, a.link, b.link):
+                link.send([b"to ", frame])
+            if frame == b"y":
+                asyncio.get_running_loop().call_soon(look)
+
+        def look() -> None:
+            assert seen == [(b"", b""), (b"", b"")]
+            assert a.arrived() == framed(b"to x") + framed(b"to y")
+            assert b.arrived() == 2 * framed(b"to x") + 2 * framed(b"to y")
+            done.set_result(None)
+
+        a.on_frame = answer
+        a.theirs.send(framed(b"x") + framed(b"y"))
+
+    with_pairs(test)
+
+
+def test_a_delivery_that_fails_holds_nobody_elses_answers_back() -> None:
+    def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
+        def answer(_frame: bytes) -> None:
+            b.link.send([b"for b"])
+            asyncio.get_running_loop().call_soon(look)
+            raise WireError("garbage")
+
+        def look() -> None:
+            assert b.arrived() == framed(b"for b")
+            b.link.send([b"at once again"])
+            assert b.arrived() == framed(b"at once again")
+            done.set_result(None)
+
+        a.on_frame = answer
+        a.theirs.send(framed(b"x"))
+
+    logged = with_pairs(test)
+    assert len(logged) == 1
+    assert "garbage" in logged[0]
