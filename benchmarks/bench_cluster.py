@@ -9,12 +9,14 @@ was warmed up by the same load until it got no faster.
 * start: cluster ready from a warm fork server, to first metadata, to first acks=all record (Kafka: its own start);
   `harrow up` from the shell to its ready line, its bytecode cached as after the first call
 * produce: acks=all RF=3 messages a second at 100 B and 1 KiB, and CPU time of all brokers a message;
-  consume: messages a second (the mock: of the 5 MiB a partition that it keeps)
+  consume: messages a second of a topic filled in the same batches everywhere, and CPU time of all brokers a message
+  (the mock: of the 5 MiB a partition that it keeps)
 * one at a time: acks=all, linger 0, p50 and p99, and CPU time of all brokers a message
 * memory: PSS of a broker after the run
 * failover: leader killed, session timeout 300 ms: the session's end to the last of the new leaders, and to the next
   acknowledged record; kill to the next record less the session timeout (Kafka: one kill, session timeout 3 s).
-  librdkafka looks for leaders once a second; the kills are spread evenly over that second
+  The client looks for leaders every 100 ms; by its own look-out, once a second, in a line of its own. The kills are
+  spread evenly over that second
 """
 
 from __future__ import annotations
@@ -141,8 +143,8 @@ def measure_load(
             topics = {name: load.make_topic(peer) for name in SIZES}
             for name, topic in topics.items():
                 _produced(figures, peer, name, topic, options.messages, budget)
-            for name, topic in topics.items():
-                _consumed(figures, peer, name, topic, budget)
+            for name in SIZES:
+                _consumed(figures, peer, name, options.messages, budget)
             _latency(figures, peer, budget)
     for peer in running:
         for pid in peer.pids.values():
@@ -166,13 +168,19 @@ def _produced(
     attempt(figures, [rate], peer.name, work)
 
 
-def _consumed(figures: Figures, peer: Peer, name: str, topic: str, budget: Budget) -> None:
-    figure = f"consume {name}, msg/s"
+def _consumed(figures: Figures, peer: Peer, name: str, messages: int, budget: Budget) -> None:
+    rate, cpu = f"consume {name}, msg/s", f"consume {name}, broker CPU us/msg"
+    count = messages if name == SMALL else messages // 4
 
     def work() -> None:
-        figures.add(figure, peer.name, load.consume(peer, topic, budget.step(STEP_S)))
+        topic = load.make_topic(peer)
+        load.fill(peer, topic, SIZES[name], count, budget.step(STEP_S))
+        before = peers.cpu_seconds(peer)
+        figures.add(rate, peer.name, load.consume(peer, topic, budget.step(STEP_S)))
+        if peer.pids:
+            figures.add(cpu, peer.name, (peers.cpu_seconds(peer) - before) / count * 1e6)
 
-    attempt(figures, [figure], peer.name, work)
+    attempt(figures, [rate], peer.name, work)
 
 
 def _latency(figures: Figures, peer: Peer, budget: Budget) -> None:

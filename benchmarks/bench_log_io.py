@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.link import LinkContext, RealLink
+from harrow.cluster.host.link import RealLink
+from harrow.cluster.host.link_context import LinkContext
 from harrow.cluster.host.link_rules import LinkRules
 from harrow.cluster.host.real import RealHost
 from harrow.cluster.host.seam import Peer

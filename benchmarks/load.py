@@ -21,6 +21,7 @@ from harrow.cluster import Cluster
 from peers import Peer
 
 PARTITIONS = 4
+FILL_BATCH = 500
 FAILOVER_PARTITIONS = 12
 QUICK_CLIENT = {
     "acks": "all", "linger.ms": 0, "message.timeout.ms": 30_000, "retry.backoff.ms": 20,
@@ -107,6 +108,26 @@ def _flush(producer: Producer, peer: Peer, deadline: float) -> None:
         producer.purge()
         producer.flush(1)
         raise ExceededError(f"{left} messages not acknowledged by {peer.name} in time")
+
+
+def fill(peer: Peer, topic: str, size: int, count: int, deadline: float) -> None:
+    """`count` messages for `consume`, to every peer in batches alike: what a consumer takes depends most on those.
+
+    (A slow cluster's producer has long queues and makes large batches of them, which are the faster to consume.)
+    """
+    producer = Producer(
+        {
+            "bootstrap.servers": peer.bootstrap_servers, "acks": "all", "log_level": 0,
+            "linger.ms": 100, "batch.num.messages": FILL_BATCH, "batch.size": FILL_BATCH * (size + 100),
+            "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576,
+        }
+    )  # fmt: skip
+    value = os.urandom(size)
+    for number in range(count):
+        producer.produce(topic, value, partition=number // FILL_BATCH % PARTITIONS)
+        if number % FILL_BATCH == 0:
+            producer.poll(0)
+    _flush(producer, peer, deadline)
 
 
 def consume(peer: Peer, topic: str, deadline: float) -> float:

@@ -31,9 +31,10 @@ LOOPBACK = "127.0.0.1"
 def preload() -> None:
     """Import everything a broker will need, so that a fork has it."""
     from . import broker
-    from .host import real as _host  # noqa: F401 - each fork would import it for itself
-    from .registry import process as _registry  # noqa: F401 - a registry's own code
+    from .host import real
+    from .registry import process as registry
 
+    _ = real, registry  # imported is all they need to be
     broker.preload()
 
 
