@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .errors import ConfigError
 
@@ -420,6 +420,15 @@ class _Settings:
         return value
 
 
+COARSE: Mapping[str, tuple[str, int]] = {
+    "log.roll.hours": ("log.roll.ms", 3_600_000),
+    "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
+    "log.retention.minutes": ("log.retention.ms", 60_000),
+    "log.retention.hours": ("log.retention.ms", 3_600_000),
+}
+"""Kafka's names in hours and minutes: of those that are set the finest counts, in the order ms, minutes, hours."""
+
+
 class BrokerConfig(_Settings):
     """A broker's settings. `BrokerConfig.parse({"min.insync.replicas": "2"})`; unknown names are refused.
 
@@ -439,9 +448,14 @@ class BrokerConfig(_Settings):
         """Validate and type `raw`; ConfigError for an unknown name or a value that does not fit."""
         values: dict[str, Value] = {}
         for name, value in raw.items():
-            if name not in BY_NAME:
+            if name in BY_NAME:
+                values[name] = BY_NAME[name].parse(value)
+            elif name not in COARSE:
                 raise _unknown(name, BY_NAME, "broker")
-            values[name] = BY_NAME[name].parse(value)
+        for name, (fine, unit_ms) in COARSE.items():
+            if name in raw and fine not in values:
+                number = int(replace(BY_NAME[fine], name=name).parse(raw[name]))
+                values[fine] = number * unit_ms if number > 0 else number
         return cls(values)
 
     def value(self, name: str) -> Value:
