@@ -21,7 +21,7 @@ INTERNAL_PREFIX = "__"
 LANES_MOST = 40
 CHANGES_MOST = 400
 MARKS_MOST = 150
-DEADLY = frozenset({"kill", "terminate", "restart"})
+DEADLY = frozenset({"kill", "terminate", "restart", "power_loss"})
 MARKED = {
     "broker.session-expired": "session expired",
     "broker.registered": "registered",
