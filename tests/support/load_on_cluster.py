@@ -70,8 +70,9 @@ class Load:
         traceback: TracebackType | None,
     ) -> None:
         self._stop.set()
-        self._thread.join(60)
-        assert error is not None or self._producer.flush(60) == 0
+        self._thread.join(90)
+        if error is None:
+            assert not self._thread.is_alive(), f"{len(self._producer)} are still under way"
 
     def more(self, count: int = 200) -> None:
         """Until so many more records have been acknowledged."""
@@ -90,10 +91,15 @@ class Load:
         self._producer.flush(60)
 
     def _outcome(self, error: Any, message: Any) -> None:
+        number, place = int(message.value()), (message.partition(), message.offset())
         if error is not None:
             self.failed.append(str(error))
+        elif place in self.delivered:
+            self.failed.append(
+                f"{number} and {self.delivered[place]} are both acknowledged at {place}"
+            )
         else:
-            self.delivered[message.partition(), message.offset()] = int(message.value())
+            self.delivered[place] = number
 
     def read_back(self) -> dict[tuple[int, int], int]:
         """Everything that is in the topic now, by a fresh client."""
@@ -118,7 +124,7 @@ class Load:
     def exactly_once(self) -> None:
         """No delivery failed; every record is there once, where it was acknowledged, in the order it was sent."""
         assert self.failed == []
-        assert len(self.delivered) == self.sent
+        assert len(self.delivered) == self.sent, f"{len(self._producer)} are still under way"
         found = self.read_back()
         assert found == self.delivered
         for partition in range(self._partitions):
