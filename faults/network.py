@@ -19,7 +19,7 @@ from harrow.cluster.host.link_rules import DELAY_MS_MOST
 
 from .errors import ConfigError
 from .process import start_again
-from .spec import Evidence, Fault, Injection, Seconds
+from .spec import Evidence, Fault, Injection, Seconds, pair_within
 from .system import Scene, System
 from .targets import Target
 
@@ -141,11 +141,8 @@ class Slow(LinkFault):
 
 
 def _check_ms(ms: object) -> Milliseconds:
-    pair: Any = tuple(ms) if isinstance(ms, list | tuple) else (ms, ms)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - the border
-    usable = len(pair) == 2 and all(
-        isinstance(one, int | float) and 1 <= one <= DELAY_MS_MOST for one in pair
-    )
-    if not usable or pair[0] > pair[1]:
+    pair = pair_within(ms, 1, DELAY_MS_MOST)
+    if pair is None:
         raise ConfigError(
             f"slow(ms={ms!r}): expected milliseconds, or a (least, most) pair, from 1 to {DELAY_MS_MOST}"
         )

@@ -122,14 +122,20 @@ class Fault(abc.ABC):
         return {"name": self.kind, "target": self.target.to_json(), **self.parameters()}
 
 
+def pair_within(given: object, least: float, most: float) -> Any | None:
+    """`given`, a number or a (least, most) pair, as a pair; None where it is not one in order within these bounds."""
+    pair: Any = tuple(given) if isinstance(given, list | tuple) else (given, given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - the border
+    usable = len(pair) == 2 and all(
+        isinstance(one, int | float) and least <= one <= most for one in pair
+    )
+    return pair if usable and pair[0] <= pair[1] else None
+
+
 def _check_seconds(seconds: object, kind: str) -> Seconds | None:
     if seconds is None:
         return None
-    pair: Any = tuple(seconds) if isinstance(seconds, list | tuple) else (seconds, seconds)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - the border
-    usable = len(pair) == 2 and all(
-        isinstance(one, int | float) and 0 <= one <= DURATION_MAX_S for one in pair
-    )
-    if not usable or pair[0] > pair[1]:
+    pair = pair_within(seconds, 0, DURATION_MAX_S)
+    if pair is None:
         raise ConfigError(
             f"{kind}(seconds={seconds!r}): expected seconds, or a (least, most) pair, up to {DURATION_MAX_S:.0f}"
         )

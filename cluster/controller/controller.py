@@ -268,9 +268,8 @@ class Controller:
                     outcome.set_result(found)
 
         self._asked.add(outcome)
-        self._questions += (
-            1  # each is an event of its own; no id(): a simulation's trace is its seed's
-        )
+        # each is an event of its own; no id(): a simulation's trace is its seed's
+        self._questions += 1
         self._enqueue(f"{name}, question {self._questions}", handle)
         try:
             return await outcome

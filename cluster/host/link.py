@@ -153,7 +153,7 @@ class RealLink:
         self._unsent += size + 4
         if self._unsent > self._choke_bytes:
             self._shut(CHOKED)
-        if self._scheduled or self._delivering or self._writing or self._out_held:
+        if self._scheduled or self._writing or self._out_held:
             return
         if self._context.delivering:
             self._scheduled = True
@@ -318,8 +318,6 @@ class RealLink:
             self._delivering = context.delivering = False
         if context.answered:
             context.flush_answered()
-        if self._queue and not (self._writing or self._scheduled):
-            self.flush()
         if not self._gates and self._backlog is not None:
             self._context.loop.call_soon(self._go_on)
 

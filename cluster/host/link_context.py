@@ -1,6 +1,6 @@
 """What all links of one host share: loop, rules, log, the read buffer, and whether frames are being delivered now.
 
-Owns: the order in which a delivery's answers leave. What one delivery sends to other links waits in `answered`
+Owns: the order in which a delivery's answers leave. What one delivery sends, on whichever link, waits in `answered`
 until its end (`flush_answered`), so that all of it leaves in the same call of the loop and each link's at once.
 """
 
@@ -32,7 +32,7 @@ class LinkContext:
     delivering: bool = False
     """A link is delivering frames in this very call."""
     answered: list[RealLink] = field(default_factory=list["RealLink"])
-    """Other links to which that delivery has sent."""
+    """The links on which that delivery has sent."""
 
     def flush_answered(self) -> None:
         """The delivery has ended: send."""

@@ -141,8 +141,7 @@ class Log:
         KafkaError: a refusal, nothing appended. A batch that was appended before is not appended
         again: the answer is the first append's, with `duplicate`. StorageError: the disk.
         """
-        if self._closed or self.failed is not None:
-            self._check_usable()
+        self._check_usable()
         from_client = origin is Origin.CLIENT
         batches = validate(records, max_bytes=self._message_bytes_max, from_client=from_client)
         if from_client:
@@ -226,8 +225,7 @@ class Log:
         aborted = self.producers.commit(planned, self.log_end_offset)
         if aborted:
             self._note_aborted(segment, aborted)
-        end, due = self.log_end_offset, self._flush_messages
-        if end >= due and end - self.recovery_point >= due:
+        if self.log_end_offset - self.recovery_point >= self._flush_messages:
             self._durability.wait(before)
             self._flush_due(self)
 
