@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ..config import BrokerConfig
@@ -72,7 +73,9 @@ class ConfigsApi:
     async def _entries(self, kind: int, name: str) -> list[ConfigEntry]:
         if kind == _TOPIC:
             self._check_topic(name)
-            return topic_entries(self._config, await self._admin.topic_config(name))
+            ask = partial(self._admin.topic_config, name)
+            overrides = await self._admin.reaching(ask, self._config.number("request.timeout.ms"))
+            return topic_entries(self._config, overrides)
         if kind == _BROKER:
             if not name:
                 return default_broker_entries(self._config)

@@ -14,8 +14,9 @@ Source: Apache Kafka's `AdminZkClient`, `ZkAdminManager`, `AutoTopicCreationMana
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ..config import BY_NAME, BrokerConfig, validate_topic_config
 from ..controller.assignment import assign_replicas
@@ -41,6 +42,8 @@ from .config_entries import is_dynamic
 from .names import OFFSETS_TOPIC, check_topic_name, colliding_names
 
 __all__ = ["NewTopic", "TopicAdmin", "TopicPlan", "refusal_of"]
+
+T = TypeVar("T")
 
 UNSET = -1
 _TOPICS = "/brokers/topics"
@@ -279,6 +282,25 @@ class TopicAdmin:
         finally:
             self._creating.discard(plan.name)
 
+    async def reaching(self, order: Callable[[], Awaitable[T]], timeout_ms: int) -> T:
+        """`order`, held back while this broker has no link to the registry, as Kafka's client of it does.
+
+        RegistryUnavailableError once `timeout_ms` have passed, or when the link was lost under way: what the
+        order has done then is not known here.
+        """
+        deadline_ms = self._host.clock.monotonic_ms() + timeout_ms
+        while True:
+            try:
+                return await order()
+            except RegistryUnavailableError as error:
+                left_ms = deadline_ms - self._host.clock.monotonic_ms()
+                if error.maybe_applied or left_ms <= 0:
+                    raise
+                try:
+                    await self._host.tasks.wait(self._registry.until_connected(), left_ms)
+                except TimeoutError:
+                    raise error from None
+
     # -------------------------------------------------------------- deletion
 
     async def delete(self, name: str) -> None:
@@ -329,24 +351,33 @@ class TopicAdmin:
         self, entity: str, change: Callable[[dict[str, str]], dict[str, str]], *, dry: bool
     ) -> None:
         path = f"/config/{entity}"
-        while True:
-            try:
-                data, stat = await self._registry.get(path)
-            except NoNodeError:
-                data, stat = config_json({}), None
-            changed = change(config_of_json(data))
-            if dry:
-                return
-            try:
-                if stat is None:
-                    await self._registry.create(path, config_json(changed), make_parents=True)
-                else:
-                    await self._registry.set(path, config_json(changed), stat.version)
-                break
-            except (BadVersionError, NodeExistsError, NoNodeError):
-                continue  # somebody else was first: change what they wrote
-        note = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":"))
-        await self._registry.create(_CONFIG_CHANGE, note, sequential=True, make_parents=True)
+
+        async def replace() -> None:
+            while True:
+                try:
+                    data, stat = await self._registry.get(path)
+                except NoNodeError:
+                    data, stat = config_json({}), None
+                changed = change(config_of_json(data))
+                if dry:
+                    return
+                try:
+                    if stat is None:
+                        await self._registry.create(path, config_json(changed), make_parents=True)
+                    else:
+                        await self._registry.set(path, config_json(changed), stat.version)
+                    return
+                except (BadVersionError, NodeExistsError, NoNodeError):
+                    continue  # somebody else was first: change what they wrote
+
+        async def announce() -> None:
+            note = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":"))
+            await self._registry.create(_CONFIG_CHANGE, note, sequential=True, make_parents=True)
+
+        timeout_ms = self._config.number("request.timeout.ms")
+        await self.reaching(replace, timeout_ms)
+        if not dry:
+            await self.reaching(announce, timeout_ms)
 
     # -------------------------------------------------------------- identity
 

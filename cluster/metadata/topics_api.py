@@ -1,8 +1,8 @@
 """CreateTopics and DeleteTopics: only the active controller serves them.
 
-Owns: the handlers of both. Each topic has its own result; those that were begun are waited for, until this
-broker's cache has all their leaders (or has lost them), or the client's timeout passes: then
-request_timed_out, and the topic may still come or go.
+Owns: the handlers of both. A registry out of reach is waited for, as Kafka waits for ZooKeeper. Each topic has
+its own result; those that were begun are waited for, until this broker's cache has all their leaders (or has
+lost them), or the client's timeout passes: then request_timed_out, and the topic may still come or go.
 
 Source: Apache Kafka's `KafkaApis.handleCreateTopicsRequest`, `ZkAdminManager`.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..config import BrokerConfig
@@ -70,7 +71,8 @@ class TopicsApi:
                     raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")  # noqa: TRY301 - one place makes the answer
                 plan = self._admin.plan(_new_topic(row))
                 if not asked.validate_only:
-                    await self._admin.create(plan)
+                    order = partial(self._admin.create, plan)
+                    await self._admin.reaching(order, self._left_ms(deadline_ms))
                     begun.append(plan)
                 results[row.name] = self._created(s, plan, validate_only=asked.validate_only)
             except (KafkaError, RegistryError) as error:
@@ -128,7 +130,8 @@ class TopicsApi:
                 if counts[name, topic_id] > 1:
                     raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the answer
                 found, found_id = self._find(name, topic_id)
-                await self._admin.delete(found)
+                order = partial(self._admin.delete, found)
+                await self._admin.reaching(order, self._left_ms(deadline_ms))
                 begun.append((found, found_id, None))
             except (KafkaError, RegistryError) as error:
                 begun.append((name, topic_id, refusal_of(error)))

@@ -107,36 +107,48 @@ def test_a_stuck_follower_leaves_the_isr_and_comes_back() -> None:
         orders.produce(a, "y")
         orders.cluster.control(b, "links.heal", mode="deliver")
         until(lambda: isr_changes(orders, a)[1:] == [("expand", [a, b])], "the expansion")
-        assert joined_at(orders, a, b) >= 2
+        assert joined_at(orders, a) >= 2
 
 
-def joined_at(orders: Placed, leader: int, follower: int) -> int:
-    """The follower's LEO by its leader's knowledge when it was let in."""
-    known = -1
+def known_before(orders: Placed, leader: int, cause: str) -> list[tuple[int, int]]:
+    """(ns, LEO) of the follower as its leader knew it, up to the first change of the ISR by `cause`; that one last."""
+    known: list[tuple[int, int]] = []
     for row in orders.events(leader, "partition.isr", "partition.follower_leo"):
         if row["event"] == "partition.follower_leo":
-            known = row["leo"]
-        elif row["cause"] == "expand" and follower in row["isr"]:
-            return known
-    raise AssertionError(f"broker {follower} was not let in")
+            known.append((row["t_ns"], row["leo"]))
+        elif row["cause"] == cause:
+            return [*known, (row["t_ns"], known[-1][1])]
+    raise AssertionError(f"no {cause} in the trace of broker {leader}")
+
+
+def joined_at(orders: Placed, leader: int) -> int:
+    """The follower's LEO by its leader's knowledge when it was let in."""
+    return known_before(orders, leader, "expand")[-1][1]
 
 
 def test_a_slow_follower_leaves_the_isr_though_it_never_stops_fetching() -> None:
-    """C4: one batch a round, and each round longer than the next two records take to come."""
+    """C4: one batch a round, and each round longer than the next ten records take to come."""
     slow = {"replica_fetch_wait_max_ms": 100, "replica_fetch_max_bytes": 1}
     with pair(replica_lag_time_max_ms=LAG_MS, **slow) as (orders, a, b), orders.raw(a) as raw:
-        drag = {"name": "log.after-follower-append", "action": "delay", "delay_ms": 60}
+        orders.cluster.control(b, "links.slow", peers=[f"broker {a}"], delay_ms=60)
         sent = 0
-        while not isr_changes(orders, a):
-            orders.cluster.control(b, "failpoint.arm", **drag)
-            for _ in range(3):
+
+        def left_behind() -> bool:
+            nonlocal sent
+            for _ in range(10):
                 raw.produce("orders", 0, [f"{sent}"], acks=1)
                 sent += 1
+            return orders.seen(a).isr == (a,)
+
+        until(left_behind, "the shrink")
         assert isr_changes(orders, a) == [("shrink", [a])]
-        assert 0 < orders.seen(b).leo < sent, "it was fetching all the time"
-        orders.cluster.control(b, "failpoint.disarm", name=drag["name"])
+        *known, (shrunk_ns, leo) = known_before(orders, a, "shrink")
+        assert 0 < leo < sent
+        lately = [at for at, _ in known if shrunk_ns - at < LAG_MS * 1_000_000]
+        assert len(lately) > 1, "it was fetching all the time"
+        orders.cluster.control(b, "links.heal", mode="deliver")
         until(lambda: isr_changes(orders, a)[1:] == [("expand", [a, b])], "the expansion")
-        assert joined_at(orders, a, b) >= sent
+        assert joined_at(orders, a) >= sent
 
 
 def test_a_bootstrapping_follower_is_let_in_when_it_has_everything() -> None:
@@ -152,7 +164,7 @@ def test_a_bootstrapping_follower_is_let_in_when_it_has_everything() -> None:
         begun = len(orders.events(a, "partition.follower_leo"))
         orders.cluster.brokers[b].start()
         orders.await_state(leader=a, isr=(a, b))
-        assert joined_at(orders, a, b) >= 100
+        assert joined_at(orders, a) >= 100
         words = [row["leo"] for row in orders.events(a, "partition.follower_leo")[begun:]]
         assert words == sorted(words)
         assert words[0] == 0

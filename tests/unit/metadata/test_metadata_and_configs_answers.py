@@ -283,6 +283,27 @@ def overrides(world: World) -> dict[str, str]:
     return found
 
 
+def test_a_setting_is_appended_once_though_the_registry_goes_away_before_its_notification() -> None:
+    async def story() -> None:
+        world = world_with_orders()
+
+        def lose_link() -> None:
+            world.registry.away, world.registry.after = True, lambda: None
+
+        world.registry.before = lambda _read: setattr(world.registry, "before", at_write)
+
+        def at_write(_write: object) -> None:
+            world.registry.comes_back, world.registry.after = True, lose_link
+
+        found = await incremental(world, ("cleanup.policy", 2, "compact"))
+        assert found.error_code is ErrorCode.none
+        assert world.registry.comes_back and not world.registry.away
+        assert overrides(world) == {"cleanup.policy": "delete,compact"}
+        assert any("config_change_" in path for path in world.registry.dump())
+
+    asyncio.run(story())
+
+
 def test_settings_change_one_by_one_and_brokers_are_notified() -> None:
     async def story() -> None:
         world = world_with_orders()

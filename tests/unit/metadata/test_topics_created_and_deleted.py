@@ -238,6 +238,21 @@ def test_a_registry_out_of_reach_is_a_timeout_too() -> None:
         world.registry.away = True
         (result,) = await create(world, wanted())
         assert result.error_code is ErrorCode.request_timed_out
+        assert "/brokers/topics/orders" not in world.registry.dump()
+
+    run(story())
+
+
+def test_a_registry_that_comes_back_in_time_has_the_orders_given_meanwhile() -> None:
+    async def story() -> None:
+        world = World()
+        world.registry.away = world.registry.comes_back = True
+        (result,) = await create(world, wanted())
+        assert result.error_code is ErrorCode.none
+        world.registry.away = True
+        (result,) = await delete(world, "orders")
+        assert result.error_code is ErrorCode.none
+        assert world.cache.topic("orders") is None
 
     run(story())
 

@@ -117,11 +117,18 @@ class TreeRegistry:
         self.tree = RegistryTree()
         self.session: int = self.tree.open_session("test", 10_000, 0).result
         self.away = False
+        self.comes_back = False
+        """Whoever waits for the link gets it; otherwise the wait passes its time."""
         self.before: Callable[[Operation], None] | None = None
         self.after: Callable[[], None] = lambda: None
 
     def apply(self, operation: Operation) -> Any:
         return self.tree.apply(self.session, operation, 0).result
+
+    async def until_connected(self) -> None:
+        if not self.comes_back:
+            raise TimeoutError
+        self.away = False
 
     async def _do(self, operation: Operation) -> Any:
         if self.away:
