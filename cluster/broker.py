@@ -274,6 +274,7 @@ class Broker:
             self.replicas.consumer_fetches,
             self.replicas.deletions,
             self.cache.topic_purgatory,
+            *self.groups.purgatories(),
         )
 
     async def _serve_metrics(self) -> None:

@@ -2,7 +2,7 @@
 
 Owns: which requests groups serve and in which versions. `offset.commit` and `offset.fetch` stop at v9: v10
 names topics by id, and clients step down. The rest is beside it: `service` (routing, effects, loading),
-`membership` (the machine), `offsets`, `records` (formats), the `…_api` modules (requests).
+`membership` (the machine), `waits` (its deadlines), `offsets`, `records` (formats), the `…_api` modules (requests).
 
 Source: Kafka's GroupCoordinatorService.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
 from ..host.seam import Host
+from ..purgatory import Purgatory
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from .admin_api import AdminApi
@@ -46,6 +47,10 @@ class GroupCoordinator:
         self.on_leadership = self.service.leadership_changed
         replicas.on_leadership.append(self.on_leadership)
 
+    def purgatories(self) -> Iterable[Purgatory]:
+        """Where rebalances and sessions wait."""
+        return (self.service.waits.rebalances, self.service.waits.heartbeats)
+
     def handlers(self) -> Iterable[ApiRow]:
         """The rows of the API table that groups serve."""
         return (
@@ -63,5 +68,5 @@ class GroupCoordinator:
         )
 
     async def stop(self) -> None:
-        """Answer everybody who waits NOT_COORDINATOR and stop the timers."""
+        """Answer everybody who waits NOT_COORDINATOR; nothing expires any more."""
         self.service.close()

@@ -171,8 +171,7 @@ class MembershipApi:
         now_ms = self._service.host.clock.monotonic_ms()
         instance = getattr(asked, "group_instance_id", None)
         code = held.group.heartbeat(asked.member_id, instance, asked.generation_id, now_ms)
-        if held.timer is None:
-            self._service.arm(shard, held)
+        self._service.heard(shard, held, asked.member_id)
         return code
 
     def _leave(self, group_id: str, member_id: str, instance: str | None) -> ErrorCode:

@@ -1,9 +1,8 @@
-"""What all group requests share: routing, running a group's effects, its timer, loading, unloading.
+"""What all group requests share: routing, running a group's effects, its deadlines, loading, unloading.
 
-Owns: the shards of this broker and the one timer wheel of their groups. A group's machine is only ever
-called from here and from the API modules beside it, always followed by `run`, which answers whom it
-says, appends what it says, and arms the timer for its next deadline (E5: joins and heartbeats wait on
-the same kind of wheel as the purgatories).
+Owns: the shards of this broker. A group's machine is only ever called from here and from the API modules beside
+it, always followed by `run` (after a heartbeat: `heard`), which answers whom it says, appends what it says, and has
+`waits` follow its deadlines.
 
 Tokens of waiting requests are `Reply` callables.
 """
@@ -11,13 +10,13 @@ Tokens of waiting requests are `Reply` callables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode, HarrowError, KafkaError
 from ..host.seam import Host
 from ..ids import Offset
-from ..purgatory import PurgatoryTimer
 from .loader import load
 from .members import Answer, Effect, JoinResult, Persist, SyncResult
 from .membership import Group
@@ -26,6 +25,7 @@ from .rebalance import GroupLimits
 from .shards import HeldGroup, Shard, Shards
 from .states import GroupState
 from .store import GROUP_ERRORS, OffsetsStore, group_record
+from .waits import GroupWaits
 
 if TYPE_CHECKING:
     from ..metadata import MetadataCache
@@ -46,7 +46,7 @@ class GroupService:
         self.store = OffsetsStore(host, config, replicas)
         self.shards = Shards()
         self._replicas = replicas
-        self._timer = PurgatoryTimer(host)
+        self.waits = GroupWaits(host)
         self._limits = GroupLimits(
             initial_rebalance_delay_ms=config.number("group.initial.rebalance.delay.ms"),
             max_size=config.number("group.max.size"),
@@ -86,7 +86,7 @@ class GroupService:
     # ---- running a group -------------------------------------------------------------------------
 
     def run(self, shard: Shard, held: HeldGroup, effects: Iterable[Effect]) -> None:
-        """Carry out what the machine said, then arm its timer."""
+        """Carry out what the machine said, then follow what it waits for now."""
         if held.group.state is not held.seen_state:
             self._state_changed(shard, held)
         for effect in effects:
@@ -94,22 +94,13 @@ class GroupService:
                 _reply(effect.token, effect.result)
             else:
                 self._persist(shard, held, effect)
-        self.arm(shard, held)
+        due = partial(self._tick, shard, held)
+        self.waits.follow(shard.partition, held.group, held.watched, due)
 
-    def arm(self, shard: Shard, held: HeldGroup) -> None:
-        """Have the machine ticked at its next deadline. A timer that fires early only looks again."""
-        due = held.group.next_deadline_ms()
-        armed = held.timer
-        if due is None or not shard.live:
-            if armed is not None:
-                armed.cancel()
-                held.timer = None
-            return
-        if armed is not None and armed.scheduled:
-            if armed.deadline_ms <= due:
-                return
-            armed.cancel()
-        held.timer = self._timer.call_at(due, lambda: self._tick(shard, held))
+    def heard(self, shard: Shard, held: HeldGroup, member_id: str) -> None:
+        """A heartbeat came, and the machine knows: the same, of that member only."""
+        due = partial(self._tick, shard, held)
+        self.waits.heard(shard.partition, held.group, member_id, held.watched, due)
 
     def _tick(self, shard: Shard, held: HeldGroup) -> None:
         if shard.live:
@@ -203,10 +194,10 @@ class GroupService:
             del shard.groups[held.group.group_id]
 
     def close(self) -> None:
-        """Unload everything; timers stop."""
+        """Unload everything; nothing expires any more."""
         for shard in self.shards:
             self._unload(shard.partition)
-        self._timer.close()
+        self.waits.close()
 
 
 def _reply(token: object, result: JoinResult | SyncResult) -> None:

@@ -1,9 +1,9 @@
 """Which offsets partitions this broker coordinates, and the groups in each.
 
 Owns: `Shard`, one partition of `__consumer_offsets` that this broker leads, loading or serving;
-`HeldGroup`, a group with its offsets and its timer. Invariants: a shard serves nothing before it is
+`HeldGroup`, a group with its offsets. Invariants: a shard serves nothing before it is
 loaded (G3); a shard lasts as long as the replica leads without a break (`Partition.generation`), and
-whatever still belongs to an older one (a load, an append's answer, a timer) finds `live` False and
+whatever still belongs to an older one (a load, an append's answer, a deadline) finds `live` False and
 changes nothing.
 
 Source: Kafka's GroupMetadataManager (ownedPartitions, loadingPartitions), CoordinatorRuntime.
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..errors import ErrorCode, KafkaError
-from ..purgatory.timing_wheel import TimerEntry
 from .membership import Group
 from .offsets import GroupOffsets, partition_for
 from .states import GroupState
@@ -23,7 +22,7 @@ from .states import GroupState
 class HeldGroup:
     """A group on its coordinator."""
 
-    __slots__ = ("group", "offsets", "seen_state", "since_ms", "timer")
+    __slots__ = ("group", "offsets", "seen_state", "since_ms", "watched")
 
     def __init__(self, group: Group, since_ms: int) -> None:
         self.group = group
@@ -31,7 +30,8 @@ class HeldGroup:
         self.since_ms = since_ms
         """Wall time of the last change of state."""
         self.seen_state: GroupState = group.state
-        self.timer: TimerEntry | None = None
+        self.watched: set[str] = set()
+        """Members whose session is a delayed operation now (`waits`)."""
 
     @property
     def idle(self) -> bool:

@@ -416,3 +416,52 @@ def test_stopping_answers_who_waits(world: World) -> None:
     waiting = join(world, join(world).answer.member_id)
     world.coordinator.service.close()
     assert waiting.answer.error_code is ErrorCode.not_coordinator
+
+
+def delayed(world: World) -> tuple[int, ...]:
+    """Rebalances and sessions that wait in their purgatories."""
+    return tuple(purgatory.delayed for purgatory in world.coordinator.purgatories())
+
+
+def test_a_rebalance_and_a_session_wait_in_their_purgatories_and_each_ends_the_other() -> None:
+    """E5: a join that waits keeps its member alive; the join done, its session runs."""
+    world = World(group_initial_rebalance_delay_ms=3_000)
+    world.lead(HOME)
+    member_id = join(world).answer.member_id
+    assert delayed(world) == (0, 1), "an id was given out"
+    sent = join(world, member_id)
+    assert not sent.answered
+    assert delayed(world) == (1, 1), "the initial delay; a newcomer, too, has a deadline (KIP-394)"
+    world.host.advance(3_000)
+    assert sent.answer.error_code is ErrorCode.none
+    assert delayed(world) == (1, 1), "the sync that is to come, and the session"
+    assert sync(world, member_id, sent.answer.generation_id).answer.error_code is ErrorCode.none
+    world.host.advance(60_000)  # the sync's deadline found nobody to wait for; the session is over
+    assert delayed(world) == (0, 0)
+    assert heartbeat(world, member_id, sent.answer.generation_id) is ErrorCode.unknown_member_id
+
+
+def test_a_heartbeat_ends_one_wait_and_begins_the_next(world: World) -> None:
+    member_id, generation = joined(world)
+    for _ in range(3):
+        world.host.advance(9_999)
+        assert heartbeat(world, member_id, generation) is ErrorCode.none
+        assert delayed(world)[1] == 1
+    world.host.advance(9_999)
+    assert commit(world, 5, member_id, generation).answered, "a commit proves it alive, too"
+    world.host.advance(9_999)
+    assert heartbeat(world, member_id, generation) is ErrorCode.none
+    world.host.advance(10_001)
+    assert heartbeat(world, member_id, generation) is ErrorCode.unknown_member_id
+    assert delayed(world) == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["leave", "resign"])
+def test_who_is_gone_waits_no_longer(world: World, end: str) -> None:
+    member_id, _ = joined(world)
+    assert delayed(world)[1] == 1
+    if end == "leave":
+        world.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id=member_id)
+    else:
+        world.resign(HOME)
+    assert delayed(world) == (0, 0)
