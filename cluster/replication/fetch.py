@@ -1,14 +1,14 @@
 """Serving Fetch, to consumers up to the HW and to followers up to the log's end (E4, C1, C6).
 
-Owns: `Fetches`: the handler, the reads, and the delayed fetch. A follower's offsets are taken in before
-anything is read, and only from a log that is a prefix of this one: a fetch that is fenced by its leader
-epoch, or whose last epoch diverges, moves nothing (KIP-320, KIP-595).
+Owns: `Fetches`: the handler and the delayed fetch; what is read says `fetch_reads.py`. A follower's offsets are
+taken in before anything is read, and only from a log that is a prefix of this one: a fetch that is fenced by its
+leader epoch, or whose last epoch diverges, moves nothing (KIP-320, KIP-595).
 
     a fetch is answered when         consumer            follower
     it asks for no waiting           at once             at once
     a partition has an error         at once             at once
     an epoch diverges                                    at once
-    min bytes are there              HW moved            leader appended
+    min bytes are there              HW (or LSO) moved   leader appended
     leadership or its epoch changed  at once             at once
     the deadline comes               with what there is  with what there is
 
@@ -24,165 +24,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ErrorCode, KafkaError, StorageError
+from ..errors import ErrorCode, KafkaError
 from ..host.seam import bytes_of
 from ..ids import BrokerEpoch, NodeId, Offset, TopicPartition
 from ..purgatory import DelayedOperation
 from ..wire.fetch import FetchPartition, FetchRequest, decode_fetch
 from ..wire.fetch_response import FetchAnswer, encode_fetch_response
+from .fetch_reads import Asked, Reader
 from .fetch_sessions import FetchSession, note_sent
 
 if TYPE_CHECKING:
-    from ..host.seam import Part
     from ..wire.request import Request
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
-READ_COMMITTED = 1
 FROM_FOLLOWERS_VERSION = 11
 """Consumers that speak it may read from a follower, up to its HW (KIP-392)."""
 _NONE = ErrorCode.none
-
-
-class Asked:
-    """One partition of a fetch: what is asked, of which replica, and as of which leader epoch."""
-
-    __slots__ = (
-        "anywhere",
-        "error",
-        "generation",
-        "leader_epoch",
-        "led",
-        "partition",
-        "row",
-        "sent_high",
-        "sent_start",
-    )
-
-    def __init__(
-        self,
-        row: FetchPartition,
-        partition: Partition | None,
-        error: ErrorCode,
-        *,
-        anywhere: bool = False,
-    ) -> None:
-        self.row = row
-        self.partition = partition
-        self.error = error
-        self.anywhere = anywhere
-        """A follower may serve it too (KIP-392)."""
-        self.led = partition is not None and partition.is_leader
-        self.leader_epoch = -1 if partition is None else partition.leader_epoch
-        self.generation = -1 if partition is None else partition.generation
-        self.sent_high = self.sent_start = -1  # what the follower of a session was last told
-
-
-class Reader:
-    """Reads all partitions of one fetch within its limits, in the order asked."""
-
-    __slots__ = ("_abort_lists", "_from_follower", "_manager", "_max_bytes", "asked", "full")
-
-    def __init__(self, manager: ReplicaManager, asked: list[Asked], fetch: FetchRequest) -> None:
-        self.asked = asked
-        self.full = False
-        """The last read left no room for a whole partition more."""
-        self._manager = manager
-        self._from_follower = fetch.replica_id >= 0
-        self._abort_lists = fetch.isolation_level == READ_COMMITTED
-        limit = fetch.max_bytes
-        if not self._from_follower:
-            limit = min(limit, manager.config.number("fetch.max.bytes"))
-        self._max_bytes = limit
-
-    def upper(self, partition: Partition) -> Offset:
-        """Where this reader must stop."""
-        return partition.log_end_offset if self._from_follower else partition.high_watermark
-
-    def changed(self) -> bool:
-        """True when a partition is no longer led as it was when the fetch came."""
-        for one in self.asked:
-            partition = one.partition
-            if partition is not None and (
-                partition.leader_epoch != one.leader_epoch
-                or partition.generation != one.generation
-                or partition.is_leader is not one.led
-                or partition.failed
-            ):
-                return True
-        return False
-
-    def has_data(self) -> bool:
-        """True when at least one byte could be read."""
-        for one in self.asked:
-            partition = one.partition
-            if partition is not None and self.upper(partition) > one.row.fetch_offset:
-                return True
-        return False
-
-    def read(self) -> tuple[list[FetchAnswer], int, bool]:
-        """`(answers, bytes of records, whether they must leave at once)`."""
-        answers: list[FetchAnswer] = []
-        left, total, urgent = self._max_bytes, 0, False
-        for one in self.asked:
-            answer, size = self._read_one(one, left, first=total == 0)
-            answers.append(answer)
-            total += size
-            left -= size
-            urgent = urgent or answer.error != 0 or answer.diverging is not None
-        self.full = bool(self.asked) and left < self.asked[-1].row.max_bytes
-        return answers, total, urgent
-
-    def _read_one(self, one: Asked, left: int, *, first: bool) -> tuple[FetchAnswer, int]:
-        row, partition = one.row, one.partition
-        error = one.error
-        if partition is not None and error is _NONE:
-            check = partition.check_replica if one.anywhere else partition.check_leader
-            error = check(row.current_leader_epoch)
-        if partition is None or error is not _NONE:
-            return FetchAnswer(row.topic, row.partition, error), 0
-        try:
-            return self._records(row, partition, left, first=first)
-        except KafkaError as refused:
-            return FetchAnswer(row.topic, row.partition, refused.code), 0
-        except StorageError as failed:
-            self._manager.log_failed(partition, failed)
-            return FetchAnswer(row.topic, row.partition, ErrorCode.kafka_storage_error), 0
-
-    def _records(
-        self, row: FetchPartition, partition: Partition, left: int, *, first: bool
-    ) -> tuple[FetchAnswer, int]:
-        log, offset, high = partition.log, row.fetch_offset, partition.high_watermark
-        start = log.log_start_offset
-        diverging = None
-        if row.last_fetched_epoch >= 0:
-            diverging = partition.diverging(offset, row.last_fetched_epoch)
-        if diverging is None and not start <= offset <= log.log_end_offset:
-            # a follower's end is not the partition's: nobody is to begin anew for it (KIP-392)
-            ahead = offset > start and not partition.is_leader
-            raise KafkaError(
-                ErrorCode.offset_not_available if ahead else ErrorCode.offset_out_of_range
-            )
-        parts: Sequence[Part] = ()
-        size = 0
-        upper = self.upper(partition)
-        if diverging is None and upper > offset and (left > 0 or first):
-            limit = max(0, min(row.max_bytes, left))
-            data = log.read_to_send(Offset(offset), limit, upper, at_least_one=first)
-            parts, size = data.parts, data.size
-        answer = FetchAnswer(
-            row.topic,
-            row.partition,
-            0,
-            high,
-            high,
-            start,
-            parts,
-            () if self._abort_lists else None,
-            -1,
-            diverging,
-        )
-        return answer, size
 
 
 class DelayedFetch(DelayedOperation):

@@ -29,7 +29,7 @@ from ..wire.fetch_response import FetchAnswer
 
 if TYPE_CHECKING:
     from ..wire.fetch import FetchPartition, FetchRequest
-    from .fetch import Asked, Reader
+    from .fetch_reads import Asked, Reader
 
 TOUCH_MS = 10
 EPOCH_MOST = 2**31 - 1

@@ -1,8 +1,8 @@
 """ListOffsets and OffsetForLeaderEpoch: where a log begins and ends, and where an epoch does.
 
-Owns: the two handlers. A consumer's latest offset is the HW, refused as OFFSET_NOT_AVAILABLE until a new
-leader's HW has reached the start of its epoch, so that it is never seen to go back (KIP-207). A
-follower (replica id >= 0) is told the log's end.
+Owns: the two handlers. A consumer's latest offset is the HW, one of committed records' the last stable offset,
+refused as OFFSET_NOT_AVAILABLE until a new leader's HW has reached the start of its epoch, so that it is never seen
+to go back (KIP-207). A follower (replica id >= 0) is told the log's end.
 
     timestamp  -1 latest · -2 earliest · -3 the largest timestamp · -4 earliest local · else first at or after
 
@@ -11,11 +11,13 @@ Source: Kafka's `Partition.fetchOffsetForTimestamp`, `KafkaApis.handleListOffset
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError, StorageError
-from ..ids import LeaderEpoch, TopicPartition
+from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire import messages
+from .fetch_reads import READ_COMMITTED
 
 if TYPE_CHECKING:
     from ..wire.request import Request
@@ -34,6 +36,26 @@ Found = tuple[int, int, int]
 _NOTHING: Found = (-1, -1, -1)
 
 
+class _End(Enum):
+    """Where the sight of who asks ends."""
+
+    LOG = "the log's end"
+    HIGH_WATERMARK = "the high watermark"
+    STABLE = "the last stable offset"
+
+    def of(self, partition: Partition) -> Offset:
+        """That offset now."""
+        if self is _End.LOG:
+            return partition.log_end_offset
+        return partition.last_stable_offset if self is _End.STABLE else partition.high_watermark
+
+    def told(self, partition: Partition) -> Offset:
+        """The same for an answer; KafkaError(offset_not_available) while a new leader does not know it."""
+        if self is not _End.LOG:
+            partition.check_latest()
+        return self.of(partition)
+
+
 class Offsets:
     """Handlers that only look offsets up."""
 
@@ -45,6 +67,7 @@ class Offsets:
         """Answer each partition by its timestamp."""
         asked = request.decode()
         s = messages.response(request)
+        reader = _reader(asked)
         topics: list[Any] = []
         for topic in asked.topics:
             rows: list[Any] = []
@@ -52,7 +75,7 @@ class Offsets:
                 error = ErrorCode.none
                 found = _NOTHING
                 try:
-                    found = await self._look_up(topic.name, row, asked.replica_id)
+                    found = await self._look_up(topic.name, row, reader)
                 except KafkaError as refused:
                     error = refused.code
                     if error is ErrorCode.offset_not_available:
@@ -69,24 +92,22 @@ class Offsets:
             topics.append(s.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(rows)))
         request.respond(s.ListOffsetsResponse(topics=tuple(topics)))
 
-    async def _look_up(self, topic: str, row: Any, replica_id: int) -> Found:
+    async def _look_up(self, topic: str, row: Any, reader: _End) -> Found:
         epoch: int = getattr(row, "current_leader_epoch", -1)
         partition = self._leader(TopicPartition(topic, row.partition_index), epoch)
         timestamp: int = row.timestamp
         log = partition.log
-        from_replica = replica_id >= 0
         if timestamp == LATEST:
-            end = log.log_end_offset if from_replica else partition.latest_offset()
-            return -1, end, partition.leader_epoch
+            return -1, reader.told(partition), partition.leader_epoch
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = log.log_start_offset
             return -1, start, log.epochs.end_offset_for(LeaderEpoch(0), log.log_end_offset)[0]
-        if timestamp < MAX_TIMESTAMP or (timestamp == MAX_TIMESTAMP and from_replica):
+        if timestamp < MAX_TIMESTAMP or (timestamp == MAX_TIMESTAMP and reader is _End.LOG):
             raise KafkaError(ErrorCode.unsupported_version)
-        return await self._by_time(partition, timestamp, epoch, from_replica=from_replica)
+        return await self._by_time(partition, timestamp, epoch, reader)
 
     async def _by_time(
-        self, partition: Partition, timestamp: int, epoch: int, *, from_replica: bool
+        self, partition: Partition, timestamp: int, epoch: int, reader: _End
     ) -> Found:
         log = partition.log
         try:
@@ -101,14 +122,10 @@ class Offsets:
         error = partition.check_leader(epoch)  # we let others run
         if error is not ErrorCode.none:
             raise KafkaError(error)
-        if found is None:
-            if not from_replica:
-                partition.latest_offset()
-            return _NOTHING
-        if not from_replica and found[1] >= partition.high_watermark:
-            partition.latest_offset()
-            return _NOTHING
-        return found
+        if found is not None and found[1] < reader.of(partition):
+            return found
+        reader.told(partition)  # KafkaError while it may be there
+        return _NOTHING
 
     def handle_offset_for_leader_epoch(self, request: Request) -> None:
         """Answer each partition with the largest epoch at or below the asked one and its end.
@@ -150,6 +167,13 @@ class Offsets:
         if error is not ErrorCode.none:
             raise KafkaError(error)
         return partition
+
+
+def _reader(asked: Any) -> _End:
+    if asked.replica_id >= 0:
+        return _End.LOG
+    committed = getattr(asked, "isolation_level", 0) == READ_COMMITTED
+    return _End.STABLE if committed else _End.HIGH_WATERMARK
 
 
 def _not_available(version: int) -> ErrorCode:

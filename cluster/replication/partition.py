@@ -342,11 +342,15 @@ class Partition:
         self.high_watermark = high
         return True
 
-    def latest_offset(self) -> Offset:
-        """HW for ListOffsets; KafkaError(offset_not_available) until it reached the epoch's start (KIP-207)."""
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where readers of committed records stop: at an open transaction, or at the HW (F5)."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def check_latest(self) -> None:
+        """KafkaError(offset_not_available) until the HW has reached the epoch's start (KIP-207)."""
         if self.high_watermark < self.epoch_start:
             raise KafkaError(ErrorCode.offset_not_available)
-        return self.high_watermark
 
     # ------------------------------------------------------------------- ISR
 

@@ -102,6 +102,12 @@ class LocalLog:
                 break
         return found
 
+    def segment_end(self, offset: int, upper: int) -> int:
+        """Where the segment with `offset` ends, or `upper` if that comes first."""
+        segments = self.segments.all
+        following = max(self.segments.floor(offset), 0) + 1
+        return min(upper, segments[following].base_offset) if following < len(segments) else upper
+
     # -- roll, flush, close
 
     def roll(self, base_offset: Offset, reason: str) -> LogSegment | None:

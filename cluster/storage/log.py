@@ -302,6 +302,10 @@ class Log:
         """The aborted transactions with records in [start, upper), by the offset of their marker."""
         return self._local.aborted_transactions(start, upper)
 
+    def aborted_within_read(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
+        """The same of what one read from `start` may give, for no read goes beyond a segment."""
+        return self._local.aborted_transactions(start, self._local.segment_end(start, upper))
+
     # -- roll, flush, close
 
     def roll(self, reason: str = "asked", *, base_offset: Offset | None = None) -> LogSegment:

@@ -416,8 +416,8 @@ class Consumer:
             topic, self.tp.partition, epoch, offset, last, -1, row.get("size", 1 << 20)
         )
         fetch = FetchRequest(
-            row.get("replica", -1), row.get("life", -1), wait, min_bytes, 1 << 20, 0, 0, -1, [part],
-            [], "",
+            row.get("replica", -1), row.get("life", -1), wait, min_bytes, 1 << 20,
+            row.get("isolation", 0), 0, -1, [part], [], "",
         )  # fmt: skip
         body = encode_fetch_request(self.version, fetch)
         promise = self.sim.loop_promise()

@@ -1,0 +1,135 @@
+"""Readers of committed data stop at the first open transaction and are told which ones were aborted (E4, F5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.records import build_end_txn_marker
+
+from .simulation import Consumer, Simulation
+
+TP = TopicPartition("orders", 0)
+READ_COMMITTED = 1
+
+
+def three(**config: object) -> Simulation:
+    sim = Simulation(3, seed=1, config={"replica.lag.time.max.ms": 60_000, **config})
+    sim.create(TP, [1, 2, 3])
+    sim.loop.run_for(50)
+    return sim
+
+
+def write(sim: Simulation, producer_id: int, sequence: int, *values: bytes) -> int:
+    """Append a batch to `producer_id`'s open transaction; its offset."""
+    answers = sim.produce(
+        1, TP, values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True,
+    )  # fmt: skip
+    return committed(sim, answers)
+
+
+def end(sim: Simulation, producer_id: int, *, commit: bool) -> int:
+    """Append the marker as the transaction coordinator does; its offset."""
+    marker = build_end_txn_marker(
+        commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+    )  # fmt: skip
+    answers: list[Any] = []
+    sim.brokers[1].replicas.append(
+        {TP: marker},
+        acks=-1,
+        timeout_ms=5_000,
+        done=lambda results: answers.append(results[TP]),
+        internal=True,
+    )
+    return committed(sim, answers)
+
+
+def committed(sim: Simulation, answers: list[Any]) -> int:
+    assert sim.loop.run_until(lambda: bool(answers), 5_000)
+    assert answers[0].error == 0
+    offset: int = answers[0].base_offset
+    return offset
+
+
+def latest(sim: Simulation, isolation: int, timestamp: int = -1) -> int:
+    s = messages.schema(2, 7, "request")
+    row = s.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = s.ListOffsetsTopic(name=TP.topic, partitions=(row,))
+    entity = s.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=(topic,))
+    offset: int = sim.ask(1, 2, 7, entity).topics[0].partitions[0].offset
+    return offset
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_an_open_transaction_is_not_read_nor_what_lies_behind_it(node: int) -> None:
+    sim = three()
+    committed(sim, sim.produce(1, TP, [b"plain"]))
+    opened = write(sim, 7, 0, b"open")
+    committed(sim, sim.produce(1, TP, [b"behind"]))
+    sim.loop.run_for(1_000)  # followers know the HW
+    assert opened == 1
+    answer = Consumer(sim, node=node).fetch(0, isolation=READ_COMMITTED)
+    assert (answer.high_watermark, answer.last_stable_offset, answer.aborted) == (3, 1, [])
+    assert b"plain" in bytes(answer.records)
+    assert b"open" not in bytes(answer.records)
+    everything = Consumer(sim, node=node).fetch(0)
+    assert (everything.last_stable_offset, everything.aborted) == (1, None)
+    assert b"behind" in bytes(everything.records)
+
+
+@pytest.mark.parametrize(("commit", "aborted"), [(True, []), (False, [(7, 0)])])
+def test_whoever_waits_is_woken_by_the_marker_not_by_the_data(
+    commit: bool, aborted: list[tuple[int, int]]
+) -> None:
+    sim = three()
+    consumer = Consumer(sim)
+    waiting = consumer.send(0, wait=30_000, isolation=READ_COMMITTED)
+    write(sim, 7, 0, b"a")
+    write(sim, 7, 1, b"b")
+    sim.loop.run_for(1_000)
+    assert not waiting.done(), "two batches are below the HW, none is stable"
+    began = sim.loop.now_ms
+    end(sim, 7, commit=commit)
+    answer = consumer.answer(waiting)
+    assert sim.loop.now_ms - began < 2_000
+    assert (answer.high_watermark, answer.last_stable_offset, answer.aborted) == (3, 3, aborted)
+    assert b"b" in bytes(answer.records), "who reads leaves out what was aborted"
+
+
+def test_the_earliest_of_two_open_transactions_holds_back() -> None:
+    sim = three()
+    write(sim, 7, 0, b"first")
+    write(sim, 8, 0, b"second")
+    end(sim, 7, commit=True)
+    assert Consumer(sim).fetch(0, isolation=READ_COMMITTED).last_stable_offset == 1
+    end(sim, 8, commit=False)
+    answer = Consumer(sim).fetch(0, isolation=READ_COMMITTED)
+    assert (answer.last_stable_offset, answer.aborted) == (4, [(8, 1)])
+
+
+def test_only_what_a_read_may_give_is_told_of() -> None:
+    """Each segment has its own: the list does not grow with the log."""
+    sim = three(**{"log.segment.bytes": 300})
+    for number in range(6):
+        write(sim, 7, number, b"x" * 200)
+        end(sim, 7, commit=False)
+    first = Consumer(sim).fetch(0, isolation=READ_COMMITTED)
+    assert first.last_stable_offset == 12
+    assert first.aborted
+    assert len(first.aborted) < 3
+    last = Consumer(sim).fetch(10, isolation=READ_COMMITTED)
+    assert last.aborted == [(7, 10)]
+
+
+def test_the_latest_offset_for_readers_of_committed_data() -> None:
+    sim = three()
+    committed(sim, sim.produce(1, TP, [b"plain"]))
+    write(sim, 7, 0, b"open")
+    assert (latest(sim, 0), latest(sim, READ_COMMITTED)) == (2, 1)
+    now_ms = sim.brokers[1].host.wall_ms()
+    assert latest(sim, READ_COMMITTED, timestamp=1) == 0
+    assert latest(sim, READ_COMMITTED, timestamp=now_ms + 10**6) == -1
+    end(sim, 7, commit=True)
+    assert (latest(sim, 0), latest(sim, READ_COMMITTED)) == (3, 3)
