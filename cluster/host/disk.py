@@ -325,6 +325,12 @@ class RealDisk:
         """True for a folder."""
         return os.path.isdir(path)
 
+    def space(self, path: str) -> tuple[int, int]:
+        """BLOCKS briefly. Bytes of the volume that holds `path`, and those free for us."""
+        self._check("read", path)
+        volume = os.statvfs(path)
+        return volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail
+
     def make_folder(self, path: str) -> None:
         """Create it and its parents; no error where it exists."""
         self._check("name", path)

@@ -287,6 +287,10 @@ class Disk(Protocol):
         """Wall time of the last change."""
         ...
 
+    def space(self, path: str) -> tuple[int, int]:
+        """BLOCKS briefly. Bytes of the volume that holds `path`, and those free for us; -1 where nobody knows."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:

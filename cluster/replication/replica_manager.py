@@ -36,6 +36,9 @@ from .high_watermarks import HighWatermarkCheckpoint
 from .isr_updates import IsrStore, IsrUpdates
 from .leader_and_isr import Orders
 from .list_offsets import Offsets
+from .log_dirs import VERSION_HIGH as LOG_DIRS_VERSION_HIGH
+from .log_dirs import VERSION_LOW as LOG_DIRS_VERSION_LOW
+from .log_dirs import LogDirs
 from .offset_trace import OffsetTrace
 from .partition import Partition
 from .produce import Appends, Done
@@ -173,6 +176,7 @@ class ReplicaManager:
             ApiRow(5, 4, 4, self.handle_stop_replica),
             ApiRow(21, DELETE_VERSION_LOW, DELETE_VERSION_HIGH, DeleteRecords(self).handle),
             ApiRow(23, 2, 4, offsets.handle_offset_for_leader_epoch),
+            ApiRow(35, LOG_DIRS_VERSION_LOW, LOG_DIRS_VERSION_HIGH, LogDirs(self).handle),
         )
 
     async def handle_leader_and_isr(self, request: Request) -> None:

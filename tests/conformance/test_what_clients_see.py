@@ -305,3 +305,29 @@ def test_a_consumers_fetch_session(kafka: Any) -> None:
     made_up = fetch_request(topic, 0, 0, 12, session_id=first.session_id + 1, session_epoch=7)
     wrong = raw.ask(ApiKey.FETCH, 12, made_up)
     assert wrong.error_code is Code.fetch_session_id_not_found
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_where_a_replica_lies_and_how_large_it_is(kafka: Any, version: int) -> None:
+    topic = kafka.topic("placed", 1)
+    raw = kafka.raw(1)
+    raw.produce(topic, 0, ["a"])
+
+    def described(*asked: tuple[str, tuple[int, ...]]) -> Any:
+        s = messages.schema(ApiKey.DESCRIBE_LOG_DIRS, version, "request")
+        rows = tuple(s.DescribableLogDirTopic(topic=name, partitions=at) for name, at in asked)
+        entity = s.DescribeLogDirsRequest(topics=rows or None)
+        (folder,) = raw.ask(ApiKey.DESCRIBE_LOG_DIRS, version, entity).results
+        assert folder.error_code is Code.none
+        assert folder.log_dir.startswith("/")
+        if version >= 4:
+            assert folder.total_bytes > folder.usable_bytes > 0
+        return folder.topics
+
+    (found,) = described((topic, (0, 5)), ("nowhere", (0,)))
+    assert found.name == topic
+    (row,) = found.partitions
+    assert row.partition_size == len(batch(["a"]))
+    assert (row.partition_index, row.offset_lag, row.is_future_key) == (0, 0, False)
+    assert described(("nowhere", (0,))) == ()
+    assert topic in [found.name for found in described()]

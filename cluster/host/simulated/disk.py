@@ -308,6 +308,11 @@ class SimDisk:
         """True for a folder."""
         return path in self._names.folders
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Memory has no volumes."""
+        del path
+        return -1, -1
+
     def make_folder(self, path: str) -> None:
         """Create it and its parents; no error where it exists."""
         if path not in self._names.folders:

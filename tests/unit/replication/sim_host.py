@@ -266,6 +266,10 @@ class SimDisk:
         paths = [*self.files, *self.folders]
         return sorted({p[len(prefix) :].split("/")[0] for p in paths if p.startswith(prefix)})
 
+    def space(self, path: str) -> tuple[int, int]:
+        del path
+        return -1, -1
+
     def make_folder(self, path: str) -> None:
         self.folders.add(path)
 

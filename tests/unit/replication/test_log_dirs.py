@@ -1,0 +1,75 @@
+"""DescribeLogDirs: folders, what lies in them, and one that is offline (B13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode, StorageError
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire import messages
+
+from .simulation import Simulation
+
+DESCRIBE_LOG_DIRS = 35
+ORDERS = [TopicPartition("orders", number) for number in range(2)]
+
+
+def described(sim: Simulation, *asked: tuple[str, tuple[int, ...]], version: int = 4) -> Any:
+    """The one folder of broker 1, of the partitions asked for; of all without any."""
+    s = messages.schema(DESCRIBE_LOG_DIRS, version, "request")
+    rows = tuple(
+        s.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in asked
+    )
+    entity = s.DescribeLogDirsRequest(topics=rows or None)
+    (folder,) = sim.ask(1, DESCRIBE_LOG_DIRS, version, entity).results
+    return folder
+
+
+def sizes(folder: Any) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, row.partition_index): row.partition_size
+        for topic in folder.topics
+        for row in topic.partitions
+    }
+
+
+@pytest.fixture
+def sim() -> Simulation:
+    made = Simulation(3, seed=1)
+    for tp in ORDERS:
+        made.create(tp, [1, 2, 3])
+    made.loop.run_for(50)
+    made.produce(1, ORDERS[1], [b"x" * 100])
+    made.loop.run_for(500)
+    return made
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_every_partition_and_its_bytes(sim: Simulation, version: int) -> None:
+    folder = described(sim, version=version)
+    assert (folder.error_code, folder.log_dir) == (
+        ErrorCode.none,
+        sim.brokers[1].replicas.logs.folders[0].path,
+    )
+    assert sizes(folder) == {("orders", 0): 0, ("orders", 1): sim.partition(1, ORDERS[1]).log.size}
+    assert all((r.offset_lag, r.is_future_key) == (0, False) for r in folder.topics[0].partitions)
+
+
+def test_only_what_is_asked_for_and_here(sim: Simulation) -> None:
+    folder = described(sim, ("orders", (1, 7)), ("nothing", (0,)))
+    assert list(sizes(folder)) == [("orders", 1)]
+
+
+def test_the_lag_of_a_log_behind_its_high_watermark(sim: Simulation) -> None:
+    sim.partition(1, ORDERS[0]).high_watermark = 5
+    (row,) = described(sim, ("orders", (0,))).topics[0].partitions
+    assert row.offset_lag == 5
+
+
+def test_a_folder_that_is_offline_is_named_and_says_so(sim: Simulation) -> None:
+    logs = sim.brokers[1].replicas.logs
+    logs.folders[0].failed = StorageError("gone")
+    folder = described(sim)
+    assert folder.error_code is ErrorCode.kafka_storage_error
+    assert (folder.log_dir, folder.topics) == (logs.folders[0].path, ())
