@@ -1,14 +1,25 @@
-"""Tests leave logs open, as a crash does; their descriptors are given back after each."""
+"""A host and a log's folder. Tests leave logs open, as a crash does; their descriptors are given back after each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from storage_host import close_all
+from storage_host import StorageHost, close_all
 
 
 @pytest.fixture(autouse=True)
 def nothing_stays_open() -> Iterator[None]:
     yield
     close_all()
+
+
+@pytest.fixture
+def host() -> StorageHost:
+    return StorageHost()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "orders-0")

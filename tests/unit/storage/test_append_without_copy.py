@@ -41,16 +41,6 @@ ALL = Offset(2**62)
 LARGE = 3 * SHARED_BYTES_LEAST
 
 
-@pytest.fixture
-def host() -> StorageHost:
-    return StorageHost()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    return str(tmp_path / "orders-0")
-
-
 def batch(
     size: int = LARGE,
     seed: int = 1,

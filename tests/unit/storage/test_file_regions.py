@@ -28,11 +28,6 @@ def fill(log: Log, count: int, rng: random.Random) -> None:
         log.append_as_leader(build_batch(records, timestamp_ms=1_700_000_000_000), EPOCH)
 
 
-@pytest.fixture
-def host() -> StorageHost:
-    return StorageHost()
-
-
 def test_regions_hold_the_same_bytes_as_a_read(host: StorageHost, tmp_path: Path) -> None:
     rng = random.Random(11)
     log = host.open(str(tmp_path / "orders-0"), {"segment.bytes": 1_200_000}, tail_bytes=0)

@@ -45,16 +45,6 @@ def everything(log: Log) -> bytes:
     return data
 
 
-@pytest.fixture
-def host() -> StorageHost:
-    return StorageHost()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    return str(tmp_path / "orders-0")
-
-
 def test_a_leader_gives_offsets_and_epoch_and_leaves_the_callers_bytes(
     host: StorageHost, folder: str
 ) -> None:

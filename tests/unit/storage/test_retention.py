@@ -18,11 +18,6 @@ NOW = 1_700_000_000_000
 SIZE = len(build_batch([(b"k", b"v" * 10, ())], timestamp_ms=NOW))
 
 
-@pytest.fixture
-def host() -> StorageHost:
-    return StorageHost()
-
-
 def filled(host: StorageHost, folder: Path, topic: dict[str, object], time: int = NOW) -> Log:
     """Five segments of two batches each, a second apart."""
     log = host.open(str(folder / "orders-0"), {"segment.bytes": 2 * SIZE, **topic})

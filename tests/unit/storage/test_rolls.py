@@ -32,16 +32,6 @@ def rolled(host: StorageHost) -> list[tuple[object, object]]:
     ]
 
 
-@pytest.fixture
-def host() -> StorageHost:
-    return StorageHost()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    return str(tmp_path / "orders-0")
-
-
 def test_by_size(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"segment.bytes": 3 * SIZE})
     for _ in range(7):
