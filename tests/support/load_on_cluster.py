@@ -126,6 +126,12 @@ class Load:
         assert self.failed == []
         assert len(self.delivered) == self.sent, f"{len(self._producer)} are still under way"
         found = self.read_back()
+        odd = [
+            f"{self.delivered[at]} was acknowledged at {at}"
+            for at in self.delivered.keys() - found.keys()
+        ]
+        odd += [f"{found[at]} lies at {at}" for at in found.keys() - self.delivered.keys()]
+        assert not odd, "; ".join(sorted(odd))
         assert found == self.delivered
         for partition in range(self._partitions):
             row = [found[at] for at in sorted(found) if at[0] == partition]

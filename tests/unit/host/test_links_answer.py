@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 
 from harrow.cluster.errors import WireError
-from harrow.cluster.host.link import RealLink
 from harrow.cluster.host.link_context import LinkContext
 from harrow.cluster.host.link_rules import LinkRules
 from harrow.cluster.host.seam import Peer
+from link_ends import LinkEnds, run
 
 
-class Pair:
-    """A link of a host and the plain socket at its other end."""
-
-    def __init__(self, context: LinkContext, number: int) -> None:
-        ours, self.theirs = socket.socketpair()
-        for end in (ours, self.theirs):
-            end.setblocking(False)
-        self.on_frame: Callable[[bytes], None] = lambda _frame: None
-        self.link = RealLink(
-            context, ours, Peer("broker", str(number)), max_frame_bytes=1 << 20, accepted=True
-        )
-        self.link.start(self)
-
-    def frame_received(self, frame: bytes) -> None:
-        self.on_frame(frame)
-
-    def link_closed(self, reason: str) -> None:
-        """Nobody asks."""
+class Pair(LinkEnds):
+    """One of two links of a host."""
 
     def arrived(self) -> bytes:
         """What can be read at the other end in this very moment."""
@@ -53,15 +36,14 @@ def with_pairs(test: Callable[[Pair, Pair, asyncio.Future[None]], None]) -> list
         context = LinkContext(
             loop=loop, rules=LinkRules(), log=lambda _level, text: logged.append(text), links=set()
         )
-        a, b = Pair(context, 1), Pair(context, 2)
+        a, b = Pair(Peer("broker", "1"), context), Pair(Peer("broker", "2"), context)
         done: asyncio.Future[None] = loop.create_future()
         test(a, b, done)
-        await asyncio.wait_for(done, 20)
+        await done
         for pair in (a, b):
-            pair.link.close(reset=True)
-            pair.theirs.close()
+            pair.close()
 
-    asyncio.run(main())
+    run(main())
     return logged
 
 

@@ -2,76 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-import socket
-from collections.abc import Awaitable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harrow.cluster.host.disk import RealDisk, RealFile
-from harrow.cluster.host.link import RealLink
-from harrow.cluster.host.link_context import LinkContext
-from harrow.cluster.host.link_rules import LinkRules
 from harrow.cluster.host.pieces import REGION_BYTES_LEAST
 from harrow.cluster.host.seam import Part, Peer
-
-DEADLINE_S = 20
-
-
-def run(main: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(main, DEADLINE_S)
-
-    asyncio.run(bounded())
+from link_ends import LinkEnds, run
 
 
-class Ends:
-    """A link and the plain socket at its other end."""
+class Ends(LinkEnds):
+    """A link to which nobody sends."""
 
     def __init__(self) -> None:
-        ours, self.theirs = socket.socketpair()
-        ours.setblocking(False)
-        self.theirs.setblocking(False)
-        self.rules = LinkRules()
-        self.loop = asyncio.get_running_loop()
-        self.logged: list[str] = []
-        context = LinkContext(
-            loop=self.loop,
-            rules=self.rules,
-            log=lambda _, text: self.logged.append(text),
-            links=set(),
-        )
-        self.link = RealLink(
-            context, ours, Peer("client", "c"), max_frame_bytes=1 << 20, accepted=True
-        )
-        self.closed: asyncio.Future[str] = self.loop.create_future()
-        self.link.start(self)
-
-    def close(self) -> None:
-        self.link.close(reset=True)
-        self.theirs.close()
+        super().__init__(Peer("client", "c"))
 
     def frame_received(self, frame: bytes) -> None:
         raise AssertionError(f"nobody sends {len(frame)} bytes")
-
-    def link_closed(self, reason: str) -> None:
-        self.closed.set_result(reason)
-
-    async def read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = await self.loop.sock_recv(self.theirs, size - len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    async def frame(self) -> bytes:
-        return await self.read(int.from_bytes(await self.read(4)))
 
 
 @pytest.fixture

@@ -7,63 +7,30 @@ import json
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.host.disk import RealDisk, RealFile
-from harrow.cluster.host.link import RealLink
-from harrow.cluster.host.link_context import LinkContext
 from harrow.cluster.host.link_rules import DELAY_MS_MOST, NOT_BLOCKED, LinkRules
 from harrow.cluster.host.pieces import REGION_BYTES_LEAST
 from harrow.cluster.host.real import RealHost
 from harrow.cluster.host.seam import Part, Peer
+from link_ends import DEADLINE_S, LinkEnds, run
 
-DEADLINE_S = 20
 FAR_MS = 10_000
 """A delay that no test waits for: what arrives all the same was let go."""
 
 
-def run(main: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(main, DEADLINE_S)
-
-    asyncio.run(bounded())
-
-
-class Ends:
-    """A link under rules and the plain socket at its other end."""
+class Ends(LinkEnds):
+    """A link under rules that has nothing to say."""
 
     def __init__(self) -> None:
-        self.ours, self.theirs = socket.socketpair()
-        self.ours.setblocking(False)
-        self.theirs.setblocking(False)
-        self.rules = LinkRules()
-        self.loop = asyncio.get_running_loop()
-        context = LinkContext(loop=self.loop, rules=self.rules, log=self.log, links=set[RealLink]())
-        self.links = context.links
-        self.link = RealLink(
-            context, self.ours, Peer("broker", "2"), max_frame_bytes=1 << 20, accepted=True
-        )
-        self.got: list[bytes] = []
-        self.on_frame: Callable[[bytes], None] = self.got.append
-        self.closed: asyncio.Future[str] = self.loop.create_future()
-        self.link.start(self)
+        super().__init__(Peer("broker", "2"))
 
     def log(self, level: str, message: str) -> None:
         raise AssertionError(f"{level}: {message}")
-
-    def close(self) -> None:
-        self.link.close(reset=True)
-        self.theirs.close()
-
-    def frame_received(self, frame: bytes) -> None:
-        self.on_frame(frame)
-
-    def link_closed(self, reason: str) -> None:
-        self.closed.set_result(reason)
 
     def slow(self, delay_ms: int, peers: str = "broker *") -> None:
         self.rules.slow([peers], delay_ms)
@@ -72,18 +39,6 @@ class Ends:
     def heal(self) -> None:
         self.rules.heal()
         self.link.apply()
-
-    async def read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = await self.loop.sock_recv(self.theirs, size - len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    async def frame(self) -> bytes:
-        return await self.read(int.from_bytes(await self.read(4)))
 
     async def turn(self, ms: int = 0) -> None:
         """The loop turns, for so long: traffic comes in steps."""

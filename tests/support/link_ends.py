@@ -1,0 +1,75 @@
+"""A real link on one end of a socket pair, and the plain socket at the other."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+from harrow.cluster.host.link import RealLink
+from harrow.cluster.host.link_context import LinkContext
+from harrow.cluster.host.link_rules import LinkRules
+from harrow.cluster.host.seam import Peer
+
+DEADLINE_S = 20
+
+
+def run(main: Awaitable[None]) -> None:
+    """On a loop of its own, bounded."""
+
+    async def bounded() -> None:
+        await asyncio.wait_for(main, DEADLINE_S)
+
+    asyncio.run(bounded())
+
+
+class LinkEnds:
+    """`link` to `peer` and `theirs`; several may share a context. What comes in goes to `on_frame`."""
+
+    def __init__(self, peer: Peer, context: LinkContext | None = None) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.theirs.setblocking(False)
+        self.loop = asyncio.get_running_loop()
+        self.logged: list[str] = []
+        if context is None:
+            context = LinkContext(
+                loop=self.loop, rules=LinkRules(), log=self.log, links=set[RealLink]()
+            )
+        self.rules, self.links = context.rules, context.links
+        self.link = RealLink(context, self.ours, peer, max_frame_bytes=1 << 20, accepted=True)
+        self.got: list[bytes] = []
+        self.on_frame: Callable[[bytes], object] = self.got.append
+        self.closed: asyncio.Future[str] = self.loop.create_future()
+        self.link.start(self)
+
+    def log(self, level: str, message: str) -> None:
+        """What the link has to say."""
+        self.logged.append(f"{level}: {message}")
+
+    def close(self) -> None:
+        """Both ends."""
+        self.link.close(reset=True)
+        self.theirs.close()
+
+    def frame_received(self, frame: bytes) -> None:
+        """The link's handler."""
+        self.on_frame(frame)
+
+    def link_closed(self, reason: str) -> None:
+        """The link's handler, once."""
+        self.closed.set_result(reason)
+
+    async def read(self, size: int) -> bytes:
+        """So many bytes at the other end; fewer where it was closed."""
+        data = b""
+        while len(data) < size:
+            more = await self.loop.sock_recv(self.theirs, size - len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    async def frame(self) -> bytes:
+        """The next frame at the other end."""
+        return await self.read(int.from_bytes(await self.read(4)))
