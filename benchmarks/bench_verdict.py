@@ -4,7 +4,7 @@
 
 A run is synthesised for each size (`synthetic_run.py`: 16 partitions, a planted lost-write and a planted
 duplicate), laid out by topic-partition as `judge` does it, and judged from the same Parquet, all engines warm, in
-alternating rounds, medians printed:
+alternating turns, medians printed:
 
 * harrow: `judge` on Spark (Connect, local[2]) from the laid-out history: plan, Spark, kernels, merge, verdict.json;
 * kernels: the same without Spark, all partitions in this process, for what Spark costs or gives;
@@ -41,6 +41,8 @@ T = TypeVar("T")
 PROMISED = ("exactly-once", "ordered")
 FEW, FEW_MS = 1_000, 200.0
 MANY = 25_000_000
+WARM_FEW = 15
+"""Turns before those that count: the JVM compiles what it has run often; larger runs are warm by their first."""
 WHOLE_MOST = 1_000_000
 """Above it the lay-out is timed once."""
 
@@ -100,31 +102,26 @@ def measure(folder: Path, size: int, rounds: int, spark: SparkHandle) -> Row:
     """One size: make the run, lay it out, let the engines take turns."""
     truth = make_run(folder, size)
     took, layout = timed(lambda: lay_out(folder, [TOPIC]))
-    lay_outs, wholes = [took], list[float]()
+    lay_outs = [took]
     if size <= WHOLE_MOST:
-        for turn in range(rounds + 1):
+        for _ in range(rounds):
             took, layout = timed(lambda: lay_out(folder, [TOPIC]))
-            whole, verdict = timed(lambda: _whole(folder, spark))
-            check("judge", findings(verdict, truth), truth)
-            if turn:
-                lay_outs.append(took)
-                wholes.append(whole)
-        layout = lay_out(folder, [TOPIC])
+            lay_outs.append(took)
     times = _turns(folder, layout, truth, rounds, spark)
-    return Row(
-        operations=truth.operations, lay_out=median(lay_outs),
-        whole=median(wholes) if wholes else median(lay_outs) + times["harrow"], times=times,
-    )  # fmt: skip
-
-
-def _whole(folder: Path, spark: SparkHandle) -> Verdict:
-    return judge(folder, topics=[TOPIC], guarantee=",".join(PROMISED), spark=spark)
+    laid_out = median(lay_outs)
+    whole = times.pop("whole", laid_out + times["harrow"])
+    return Row(operations=truth.operations, lay_out=laid_out, whole=whole, times=times)
 
 
 def _turns(
     folder: Path, layout: Layout, truth: Truth, rounds: int, spark: SparkHandle
 ) -> dict[str, float]:
+    """Median seconds of each engine, warm."""
     paths = files_of(layout)
+
+    def whole() -> Findings:  # lays out into the same files
+        verdict = judge(folder, topics=[TOPIC], guarantee=",".join(PROMISED), spark=spark)
+        return findings(verdict, truth)
 
     def on_spark() -> Findings:
         verdict = judge_laid_out(folder, layout, topics=[TOPIC], guarantees=PROMISED, spark=spark)
@@ -140,12 +137,15 @@ def _turns(
         "harrow": on_spark, "kernels": in_process, "polars": lambda: polars_alone(paths),
         "duckdb": lambda: duckdb_alone(paths),
     }  # fmt: skip
+    if truth.operations <= WHOLE_MOST:
+        engines["whole"] = whole
     times: dict[str, list[float]] = {name: [] for name in engines}
-    for turn in range(rounds + 1):  # the first is for warming up
+    warm = WARM_FEW if truth.operations <= FEW else 1
+    for turn in range(warm + rounds):
         for name, engine in engines.items():
             took, told = timed(engine)
             check(name, told, truth)
-            if turn:
+            if turn >= warm:
                 times[name].append(took)
             elif truth.operations > WHOLE_MOST:
                 print(f"    warm-up of {name}: {took:.2f} s", flush=True)

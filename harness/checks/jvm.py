@@ -60,6 +60,7 @@ def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, s
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",  # a tenth of the JVM's time in a tiny verdict; kernels compute
+        "spark.python.unix.domain.socket.enabled": "true",  # a quarter of a tiny verdict less than by TCP
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": "warehouse",
         "spark.local.dir": "local",
