@@ -26,9 +26,7 @@ from statistics import median
 
 import load
 import peers
-from confluent_kafka import Producer
-from harrow.cluster import Cluster
-from load import Budget, ExceededError
+from load import Budget, ExceededError, OneAtATime
 
 STEP_S = 60.0
 MESSAGES = 1_000
@@ -52,35 +50,19 @@ def deaths(sessions: list[int], rounds: int, budget: Budget) -> list[str]:
     return missed
 
 
-class OneAtATime:
-    """Sends a message when the one before is acknowledged, and keeps how long each took."""
+def many(sender: OneAtATime, count: int = MESSAGES) -> list[float]:
+    """Sorted times of `count` messages."""
+    return sorted(sender.send() for _ in range(count))
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
-        )  # fmt: skip
-        self._topic = topic
 
-    def send(self) -> float:
-        """Milliseconds of one message."""
-        begun = time.perf_counter()
-        self._producer.produce(self._topic, b"x" * 100, partition=0)
-        if self._producer.flush(STEP_S):
-            raise ExceededError(f"a message was not acknowledged within {STEP_S:g} s")
-        return (time.perf_counter() - begun) * 1e3
-
-    def many(self, count: int = MESSAGES) -> list[float]:
-        """Sorted times of `count` messages."""
-        return sorted(self.send() for _ in range(count))
-
-    def until(self, holds: Callable[[], bool], deadline: float) -> list[float]:
-        """Sorted times of the messages until it holds, at least one."""
-        times = [self.send()]
-        while not holds():
-            times.append(self.send())
-            if time.perf_counter() > deadline:
-                raise ExceededError("the ISR did not change in time")
-        return sorted(times)
+def until(sender: OneAtATime, holds: Callable[[], bool], deadline: float) -> list[float]:
+    """Sorted times of the messages until it holds, at least one."""
+    times = [sender.send()]
+    while not holds():
+        times.append(sender.send())
+        if time.perf_counter() > deadline:
+            raise ExceededError("the ISR did not change in time")
+    return sorted(times)
 
 
 def paused(lag_ms: int, budget: Budget) -> list[str]:
@@ -95,20 +77,20 @@ def paused(lag_ms: int, budget: Budget) -> list[str]:
         assert cluster is not None
         topic = load.make_topic(peer, 1)
         cluster.await_full_isr()
-        client = OneAtATime(cluster, topic)
-        client.many(MESSAGES // 2)  # warm
-        before = client.many()
+        client = OneAtATime(cluster.bootstrap_servers, topic, STEP_S)
+        many(client, MESSAGES // 2)  # warm
+        before = many(client)
         leader = cluster.leader(topic, 0)
         follower = cluster.brokers[next(node for node in cluster.brokers if node != leader)]
         deadline = budget.step(STEP_S)
         follower.pause()
         try:
-            stalled = client.until(lambda: len(cluster.isr(topic, 0)) == 2, deadline)
-            beside = client.many()
+            stalled = until(client, lambda: len(cluster.isr(topic, 0)) == 2, deadline)
+            beside = many(client)
         finally:
             follower.resume()
-        client.until(lambda: len(cluster.isr(topic, 0)) == 3, deadline)
-        after = client.many()
+        until(client, lambda: len(cluster.isr(topic, 0)) == 3, deadline)
+        after = many(client)
     bound_ms = 1.5 * lag_ms
     stall, slower = stalled[-1] / bound_ms, median(beside) / median(before)
     print(f"\n{'a follower stands still':<32}{'p50, ms':>12}{'p99, ms':>12}{'ratio':>10}")

@@ -66,15 +66,18 @@ def make_topic(peer: Peer, partitions: int = PARTITIONS) -> str:
     return name
 
 
+def _producer(peer: Peer, **settings: Any) -> Producer:
+    common = {
+        "bootstrap.servers": peer.bootstrap_servers, "acks": "all", "log_level": 0,
+        "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576,
+    }  # fmt: skip
+    return Producer(common | settings)
+
+
 def produce(peer: Peer, topic: str, size: int, count: int, deadline: float) -> float:
     """Messages a second, acks=all."""
     failed: list[object] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 5, "log_level": 0,
-            "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576,
-        }
-    )  # fmt: skip
+    producer = _producer(peer, **{"linger.ms": 5})
 
     def delivered(error: KafkaError | None, _message: object) -> None:
         if error is not None:
@@ -115,13 +118,12 @@ def fill(peer: Peer, topic: str, size: int, count: int, deadline: float) -> None
 
     (A slow cluster's producer has long queues and makes large batches of them, which are the faster to consume.)
     """
-    producer = Producer(
-        {
-            "bootstrap.servers": peer.bootstrap_servers, "acks": "all", "log_level": 0,
-            "linger.ms": 100, "batch.num.messages": FILL_BATCH, "batch.size": FILL_BATCH * (size + 100),
-            "queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1_048_576,
-        }
-    )  # fmt: skip
+    settings = {
+        "linger.ms": 100,
+        "batch.num.messages": FILL_BATCH,
+        "batch.size": FILL_BATCH * (size + 100),
+    }
+    producer = _producer(peer, **settings)
     value = os.urandom(size)
     for number in range(count):
         producer.produce(topic, value, partition=number // FILL_BATCH % PARTITIONS)
@@ -157,18 +159,33 @@ def consume(peer: Peer, topic: str, deadline: float) -> float:
         consumer.close()
 
 
+class OneAtATime:
+    """Sends a message, acks=all, when the one before is acknowledged."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, patience_s: float = 10.0) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
+        )
+        self._topic = topic
+        self._patience_s = patience_s
+
+    def send(self) -> float:
+        """Milliseconds of one message."""
+        begun = time.perf_counter()
+        self._producer.produce(self._topic, b"x" * 100, partition=0)
+        if self._producer.flush(self._patience_s):
+            self._producer.purge()
+            self._producer.flush(1)
+            raise ExceededError(f"a message was not acknowledged within {self._patience_s:g} s")
+        return (time.perf_counter() - begun) * 1e3
+
+
 def one_at_a_time(peer: Peer, topic: str, count: int, deadline: float) -> list[float]:
     """Sorted times in milliseconds of one message at a time, acks=all; the first 200 are for warming up."""
-    producer = Producer(
-        {"bootstrap.servers": peer.bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
-    )
+    sender = OneAtATime(peer.bootstrap_servers, topic)
     times: list[float] = []
     for _ in range(count + 200):
-        begun = time.perf_counter()
-        producer.produce(topic, b"x" * 100, partition=0)
-        if producer.flush(10):
-            _flush(producer, peer, time.perf_counter())
-        times.append((time.perf_counter() - begun) * 1e3)
+        times.append(sender.send())
         if time.perf_counter() > deadline:
             if len(times) < 700:
                 raise ExceededError(f"{len(times)} messages acknowledged by {peer.name} in time")

@@ -11,6 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import TopicPartition as Where
 from logs_on_disk import codecs_on_disk
+from waiting import until
 
 pytestmark = pytest.mark.harrow(scope="session")
 
@@ -19,11 +20,10 @@ def test_create_metadata_delete(harrow: Harrow) -> None:
     admin: Any = KafkaAdminClient(bootstrap_servers=harrow.bootstrap_servers)
     name = f"kp-{uuid4().hex[:8]}"
     admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=3)])
-    assert name in admin.list_topics()
-    (described,) = admin.describe_topics([name])
-    assert len(described["partitions"]) == 2
+    until(lambda: name in admin.list_topics(), "the broker that is asked hears of it")
+    until(lambda: len(admin.describe_topics([name])[0]["partitions"]) == 2, "both partitions")
     admin.delete_topics([name])
-    assert name not in admin.list_topics()
+    until(lambda: name not in admin.list_topics(), "the deletion")
     admin.close()
 
 
