@@ -20,7 +20,7 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from .disk import TEMPORARY, RealDisk, RealFile, RealMap
 from .disk_faults import DiskFaults
@@ -229,8 +229,18 @@ class Journal:
             if data:
                 self.write(Record(Kind.IMAGE, file.id, at, file.images_made, data))
 
-    def begin_sync(self, file: FileState, size: int) -> tuple[int, int, int]:
-        """An fsync of the file begins: what `end_sync` must know."""
+    @contextlib.contextmanager
+    def syncing(self, file: FileState, size: int) -> Generator[None]:
+        """The block is an fsync of the file's `size` bytes: what was written before it is durable, if it succeeds."""
+        begun = self._begin_sync(file, size)
+        ok = False
+        try:
+            yield
+            ok = True
+        finally:
+            self._end_sync(file, begun, ok=ok)
+
+    def _begin_sync(self, file: FileState, size: int) -> tuple[int, int, int]:
         with self.lock:
             file.syncing.append(size)
             file.syncs_begun += 1
@@ -240,8 +250,7 @@ class Journal:
                 return file.syncs_begun, size, version
             return file.syncs_begun, size, file.images_made
 
-    def end_sync(self, file: FileState, begun: tuple[int, int, int], *, ok: bool) -> None:
-        """It ended; what was written before it began is durable, if it succeeded."""
+    def _end_sync(self, file: FileState, begun: tuple[int, int, int], *, ok: bool) -> None:
         number, size, mark = begun
         with self.lock:
             file.syncing.remove(size)
@@ -327,13 +336,8 @@ class TrackedFile(RealFile):
 
     def sync(self) -> None:
         """BLOCKS. Bring everything written to stable storage, and note that it is."""
-        begun = self._journal.begin_sync(self._state, self._size)
-        ok = False
-        try:
+        with self._journal.syncing(self._state, self._size):
             super().sync()
-            ok = True
-        finally:
-            self._journal.end_sync(self._state, begun, ok=ok)
 
 
 class TrackedMap(RealMap):
@@ -350,13 +354,8 @@ class TrackedMap(RealMap):
 
     def sync(self) -> None:
         """BLOCKS. Bring everything written to stable storage, and note that it is."""
-        begun = self._journal.begin_sync(self._state, 0)
-        ok = False
-        try:
+        with self._journal.syncing(self._state, 0):
             super().sync()
-            ok = True
-        finally:
-            self._journal.end_sync(self._state, begun, ok=ok)
 
 
 class TrackedDisk(RealDisk):

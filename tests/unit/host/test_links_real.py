@@ -6,7 +6,7 @@ import asyncio
 import random
 import socket
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,7 @@ import pytest
 from harrow.cluster.errors import ConfigError, WireError
 from harrow.cluster.host.real import RealHost
 from harrow.cluster.host.seam import Link, Peer
-
-DEADLINE_S = 20
-
-
-def run(main: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(main, DEADLINE_S)
-
-    asyncio.run(bounded())
+from link_ends import run
 
 
 class Recorder:
