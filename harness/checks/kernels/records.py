@@ -125,7 +125,10 @@ def _lost_in_logs(inputs: Inputs, found: Found, told: pl.DataFrame) -> None:
 
 
 def lost_without_offset(inputs: Inputs, found: Found) -> None:
-    """lost-write of sends acknowledged without an offset (acks=0): fewer copies in the log than sends."""
+    """lost-write of sends acknowledged without an offset: fewer copies in the log than sends.
+
+    With acks=0, and where librdkafka infers from a later success that an earlier request was persisted.
+    """
     if not (inputs.sends["offset"].to_numpy() < 0).any():
         return
     nameless = inputs.acked.filter(pl.col("offset") < 0)
