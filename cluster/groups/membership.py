@@ -177,26 +177,28 @@ class Group(RebalancingGroup):
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` next has something to do; None while nothing is due ever."""
-        due = [self.member_deadline_ms(name) for name in self.members_with_deadlines()]
-        return min((at for at in (*due, self.phase_deadline_ms()) if at is not None), default=None)
+        due = (self.phase_deadline_ms(), *self.member_deadlines().values())
+        return min((at for at in due if at is not None), default=None)
 
     def phase_deadline_ms(self) -> int | None:
         """When the rebalance goes on without those that have not joined, or not synced; None where none waits."""
         due = (self._join_deadline_ms, self._sync_deadline_ms)
         return min((at for at in due if at is not None), default=None)
 
-    def members_with_deadlines(self) -> Iterable[str]:
-        """Who is given up when nothing is heard: members, and ids given out to clients that have not joined."""
-        members = (m.member_id for m in self.members if m.session_deadline_ms is not None)
-        return (*self._pending_joins, *members)
+    def member_deadlines(self) -> dict[str, int]:
+        """When who is given up unless heard of: members, and ids given out to clients that have not joined."""
+        deadlines = dict(self._pending_joins)
+        for member in self.members:
+            if member.session_deadline_ms is not None:
+                deadlines[member.member_id] = member.session_deadline_ms
+        return deadlines
 
     def member_deadline_ms(self, member_id: str) -> int | None:
-        """When it is given up; None for who waits for an answer, or is unknown."""
-        pending = self._pending_joins.get(member_id)
-        if pending is not None:
-            return pending
+        """The same of one; None for who waits for an answer, or is unknown."""
         member = self.members.get(member_id)
-        return None if member is None else member.session_deadline_ms
+        if member is None:
+            return self._pending_joins.get(member_id)
+        return member.session_deadline_ms
 
     def close(self, error: ErrorCode) -> list[Effect]:
         """The group is deleted or its partition lost: everybody who waits gets `error`; the group is Dead."""

@@ -94,13 +94,12 @@ class GroupService:
                 _reply(effect.token, effect.result)
             else:
                 self._persist(shard, held, effect)
-        due = partial(self._tick, shard, held)
-        self.waits.follow(shard.partition, held.group, held.watched, due)
+        self.waits.follow(shard.partition, held, partial(self._tick, shard, held))
 
     def heard(self, shard: Shard, held: HeldGroup, member_id: str) -> None:
         """A heartbeat came, and the machine knows: the same, of that member only."""
         due = partial(self._tick, shard, held)
-        self.waits.heard(shard.partition, held.group, member_id, held.watched, due)
+        self.waits.heard(shard.partition, held, member_id, due)
 
     def _tick(self, shard: Shard, held: HeldGroup) -> None:
         if shard.live:

@@ -30,8 +30,8 @@ class HeldGroup:
         self.since_ms = since_ms
         """Wall time of the last change of state."""
         self.seen_state: GroupState = group.state
-        self.watched: set[str] = set()
-        """Members whose session is a delayed operation now (`waits`)."""
+        self.watched: dict[str, int] = {}
+        """Member -> deadline, of those whose session is a delayed operation now (`waits`)."""
 
     @property
     def idle(self) -> bool:

@@ -17,28 +17,28 @@ from collections.abc import Callable
 
 from ..host.seam import Host
 from ..purgatory import DelayedOperation, Purgatory, PurgatoryTimer
-from .membership import Group
+from .shards import HeldGroup
 
 
 class DelayedDeadline(DelayedOperation):
     """One deadline of a group: of the rebalance's phase, or of a member (`member_id`)."""
 
-    __slots__ = ("_due", "_group", "_member_id")
+    __slots__ = ("_due", "_held", "_member_id")
 
     def __init__(
-        self, group: Group, member_id: str | None, deadline_ms: int, due: Callable[[], None]
+        self, held: HeldGroup, member_id: str | None, deadline_ms: int, due: Callable[[], None]
     ) -> None:
         super().__init__(deadline_ms)
-        self._group = group
+        self._held = held
         self._member_id = member_id
         self._due = due
 
     def try_complete(self) -> bool:
         """Complete when the machine waits for this deadline no longer."""
-        if self._member_id is None:
-            stands = self._group.phase_deadline_ms()
-        else:
-            stands = self._group.member_deadline_ms(self._member_id)
+        group, member_id = self._held.group, self._member_id
+        stands = (
+            group.phase_deadline_ms() if member_id is None else group.member_deadline_ms(member_id)
+        )
         return stands != self.deadline_ms and self.force_complete()
 
     def on_complete(self) -> None:
@@ -46,6 +46,8 @@ class DelayedDeadline(DelayedOperation):
 
     def on_expiration(self) -> None:
         """Have the machine ticked."""
+        if self._member_id is not None:
+            self._held.watched.pop(self._member_id, None)
         self._due()
 
 
@@ -59,35 +61,33 @@ class GroupWaits:
         self.heartbeats = Purgatory("Heartbeat", self._timer)
         """Under (offsets partition, group id, member id)."""
 
-    def follow(
-        self, partition: int, group: Group, watched: set[str], due: Callable[[], None]
-    ) -> None:
-        """Watch what `group` waits for now and nothing else; `watched`: the members watched so far, kept current."""
+    def follow(self, partition: int, held: HeldGroup, due: Callable[[], None]) -> None:
+        """Watch what the group waits for now, and nothing else."""
+        group, watched = held.group, held.watched
         key = (partition, group.group_id)
         self.rebalances.check_and_complete(key)
         phase_ms = group.phase_deadline_ms()
         if phase_ms is not None and not self.rebalances.waiting(key):
-            self.rebalances.watch(DelayedDeadline(group, None, phase_ms, due), (key,))
-        for member_id in watched | set(group.members_with_deadlines()):
-            self.heard(partition, group, member_id, watched, due)
+            self.rebalances.watch(DelayedDeadline(held, None, phase_ms, due), (key,))
+        deadlines = group.member_deadlines()
+        if deadlines == watched:  # of many members few change at a time
+            return
+        for member_id in watched.keys() | deadlines.keys():
+            if watched.get(member_id) != deadlines.get(member_id):
+                self.heard(partition, held, member_id, due)
 
     def heard(
-        self,
-        partition: int,
-        group: Group,
-        member_id: str,
-        watched: set[str],
-        due: Callable[[], None],
+        self, partition: int, held: HeldGroup, member_id: str, due: Callable[[], None]
     ) -> None:
         """The same for one member's session."""
-        key = (partition, group.group_id, member_id)
+        key = (partition, held.group.group_id, member_id)
         self.heartbeats.check_and_complete(key)
-        deadline_ms = group.member_deadline_ms(member_id)
+        deadline_ms = held.group.member_deadline_ms(member_id)
         if deadline_ms is None:
-            watched.discard(member_id)
+            held.watched.pop(member_id, None)
         elif not self.heartbeats.waiting(key):
-            watched.add(member_id)
-            op = DelayedDeadline(group, member_id, deadline_ms, due)
+            held.watched[member_id] = deadline_ms
+            op = DelayedDeadline(held, member_id, deadline_ms, due)
             self.heartbeats.watch(op, (key,))
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 from typing import Any
 
@@ -464,4 +465,43 @@ def test_who_is_gone_waits_no_longer(world: World, end: str) -> None:
         world.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id=member_id)
     else:
         world.resign(HOME)
+    assert delayed(world) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_waits_is_what_the_groups_wait_for(seed: int) -> None:
+    """Whatever happens: one operation for each deadline of a machine, none that a member left behind."""
+    rng = random.Random(seed)
+    world = World(group_initial_rebalance_delay_ms=rng.choice([0, 3_000]))
+    world.lead(HOME)
+    known: list[str] = [""]
+    most = 0
+
+    def step() -> None:
+        member_id = rng.choice(known)
+        match rng.randrange(6):
+            case 0 | 1:
+                sent = join(world, rng.choice(["", member_id]))
+                if sent.answered and sent.answer.member_id:
+                    known.append(sent.answer.member_id)
+            case 2:
+                sync(world, member_id, rng.randrange(1, 4))
+            case 3:
+                heartbeat(world, member_id, rng.randrange(1, 4))
+            case 4:
+                world.host.advance(rng.choice([1, 500, 4_000]))
+            case _:
+                world.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id=member_id)
+
+    for _ in range(80):
+        step()
+        shard = world.coordinator.service.shards.get(HOME)
+        assert shard is not None
+        groups = [held.group for held in shard.groups.values()]
+        phases = sum(group.phase_deadline_ms() is not None for group in groups)
+        sessions = sum(len(group.member_deadlines()) for group in groups)
+        assert delayed(world) == (phases, sessions)
+        most = max(most, sessions)
+    assert most > 1
+    world.resign(HOME)
     assert delayed(world) == (0, 0)
