@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from harrow import Cluster
 from harrow.cluster.errors import ClusterError
+from harrow.cluster.view import ClusterView
 from kafka.admin import NewTopic
 from kafka.errors import InvalidReplicationFactorError
 from load_on_cluster import SOCKETS, Load, admin_of
@@ -44,11 +45,11 @@ def epochs(cluster: Cluster) -> dict[int, int]:
 
 
 def test_a_controller_that_leads_is_killed_and_comes_back(cluster: Cluster) -> None:
-    controller = cluster.controller_id()
+    before = until(lambda: settled(cluster))
+    controller = before.controller
     assert controller is not None
     others = [node for node in cluster.brokers if node != controller]
     placed(cluster, "killed", [controller, *others])
-    before = cluster.describe()
     with Load(cluster, "killed") as load:
         cluster.brokers[controller].kill()
         until(lambda: cluster.controller_id() in others)
@@ -82,22 +83,29 @@ def test_zookeeper_dies_and_comes_back_and_brokers_serve_all_the_while(
     load.exactly_once()
 
 
-def answers(cluster: Cluster) -> bool:
+def settled(cluster: Cluster) -> ClusterView | None:
+    """All brokers live, one of them the controller; None while that is not so or nobody answers."""
     try:
-        return set(cluster.describe().live) == {1, 2, 3}
+        view = cluster.describe()
     except ClusterError:
-        return False
+        return None
+    return view if set(view.live) == {1, 2, 3} and view.controller in view.live else None
+
+
+def answers(cluster: Cluster) -> bool:
+    return settled(cluster) is not None
 
 
 def test_a_paused_broker_expires_and_registers_anew(cluster: Cluster) -> None:
-    controller = cluster.controller_id()
-    assert controller is not None
     placed(cluster, "paused", [1, 2, 3])
+    controller = until(lambda: settled(cluster)).controller
+    assert controller is not None
     before = epochs(cluster)
     others = [node for node in cluster.brokers if node != controller]
     stale = {"socket.timeout.ms": 2_000, "request.timeout.ms": 1_500}
     with Load(cluster, "paused", **stale) as load:
         cluster.brokers[controller].pause()
+        until(lambda: controller not in cluster.describe().live, "its session is over")
         until(lambda: cluster.controller_id() in others)
         cluster.brokers[controller].resume()
         until(lambda: answers(cluster) and set(cluster.isr("paused", 0)) == {1, 2, 3})
