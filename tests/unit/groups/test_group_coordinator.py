@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from group_fakes import FakeLog, Sent, World
+from group_requests import GROUP, HOME, commit, heartbeat, join, joined, sync
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.groups.offsets import OFFSETS_TOPIC, partition_for
+from harrow.cluster.groups.offsets import OFFSETS_TOPIC
 from harrow.cluster.groups.records import (
     GroupKey,
     OffsetKey,
@@ -21,8 +20,6 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
 
-GROUP = "readers"
-HOME = partition_for(GROUP, 50)
 LATEST_JOIN = 9
 
 
@@ -31,91 +28,6 @@ def world() -> World:
     made = World()
     made.lead(HOME)
     return made
-
-
-def join(world: World, member_id: str = "", version: int = 5, **more: Any) -> Sent:
-    protocol = world.nested(
-        ApiKey.JOIN_GROUP, version, "JoinGroupRequestProtocol", name="range", metadata=b"sub"
-    )
-    return world.send(
-        ApiKey.JOIN_GROUP,
-        version,
-        group_id=GROUP,
-        session_timeout=timedelta(milliseconds=10_000),
-        rebalance_timeout=timedelta(milliseconds=60_000),
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=(protocol,),
-        **more,
-    )
-
-
-def sync(world: World, member_id: str, generation: int, give: bytes = b"mine") -> Sent:
-    version = 5
-    row = world.nested(
-        ApiKey.SYNC_GROUP,
-        version,
-        "SyncGroupRequestAssignment",
-        member_id=member_id,
-        assignment=give,
-    )
-    return world.send(
-        ApiKey.SYNC_GROUP,
-        version,
-        group_id=GROUP,
-        generation_id=generation,
-        member_id=member_id,
-        assignments=(row,),
-    )
-
-
-def joined(world: World) -> tuple[str, int]:
-    """A stable member's id and generation."""
-    member_id = join(world).answer.member_id
-    generation = join(world, member_id).answer.generation_id
-    assert sync(world, member_id, generation).answer.error_code is ErrorCode.none
-    return member_id, generation
-
-
-def heartbeat(world: World, member_id: str, generation: int) -> ErrorCode:
-    sent = world.send(
-        ApiKey.HEARTBEAT, 4, group_id=GROUP, generation_id=generation, member_id=member_id
-    )
-    code: ErrorCode = sent.answer.error_code
-    return code
-
-
-def commit(
-    world: World,
-    offset: int,
-    member_id: str = "",
-    generation: int = -1,
-    version: int = 9,
-    **more: Any,
-) -> Sent:
-    row = world.nested(
-        ApiKey.OFFSET_COMMIT,
-        version,
-        "OffsetCommitRequestPartition",
-        partition_index=more.pop("partition", 0),
-        committed_offset=offset,
-        committed_metadata=more.pop("metadata", "m"),
-    )
-    topic = world.nested(
-        ApiKey.OFFSET_COMMIT,
-        version,
-        "OffsetCommitRequestTopic",
-        name=more.pop("topic", "orders"),
-        partitions=(row,),
-    )
-    return world.send(
-        ApiKey.OFFSET_COMMIT,
-        version,
-        group_id=GROUP,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        topics=(topic,),
-    )
 
 
 def commit_error(sent: Sent) -> ErrorCode:
@@ -417,91 +329,3 @@ def test_stopping_answers_who_waits(world: World) -> None:
     waiting = join(world, join(world).answer.member_id)
     world.coordinator.service.close()
     assert waiting.answer.error_code is ErrorCode.not_coordinator
-
-
-def delayed(world: World) -> tuple[int, ...]:
-    """Rebalances and sessions that wait in their purgatories."""
-    return tuple(purgatory.delayed for purgatory in world.coordinator.purgatories())
-
-
-def test_a_rebalance_and_a_session_wait_in_their_purgatories_and_each_ends_the_other() -> None:
-    """E5: a join that waits keeps its member alive; the join done, its session runs."""
-    world = World(group_initial_rebalance_delay_ms=3_000)
-    world.lead(HOME)
-    member_id = join(world).answer.member_id
-    assert delayed(world) == (0, 1), "an id was given out"
-    sent = join(world, member_id)
-    assert not sent.answered
-    assert delayed(world) == (1, 1), "the initial delay; a newcomer, too, has a deadline (KIP-394)"
-    world.host.advance(3_000)
-    assert sent.answer.error_code is ErrorCode.none
-    assert delayed(world) == (1, 1), "the sync that is to come, and the session"
-    assert sync(world, member_id, sent.answer.generation_id).answer.error_code is ErrorCode.none
-    world.host.advance(60_000)  # the sync's deadline found nobody to wait for; the session is over
-    assert delayed(world) == (0, 0)
-    assert heartbeat(world, member_id, sent.answer.generation_id) is ErrorCode.unknown_member_id
-
-
-def test_a_heartbeat_ends_one_wait_and_begins_the_next(world: World) -> None:
-    member_id, generation = joined(world)
-    for _ in range(3):
-        world.host.advance(9_999)
-        assert heartbeat(world, member_id, generation) is ErrorCode.none
-        assert delayed(world)[1] == 1
-    world.host.advance(9_999)
-    assert commit(world, 5, member_id, generation).answered, "a commit proves it alive, too"
-    world.host.advance(9_999)
-    assert heartbeat(world, member_id, generation) is ErrorCode.none
-    world.host.advance(10_001)
-    assert heartbeat(world, member_id, generation) is ErrorCode.unknown_member_id
-    assert delayed(world) == (0, 0)
-
-
-@pytest.mark.parametrize("end", ["leave", "resign"])
-def test_who_is_gone_waits_no_longer(world: World, end: str) -> None:
-    member_id, _ = joined(world)
-    assert delayed(world)[1] == 1
-    if end == "leave":
-        world.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id=member_id)
-    else:
-        world.resign(HOME)
-    assert delayed(world) == (0, 0)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_what_waits_is_what_the_groups_wait_for(seed: int) -> None:
-    """Whatever happens: one operation for each deadline of a machine, none that a member left behind."""
-    rng = random.Random(seed)
-    world = World(group_initial_rebalance_delay_ms=rng.choice([0, 3_000]))
-    world.lead(HOME)
-    known: list[str] = [""]
-    most = 0
-
-    def step() -> None:
-        member_id = rng.choice(known)
-        match rng.randrange(6):
-            case 0 | 1:
-                sent = join(world, rng.choice(["", member_id]))
-                if sent.answered and sent.answer.member_id:
-                    known.append(sent.answer.member_id)
-            case 2:
-                sync(world, member_id, rng.randrange(1, 4))
-            case 3:
-                heartbeat(world, member_id, rng.randrange(1, 4))
-            case 4:
-                world.host.advance(rng.choice([1, 500, 4_000]))
-            case _:
-                world.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id=member_id)
-
-    for _ in range(80):
-        step()
-        shard = world.coordinator.service.shards.get(HOME)
-        assert shard is not None
-        groups = [held.group for held in shard.groups.values()]
-        phases = sum(group.phase_deadline_ms() is not None for group in groups)
-        sessions = sum(len(group.member_deadlines()) for group in groups)
-        assert delayed(world) == (phases, sessions)
-        most = max(most, sessions)
-    assert most > 1
-    world.resign(HOME)
-    assert delayed(world) == (0, 0)

@@ -1,0 +1,106 @@
+"""Rebalances and sessions as delayed operations (E5)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from group_fakes import World
+from group_requests import GROUP, HOME, commit, heartbeat, join, joined, sync
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire.api_keys import ApiKey
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.lead(HOME)
+    return made
+
+
+def delayed(world: World) -> tuple[int, ...]:
+    """Rebalances and sessions that wait in their purgatories."""
+    return tuple(purgatory.delayed for purgatory in world.coordinator.purgatories())
+
+
+def test_a_rebalance_and_a_session_wait_in_their_purgatories_and_each_ends_the_other() -> None:
+    """E5: a join that waits keeps its member alive; the join done, its session runs."""
+    world = World(group_initial_rebalance_delay_ms=3_000)
+    world.lead(HOME)
+    member_id = join(world).answer.member_id
+    assert delayed(world) == (0, 1), "an id was given out"
+    sent = join(world, member_id)
+    assert not sent.answered
+    assert delayed(world) == (1, 1), "the initial delay; a newcomer, too, has a deadline (KIP-394)"
+    world.host.advance(3_000)
+    assert sent.answer.error_code is ErrorCode.none
+    assert delayed(world) == (1, 1), "the sync that is to come, and the session"
+    assert sync(world, member_id, sent.answer.generation_id).answer.error_code is ErrorCode.none
+    world.host.advance(60_000)  # the sync's deadline found nobody to wait for; the session is over
+    assert delayed(world) == (0, 0)
+    assert heartbeat(world, member_id, sent.answer.generation_id) is ErrorCode.unknown_member_id
+
+
+def test_a_heartbeat_ends_one_wait_and_begins_the_next(world: World) -> None:
+    member_id, generation = joined(world)
+    for _ in range(3):
+        world.host.advance(9_999)
+        assert heartbeat(world, member_id, generation) is ErrorCode.none
+        assert delayed(world)[1] == 1
+    world.host.advance(9_999)
+    assert commit(world, 5, member_id, generation).answered, "a commit proves it alive, too"
+    world.host.advance(9_999)
+    assert heartbeat(world, member_id, generation) is ErrorCode.none
+    world.host.advance(10_001)
+    assert heartbeat(world, member_id, generation) is ErrorCode.unknown_member_id
+    assert delayed(world) == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["leave", "resign"])
+def test_who_is_gone_waits_no_longer(world: World, end: str) -> None:
+    member_id, _ = joined(world)
+    assert delayed(world)[1] == 1
+    if end == "leave":
+        world.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id=member_id)
+    else:
+        world.resign(HOME)
+    assert delayed(world) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_waits_is_what_the_groups_wait_for(seed: int) -> None:
+    """Whatever happens: one operation for each deadline of a machine, none that a member left behind."""
+    rng = random.Random(seed)
+    world = World(group_initial_rebalance_delay_ms=rng.choice([0, 3_000]))
+    world.lead(HOME)
+    known: list[str] = [""]
+    most = 0
+
+    def step() -> None:
+        member_id = rng.choice(known)
+        match rng.randrange(6):
+            case 0 | 1:
+                sent = join(world, rng.choice(["", member_id]))
+                if sent.answered and sent.answer.member_id:
+                    known.append(sent.answer.member_id)
+            case 2:
+                sync(world, member_id, rng.randrange(1, 4))
+            case 3:
+                heartbeat(world, member_id, rng.randrange(1, 4))
+            case 4:
+                world.host.advance(rng.choice([1, 500, 4_000]))
+            case _:
+                world.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id=member_id)
+
+    for _ in range(80):
+        step()
+        shard = world.coordinator.service.shards.get(HOME)
+        assert shard is not None
+        groups = [held.group for held in shard.groups.values()]
+        phases = sum(group.phase_deadline_ms() is not None for group in groups)
+        sessions = sum(len(group.member_deadlines()) for group in groups)
+        assert delayed(world) == (phases, sessions)
+        most = max(most, sessions)
+    assert most > 1
+    world.resign(HOME)
+    assert delayed(world) == (0, 0)
