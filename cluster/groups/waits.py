@@ -72,7 +72,7 @@ class GroupWaits:
         deadlines = group.member_deadlines()
         if deadlines == watched:  # of many members few change at a time
             return
-        for member_id in watched.keys() | deadlines.keys():
+        for member_id in watched | deadlines:  # in an order that no hash decides
             if watched.get(member_id) != deadlines.get(member_id):
                 self.heard(partition, held, member_id, due)
 
