@@ -25,20 +25,6 @@ class Expiring(Protocol):
         ...
 
 
-class ScheduledCall(TimerEntry):
-    """A plain callback on the wheel: for heartbeats and other deadlines that are no operation."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, deadline_ms: int, call: Callable[[], object]) -> None:
-        super().__init__(deadline_ms)
-        self._call = call
-
-    def expire(self) -> None:
-        """The deadline has passed."""
-        self._call()
-
-
 class PurgatoryTimer:
     """A timing wheel driven by `host.tasks.call_later` at the next bucket's expiry."""
 
@@ -62,12 +48,6 @@ class PurgatoryTimer:
             return
         if self._armed is None or entry.deadline_ms < self._armed_for_ms:
             self._arm()
-
-    def call_at(self, deadline_ms: int, call: Callable[[], object]) -> TimerEntry:
-        """Run `call` at `deadline_ms`; the entry's `cancel` prevents it."""
-        entry = ScheduledCall(deadline_ms, call)
-        self.add(entry)
-        return entry
 
     def close(self) -> None:
         """Expire nothing any more."""

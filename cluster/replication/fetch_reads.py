@@ -165,7 +165,12 @@ class Reader:
             if self._committed:
                 within = log.aborted_within_read(Offset(offset), upper)
                 aborted = [(one.producer_id, one.first_offset) for one in within]
-        stable = high if self._from_follower else partition.last_stable_offset
+        if self._from_follower:
+            stable = high
+        elif self._committed:
+            stable = upper
+        else:
+            stable = partition.last_stable_offset
         answer = FetchAnswer(
             row.topic, row.partition, 0, high, stable, start, parts, aborted, -1, diverging
         )

@@ -46,12 +46,13 @@ class LogDirs:
         self, s: messages.Schema, folder: LogFolder, wanted: set[TopicPartition] | None
     ) -> Any:
         path = folder.path
-        total = usable = -1
+        space: dict[str, int] = {}
         failed = folder.failed is not None
         if not failed and s.version >= _WITH_SPACE:
             host = self._manager.host
             try:
                 total, usable = await host.tasks.run_blocking(host.disk.space, path)
+                space = {"total_bytes": total, "usable_bytes": usable}
             except OSError as error:
                 host.trace.log("error", f"the room in {path} is not known: {error}")
                 failed = True
@@ -59,7 +60,6 @@ class LogDirs:
             return s.DescribeLogDirsResult(
                 error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=()
             )
-        space = {"total_bytes": total, "usable_bytes": usable} if s.version >= _WITH_SPACE else {}
         topics: dict[str, list[Any]] = defaultdict(list)
         for tp, log in sorted(folder.logs.items()):
             if wanted is None or tp in wanted:

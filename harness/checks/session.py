@@ -139,9 +139,8 @@ class SparkHandle:
                     from pyspark.sql.connect.session import SparkSession
 
                     self._session = SparkSession.builder.remote(address).create()
-                if (
-                    self._remote is None
-                ):  # on this machine nothing loses an answer, and it costs two visits more
+                if self._remote is None:
+                    # on this machine nothing loses an answer, and it costs two visits more
                     self._session.client.disable_reattachable_execute()
                 self._registered, self._query = False, None
             return self._session
