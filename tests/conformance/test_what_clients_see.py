@@ -258,9 +258,8 @@ def test_too_few_in_sync(kafka: Any) -> None:
     try:
         until(lambda: tuple(kafka.partition(topic, 1).isr_nodes) == (1,), "2 out of the ISR")
 
-        def refused() -> (
-            bool
-        ):  # Kafka tells clients of the ISR a moment before its leader goes by it
+        def refused() -> bool:
+            # Kafka tells clients of the ISR a moment before its leader goes by it
             answer = kafka.raw(1).produce(topic, 0, ["c"], timeout_ms=100)
             assert answer.error_code is not Code.none
             return (answer.error_code, answer.base_offset) == (Code.not_enough_replicas, -1)

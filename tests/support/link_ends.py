@@ -36,6 +36,7 @@ class LinkEnds:
             context = LinkContext(
                 loop=self.loop, rules=LinkRules(), log=self.log, links=set[RealLink]()
             )
+        self.context = context
         self.rules, self.links = context.rules, context.links
         self.link = RealLink(context, self.ours, peer, max_frame_bytes=1 << 20, accepted=True)
         self.got: list[bytes] = []

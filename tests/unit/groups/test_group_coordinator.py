@@ -23,13 +23,6 @@ from harrow.cluster.wire.batches import build_batch
 LATEST_JOIN = 9
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.lead(HOME)
-    return made
-
-
 def commit_error(sent: Sent) -> ErrorCode:
     code: ErrorCode = sent.answer.topics[0].partitions[0].error_code
     return code

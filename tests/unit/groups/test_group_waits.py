@@ -11,13 +11,6 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire.api_keys import ApiKey
 
 
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.lead(HOME)
-    return made
-
-
 def delayed(world: World) -> tuple[int, ...]:
     """Rebalances and sessions that wait in their purgatories."""
     return tuple(purgatory.delayed for purgatory in world.coordinator.purgatories())

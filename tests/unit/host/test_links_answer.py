@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 from harrow.cluster.errors import WireError
-from harrow.cluster.host.link_context import LinkContext
-from harrow.cluster.host.link_rules import LinkRules
 from harrow.cluster.host.seam import Peer
 from link_ends import LinkEnds, run
 
@@ -32,16 +30,14 @@ def with_pairs(test: Callable[[Pair, Pair, asyncio.Future[None]], None]) -> list
     logged: list[str] = []
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        context = LinkContext(
-            loop=loop, rules=LinkRules(), log=lambda _level, text: logged.append(text), links=set()
-        )
-        a, b = Pair(Peer("broker", "1"), context), Pair(Peer("broker", "2"), context)
-        done: asyncio.Future[None] = loop.create_future()
+        a = Pair(Peer("broker", "1"))
+        b = Pair(Peer("broker", "2"), a.context)
+        done: asyncio.Future[None] = a.loop.create_future()
         test(a, b, done)
         await done
         for pair in (a, b):
             pair.close()
+        logged.extend(a.logged)
 
     run(main())
     return logged

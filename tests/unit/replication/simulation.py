@@ -432,3 +432,31 @@ class Consumer:
 
     def fetch(self, offset: int, **row: Any) -> FetchedPartition:
         return self.answer(self.send(offset, **row))
+
+
+PATIENT: dict[str, object] = {"replica.lag.time.max.ms": 60_000}
+"""Nobody leaves the ISR while a test lasts."""
+
+
+def three(**config: object) -> Simulation:
+    """`ORDERS` on three brokers, the first its leader."""
+    sim = Simulation(3, seed=1, config=config)
+    sim.create(ORDERS, [1, 2, 3])
+    sim.loop.run_for(50)
+    return sim
+
+
+def settle(sim: Simulation, answers: list[Any], limit_ms: float = 10_000) -> Any:
+    """The one result of an append, when there is one."""
+    assert sim.loop.run_until(lambda: bool(answers), limit_ms)
+    assert len(answers) == 1
+    return answers[0]
+
+
+def list_offset(sim: Simulation, timestamp: int, version: int = 7, isolation: int = 0) -> Any:
+    """ListOffsets of `ORDERS` at broker 1, as a consumer asks: its row of the answer."""
+    s = messages.schema(2, version, "request")
+    row = s.ListOffsetsPartition(partition_index=ORDERS.partition, timestamp=timestamp)
+    topic = s.ListOffsetsTopic(name=ORDERS.topic, partitions=(row,))
+    entity = s.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=(topic,))
+    return sim.ask(1, 2, version, entity).topics[0].partitions[0]

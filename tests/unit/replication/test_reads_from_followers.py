@@ -6,20 +6,13 @@ import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import TopicPartition
 
-from .simulation import Consumer, Simulation
+from .simulation import PATIENT, Consumer, three
 
 TP = TopicPartition("orders", 0)
 
 
-def three() -> Simulation:
-    sim = Simulation(3, seed=1, config={"replica.lag.time.max.ms": 60_000})
-    sim.create(TP, [1, 2, 3])
-    sim.loop.run_for(50)
-    return sim
-
-
 def test_a_follower_gives_what_is_committed() -> None:
-    sim = three()
+    sim = three(**PATIENT)
     sim.produce(1, TP, [b"hello"])
     sim.loop.run_for(1_000)
     answer = Consumer(sim, node=2).fetch(0)
@@ -28,7 +21,7 @@ def test_a_follower_gives_what_is_committed() -> None:
 
 
 def test_it_gives_nothing_above_its_own_high_watermark() -> None:
-    sim = three()
+    sim = three(**PATIENT)
     sim.brokers[3].kill()
     sim.produce(1, TP, [b"a"])
     sim.loop.run_for(100)
@@ -38,7 +31,7 @@ def test_it_gives_nothing_above_its_own_high_watermark() -> None:
 
 
 def test_a_fetch_that_waits_there_is_woken_by_the_followers_high_watermark() -> None:
-    sim = three()
+    sim = three(**PATIENT)
     consumer = Consumer(sim, node=2)
     promise = consumer.send(0, wait=30_000)
     sim.loop.run_for(20)
@@ -58,12 +51,12 @@ def test_a_fetch_that_waits_there_is_woken_by_the_followers_high_watermark() -> 
     ],
 )
 def test_who_may(version: int, epoch: int, error: ErrorCode) -> None:
-    answer = Consumer(three(), node=2, version=version).fetch(0, epoch=epoch, wait=0)
+    answer = Consumer(three(**PATIENT), node=2, version=version).fetch(0, epoch=epoch, wait=0)
     assert answer.error == error
 
 
 def test_a_fetch_that_waits_learns_of_another_leader_and_of_leading_itself() -> None:
-    sim = three()
+    sim = three(**PATIENT)
     for leader in (3, 2):
         consumer = Consumer(sim, node=2)
         promise = consumer.send(0, wait=30_000, epoch=sim.partition(2, TP).leader_epoch)
@@ -73,7 +66,7 @@ def test_a_fetch_that_waits_learns_of_another_leader_and_of_leading_itself() -> 
 
 
 def test_a_replica_that_was_stopped_serves_nobody() -> None:
-    sim = three()
+    sim = three(**PATIENT)
     promise = (consumer := Consumer(sim, node=2)).send(0, wait=30_000)
     sim.loop.run_for(10)
     sim.brokers[2].replicas.drop(sim.partition(2, TP))
@@ -82,7 +75,7 @@ def test_a_replica_that_was_stopped_serves_nobody() -> None:
 
 def test_a_follower_that_lags_sends_nobody_back_to_the_beginning() -> None:
     """Out of range would make a consumer begin anew, by what it is told to do then."""
-    sim = three()
+    sim = three(**PATIENT)
     assert Consumer(sim, node=2).fetch(5, wait=0).error == ErrorCode.offset_not_available
     assert Consumer(sim, node=2).fetch(-1, wait=0).error == ErrorCode.offset_out_of_range
     assert Consumer(sim, node=1).fetch(5, wait=0).error == ErrorCode.offset_out_of_range

@@ -6,20 +6,12 @@ from typing import Any
 
 import pytest
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire import messages
 from harrow.cluster.wire.records import build_end_txn_marker
 
-from .simulation import Consumer, Simulation
+from .simulation import PATIENT, Consumer, Simulation, list_offset, settle, three
 
 TP = TopicPartition("orders", 0)
 READ_COMMITTED = 1
-
-
-def three(**config: object) -> Simulation:
-    sim = Simulation(3, seed=1, config={"replica.lag.time.max.ms": 60_000, **config})
-    sim.create(TP, [1, 2, 3])
-    sim.loop.run_for(50)
-    return sim
 
 
 def write(sim: Simulation, producer_id: int, sequence: int, *values: bytes) -> int:
@@ -47,24 +39,20 @@ def end(sim: Simulation, producer_id: int, *, commit: bool) -> int:
 
 
 def committed(sim: Simulation, answers: list[Any]) -> int:
-    assert sim.loop.run_until(lambda: bool(answers), 5_000)
-    assert answers[0].error == 0
-    offset: int = answers[0].base_offset
+    result = settle(sim, answers, 5_000)
+    assert result.error == 0
+    offset: int = result.base_offset
     return offset
 
 
 def latest(sim: Simulation, isolation: int, timestamp: int = -1) -> int:
-    s = messages.schema(2, 7, "request")
-    row = s.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    topic = s.ListOffsetsTopic(name=TP.topic, partitions=(row,))
-    entity = s.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=(topic,))
-    offset: int = sim.ask(1, 2, 7, entity).topics[0].partitions[0].offset
+    offset: int = list_offset(sim, timestamp, isolation=isolation).offset
     return offset
 
 
 @pytest.mark.parametrize("node", [1, 2])
 def test_an_open_transaction_is_not_read_nor_what_lies_behind_it(node: int) -> None:
-    sim = three()
+    sim = three(**PATIENT)
     committed(sim, sim.produce(1, TP, [b"plain"]))
     opened = write(sim, 7, 0, b"open")
     committed(sim, sim.produce(1, TP, [b"behind"]))
@@ -83,7 +71,7 @@ def test_an_open_transaction_is_not_read_nor_what_lies_behind_it(node: int) -> N
 def test_whoever_waits_is_woken_by_the_marker_not_by_the_data(
     commit: bool, aborted: list[tuple[int, int]]
 ) -> None:
-    sim = three()
+    sim = three(**PATIENT)
     consumer = Consumer(sim)
     waiting = consumer.send(0, wait=30_000, isolation=READ_COMMITTED)
     write(sim, 7, 0, b"a")
@@ -99,7 +87,7 @@ def test_whoever_waits_is_woken_by_the_marker_not_by_the_data(
 
 
 def test_the_earliest_of_two_open_transactions_holds_back() -> None:
-    sim = three()
+    sim = three(**PATIENT)
     write(sim, 7, 0, b"first")
     write(sim, 8, 0, b"second")
     end(sim, 7, commit=True)
@@ -111,7 +99,7 @@ def test_the_earliest_of_two_open_transactions_holds_back() -> None:
 
 def test_only_what_a_read_may_give_is_told_of() -> None:
     """Each segment has its own: the list does not grow with the log."""
-    sim = three(**{"log.segment.bytes": 300})
+    sim = three(**PATIENT, **{"log.segment.bytes": 300})
     for number in range(6):
         write(sim, 7, number, b"x" * 200)
         end(sim, 7, commit=False)
@@ -124,7 +112,7 @@ def test_only_what_a_read_may_give_is_told_of() -> None:
 
 
 def test_the_latest_offset_for_readers_of_committed_data() -> None:
-    sim = three()
+    sim = three(**PATIENT)
     committed(sim, sim.produce(1, TP, [b"plain"]))
     write(sim, 7, 0, b"open")
     assert (latest(sim, 0), latest(sim, READ_COMMITTED)) == (2, 1)

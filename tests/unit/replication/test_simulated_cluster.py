@@ -9,22 +9,9 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.records import build_batch
 
-from .simulation import Consumer, Simulation
+from .simulation import Consumer, Simulation, settle, three
 
 TP = TopicPartition("orders", 0)
-
-
-def three(**config: object) -> Simulation:
-    sim = Simulation(3, seed=1, config=config)
-    sim.create(TP, [1, 2, 3])
-    sim.loop.run_for(50)
-    return sim
-
-
-def settle(sim: Simulation, answers: list[Any], limit_ms: float = 10_000) -> Any:
-    assert sim.loop.run_until(lambda: bool(answers), limit_ms)
-    assert len(answers) == 1
-    return answers[0]
 
 
 def ends(sim: Simulation) -> list[int]:

@@ -15,22 +15,9 @@ from harrow.cluster.wire.internal import (
     StopReplicaTopicState,
 )
 
-from .simulation import Consumer, Simulation
+from .simulation import Consumer, Simulation, list_offset, settle, three
 
 TP = TopicPartition("orders", 0)
-
-
-def three(**config: object) -> Simulation:
-    sim = Simulation(3, seed=1, config=config)
-    sim.create(TP, [1, 2, 3])
-    sim.loop.run_for(50)
-    return sim
-
-
-def settle(sim: Simulation, answers: list[Any], limit_ms: float = 10_000) -> Any:
-    assert sim.loop.run_until(lambda: bool(answers), limit_ms)
-    assert len(answers) == 1
-    return answers[0]
 
 
 def ends(sim: Simulation) -> list[int]:
@@ -38,14 +25,6 @@ def ends(sim: Simulation) -> list[int]:
 
 
 # --- offsets
-
-
-def list_offset(sim: Simulation, timestamp: int, version: int = 7) -> Any:
-    s = messages.schema(2, version, "request")
-    row = s.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    topic = s.ListOffsetsTopic(name=TP.topic, partitions=(row,))
-    entity = s.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
-    return sim.ask(1, 2, version, entity).topics[0].partitions[0]
 
 
 def test_list_offsets() -> None:
