@@ -19,6 +19,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
+from kio.serial.errors import SerialError
 from kio.serial.readers import read_datetime_i64, read_nullable_datetime_i64
 
 from ..errors import ErrorCode, WireError
@@ -305,7 +306,7 @@ def reader(entity_type: Any) -> Reader:
     def read_checked(buffer: Buffer, at: int) -> tuple[Any, int]:
         try:
             return read(buffer, at)
-        except (struct.error, IndexError, ValueError, OverflowError) as error:
+        except (struct.error, IndexError, ValueError, OverflowError, SerialError) as error:
             raise WireError(
                 f"{name} v{entity_type.__version__} does not decode: {error}"
             ) from error

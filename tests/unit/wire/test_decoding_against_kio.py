@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from harrow.cluster.errors import WireError
+from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.decoding import reader
 from hypothesis import given, settings
@@ -87,6 +88,19 @@ def test_a_message_cut_short_is_a_wire_error(data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(written) - 1))
     with pytest.raises(WireError):
         messages.response_reader(*key)(written[:cut], 0)
+
+
+@pytest.mark.parametrize("version", (3, 9))
+def test_a_message_that_ends_within_a_time_is_a_wire_error(version: int) -> None:
+    s = messages.schema(0, version, "response")
+    row = s.PartitionProduceResponse(index=0, error_code=ErrorCode.none, base_offset=7, log_append_time=None)
+    topic = s.TopicProduceResponse(name="orders", partition_responses=(row,))
+    written = kio_bytes(s.ProduceResponse(responses=(topic,), throttle_time=timedelta()))
+    read = messages.response_reader(0, version)
+    assert read(written, 0)[1] == len(written)
+    for cut in range(len(written)):
+        with pytest.raises(WireError):
+            read(written[:cut], 0)
 
 
 @pytest.mark.parametrize(
