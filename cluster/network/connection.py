@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode, KafkaError, WireError
 from ..host.seam import Host, Link, Part, Peer
 from ..wire.api import ApiTable
-from ..wire.headers import RequestHeader, encode_response_header, parse_request_header
+from ..wire.headers import HeaderReader, RequestHeader, encode_response_header
 from ..wire.request import Request
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Connection:
     """A FrameHandler that serves the requests of one link."""
 
     __slots__ = (
-        "_busy", "_host", "_link", "_listener", "_most", "_named", "_open", "_paused", "_server", "_slots",
+        "_busy", "_headers", "_host", "_link", "_listener", "_most", "_named", "_open", "_paused", "_server", "_slots",
         "_table", "_waiting",
     )  # fmt: skip
 
@@ -97,6 +97,7 @@ class Connection:
         self._listener = listener
         self._link = link
         self._most = most
+        self._headers = HeaderReader()
         self._slots: deque[Slot] = deque()
         self._waiting: deque[Request] = deque()
         self._busy = False
@@ -108,7 +109,7 @@ class Connection:
 
     def frame_received(self, frame: bytes) -> None:
         """Serve one request, or keep it until the one before has been."""
-        header = parse_request_header(frame)
+        header = self._headers.read(frame)
         if not self._named:
             # before anything else: a blocked peer's frame goes back from here and comes again
             address = self._link.peer.address

@@ -5,6 +5,9 @@ replica's id and epoch in a tagged field from v15 (KIP-903). Session fields are 
 that answers session 0 is asked for everything each time. The response is in `fetch_response.py`. Tests
 hold both against kio's own codec, byte for byte, for every version.
 
+Nearly every fetch between brokers goes on in a session and names one partition. From v15 on such a request is one
+struct (`_ONE_ROW`), written and read as a whole; any other shape goes field by field.
+
 May fail: `WireError` for a request that does not decode.
 """
 
@@ -16,7 +19,7 @@ from typing import NamedTuple
 
 from ..errors import WireError
 from .decoding import read_varint, skip_tags
-from .primitives import compact_text, legacy_text, read_topic, topic_bytes, varint
+from .primitives import compact_text, legacy_text, read_topic, topic_bytes, topic_of, varint
 from .request import Request
 from .topic_ids import UUID
 
@@ -46,6 +49,11 @@ _PARTITION_V4 = struct.Struct(">iqi")
 _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V9 = struct.Struct(">iiqqi")
 _PARTITION_V12 = struct.Struct(">iiqiqi")
+_ONE_ROW = struct.Struct(">iiib ii B16sB iiqiqi 7s iqx")
+_ONE = 2
+"""The compact length of an array of one."""
+_BEHIND_ROW = b"\0\0\1\1\1\1" + bytes((_REPLICA.size,))
+"""Between the one row and the replica's state: tags of the row and its topic, nothing forgotten, no rack, tag 1."""
 
 
 class FetchPartition(NamedTuple):
@@ -79,15 +87,20 @@ class FetchRequest(NamedTuple):
 
 def decode_fetch(request: Request) -> FetchRequest:
     """Decode a fetch of v4 to v17."""
+    frame, at, version = request.frame, request.body_at, request.version
+    if version >= _REPLICA_STATE and len(frame) - at == _ONE_ROW.size:
+        one = _decode_one_row(frame, at)
+        if one is not None:
+            return one
     try:
-        if request.version >= FLEXIBLE:
-            decoded, end = _decode_flexible(request.frame, request.body_at, request.version)
+        if version >= FLEXIBLE:
+            decoded, end = _decode_flexible(frame, at, version)
         else:
-            decoded, end = _decode_legacy(request.frame, request.body_at, request.version)
+            decoded, end = _decode_legacy(frame, at, version)
     except (struct.error, IndexError, ValueError) as error:
-        raise WireError(f"Fetch v{request.version} does not decode: {error}") from error
-    if end > len(request.frame):
-        raise WireError(f"Fetch v{request.version} claims {end} bytes of {len(request.frame)}")
+        raise WireError(f"Fetch v{version} does not decode: {error}") from error
+    if end > len(frame):
+        raise WireError(f"Fetch v{version} claims {end} bytes of {len(frame)}")
     return decoded
 
 
@@ -193,6 +206,21 @@ def _decode_flexible(frame: bytes, at: int, version: int) -> tuple[FetchRequest,
     return decoded, at
 
 
+def _decode_one_row(frame: bytes, at: int) -> FetchRequest | None:
+    """The fetch in the last bytes of `frame`; None when it has another shape than `_ONE_ROW`."""
+    (
+        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, topics, topic, rows,
+        partition, current_epoch, offset, last_epoch, start, size, behind, replica_id, replica_epoch,
+    ) = _ONE_ROW.unpack_from(frame, at)  # fmt: skip
+    if topics != _ONE or rows != _ONE or behind != _BEHIND_ROW:
+        return None
+    row = FetchPartition(topic_of(topic), partition, current_epoch, offset, last_epoch, start, size)
+    return FetchRequest(
+        replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation,
+        session_id, session_epoch, [row], [], "",
+    )  # fmt: skip
+
+
 def _flexible_forgotten(
     frame: bytes, at: int, into: list[tuple[str | UUID, int]], *, by_id: bool
 ) -> int:
@@ -227,6 +255,10 @@ def _closing_tags(
 
 def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
     """The body of a fetch. Fields that the version lacks are left out."""
+    if version >= _REPLICA_STATE and len(request.partitions) == 1:
+        one = _encode_one_row(request)
+        if one is not None:
+            return one
     flexible = version >= FLEXIBLE
     out: list[bytes] = []
     if version < _REPLICA_STATE:
@@ -253,6 +285,21 @@ def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
     if flexible:
         out.append(_request_tags(version, request))
     return b"".join(out)
+
+
+def _encode_one_row(request: FetchRequest) -> bytes | None:
+    (
+        replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation,
+        session_id, session_epoch, (row,), forgotten, rack_id, cluster_id,
+    ) = request  # fmt: skip
+    if forgotten or rack_id or cluster_id is not None or replica_id == replica_epoch == -1:
+        return None
+    topic, partition, current_epoch, offset, last_epoch, start, size = row
+    raw = topic_bytes(topic, flexible=True, by_id=True)
+    return _ONE_ROW.pack(
+        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, _ONE, raw, _ONE,
+        partition, current_epoch, offset, last_epoch, start, size, _BEHIND_ROW, replica_id, replica_epoch,
+    )  # fmt: skip
 
 
 def _by_topic(rows: Sequence[FetchPartition]) -> dict[str | UUID, list[FetchPartition]]:

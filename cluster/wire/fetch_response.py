@@ -5,6 +5,9 @@ gave go out between the parts written here, and a follower's are views of the fr
 `fetch.py`; the diverging epoch (KIP-595), the current leader (KIP-951) and the leaders' endpoints are tagged
 fields. Tests hold both against kio's own codec, byte for byte, for every version.
 
+What a follower is answered nearly always, one partition by its topic's id, without aborted transactions or tags, is
+one struct before the records (`_ONE_ROW`), written and read as a whole.
+
 May fail: `WireError` for a response that does not decode.
 """
 
@@ -24,6 +27,7 @@ from .primitives import (
     node_endpoints_tag,
     read_topic,
     topic_bytes,
+    topic_of,
     varint,
 )
 from .topic_ids import UUID
@@ -51,6 +55,11 @@ _ABORTED = struct.Struct(">qq")
 _DIVERGING = struct.Struct(">iqb")
 _LEADER = struct.Struct(">ii")
 _EPOCH_END = struct.Struct(">iq")
+_ONE_ROW = struct.Struct(">ihi B16sB ihqqq Bi")
+_ONE = 2
+"""The compact length of an array of one."""
+_NO_TAGS = b"\0\0\0"
+"""Behind its records: of the row, its topic and the response."""
 
 
 class FetchAnswer(NamedTuple):
@@ -110,6 +119,10 @@ def encode_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
     """The body's parts. Answers of one topic go together, topics in the order of their first answer."""
+    if version >= TOPIC_IDS and len(answers) == 1 and not node_endpoints:
+        one = _encode_one_row(answers[0], throttle_ms, error, session_id)
+        if one is not None:
+            return one
     flexible = version >= FLEXIBLE
     by_topic: dict[str | UUID, list[FetchAnswer]] = {}
     for answer in answers:
@@ -133,6 +146,25 @@ def encode_fetch_response(
     if pending:
         parts.append(pending)
     return parts
+
+
+def _encode_one_row(
+    answer: FetchAnswer, throttle_ms: int, error: int, session_id: int
+) -> list[Part] | None:
+    """The response in the shape of `_ONE_ROW`; None when it has another."""
+    (
+        topic, partition, code, high, stable, start, records, aborted, preferred, diverging, leader_id, epoch
+    ) = answer  # fmt: skip
+    if aborted is not None or diverging is not None or leader_id != -1 or epoch != -1:
+        return None
+    raw = topic_bytes(topic, flexible=True, by_id=True)
+    head = _ONE_ROW.pack(
+        throttle_ms, error, session_id, _ONE, raw, _ONE, partition, code, high, stable, start, 0, preferred
+    )  # fmt: skip
+    size = sum(map(len, records)) if records else 0
+    if records and size:
+        return [head + varint(size + 1), *records, _NO_TAGS]
+    return [head + (b"\0" if records is None else b"\1") + _NO_TAGS]
 
 
 def _put_answer(version: int, row: FetchAnswer, pending: bytearray, parts: list[Part]) -> bytearray:
@@ -190,6 +222,10 @@ def _answer_tags(row: FetchAnswer) -> bytes:
 
 def decode_fetch_response(version: int, frame: bytes, at: int = 0) -> FetchResponse:
     """Decode the body that begins at `at`."""
+    if version >= TOPIC_IDS and len(frame) - at > _ONE_ROW.size + len(_NO_TAGS):
+        one = _decode_one_row(frame, at)
+        if one is not None:
+            return one
     try:
         decoded, end = _decode(version, frame, at)
     except (struct.error, IndexError, ValueError) as error_:
@@ -197,6 +233,24 @@ def decode_fetch_response(version: int, frame: bytes, at: int = 0) -> FetchRespo
     if end > len(frame):
         raise WireError(f"FetchResponse v{version} claims {end} bytes of {len(frame)}")
     return decoded
+
+
+def _decode_one_row(frame: bytes, at: int) -> FetchResponse | None:
+    """The response at `at`, up to the end of `frame`; None when it has another shape than `_ONE_ROW`."""
+    (
+        throttle_ms, error, session_id, topics, topic, rows, partition, code, high, stable, start, aborted, preferred
+    ) = _ONE_ROW.unpack_from(frame, at)  # fmt: skip
+    if topics != _ONE or rows != _ONE or aborted or frame[-3:] != _NO_TAGS:
+        return None
+    size, at = read_varint(frame, at + _ONE_ROW.size)
+    end = at + max(size - 1, 0)
+    if end + len(_NO_TAGS) != len(frame):
+        return None
+    row = FetchedPartition(
+        topic_of(topic), partition, code, high, stable, start, memoryview(frame)[at:end], None, preferred,
+        None, -1, -1,
+    )  # fmt: skip
+    return FetchResponse(throttle_ms, error, session_id, [row])
 
 
 def _decode(version: int, frame: bytes, at: int) -> tuple[FetchResponse, int]:

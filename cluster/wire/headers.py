@@ -19,6 +19,7 @@ from .api_keys import ApiKey
 from .decoding import skip_tags
 
 __all__ = [
+    "HeaderReader",
     "RequestHeader",
     "encode_request_header",
     "encode_response_header",
@@ -78,6 +79,26 @@ def parse_request_header(frame: bytes) -> RequestHeader:
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise WireError(f"no request header in a frame of {len(frame)} bytes: {error}") from error
     return RequestHeader(api_key, version, correlation_id, client_id, at)
+
+
+class HeaderReader:
+    """The headers of one connection: one that differs from the last in its correlation id only is not read again."""
+
+    __slots__ = ("_before", "_behind", "_last")
+
+    def __init__(self) -> None:
+        self._before, self._behind = b"", b"none was read"
+        self._last = RequestHeader(-1, -1, -1, "", 0)
+
+    def read(self, frame: bytes) -> RequestHeader:
+        """As `parse_request_header`."""
+        api_key, version, _, client_id, body_at = self._last
+        if frame[:4] == self._before and frame[8:body_at] == self._behind:
+            correlation_id: int = _CORRELATION.unpack_from(frame, 4)[0]
+            return RequestHeader(api_key, version, correlation_id, client_id, body_at)
+        self._last = last = parse_request_header(frame)
+        self._before, self._behind = frame[:4], frame[8 : last.body_at]
+        return last
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:

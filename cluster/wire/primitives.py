@@ -23,6 +23,7 @@ __all__ = [
     "node_endpoints_tag",
     "read_topic",
     "topic_bytes",
+    "topic_of",
     "varint",
 ]
 
@@ -79,15 +80,15 @@ def topic_bytes(topic: str | UUID, *, flexible: bool, by_id: bool) -> bytes:
 
 
 @lru_cache(1024)
-def _topic_id(raw: bytes) -> UUID:
-    """One object for each id that is in use: making a UUID costs more than the rest of a row."""
+def topic_of(raw: bytes) -> UUID:
+    """The topic id in 16 bytes, one object for each that is in use: making a UUID costs more than the rest of a row."""
     return UUID(bytes=raw)
 
 
 def read_topic(frame: bytes, at: int, *, by_id: bool) -> tuple[str | UUID, int]:
     """A topic of a flexible version and the position behind it."""
     if by_id:
-        return _topic_id(frame[at : at + 16]), at + 16
+        return topic_of(frame[at : at + 16]), at + 16
     size, at = read_varint(frame, at)
     if size == 0:
         raise WireError("a topic without a name")

@@ -168,6 +168,11 @@ def encode_produce_response(
 ) -> list[Buffer]:
     """The body's parts. Answers of one topic go together, topics in the order of their first answer."""
     flexible = version >= _FLEXIBLE
+    if flexible and len(answers) == 1 and not node_endpoints:  # nearly always
+        answer = answers[0]
+        name = topic_bytes(answer.topic, flexible=True, by_id=version >= _TOPIC_IDS)
+        row = _answer(version, answer)
+        return [b"".join((b"\2", name, b"\2", row, b"\0", _INT32.pack(throttle_ms), b"\0"))]
     by_topic: dict[str | UUID, list[ProduceAnswer]] = {}
     for answer in answers:
         by_topic.setdefault(answer.topic, []).append(answer)

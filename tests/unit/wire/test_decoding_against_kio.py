@@ -90,10 +90,12 @@ def test_a_message_cut_short_is_a_wire_error(data: st.DataObject) -> None:
         messages.response_reader(*key)(written[:cut], 0)
 
 
-@pytest.mark.parametrize("version", (3, 9))
+@pytest.mark.parametrize("version", [3, 9])
 def test_a_message_that_ends_within_a_time_is_a_wire_error(version: int) -> None:
     s = messages.schema(0, version, "response")
-    row = s.PartitionProduceResponse(index=0, error_code=ErrorCode.none, base_offset=7, log_append_time=None)
+    row = s.PartitionProduceResponse(
+        index=0, error_code=ErrorCode.none, base_offset=7, log_append_time=None
+    )
     topic = s.TopicProduceResponse(name="orders", partition_responses=(row,))
     written = kio_bytes(s.ProduceResponse(responses=(topic,), throttle_time=timedelta()))
     read = messages.response_reader(0, version)

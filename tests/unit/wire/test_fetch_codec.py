@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from harrow.cluster.errors import ErrorCode, WireError
@@ -216,3 +218,46 @@ def test_record_data_is_not_copied_on_either_side() -> None:
     (row,) = fetch_response.decode_fetch_response(12, frame).partitions
     assert row.records.obj is frame
     assert row.records == records
+
+
+TOPIC = UUID(int=7)
+ONE_ROW = fetch.FetchRequest(
+    2, 5, 500, 1, 10_485_760, 0, 77, 12, [fetch.FetchPartition(TOPIC, 3, 4, 1000, 4, 10, 1_048_576)], [], ""
+)  # fmt: skip
+"""What a follower asks nearly always."""
+
+
+def mutants(body: bytes) -> Iterator[bytes]:
+    """`body` and everything that differs from it in one byte, of the values that lengths and counts have."""
+    yield body
+    for at in range(len(body)):
+        for byte in (0, 1, 2, 3, 12, 13, 14, 127, 128, 255):
+            yield body[:at] + bytes((byte,)) + body[at + 1 :]
+
+
+@pytest.mark.parametrize("version", [15, 16, 17])
+def test_a_request_of_one_row_is_read_as_if_it_went_field_by_field(version: int) -> None:
+    body = fetch.encode_fetch_request(version, ONE_ROW)
+    assert len(body) == 91
+    for mutant in mutants(body):
+        try:
+            read = fetch.decode_fetch(request_of(1, version, mutant))
+        except WireError:
+            continue
+        # one byte more, and it has another length than the shape that is read at once
+        assert read == fetch.decode_fetch(request_of(1, version, mutant + b"\0")), mutant
+
+
+@pytest.mark.parametrize("version", [13, 16, 17])
+@pytest.mark.parametrize("records", [(), (b"records" * 3,)])
+def test_a_response_of_one_row_is_read_as_if_it_went_field_by_field(
+    version: int, records: tuple[bytes, ...]
+) -> None:
+    answer = fetch_response.FetchAnswer(TOPIC, 3, 0, 999, 999, 10, records)
+    parts = fetch_response.encode_fetch_response(version, [answer], session_id=77)
+    for mutant in mutants(joined_bytes(parts)):
+        try:
+            read = fetch_response.decode_fetch_response(version, mutant)
+        except WireError:
+            continue
+        assert read == fetch_response.decode_fetch_response(version, mutant + b"\0"), mutant

@@ -220,3 +220,25 @@ def test_api_versions_of_any_version_has_a_readable_header_and_a_v0_answer_heade
 def test_a_frame_without_a_header_is_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
         headers.parse_request_header(frame)
+
+
+def test_a_connections_headers_are_read_as_each_alone() -> None:
+    frames = [
+        headers.encode_request_header(api_key, version, number, client) + b"body"
+        for number, (api_key, version, client) in enumerate(
+            [
+                (1, 17, "a"), (1, 17, "a"), (1, 17, "b"), (1, 17, "bb"), (1, 11, "bb"), (0, 11, "bb"),
+                (0, 11, ""), (0, 11, ""),
+            ]
+        )
+    ]  # fmt: skip
+    tagged = frames[0][: headers.parse_request_header(frames[0]).body_at - 1] + b"\1\5\1x" + b"body"
+    reader = headers.HeaderReader()
+    with pytest.raises(WireError):
+        reader.read(b"")
+    for frame in [*frames, tagged, tagged, *reversed(frames)]:
+        assert reader.read(frame) == headers.parse_request_header(frame)
+    for cut in range(8):
+        with pytest.raises(WireError):
+            reader.read(frames[0][:cut])
+    assert reader.read(frames[1]) == headers.parse_request_header(frames[1])
