@@ -47,8 +47,8 @@ from ..errors import WireError
 from .disk import IOV_MAX, RealRegion
 from .link_context import LinkContext
 from .link_rules import Blocked
-from .pieces import JOIN_BYTES, SIZE, Piece, pieces_of
-from .seam import Buffer, FrameHandler, Part, Peer, bytes_of
+from .pieces import JOIN_BYTES, SIZE, Piece, joined, pieces_of
+from .seam import Buffer, FrameHandler, Part, Peer
 from .slow_send import NOT_SLOW, SlowSend
 
 PIECE_BYTES = 1024 * 1024
@@ -147,7 +147,7 @@ class RealLink:
         if self._slow is not None:
             self._slow.add(pieces_of(parts, size), size + 4)
         elif size < JOIN_BYTES:
-            self._queue.append(b"".join((SIZE.pack(size), *map(bytes_of, parts))))
+            self._queue.append(joined(parts, size))
         else:
             self._enqueue(pieces_of(parts, size))
         self._unsent += size + 4
@@ -316,8 +316,7 @@ class RealLink:
             self._refuse("error", f"handler failed\n{''.join(traceback.format_exception(error))}")
         finally:
             self._delivering = context.delivering = False
-        if context.answered:
-            context.flush_answered()
+        context.delivered()
         if not self._gates and self._backlog is not None:
             self._context.loop.call_soon(self._go_on)
 
@@ -406,7 +405,8 @@ class RealLink:
                 self._writing = True
                 self._context.loop.add_writer(self._fd, self.flush)
             return
-        self._stop_writing()
+        if self._writing:
+            self._stop_writing()
 
     def _send_mixed(self) -> int:
         """Send the buffers up to the first region, or of that region what the kernel takes; how much it took."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from .disk import RealRegion
 from .seam import Buffer, Part, bytes_of
@@ -24,8 +25,17 @@ Piece = Buffer | RealRegion
 def pieces_of(parts: Sequence[Part], size: int) -> list[Piece]:
     """Return the frame of these parts, `size` bytes together, with its size before it."""
     if size < JOIN_BYTES:
-        return [b"".join((SIZE.pack(size), *map(bytes_of, parts)))]
+        return [joined(parts, size)]
     return [SIZE.pack(size), *[_queueable(part) for part in parts if len(part)]]
+
+
+def joined(parts: Sequence[Part], size: int) -> bytes:
+    """Return the same in one piece."""
+    buffers: Any = parts
+    try:
+        return b"".join((SIZE.pack(size), *buffers))  # nearly always: there is no region among them
+    except TypeError:
+        return b"".join((SIZE.pack(size), *map(bytes_of, parts)))
 
 
 def _queueable(part: Part) -> Piece:

@@ -162,6 +162,14 @@ class RealNetwork:
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         return self._lost.lose(peer, api_key)
 
+    def after_delivery(self, call: Callable[[], object]) -> None:
+        """Run `call` when the frames that a link is delivering have been served; on the next turn when none is."""
+        self._context.after_delivery(call)
+
+    def flush(self) -> None:
+        """Let what the present delivery has sent leave now instead of at its end."""
+        self._context.flush_answered()
+
     # -------------------------------------------------------------- its links
 
     def adopt(

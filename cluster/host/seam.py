@@ -395,6 +395,14 @@ class Network(Protocol):
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         ...
 
+    def after_delivery(self, call: Callable[[], object]) -> None:
+        """Run `call` when the frames that a link is delivering have been served; on the next turn when none is."""
+        ...
+
+    def flush(self) -> None:
+        """Let what the present delivery has sent leave now instead of at its end: somebody waits for it."""
+        ...
+
 
 class Failpoints(Protocol):
     """Named places in the code that a fault may arm (K6)."""

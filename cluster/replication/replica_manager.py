@@ -305,7 +305,7 @@ class ReplicaManager:
     # ---------------------------------------------------------------- wake-ups
 
     def appended(self, partition: Partition) -> None:
-        """A leader's log grew: try its HW, wake its followers on the next turn."""
+        """A leader's log grew: try its HW, wake its followers when the delivery has ended."""
         self.offsets.log_end(partition, "append")
         if partition.advance_high_watermark(self.host.clock.monotonic_ms()):
             self.high_watermark_moved(partition, "append")
@@ -322,7 +322,7 @@ class ReplicaManager:
         self.fetchers.settled()
 
     def high_watermark_moved(self, partition: Partition, cause: str) -> None:
-        """A leader's HW moved: answer producers now, consumers on the next turn."""
+        """A leader's HW moved: answer producers now, consumers when the delivery has ended."""
         tp = partition.topic_partition
         self.produces.check_and_complete(tp)
         self.offsets.high_watermark(partition, cause)
@@ -353,7 +353,7 @@ class ReplicaManager:
     def _flush_soon(self) -> None:
         if not self._flush_due:
             self._flush_due = True
-            self.host.tasks.call_soon(self._flush)
+            self.host.network.after_delivery(self._flush)
 
     def _flush(self) -> None:
         self._flush_due = False

@@ -149,6 +149,13 @@ class SimNetwork:
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         return self._lost.lose(peer, api_key)
 
+    def after_delivery(self, call: Callable[[], object]) -> None:
+        """Run `call` on the next turn: frames are delivered one at a time here."""
+        self._tasks.call_soon(call)
+
+    def flush(self) -> None:
+        """Nothing: what is sent is under way at once here."""
+
     # ----------------------------------------------------------------- knobs
 
     def block(self, peers: Sequence[str], direction: str = "both") -> None:

@@ -95,3 +95,64 @@ def test_a_delivery_that_fails_holds_nobody_elses_answers_back() -> None:
     logged = with_pairs(test)
     assert len(logged) == 1
     assert "garbage" in logged[0]
+
+
+def test_what_is_put_off_until_after_a_delivery_runs_once_its_answers_have_left() -> None:
+    def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
+        seen: list[object] = []
+
+        def answer(frame: bytes) -> None:
+            b.link.send([b"to ", frame])
+            if frame == b"x":
+                a.context.after_delivery(fail)
+                a.context.after_delivery(look)
+                asyncio.get_running_loop().call_soon(end)
+
+        def fail() -> None:
+            seen.append("failed")
+            raise ValueError("a bug")
+
+        def look() -> None:
+            seen.append(b.arrived())
+            b.link.send([b"at once"])  # no delivery any more
+            seen.append(b.arrived())
+            a.context.after_delivery(lambda: seen.append("next turn"))
+
+        def end() -> None:
+            assert seen == ["failed", framed(b"to x") + framed(b"to y"), framed(b"at once")]
+            asyncio.get_running_loop().call_soon(lambda: done.set_result(None))
+
+        a.on_frame = answer
+        a.theirs.send(framed(b"x") + framed(b"y"))
+        done.add_done_callback(lambda _: seen.append("done"))
+        after.append(seen)
+
+    after: list[list[object]] = []
+    logged = with_pairs(test)
+    assert after[0][3:] == ["next turn", "done"]
+    assert len(logged) == 1
+    assert "a bug" in logged[0]
+
+
+def test_what_was_sent_so_far_may_leave_before_a_delivery_ends() -> None:
+    def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
+        seen: list[bytes] = []
+
+        def answer(frame: bytes) -> None:
+            b.link.send([b"first"])
+            a.context.flush_answered()
+            seen.append(b.arrived())
+            b.link.send([b"second"])
+            if frame == b"y":
+                a.context.flush_answered()
+                done.set_result(None)
+            seen.append(b.arrived())
+
+        a.on_frame = answer
+        a.theirs.send(framed(b"x") + framed(b"y"))
+        done.add_done_callback(lambda _: after.append(seen))
+
+    after: list[list[bytes]] = []
+    with_pairs(test)
+    first, second = framed(b"first"), framed(b"second")
+    assert after == [[first, b"", second + first, second]]

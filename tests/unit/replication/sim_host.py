@@ -383,6 +383,16 @@ class SimTap:
         )
 
 
+class SimNetwork:
+    """No links: the simulation carries answers itself."""
+
+    def __init__(self, tasks: SimTasks) -> None:
+        self.after_delivery = tasks.call_soon
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
 class SimHost:
     """Host of one life of one broker."""
 
@@ -397,7 +407,7 @@ class SimHost:
         self.failpoints = SimFailpoints()
         self.trace = SimTrace()
         self.tap = SimTap()
-        self.network = None
+        self.network = SimNetwork(self.tasks)
 
     def monotonic_ms(self) -> int:
         return int(self.loop.now_ms)
