@@ -121,7 +121,10 @@ class Purgatory:
             op = watching[0]  # nearly always: no snapshot, and a list of nobody goes at once
             completed_here = not op.completed and op.try_complete()
             if op.completed:
-                self._sweep(key)
+                if len(watching) == 1 and self._watchers.get(key) is watching:
+                    del self._watchers[key]
+                else:  # its completion changed the list
+                    self._sweep(key)
             return int(completed_here)
         done = 0
         for op in tuple(watching):

@@ -12,8 +12,8 @@ leader epoch, or whose last epoch diverges, moves nothing (KIP-320, KIP-595).
     leadership or its epoch changed  at once             at once
     the deadline comes               with what there is  with what there is
 
-Waking is put off to the next turn of the loop (`ReplicaManager.appended`), so that all produces
-of one turn leave in one answer. A follower's fetch waits under its node id, a consumer's under its partitions.
+Waking is put off until the link has delivered what it read (`ReplicaManager.appended`), so that all produces
+of one delivery leave in one answer. A follower's fetch waits under its node id, a consumer's under its partitions.
 Followers fetch in sessions (`fetch_sessions.py`).
 
 Source: Kafka's `ReplicaManager.fetchMessages`, `Partition.fetchRecords`, `DelayedFetch`.
@@ -80,21 +80,20 @@ class DelayedFetch(DelayedOperation):
 class DelayedSessionFetch(DelayedOperation):
     """A follower's fetch in a session that waits for bytes, for the session's end or for its deadline."""
 
-    __slots__ = ("_done", "_min_bytes", "_reader", "_session", "_sound")
+    __slots__ = ("_done", "_max_bytes", "_min_bytes", "_session", "_sound")
 
     def __init__(
         self,
         deadline_ms: int,
         session: FetchSession,
-        reader: Reader,
-        min_bytes: int,
+        fetch: FetchRequest,
         done: Callable[[list[FetchAnswer] | None], None],
     ) -> None:
         super().__init__(deadline_ms)
         self._sound = False  # the session was found to be so in this very turn
         self._session = session
-        self._reader = reader
-        self._min_bytes = min_bytes
+        self._min_bytes = fetch.min_bytes
+        self._max_bytes = fetch.max_bytes
         self._done = done
 
     def try_complete(self) -> bool:
@@ -107,9 +106,8 @@ class DelayedSessionFetch(DelayedOperation):
         if not session.has_data():
             return False
         if self._min_bytes > 1:
-            self._reader.asked = session.news()
-            _, size, urgent = self._reader.read()
-            if size < self._min_bytes and not urgent:
+            answers = session.read(self._max_bytes, told=False)
+            if answers is not None and _size_of(answers) < self._min_bytes:
                 return False
         self._sound = True
         return True
@@ -118,7 +116,7 @@ class DelayedSessionFetch(DelayedOperation):
         """Read again: what is answered is as of now. A session that is void by now is told of as None."""
         session = self._session
         sound = self._sound or session.sound()
-        self._done(session.read(self._reader) if sound else None)
+        self._done(session.read(self._max_bytes) if sound else None)
 
 
 class Fetches:
@@ -167,7 +165,7 @@ class Fetches:
             return None
         self._sessions_begun += 1
         now_ms = self._host.clock.monotonic_ms()
-        session = FetchSession(self._sessions_begun, fetch, asked, now_ms)
+        session = FetchSession(self._sessions_begun, fetch, asked, now_ms, self._manager.log_failed)
         if len(session) != len(asked):
             return None  # a partition named twice
         self._sessions[fetch.replica_id] = session
@@ -190,7 +188,6 @@ class Fetches:
             del self._sessions[node]
             _refuse_session(request)
             return
-        reader = Reader(self._manager, [], fetch)
 
         def answer(answers: list[FetchAnswer] | None) -> None:
             if answers is not None:
@@ -203,9 +200,7 @@ class Fetches:
                 del self._sessions[node]
             _refuse_session(request)
 
-        operation = DelayedSessionFetch(
-            now_ms + fetch.max_wait_ms, session, reader, fetch.min_bytes, answer
-        )
+        operation = DelayedSessionFetch(now_ms + fetch.max_wait_ms, session, fetch, answer)
         # `update` found it sound; no try here causes events, so none between this one and the watching is missed
         if fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0 or operation.enough():
             operation.force_complete()
@@ -252,7 +247,7 @@ class Fetches:
 
     def _take_in(self, fetch: FetchRequest, asked: list[Asked]) -> bool:
         """Take a follower's offsets: remote LEO, HW, ISR (C1, C4); True when one must be answered at once."""
-        urgent = False
+        urgent = acknowledged = False
         node, epoch = NodeId(fetch.replica_id), BrokerEpoch(fetch.replica_epoch)
         now_ms = self._host.clock.monotonic_ms()
         manager = self._manager
@@ -274,6 +269,7 @@ class Fetches:
             if manager.offsets.every:
                 manager.offsets.follower(partition, node, row.fetch_offset)
             if moved:
+                acknowledged = True
                 manager.high_watermark_moved(partition, "follower-fetch")
             if manager.deletions.delayed:
                 manager.deletions.check_and_complete(partition.topic_partition)
@@ -281,6 +277,8 @@ class Fetches:
                 proposal = partition.propose_expansion(node)
                 if proposal is not None:
                     manager.isr_updates.submit(partition, proposal)
+        if acknowledged:
+            self._host.network.flush()  # producers wait for it, while this fetch is about to wait itself
         return urgent
 
     @staticmethod
@@ -336,6 +334,10 @@ class Fetches:
         if isinstance(topic, str):
             return topic
         return self._manager.topic_name(topic) or str(topic)
+
+
+def _size_of(answers: Sequence[FetchAnswer]) -> int:
+    return sum(len(part) for answer in answers for part in answer.records or ())
 
 
 def _refuse_session(

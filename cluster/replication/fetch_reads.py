@@ -70,12 +70,10 @@ class Asked:
 class Reader:
     """Reads all partitions of one fetch within its limits, in the order asked."""
 
-    __slots__ = ("_committed", "_from_follower", "_manager", "_max_bytes", "asked", "full")
+    __slots__ = ("_committed", "_from_follower", "_manager", "_max_bytes", "asked")
 
     def __init__(self, manager: ReplicaManager, asked: list[Asked], fetch: FetchRequest) -> None:
         self.asked = asked
-        self.full = False
-        """The last read left no room for a whole partition more."""
         self._manager = manager
         self._from_follower = fetch.replica_id >= 0
         self._committed = not self._from_follower and fetch.isolation_level == READ_COMMITTED
@@ -121,7 +119,6 @@ class Reader:
             total += size
             left -= size
             urgent = urgent or answer.error != 0 or answer.diverging is not None
-        self.full = bool(self.asked) and left < self.asked[-1].row.max_bytes
         return answers, total, urgent
 
     def _read_one(self, one: Asked, left: int, *, first: bool) -> tuple[FetchAnswer, int]:

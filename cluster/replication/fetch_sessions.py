@@ -21,15 +21,18 @@ Source: Kafka's `FetchSession`, `IncrementalFetchContext`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import ErrorCode
+from ..errors import ErrorCode, KafkaError, StorageError
+from ..ids import Offset
 from ..wire.fetch_response import FetchAnswer
 
 if TYPE_CHECKING:
+    from ..host.seam import Part
     from ..wire.fetch import FetchPartition, FetchRequest
-    from .fetch_reads import Asked, Reader
+    from .fetch_reads import Asked
+    from .partition import Partition
 
 TOUCH_MS = 10
 EPOCH_MOST = 2**31 - 1
@@ -43,11 +46,18 @@ def next_epoch(epoch: int) -> int:
 class FetchSession:
     """What one follower fetches here."""
 
-    __slots__ = ("_rows", "_touched_ms", "broker_epoch", "epoch", "session_id")
+    __slots__ = ("_log_failed", "_rows", "_touched_ms", "broker_epoch", "epoch", "session_id")
 
     def __init__(
-        self, session_id: int, fetch: FetchRequest, asked: Iterable[Asked], now_ms: int
+        self,
+        session_id: int,
+        fetch: FetchRequest,
+        asked: Iterable[Asked],
+        now_ms: int,
+        log_failed: Callable[[Partition, StorageError], None],
     ) -> None:
+        """`log_failed` is told of a log that could not be read."""
+        self._log_failed = log_failed
         self.session_id = session_id
         self.broker_epoch = fetch.replica_epoch
         self.epoch = 1
@@ -106,33 +116,47 @@ class FetchSession:
                 return True
         return False
 
-    def news(self) -> list[Asked]:
-        """The rows that an answer has to have."""
-        found: list[Asked] = []
-        for one in self._rows.values():
-            partition = one.partition
-            assert partition is not None, "a session has sound rows only"
-            log = partition.log
-            if (
-                log.log_end_offset > one.row.fetch_offset
-                or partition.high_watermark != one.sent_high
-                or log.log_start_offset != one.sent_start
-            ):
-                found.append(one)
-        return found
+    def read(self, max_bytes: int, *, told: bool = True) -> list[FetchAnswer] | None:
+        """The answer as of now of a sound session; None when a read failed: then it is void.
 
-    def read(self, reader: Reader) -> list[FetchAnswer] | None:
-        """The answer as of now of a sound session; None when a read failed: then it is void."""
-        news = reader.asked = self.news()
-        answers, _, urgent = reader.read()
-        if urgent:
-            return None
-        note_sent(news, answers)
-        if reader.full:
-            for one, answer in zip(news, answers, strict=True):
-                if answer.records:
-                    key = (one.row.topic, one.row.partition)
-                    self._rows[key] = self._rows.pop(key)
+        With `told` it is remembered as what the follower knows. Nothing is judged again: in the generation in which
+        a follower's log was found to be a prefix of the leader's they never part; only the leader's log start may
+        have passed the row by, which the read finds out.
+        """
+        answers: list[FetchAnswer] = []
+        filled: list[Asked] = []
+        left = max_bytes
+        for one in self._rows.values():
+            row, partition = one.row, one.partition
+            assert partition is not None, "a session has sound rows only"
+            log, high = partition.log, partition.high_watermark
+            start, end = log.log_start_offset, log.log_end_offset
+            parts: Sequence[Part] = ()
+            if end > row.fetch_offset:
+                if left > 0 or not filled:
+                    limit = max(0, min(row.max_bytes, left))
+                    try:
+                        data = log.read_to_send(
+                            Offset(row.fetch_offset), limit, end, at_least_one=not filled
+                        )
+                    except KafkaError:
+                        return None
+                    except StorageError as failed:
+                        self._log_failed(partition, failed)
+                        return None
+                    parts = data.parts
+                    left -= data.size
+                    if data.size:
+                        filled.append(one)
+            elif high == one.sent_high and start == one.sent_start:
+                continue
+            if told:
+                one.sent_high, one.sent_start = high, start
+            answers.append(FetchAnswer(row.topic, row.partition, 0, high, high, start, parts))
+        if told and filled and left < filled[-1].row.max_bytes:
+            for one in filled:
+                key = (one.row.topic, one.row.partition)
+                self._rows[key] = self._rows.pop(key)
         return answers
 
 

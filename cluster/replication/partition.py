@@ -155,6 +155,12 @@ class Partition:
         """`min.insync.replicas` of the topic, but never more than it has replicas (Kafka's `effectiveMinIsr`)."""
         return min(self.log.config.number("min.insync.replicas"), len(self.replicas))
 
+    @property
+    def below_min_isr(self) -> bool:
+        """True when the ISR is too small for acks=all; a whole one never is."""
+        size = len(self.isr)
+        return size < len(self.replicas) and size < self.min_isr
+
     # ------------------------------------------------------------------ roles
 
     def become_leader(self, state: PartitionState, now_ms: int) -> bool:
@@ -275,7 +281,7 @@ class Partition:
         error = self.check_leader()
         if error is not ErrorCode.none:
             raise KafkaError(error)
-        if acks == -1 and len(self.isr) < self.min_isr:
+        if acks == -1 and self.below_min_isr:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
                 f"{self.topic_partition}: ISR {list(self.isr)} is below "
@@ -291,7 +297,7 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         if self.high_watermark < required_offset:
             return None
-        if len(self.isr) < self.min_isr:
+        if self.below_min_isr:
             return ErrorCode.not_enough_replicas_after_append
         return ErrorCode.none
 

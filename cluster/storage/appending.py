@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer
-from ..ids import Offset
+from ..ids import Offset, TopicPartition
 from ..wire.batches import (
     HEADER_SIZE,
     PlacedBatch,
@@ -25,6 +25,8 @@ from .sparse_index import RELATIVE_OFFSET_MAX
 
 PINNED_SLACK_BYTES = 64 * 1024
 """A kept slice of a frame keeps the whole frame alive; past this much waste it is copied instead."""
+
+_OWNED = (bytes, bytearray)
 
 SHARED_BYTES_LEAST = 8 * 1024
 """A smaller batch is copied: that costs less than to have it in two parts, now and at each fetch."""
@@ -89,7 +91,12 @@ def stamped(data: bytearray, placed: PlacedBatch, append_time_ms: int) -> Placed
 
 
 def follower_rows(
-    view: memoryview, batches: Sequence[PlacedBatch], *, end: int, gaps_allowed: bool, log: str
+    view: memoryview,
+    batches: Sequence[PlacedBatch],
+    *,
+    end: int,
+    gaps_allowed: bool,
+    log: TopicPartition,
 ) -> list[AppendedBatch]:
     """Check that a leader's batches are whole and continue a log that ends at `end`."""
     rows: list[AppendedBatch] = []
@@ -151,6 +158,6 @@ def unpinned(records: Buffer) -> memoryview:
     """A view of `records` that may be kept: a small slice of a large frame is copied."""
     view = memoryview(records)
     whole = view.obj
-    if isinstance(whole, bytes | bytearray) and len(whole) > 2 * len(view) + PINNED_SLACK_BYTES:
+    if isinstance(whole, _OWNED) and len(whole) > 2 * len(view) + PINNED_SLACK_BYTES:
         return memoryview(bytes(view))
     return view

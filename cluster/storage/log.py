@@ -178,7 +178,7 @@ class Log:
             batches,
             end=self.log_end_offset,
             gaps_allowed=self._compacted,
-            log=str(self.topic_partition),
+            log=self.topic_partition,
         )
         first = self.log_end_offset
         size = 0
