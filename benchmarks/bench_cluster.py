@@ -11,7 +11,9 @@ was warmed up by the same load until it got no faster.
 * produce: acks=all RF=3 messages a second at 100 B and 1 KiB, and CPU time of all brokers a message;
   consume: messages a second of a topic filled in the same batches everywhere, and CPU time of all brokers a message
   (the mock: of the 5 MiB a partition that it keeps)
-* one at a time: acks=all, linger 0, p50 and p99, and CPU time of all brokers a message
+* one at a time: acks=all, linger 0, p50 and p99, and CPU time of all brokers a message. Peers take turns every 250
+  messages, so that what else the machine does meets all of them, and all turns are judged as one; beside them the
+  same hops between processes with nothing done at any (`hops.py`): what this machine leaves to win
 * memory: PSS of a broker after the run
 * failover: leader killed, session timeout 300 ms: the session's end to the last of the new leaders, and to the next
   acknowledged record; kill to the next record less the session timeout (Kafka: one kill, session timeout 3 s).
@@ -42,6 +44,7 @@ from confluent_kafka.admin import AdminClient
 from figures import Figures
 from harrow.cluster import HarrowError
 from harrow.cluster.supervisor import fork_server
+from hops import bare_hops
 from load import Budget, ExceededError
 from peers import Peer
 
@@ -49,6 +52,7 @@ STEP_S = 60.0
 SESSION_MS = 300
 FAILOVERS = 7
 WARM_S, WARM_LEAST, WARM_GAIN = 60.0, 3, 1.05
+TURN, TURNS, WARM_MESSAGES = 250, 32, 500
 SMALL, BIG = "100 B", "1 KiB"
 SIZES = {SMALL: 100, BIG: 1024}
 LATENCY = ("one at a time p50, ms", "one at a time p99, ms", "one at a time, broker CPU us/msg")
@@ -127,7 +131,8 @@ def warm_up(peer: Peer, messages: int, budget: Budget, seconds: float) -> None:
             gained |= rate > best.get(name, 0.0) * WARM_GAIN
             best[name] = max(rate, best.get(name, 0.0))
             first.setdefault(name, rate)
-        load.one_at_a_time(peer, topics[SMALL], 600, budget.step(STEP_S))
+        sender = load.OneAtATime(peer.bootstrap_servers, topics[SMALL])
+        load.repeat(sender.send, 800, budget.step(STEP_S))
         rounds, idle = rounds + 1, 0 if gained else idle + 1
     gain = ", ".join(f"{n} {first[n] / 1e3:,.0f} -> {best[n] / 1e3:,.0f} k msg/s" for n in first)
     print(f"{peer.name} warm after {rounds} rounds: {gain}", flush=True)
@@ -145,7 +150,7 @@ def measure_load(
                 _produced(figures, peer, name, topic, options.messages, budget)
             for name in SIZES:
                 _consumed(figures, peer, name, options.messages, budget)
-            _latency(figures, peer, budget)
+    measure_latency(figures, running, budget)
     for peer in running:
         for pid in peer.pids.values():
             figures.add("PSS of a broker after the run, MiB", peer.name, peers.pss_mib(pid))
@@ -183,17 +188,47 @@ def _consumed(figures: Figures, peer: Peer, name: str, messages: int, budget: Bu
     attempt(figures, [rate], peer.name, work)
 
 
-def _latency(figures: Figures, peer: Peer, budget: Budget) -> None:
-    def work() -> None:
-        topic, before = load.make_topic(peer), peers.cpu_seconds(peer)
-        times = load.one_at_a_time(peer, topic, 2000, budget.step(STEP_S / 3))
-        figures.add(LATENCY[0], peer.name, times[len(times) // 2])
-        figures.add(LATENCY[1], peer.name, times[int(len(times) * 0.99)])
-        if peer.pids:
-            cpu = peers.cpu_seconds(peer) - before
-            figures.add(LATENCY[2], peer.name, cpu / (len(times) + 200) * 1e6)
+def measure_latency(figures: Figures, running: list[Peer], budget: Budget) -> None:
+    """One message at a time, in short turns."""
+    deadline = budget.step(STEP_S * 2)
+    times: dict[str, list[float]] = {}
+    cpu: dict[str, float] = {}
 
-    attempt(figures, LATENCY[:2], peer.name, work)
+    def turn(peer: Peer, sender: load.OneAtATime) -> None:
+        before = peers.cpu_seconds(peer) if peer.pids else 0.0
+        times[peer.name] += load.repeat(sender.send, TURN, deadline)
+        if peer.pids:
+            cpu[peer.name] = cpu.get(peer.name, 0.0) + peers.cpu_seconds(peer) - before
+
+    def begin(peer: Peer) -> None:
+        senders[peer.name] = load.OneAtATime(peer.bootstrap_servers, load.make_topic(peer))
+        load.repeat(senders[peer.name].send, WARM_MESSAGES, deadline)
+        times[peer.name] = []
+
+    senders: dict[str, load.OneAtATime] = {}
+    for peer in running:
+        attempt(figures, LATENCY[:2], peer.name, partial(begin, peer))
+    with bare_hops() as send:
+        load.repeat(send, WARM_MESSAGES, deadline)
+        bare: list[float] = []
+        for number in range(TURNS):
+            first = number % len(running)
+            for peer in [*running[first:], *running[:first]]:
+                if peer.name in times:
+                    work = partial(turn, peer, senders[peer.name])
+                    attempt(figures, LATENCY[:2], peer.name, work)
+            bare += load.repeat(send, TURN, deadline)
+    for name, found in times.items():
+        if found:
+            figures.add(LATENCY[0], name, load.quantile(found, 0.5))
+            figures.add(LATENCY[1], name, load.quantile(found, 0.99))
+            if name in cpu:
+                figures.add(LATENCY[2], name, cpu[name] / len(found) * 1e6)
+    middle, slowest = (load.quantile(bare, share) for share in (0.5, 0.99))
+    print(
+        f"bare hops: p50 {middle:.2f} ms, p99 {slowest:.2f} ms ({len(bare)} messages each)",
+        flush=True,
+    )
 
 
 FAILOVER = (

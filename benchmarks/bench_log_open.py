@@ -4,7 +4,8 @@
 
 * look-up   one random read of one batch by offset, from the file, as the log's segments grow from 10 on;
             and one look-up by timestamp. Flat is good.
-* recovery  an unclean start re-reads every batch; beside it the same files, read and CRC-ed whole (>= 0.5 x).
+* recovery  an unclean start re-reads every batch; beside it the same files, read and CRC-ed whole (>= 0.5 x
+            for batches of 16 KB, which is Kafka's batch.size, and more; a batch of one record costs what it costs).
 * open      a data folder of many partitions: after a clean stop, and after a crash.
 """
 

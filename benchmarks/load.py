@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,17 +180,20 @@ class OneAtATime:
         return (time.perf_counter() - begun) * 1e3
 
 
-def one_at_a_time(peer: Peer, topic: str, count: int, deadline: float) -> list[float]:
-    """Sorted times in milliseconds of one message at a time, acks=all; the first 200 are for warming up."""
-    sender = OneAtATime(peer.bootstrap_servers, topic)
-    times: list[float] = []
-    for _ in range(count + 200):
-        times.append(sender.send())
+def quantile(values: Iterable[float], share: float) -> float:
+    """The value below which that share of them lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def repeat(call: Callable[[], float], count: int, deadline: float) -> list[float]:
+    """What so many calls gave; ExceededError when there is no time for them."""
+    given: list[float] = []
+    for _ in range(count):
+        given.append(call())
         if time.perf_counter() > deadline:
-            if len(times) < 700:
-                raise ExceededError(f"{len(times)} messages acknowledged by {peer.name} in time")
-            break
-    return sorted(times[200:])
+            raise ExceededError(f"{len(given)} of {count} messages acknowledged in time")
+    return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,110 @@
+"""The least that a record with acks=all may take here: its hops between processes, and nothing done at any of them.
+
+`with bare_hops() as send:` gives the times of messages that go the way of a record: from this process to a leader, from
+it to two followers, back to it, and back to here. Leader and followers are processes of their own on plain blocking
+sockets of the loopback, which is as fast as Python gets; what a broker takes beyond it, is the broker's.
+
+    python hops.py leader|follower DESCRIPTOR …     (how the processes begin; they end with their sockets)
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+
+FOLLOWERS = 2
+REQUEST, RESPONSE = 200, 60
+"""About what a produce request of one small record has, and its response."""
+END_TIMEOUT_S = 10.0
+
+
+def _pair(stack: ExitStack) -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = stack.enter_context(socket.create_connection(server.getsockname()))
+        far = stack.enter_context(server.accept()[0])
+    for end in (near, far):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return near, far
+
+
+def _process(role: str, ends: list[socket.socket]) -> subprocess.Popen[bytes]:
+    numbers = [end.fileno() for end in ends]
+    return subprocess.Popen(
+        [sys.executable, __file__, role, *map(str, numbers)], pass_fds=numbers, start_new_session=True
+    )  # fmt: skip
+
+
+@contextmanager
+def bare_hops() -> Generator[Callable[[], float]]:
+    """A function that sends one message and gives the milliseconds until its answer; OSError when a process is gone."""
+    with ExitStack() as stack:
+        client, served = _pair(stack)
+        client.settimeout(END_TIMEOUT_S)
+        links = [_pair(stack) for _ in range(FOLLOWERS)]
+        processes = [_process("leader", [served, *(near for near, _ in links)])]
+        processes += [_process("follower", [far]) for _, far in links]
+        for end in (served, *(end for link in links for end in link)):
+            end.close()
+
+        def send() -> float:
+            begun = time.perf_counter()
+            client.sendall(bytes(REQUEST))
+            left = RESPONSE
+            while left:
+                got = len(client.recv(left))
+                if not got:
+                    raise ConnectionResetError("the bare leader is gone")
+                left -= got
+            return (time.perf_counter() - begun) * 1e3
+
+        try:
+            yield send
+        finally:
+            client.close()
+            for process in processes:
+                process.wait(END_TIMEOUT_S)
+
+
+def _follow(leader: socket.socket) -> None:
+    while data := leader.recv(4096):
+        leader.sendall(data)
+
+
+def _lead(client: socket.socket, followers: list[socket.socket]) -> None:
+    by_number = {end.fileno(): end for end in (client, *followers)}
+    poll = select.epoll()
+    for number in by_number:
+        poll.register(number, select.EPOLLIN)
+    awaited = 0
+    while True:
+        for number, _ in poll.poll():
+            data = by_number[number].recv(4096)
+            if not data:
+                return
+            if number == client.fileno():
+                for follower in followers:
+                    follower.sendall(data)
+                awaited = len(data) * len(followers)
+                continue
+            awaited -= len(data)
+            if not awaited:
+                client.sendall(bytes(RESPONSE))
+
+
+def main() -> None:
+    """One of the processes."""
+    role, *numbers = sys.argv[1:]
+    first, *others = (socket.socket(fileno=int(number)) for number in numbers)
+    if role == "leader":
+        _lead(first, others)
+    else:
+        _follow(first)
+
+
+if __name__ == "__main__":
+    main()
