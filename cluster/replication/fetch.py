@@ -184,8 +184,9 @@ class Fetches:
             return
         now_ms = self._host.clock.monotonic_ms()
         judged = None if fetch.forgotten else session.update(fetch.partitions, now_ms)
-        if judged is None or self._take_in(fetch, judged):
-            del self._sessions[node]
+        if judged is None or self._take_in(fetch, judged) or not session.sound():
+            # not sound any more: what was acknowledged by that word may have done anything, to any partition
+            self._sessions.pop(node, None)
             _refuse_session(request)
             return
 
@@ -201,7 +202,7 @@ class Fetches:
             _refuse_session(request)
 
         operation = DelayedSessionFetch(now_ms + fetch.max_wait_ms, session, fetch, answer)
-        # `update` found it sound; no try here causes events, so none between this one and the watching is missed
+        # no try here causes events, so none between this one and the watching is missed
         if fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0 or operation.enough():
             operation.force_complete()
         else:

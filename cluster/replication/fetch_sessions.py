@@ -119,9 +119,9 @@ class FetchSession:
     def read(self, max_bytes: int, *, told: bool = True) -> list[FetchAnswer] | None:
         """The answer as of now of a sound session; None when a read failed: then it is void.
 
-        With `told` it is remembered as what the follower knows. Nothing is judged again: in the generation in which
-        a follower's log was found to be a prefix of the leader's they never part; only the leader's log start may
-        have passed the row by, which the read finds out.
+        With `told` it is remembered as what the follower knows. Only the log start is judged again, for it may have
+        passed a row by: in the generation in which a follower's log was found to be a prefix of the leader's they
+        never part.
         """
         answers: list[FetchAnswer] = []
         filled: list[Asked] = []
@@ -131,6 +131,8 @@ class FetchSession:
             assert partition is not None, "a session has sound rows only"
             log, high = partition.log, partition.high_watermark
             start, end = log.log_start_offset, log.log_end_offset
+            if start > row.fetch_offset:
+                return None
             parts: Sequence[Part] = ()
             if end > row.fetch_offset:
                 if left > 0 or not filled:

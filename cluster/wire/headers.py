@@ -31,6 +31,8 @@ __all__ = [
 
 _REQUEST = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
+_KEPT_MOST = 1024
+"""A longer header is not remembered: a connection would hold as much as a peer likes."""
 
 
 class RequestHeader(NamedTuple):
@@ -96,8 +98,10 @@ class HeaderReader:
         if frame[:4] == self._before and frame[8:body_at] == self._behind:
             correlation_id: int = _CORRELATION.unpack_from(frame, 4)[0]
             return RequestHeader(api_key, version, correlation_id, client_id, body_at)
-        self._last = last = parse_request_header(frame)
-        self._before, self._behind = frame[:4], frame[8 : last.body_at]
+        last = parse_request_header(frame)
+        if last.body_at <= _KEPT_MOST:
+            self._last = last
+            self._before, self._behind = frame[:4], frame[8 : last.body_at]
         return last
 
 

@@ -65,6 +65,8 @@ class SimNetwork:
         self._bound = dict(listeners)
         self._listening: list[int] = []
         self._lost = LostResponses(clock, trace)
+        self._delivering = False
+        self._after: list[Callable[[], object]] = []
 
     def log(self, level: str, message: str) -> None:
         """A line of the network's in the host's log."""
@@ -150,8 +152,28 @@ class SimNetwork:
         return self._lost.lose(peer, api_key)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
-        """Run `call` on the next turn: frames are delivered one at a time here."""
-        self._tasks.call_soon(call)
+        """Run `call` when the frames that a link is delivering have been served; on the next turn when none is."""
+        if self._delivering:
+            self._after.append(call)
+        else:
+            self._tasks.call_soon(call)
+
+    def deliver(self, delivery: Callable[[], None]) -> None:
+        """Run a delivery, and what it put off until its end: later, where this life stands still by then."""
+        if self._delivering:
+            delivery()
+            return
+        self._delivering = True
+        try:
+            delivery()
+        finally:
+            self._delivering = False
+            after, self._after = self._after, []
+        for call in after:
+            if self.life.running:
+                call()
+            else:
+                self._tasks.call_soon(call)
 
     def flush(self) -> None:
         """Nothing: what is sent is under way at once here."""

@@ -177,6 +177,9 @@ class SimLink:
 
     def arrived(self) -> None:
         """Deliver what has arrived, as far as the handler and the rules let it."""
+        self._network.deliver(self._arrived)
+
+    def _arrived(self) -> None:
         way, loop = self.inward, self._network.loop
         queue = way.queue
         while (

@@ -268,3 +268,36 @@ def test_closing_delivers_what_was_sent_and_tells_both_once(pair: Pair) -> None:
     assert pair.accepted[0].frames == [b"last"]
     assert end.closed == ["closed here"]
     assert pair.accepted[0].closed == ["closed by the peer"]
+
+
+@pytest.mark.parametrize("then", ["goes on", "stands still", "dies"])
+def test_what_is_put_off_until_after_a_delivery_runs_in_the_same_instant(
+    pair: Pair, then: str
+) -> None:
+    end, server = pair.connect(), pair.server
+    host = server.host
+    assert host is not None
+    end.link.send((b"first",))
+    pair.world.loop.run_for(50)
+    accepted, seen = pair.accepted[0], list[str]()
+
+    def served() -> None:
+        host.network.after_delivery(lambda: seen.append("after"))
+        host.tasks.call_soon(lambda: seen.append("next turn"))
+        seen.append("served")
+        if then == "stands still":
+            server.pause()
+        elif then == "dies":
+            server.kill()
+
+    accepted.tell = served
+    end.link.send((b"second",))
+    pair.world.loop.run_for(50)
+    if then == "stands still":
+        assert seen == ["served"]
+        server.resume()
+        pair.world.loop.run_for(1)
+    assert seen[0] == "served"
+    assert sorted(seen[1:]) == ([] if then == "dies" else ["after", "next turn"])
+    if then == "goes on":
+        assert seen[1] == "after"

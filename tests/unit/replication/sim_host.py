@@ -296,14 +296,14 @@ class SimDisk:
 
 class SimTasks:
     def __init__(self, loop: SimLoop, alive: Callable[[], bool]) -> None:
-        self._loop, self._alive = loop, alive
+        self._loop, self.alive = loop, alive
 
     def call_soon(self, call: Callable[..., object], *args: object) -> None:
         self.call_later(0, call, *args)
 
     def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> SimTimer:
         def run() -> None:
-            if self._alive():
+            if self.alive():
                 call(*args)
 
         return self._loop.at(self._loop.now_ms + delay_ms, run)
@@ -384,10 +384,30 @@ class SimTap:
 
 
 class SimNetwork:
-    """No links: the simulation carries answers itself."""
+    """No links: the simulation carries frames itself, and says here what it delivers."""
 
     def __init__(self, tasks: SimTasks) -> None:
-        self.after_delivery = tasks.call_soon
+        self._tasks = tasks
+        self._delivering = False
+        self._after: list[Callable[[], object]] = []
+
+    def after_delivery(self, call: Callable[[], object]) -> None:
+        if self._delivering:
+            self._after.append(call)
+        else:
+            self._tasks.call_soon(call)
+
+    def deliver(self, delivery: Callable[[], object]) -> None:
+        """One frame, then what was put off until it was served."""
+        self._delivering = True
+        try:
+            delivery()
+        finally:
+            self._delivering = False
+            after, self._after = self._after, []
+        for call in after:
+            if self._tasks.alive():
+                call()
 
     def flush(self) -> None:
         """Nothing is held back."""

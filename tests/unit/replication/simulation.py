@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
@@ -280,7 +281,7 @@ class Simulation:
                 api_key, version, 1, client_id, body, 0, Peer("client", client_id),
                 target.host.monotonic_ns(), complete,
             )  # fmt: skip
-            target.serve(request)
+            target.host.network.deliver(partial(target.serve, request))
 
         def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
             if on_send is not None:

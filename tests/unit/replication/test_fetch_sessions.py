@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harrow.cluster.errors import ErrorCode
+from harrow.cluster.errors import ErrorCode, StorageError
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.fetch import (
     FetchPartition,
     FetchRequest,
@@ -187,4 +188,33 @@ def test_a_log_that_fails_ends_the_session() -> None:
     sim.brokers[1].replicas.role_changed(partition)
     sim.loop.run_for(100)
     for tp in TPS[1:]:
+        produced(sim, tp)
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_a_partition_that_fails_by_what_a_fetch_acknowledges_ends_the_session_at_once(
+    data: bool,
+) -> None:
+    """The fetch moves one HW; whoever waited for it brings down the log of another row, with bytes in it or not."""
+    sim = cluster()
+    spy = Spy(sim.brokers[1])
+    manager, other = sim.brokers[1].replicas, sim.partition(1, TPS[3])
+    acknowledged: list[float] = []
+
+    def fail(_results: object) -> None:
+        acknowledged.append(sim.loop.now_ms)
+        if data:
+            sim.produce(1, TPS[3], [b"a"], acks=1)
+        manager.log_failed(other, StorageError("gone"))
+
+    records = build_batch([(None, b"a", ())], timestamp_ms=1)
+    manager.append({TPS[0]: records}, acks=-1, timeout_ms=5_000, done=fail)
+    assert sim.loop.run_until(lambda: bool(acknowledged), 1_000)
+    sim.loop.run_for(50)
+    for node in (2, 3):
+        ended = [answer for _, answer in spy.of(node) if answer.error]
+        assert [answer.error for answer in ended] == [ErrorCode.fetch_session_id_not_found]
+    served = [row for _, answer in spy.seen for row in answer.partitions if not row.error]
+    assert not [row for row in served if row.partition == 3 and len(row.records)]
+    for tp in (TPS[1], TPS[2]):
         produced(sim, tp)

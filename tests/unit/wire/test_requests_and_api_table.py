@@ -242,3 +242,14 @@ def test_a_connections_headers_are_read_as_each_alone() -> None:
         with pytest.raises(WireError):
             reader.read(frames[0][:cut])
     assert reader.read(frames[1]) == headers.parse_request_header(frames[1])
+
+
+def test_a_connection_does_not_hold_a_large_header() -> None:
+    plain = headers.encode_request_header(1, 17, 5, "a") + b"body"
+    field = bytes(100_000)
+    large = plain[:11] + b"\1\0\xa0\x8d\6" + field + b"body"
+    reader = headers.HeaderReader()
+    for frame in (plain, large, plain, large):
+        assert reader.read(frame) == headers.parse_request_header(frame)
+    kept = [getattr(reader, name) for name in reader.__slots__]
+    assert sum(len(one) for one in kept if isinstance(one, bytes)) < 2_000
