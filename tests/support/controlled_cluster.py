@@ -23,7 +23,7 @@ from harrow.cluster.wire.internal import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from registry_in_process import Heard, RegistryFixture
+from registry_in_process import Heard, RegistryFixture, created
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAZA"
 
@@ -137,6 +137,7 @@ class ControlledCluster:
         self._starts = 0
 
     async def start(self, *nodes: int, timeout_ms: int = 5000) -> None:
+        """One after another, each once there is a controller: the first of a new cluster is it."""
         for number in nodes:
             self._starts += 1
             host = await self.registry.host(f"broker-{number}-{self._starts}")
@@ -152,6 +153,7 @@ class ControlledCluster:
             self.nodes[number] = Node(host, client, controller)
             await self.register(number)
             await controller.start()
+            await created(client, "/controller")
 
     async def register(self, number: int) -> None:
         node, node_id = self.nodes[number], NodeId(number)

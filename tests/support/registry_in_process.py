@@ -45,6 +45,20 @@ class Heard:
         return self.events
 
 
+async def created(client: RegistryClient, path: str) -> None:
+    """Wait until it is there."""
+    heard = Heard()
+    if await client.exists(path, watch=heard) is None:
+        await heard.next()
+
+
+async def deleted(client: RegistryClient, path: str) -> None:
+    """Wait until it is gone."""
+    heard = Heard()
+    if await client.exists(path, watch=heard) is not None:
+        await heard.next()
+
+
 class RegistryFixture:
     """One server on a fixed port; `restart` it on the same or another store."""
 

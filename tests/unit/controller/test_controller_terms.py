@@ -18,8 +18,8 @@ from harrow.cluster.controller.state import ClusterState
 from harrow.cluster.controller.term import Term
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
-from harrow.cluster.registry import Create, Delete, DeleteTree, RegistryClient, Set
-from registry_in_process import Heard, RegistryFixture, run
+from harrow.cluster.registry import Create, Delete, DeleteTree, Set
+from registry_in_process import Heard, RegistryFixture, deleted, run
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -48,26 +48,18 @@ def clustered(
     run(tmp_path, with_registry, REGISTRY[0])
 
 
-async def deleted(client: RegistryClient, path: str) -> None:
-    heard = Heard()
-    if await client.exists(path, watch=heard) is not None:
-        await heard.next()
-
-
 def test_one_of_many_is_elected_and_its_death_elects_another(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
-        await cluster.start(1, 2, 3)
+        await asyncio.gather(*(cluster.start(number) for number in (1, 2, 3)))
         for told in cluster.told.values():
             await told.until(lambda told=told: told.live == {1, 2, 3})  # type: ignore[misc]  # mypy cannot infer a default
-        assert cluster.active == [1]
-        client = cluster.nodes[3].registry
-        assert await client.get("/controller_epoch") == (
-            "1",
-            (await client.get("/controller_epoch"))[1],
-        )
-        await cluster.stop(1)
-        told = cluster.told[NodeId(3)]
-        await told.until(lambda: told.live == {2, 3} and told.controller_epoch == 2)
+        (first,) = cluster.active
+        left = {1, 2, 3} - {first}
+        client = cluster.nodes[min(left)].registry
+        assert (await client.get("/controller_epoch"))[0] == "1"
+        await cluster.stop(first)
+        told = cluster.told[NodeId(min(left))]
+        await told.until(lambda: told.live == left and told.controller_epoch == 2)
         assert len(cluster.active) == 1
         assert json.loads((await client.get("/controller"))[0])["brokerid"] == cluster.active[0]
 
