@@ -26,7 +26,7 @@ from statistics import median
 
 import load
 import peers
-from load import Budget, ExceededError, OneAtATime
+from load import Budget, ExceededError, OneAtATime, quantile
 
 STEP_S = 60.0
 MESSAGES = 1_000
@@ -98,7 +98,7 @@ def paused(lag_ms: int, budget: Budget) -> list[str]:
         ("before", before, 1.0), ("out of the ISR", beside, slower),
         ("back in it", after, median(after) / median(before)),
     ):  # fmt: skip
-        p99 = times[int(len(times) * 0.99)]
+        p99 = quantile(times, 0.99)
         print(f"{name:<32}{median(times):>12.2f}{p99:>12.2f}{ratio:>9.2f}x")
     print(
         f"{'the one that waited':<32}{stalled[-1]:>12,.0f}{'':>12}{stall:>9.2f}x of {bound_ms:,.0f} ms"

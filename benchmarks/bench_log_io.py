@@ -42,6 +42,7 @@ from harrow.cluster.host.seam import Peer
 from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
 from harrow.cluster.storage import Log, LogManager
 from harrow.cluster.wire.batches import build_batch
+from hops import tcp_pair
 
 APPEND_LEAST, FETCH_LEAST = 0.6, 0.7
 LOADED_BYTES = 100 * 1024
@@ -191,9 +192,7 @@ class Ending:
 
 def pair() -> tuple[socket.socket, socket.socket]:
     """Two ends of a TCP connection on loopback, the first one not blocking."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname())
-        theirs, _ = server.accept()
+    ours, theirs = tcp_pair()
     ours.setblocking(False)
     return ours, theirs
 

@@ -23,13 +23,18 @@ REQUEST, RESPONSE = 200, 60
 END_TIMEOUT_S = 10.0
 
 
-def _pair(stack: ExitStack) -> tuple[socket.socket, socket.socket]:
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """The two ends of a TCP connection on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        near = stack.enter_context(socket.create_connection(server.getsockname()))
-        far = stack.enter_context(server.accept()[0])
-    for end in (near, far):
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return near, far
+        near = socket.create_connection(server.getsockname())
+        return near, server.accept()[0]
+
+
+def _pair(stack: ExitStack) -> tuple[socket.socket, socket.socket]:
+    pair = tcp_pair()
+    for end in pair:
+        stack.enter_context(end).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return pair
 
 
 def _process(role: str, ends: list[socket.socket]) -> subprocess.Popen[bytes]:

@@ -405,8 +405,7 @@ class RealLink:
                 self._writing = True
                 self._context.loop.add_writer(self._fd, self.flush)
             return
-        if self._writing:
-            self._stop_writing()
+        self._stop_writing()
 
     def _send_mixed(self) -> int:
         """Send the buffers up to the first region, or of that region what the kernel takes; how much it took."""

@@ -37,7 +37,9 @@ class LinkContext:
     answered: list[RealLink] = field(default_factory=list["RealLink"])
     """The links on which that delivery has sent."""
 
-    _after: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+    _after: list[Callable[[], object]] = field(
+        default_factory=list[Callable[[], object]], init=False
+    )
 
     def delivered(self) -> None:
         """A delivery has ended: send, then do what was put off."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 from .disk import RealRegion
 from .seam import Buffer, Part, bytes_of
@@ -31,11 +30,7 @@ def pieces_of(parts: Sequence[Part], size: int) -> list[Piece]:
 
 def joined(parts: Sequence[Part], size: int) -> bytes:
     """Return the same in one piece."""
-    buffers: Any = parts
-    try:
-        return b"".join((SIZE.pack(size), *buffers))  # nearly always: there is no region among them
-    except TypeError:
-        return b"".join((SIZE.pack(size), *map(bytes_of, parts)))
+    return b"".join((SIZE.pack(size), *map(bytes_of, parts)))
 
 
 def _queueable(part: Part) -> Piece:

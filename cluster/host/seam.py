@@ -138,9 +138,12 @@ Part = Buffer | FileRegion
 """What a frame is made of on its way out."""
 
 
+_BUFFERS = (bytes, bytearray, memoryview)  # a union would be built anew for each part
+
+
 def bytes_of(part: Part) -> Buffer:
     """The bytes of a part; a region's are read. OSError where its file was cut."""
-    return part if isinstance(part, bytes | bytearray | memoryview) else part.read()
+    return part if isinstance(part, _BUFFERS) else part.read()
 
 
 class Lock(Protocol):

@@ -121,7 +121,7 @@ def _replication(replicas: ReplicaManager) -> Iterator[Sample]:
     led = [one for one in hosted if one.is_leader]
     counts = {
         UNDER_REPLICATED: sum(_under_replicated(one) for one in led),
-        UNDER_MIN_ISR: sum(len(one.isr) < one.min_isr for one in led),
+        UNDER_MIN_ISR: sum(one.below_min_isr for one in led),
         AT_MIN_ISR: sum(len(one.isr) == one.min_isr for one in led),
         LEADERS: len(led),
         PARTITIONS: len(hosted),

@@ -98,19 +98,20 @@ class DelayedSessionFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Complete when the session is void or enough bytes are there."""
-        return (not self._session.sound() or self.enough()) and self.force_complete()
+        sound = self._session.sound()
+        if sound and not self._enough():
+            return False
+        self._sound = sound
+        return self.force_complete()
 
-    def enough(self) -> bool:
-        """True when enough bytes are there; to be asked of a sound session only."""
+    def _enough(self) -> bool:
         session = self._session
         if not session.has_data():
             return False
-        if self._min_bytes > 1:
-            answers = session.read(self._max_bytes, told=False)
-            if answers is not None and _size_of(answers) < self._min_bytes:
-                return False
-        self._sound = True
-        return True
+        if self._min_bytes <= 1:
+            return True
+        answers = session.read(self._max_bytes, told=False)
+        return answers is None or _size_of(answers) >= self._min_bytes
 
     def on_complete(self) -> None:
         """Read again: what is answered is as of now. A session that is void by now is told of as None."""
@@ -184,8 +185,7 @@ class Fetches:
             return
         now_ms = self._host.clock.monotonic_ms()
         judged = None if fetch.forgotten else session.update(fetch.partitions, now_ms)
-        if judged is None or self._take_in(fetch, judged) or not session.sound():
-            # not sound any more: what was acknowledged by that word may have done anything, to any partition
+        if judged is None or self._take_in(fetch, judged):
             self._sessions.pop(node, None)
             _refuse_session(request)
             return
@@ -202,10 +202,11 @@ class Fetches:
             _refuse_session(request)
 
         operation = DelayedSessionFetch(now_ms + fetch.max_wait_ms, session, fetch, answer)
-        # no try here causes events, so none between this one and the watching is missed
-        if fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0 or operation.enough():
+        # no try here causes events, so none between this one and the watching is missed; it looks at the session anew,
+        # for what was acknowledged by this fetch's word may have done anything, to any partition
+        if fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
             operation.force_complete()
-        else:
+        elif not operation.try_complete():
             self._manager.follower_fetches.watch(operation, (node,))
 
     def _wait(

@@ -8,8 +8,8 @@ checkpoint; the rules themselves are in the files beside this one:
     fetcher.py    following a leader     truncation.py      where a follower cuts
     list_offsets.py                      isr_updates.py     high_watermarks.py
 
-Wake-ups: an append wakes followers, a HW that moved wakes consumers, both on the next turn of the loop and
-once for all that happened in this one. Producers are answered in the turn in which the HW moved.
+Wake-ups: an append wakes followers, a HW that moved wakes consumers, both when the link has delivered what it read
+(else on the next turn of the loop) and once for all that this brought about. Producers are answered when the HW moves.
 
 Source: Kafka's `ReplicaManager`.
 """

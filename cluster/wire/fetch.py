@@ -50,7 +50,7 @@ _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V9 = struct.Struct(">iiqqi")
 _PARTITION_V12 = struct.Struct(">iiqiqi")
 _ONE_ROW = struct.Struct(">iiib ii B16sB iiqiqi 7s iqx")
-_ONE = 2
+ONE = 2
 """The compact length of an array of one."""
 _BEHIND_ROW = b"\0\0\1\1\1\1" + bytes((_REPLICA.size,))
 """Between the one row and the replica's state: tags of the row and its topic, nothing forgotten, no rack, tag 1."""
@@ -212,7 +212,7 @@ def _decode_one_row(frame: bytes, at: int) -> FetchRequest | None:
         max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, topics, topic, rows,
         partition, current_epoch, offset, last_epoch, start, size, behind, replica_id, replica_epoch,
     ) = _ONE_ROW.unpack_from(frame, at)  # fmt: skip
-    if topics != _ONE or rows != _ONE or behind != _BEHIND_ROW:
+    if topics != ONE or rows != ONE or behind != _BEHIND_ROW:
         return None
     row = FetchPartition(topic_of(topic), partition, current_epoch, offset, last_epoch, start, size)
     return FetchRequest(
@@ -297,7 +297,7 @@ def _encode_one_row(request: FetchRequest) -> bytes | None:
     topic, partition, current_epoch, offset, last_epoch, start, size = row
     raw = topic_bytes(topic, flexible=True, by_id=True)
     return _ONE_ROW.pack(
-        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, _ONE, raw, _ONE,
+        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, ONE, raw, ONE,
         partition, current_epoch, offset, last_epoch, start, size, _BEHIND_ROW, replica_id, replica_epoch,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ..errors import WireError
 from ..host.seam import Part
 from .decoding import read_varint, skip_tags
-from .fetch import FLEXIBLE, TOPIC_IDS
+from .fetch import FLEXIBLE, ONE, TOPIC_IDS
 from .primitives import (
     NodeEndpoint,
     leader_tag,
@@ -56,8 +56,6 @@ _DIVERGING = struct.Struct(">iqb")
 _LEADER = struct.Struct(">ii")
 _EPOCH_END = struct.Struct(">iq")
 _ONE_ROW = struct.Struct(">ihi B16sB ihqqq Bi")
-_ONE = 2
-"""The compact length of an array of one."""
 _NO_TAGS = b"\0\0\0"
 """Behind its records: of the row, its topic and the response."""
 
@@ -159,7 +157,7 @@ def _encode_one_row(
         return None
     raw = topic_bytes(topic, flexible=True, by_id=True)
     head = _ONE_ROW.pack(
-        throttle_ms, error, session_id, _ONE, raw, _ONE, partition, code, high, stable, start, 0, preferred
+        throttle_ms, error, session_id, ONE, raw, ONE, partition, code, high, stable, start, 0, preferred
     )  # fmt: skip
     size = sum(map(len, records)) if records else 0
     if records and size:
@@ -240,7 +238,7 @@ def _decode_one_row(frame: bytes, at: int) -> FetchResponse | None:
     (
         throttle_ms, error, session_id, topics, topic, rows, partition, code, high, stable, start, aborted, preferred
     ) = _ONE_ROW.unpack_from(frame, at)  # fmt: skip
-    if topics != _ONE or rows != _ONE or aborted or frame[-3:] != _NO_TAGS:
+    if topics != ONE or rows != ONE or aborted or frame[-3:] != _NO_TAGS:
         return None
     size, at = read_varint(frame, at + _ONE_ROW.size)
     end = at + max(size - 1, 0)

@@ -16,6 +16,7 @@ from typing import Any
 from ...errors import ConfigError
 from ..lost_responses import LostResponses
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
+from .delivery import Delivery
 from .loop import NS_PER_MS, Life, SimLoop
 from .tasks import SimPromise, SimTasks, settle
 from .wires import Fabric, Port, SimLink, Way
@@ -65,8 +66,7 @@ class SimNetwork:
         self._bound = dict(listeners)
         self._listening: list[int] = []
         self._lost = LostResponses(clock, trace)
-        self._delivering = False
-        self._after: list[Callable[[], object]] = []
+        self.delivery = Delivery(tasks.call_soon, lambda: life.running)
 
     def log(self, level: str, message: str) -> None:
         """A line of the network's in the host's log."""
@@ -153,27 +153,7 @@ class SimNetwork:
 
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` when the frames that a link is delivering have been served; on the next turn when none is."""
-        if self._delivering:
-            self._after.append(call)
-        else:
-            self._tasks.call_soon(call)
-
-    def deliver(self, delivery: Callable[[], None]) -> None:
-        """Run a delivery, and what it put off until its end: later, where this life stands still by then."""
-        if self._delivering:
-            delivery()
-            return
-        self._delivering = True
-        try:
-            delivery()
-        finally:
-            self._delivering = False
-            after, self._after = self._after, []
-        for call in after:
-            if self.life.running:
-                call()
-            else:
-                self._tasks.call_soon(call)
+        self.delivery.after(call)
 
     def flush(self) -> None:
         """Nothing: what is sent is under way at once here."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import WireError
 from ..link_rules import LinkRules
-from ..seam import FrameHandler, Part, Peer
+from ..seam import FrameHandler, Part, Peer, bytes_of
 from .loop import NS_PER_MS, Life, SimLoop
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class SimLink:
 
     def arrived(self) -> None:
         """Deliver what has arrived, as far as the handler and the rules let it."""
-        self._network.deliver(self._arrived)
+        self._network.delivery.run(self._arrived)
 
     def _arrived(self) -> None:
         way, loop = self.inward, self._network.loop
@@ -256,9 +256,7 @@ class SimLink:
 
 def joined(parts: Sequence[Part]) -> bytes:
     """A frame's parts, file regions included, as one copy."""
-    return b"".join(
-        part if isinstance(part, bytes | bytearray | memoryview) else part.read() for part in parts
-    )
+    return b"".join(map(bytes_of, parts))
 
 
 class Fabric:

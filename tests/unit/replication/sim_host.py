@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from harrow.cluster.host.seam import Buffer
+from harrow.cluster.host.simulated.delivery import Delivery
 from harrow.cluster.ids import TopicPartition
 
 T = TypeVar("T")
@@ -296,14 +297,14 @@ class SimDisk:
 
 class SimTasks:
     def __init__(self, loop: SimLoop, alive: Callable[[], bool]) -> None:
-        self._loop, self.alive = loop, alive
+        self._loop, self._alive = loop, alive
 
     def call_soon(self, call: Callable[..., object], *args: object) -> None:
         self.call_later(0, call, *args)
 
     def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> SimTimer:
         def run() -> None:
-            if self.alive():
+            if self._alive():
                 call(*args)
 
         return self._loop.at(self._loop.now_ms + delay_ms, run)
@@ -386,28 +387,9 @@ class SimTap:
 class SimNetwork:
     """No links: the simulation carries frames itself, and says here what it delivers."""
 
-    def __init__(self, tasks: SimTasks) -> None:
-        self._tasks = tasks
-        self._delivering = False
-        self._after: list[Callable[[], object]] = []
-
-    def after_delivery(self, call: Callable[[], object]) -> None:
-        if self._delivering:
-            self._after.append(call)
-        else:
-            self._tasks.call_soon(call)
-
-    def deliver(self, delivery: Callable[[], object]) -> None:
-        """One frame, then what was put off until it was served."""
-        self._delivering = True
-        try:
-            delivery()
-        finally:
-            self._delivering = False
-            after, self._after = self._after, []
-        for call in after:
-            if self._tasks.alive():
-                call()
+    def __init__(self, tasks: SimTasks, alive: Callable[[], bool]) -> None:
+        delivery = Delivery(tasks.call_soon, alive)
+        self.deliver, self.after_delivery = delivery.run, delivery.after
 
     def flush(self) -> None:
         """Nothing is held back."""
@@ -427,7 +409,7 @@ class SimHost:
         self.failpoints = SimFailpoints()
         self.trace = SimTrace()
         self.tap = SimTap()
-        self.network = SimNetwork(self.tasks)
+        self.network = SimNetwork(self.tasks, lambda: self.alive)
 
     def monotonic_ms(self) -> int:
         return int(self.loop.now_ms)
