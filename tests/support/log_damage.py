@@ -315,14 +315,19 @@ class Damage:
         (self.folder / "00000000000000000999.timeindex").write_bytes(bytes(12))
 
     def swap(self) -> None:
-        """A cleaning that ended but for its last renames: two neighbours are one."""
+        """A cleaning that ended but for its last renames: two neighbours are one.
+
+        What it replaces is taken away only where no `.cleaned` is left at or below it: a cleaning has none any
+        more when it comes to that, and a swap beside one never got through (B9).
+        """
         paths = self._logs()
         if len(paths) < 3:
             return
         at = self.chance.randrange(len(paths) - 2)
         merged = paths[at].read_bytes() + paths[at + 1].read_bytes()
         (self.folder / f"{paths[at].name}.swap").write_bytes(merged)
-        if self.chance.random() < 0.5:
+        cleaned = [path.name[:20] for path in self.folder.glob("*.cleaned")]
+        if self.chance.random() < 0.5 and all(base > paths[at].stem for base in cleaned):
             paths[at].rename(f"{paths[at]}.deleted")
         self.notes.append(f"swap {paths[at].name}")
 

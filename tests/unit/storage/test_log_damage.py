@@ -87,6 +87,10 @@ def check(log: Log, history: History, damage: Damage) -> None:
 @example(
     ["append", "append", "append", "marker", "move start", "append"], False, 133, set(), "torn", "as written"
 )  # fmt: skip  # the log ends where it starts, and an epoch began before
+@example(
+    [*["append"] * 11, "marker", "follow"], False, 36638, {"swap", "index", "indexes gone", "leftovers"},
+    "", "as written",
+)  # fmt: skip  # a swap beside a smaller `.cleaned`: what it would replace stays
 def test_what_a_crash_or_an_operator_leaves_opens_to_the_letter(
     steps: list[str], clean: bool, seed: int, others: set[str], hurt: str, checkpoint: str
 ) -> None:
