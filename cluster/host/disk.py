@@ -69,7 +69,9 @@ class RealFile:
     def append(self, parts: Sequence[Buffer]) -> int:
         """Write `parts` at the end in one system call; returns the position they begin at."""
         position = self._size
-        wanted = sum(map(len, parts))
+        wanted = 0
+        for part in parts:
+            wanted += len(part)
         if self._faults.live:
             self._faults.check("write", self._path)
         try:

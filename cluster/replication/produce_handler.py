@@ -51,8 +51,8 @@ class Produces:
                 refused[index] = ProduceResult.refused(problem)
             elif tp in entries:
                 refused[index] = ProduceResult.refused(ErrorCode.invalid_request)
-            elif entry.records is None or not len(entry.records):
-                refused[index] = ProduceResult.refused(ErrorCode.corrupt_message)
+            elif entry.records is None:
+                refused[index] = ProduceResult.refused(ErrorCode.invalid_record)
             else:
                 assert tp is not None
                 entries[tp] = entry.records

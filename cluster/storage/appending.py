@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer
 from ..ids import Offset, TopicPartition
+from ..wire.batch_header import LOG_APPEND_TIME, new_row
 from ..wire.batches import (
     HEADER_SIZE,
+    BatchHeader,
     PlacedBatch,
     assign_offset,
     crc_matches,
-    header_at,
     placed_header,
-    stamp_append_time,
+    stamp,
 )
 from .producer_entry import BatchMetadata
 from .results import AppendedBatch, AppendInfo
@@ -32,33 +33,32 @@ SHARED_BYTES_LEAST = 8 * 1024
 """A smaller batch is copied: that costs less than to have it in two parts, now and at each fetch."""
 
 
-Placed = tuple[tuple[Buffer, ...], list[AppendedBatch], Sequence[PlacedBatch]]
-"""What a leader is about to append: the bytes, for one write (those of several batches in one part); what they
-are; the batches as they will be read, with the append time where the topic wants that."""
-
-
 def place(
-    records: Buffer,
-    batches: Sequence[PlacedBatch],
-    offset: int,
-    leader_epoch: int,
-    append_time_ms: int,
-) -> Placed:
-    """Give the batches in `records` their offsets from `offset` on, the leader's epoch, and, unless -1, the time.
+    records: Buffer, header: BatchHeader, offset: int, leader_epoch: int
+) -> tuple[Buffer, ...]:
+    """The batch `records` as the log has it, for one write: at `offset`, under the leader's epoch.
 
-    `records` stay as they are. One large batch is not copied (B12): a new header goes before a view of the rest.
+    `records` stay as they are. A large batch is not copied (B12): a new header goes before a view of the rest.
     """
-    if append_time_ms < 0 and len(records) >= SHARED_BYTES_LEAST and len(batches) == 1:
-        rest = memoryview(records)[HEADER_SIZE:]
-        if may_share(rest):
-            _, size, header = batches[0]
-            last = offset + header.last_offset_delta
-            row = AppendedBatch(0, size, offset, last, header.max_timestamp, leader_epoch)
-            return (placed_header(records, header, offset, leader_epoch), rest), [row], batches
+    view = memoryview(records)
+    head = placed_header(view, header.length, offset, leader_epoch)
+    rest = view[HEADER_SIZE:]
+    if len(rest) >= SHARED_BYTES_LEAST and may_share(rest):
+        return head, rest
+    return (head + rest,)
+
+
+def place_stamped(
+    records: Buffer, header: BatchHeader, offset: int, leader_epoch: int, append_time_ms: int
+) -> tuple[tuple[Buffer, ...], BatchHeader]:
+    """The same of a copy that has the log's time, or with -1 the producer's own; and how its header reads then."""
     data = bytearray(records)
+    assign_offset(data, offset, leader_epoch)
     if append_time_ms >= 0:
-        batches = [stamped(data, placed, append_time_ms) for placed in batches]
-    return (memoryview(data),), leader_rows(data, batches, offset, leader_epoch), batches
+        changed = stamp(data, header.attributes | LOG_APPEND_TIME, append_time_ms)
+    else:
+        changed = stamp(data, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp)
+    return (memoryview(data),), changed
 
 
 def may_share(rest: memoryview) -> bool:
@@ -69,25 +69,6 @@ def may_share(rest: memoryview) -> bool:
     """
     whole = rest.obj
     return isinstance(whole, bytes) and len(whole) <= len(rest) + len(rest) // 8
-
-
-def leader_rows(
-    data: bytearray, batches: Sequence[PlacedBatch], offset: int, leader_epoch: int
-) -> list[AppendedBatch]:
-    """Give the batches in `data` their offsets from `offset` on and the leader's epoch."""
-    rows: list[AppendedBatch] = []
-    for position, size, header in batches:
-        assign_offset(data, position, offset, leader_epoch)
-        last = offset + header.last_offset_delta
-        rows.append(AppendedBatch(position, size, offset, last, header.max_timestamp, leader_epoch))
-        offset = last + 1
-    return rows
-
-
-def stamped(data: bytearray, placed: PlacedBatch, append_time_ms: int) -> PlacedBatch:
-    """The batch in `data` with LogAppendTime."""
-    stamp_append_time(data, placed, append_time_ms)
-    return placed._replace(header=header_at(data, placed.position))
 
 
 def follower_rows(
@@ -113,19 +94,30 @@ def follower_rows(
                 ErrorCode.corrupt_message, f"{log}: the leader's batch {base} has a wrong CRC"
             )
         last = header.last_offset
-        rows.append(
-            AppendedBatch(position, size, base, last, header.max_timestamp, header.leader_epoch)
-        )
+        row = (position, size, base, last, header.max_timestamp, header.leader_epoch)
+        rows.append(new_row(AppendedBatch, row))
         end = last + 1
     return rows
 
 
-def fitting(rows: Sequence[AppendedBatch], start: int, active_size: int, bytes_max: int) -> int:
-    """How far `rows` from `start` on go into one segment: the active one, or the next.
+def run_from(
+    rows: Sequence[AppendedBatch], start: int, active_size: int, bytes_max: int
+) -> tuple[Sequence[AppendedBatch], int]:
+    """What of `rows`, from `start` on, goes into one segment, told by its place in that run; and where it ends.
 
-    At least one row; the active segment has `active_size` bytes and may have `bytes_max`. Rows that
+    At least one row; the active segment has `active_size` bytes, it or the next may have `bytes_max`. Rows that
     compaction left 2^31 offsets apart never share one.
     """
+    stop = _fitting(rows, start, active_size, bytes_max)
+    begin, last = rows[start].position, rows[stop - 1]
+    run = rows[start:stop]
+    if begin:
+        run = [row._replace(position=row.position - begin) for row in run]
+    return run, last.position + last.size
+
+
+def _fitting(rows: Sequence[AppendedBatch], start: int, active_size: int, bytes_max: int) -> int:
+    """Which of the `rows` behind `start` is the first that does not fit with them."""
     begin, last = rows[start].position, rows[-1]
     far = rows[start].base_offset + RELATIVE_OFFSET_MAX
     room = bytes_max - active_size
@@ -152,6 +144,12 @@ def duplicate_info(batch: BatchMetadata, log_start: Offset, *, stamped: bool) ->
         batch.last_offset - batch.first_offset + 1,
         0,
     )
+
+
+def larger_than_a_segment(size: int, bytes_max: int) -> KafkaError:
+    """The refusal of a batch that no segment takes."""
+    what = f"{size} bytes do not fit a segment of {bytes_max}"
+    return KafkaError(ErrorCode.record_list_too_large, what)
 
 
 def unpinned(records: Buffer) -> memoryview:

@@ -24,14 +24,23 @@ from ..config import TopicConfig
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer, Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
+from ..wire.batch_header import LOG_APPEND_TIME, LOG_OVERHEAD, PlacedBatch, new_row
 from ..wire.batches import headers, validate
-from .appending import duplicate_info, fitting, follower_rows, place, unpinned
+from .appending import (
+    duplicate_info,
+    follower_rows,
+    larger_than_a_segment,
+    place,
+    place_stamped,
+    run_from,
+    unpinned,
+)
 from .durability import Durability
 from .file_regions import DataToSend, SegmentRead, T
 from .files import PARTITION_METADATA
 from .flusher import flush_at_once, nobody_waits
 from .local_log import LocalLog, OpenedLog
-from .producer_states import Plan
+from .producer_states import NOTHING, Plan
 from .recovery import truncate_producers
 from .required_keys import require_keys
 from .results import AppendedBatch, AppendInfo, FetchData, Origin
@@ -39,6 +48,8 @@ from .segment import LogSegment
 from .sparse_index import IndexMaps
 from .tail import Tail, TailBudget
 from .transaction_index import AbortedTxn
+
+_CLIENT = Origin.CLIENT
 
 
 class Log:
@@ -64,7 +75,7 @@ class Log:
         self.discard = self._local.discard  # of `LocalLog`: for who replaces segments
         self.open_segment = self._local.open_segment
         self._tail = Tail(tail_bytes)
-        self._closed = False
+        self.closed = False  # True once it was closed or is being deleted
         self._durability = Durability(opened.recovery_point)
         self._flush_due: Callable[[Log], None] = flush_at_once
         self._tell_failure: Callable[[Log, StorageError], None] | None = None
@@ -95,9 +106,7 @@ class Log:
         self._flush_messages = config.number("flush.messages")
         self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
         self._compacted = "compact" in config.text("cleanup.policy")
-        if (
-            self._compacted
-        ):  # what must be compacted in time must leave the active segment in time (KIP-354)
+        if self._compacted:  # in time: it must leave the active segment in time then (KIP-354)
             self._segment_ms = min(self._segment_ms, config.number("max.compaction.lag.ms"))
 
     @property
@@ -115,11 +124,6 @@ class Log:
         """Everything below it was fsynced."""
         return self._durability.recovery_point
 
-    @property
-    def closed(self) -> bool:
-        """True once the log was closed or is being deleted."""
-        return self._closed
-
     def join(
         self,
         tails: TailBudget,
@@ -134,7 +138,7 @@ class Log:
     # -- append
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: LeaderEpoch, *, origin: Origin = Origin.CLIENT
+        self, records: Buffer, leader_epoch: LeaderEpoch, *, origin: Origin = _CLIENT
     ) -> AppendInfo:
         """Judge, give offsets to, and append what a producer (or our coordinator) sent.
 
@@ -142,27 +146,34 @@ class Log:
         again: the answer is the first append's, with `duplicate`. StorageError: the disk.
         """
         self._check_usable()
-        from_client = origin is Origin.CLIENT
-        batches = validate(records, max_bytes=self._message_bytes_max, from_client=from_client)
-        if from_client:
-            duplicate = self.producers.find_duplicate(batches)
+        from_client, log_time = origin is _CLIENT, self._log_append_time
+        header = validate(records, max_bytes=self._message_bytes_max, from_client=from_client)
+        size = header.length + LOG_OVERHEAD
+        if size < len(records):
+            records = memoryview(records)[:size]
+        if header.producer_id >= 0 and from_client:
+            duplicate = self.producers.find_duplicate(header)
             if duplicate is not None:
-                return duplicate_info(
-                    duplicate, self.log_start_offset, stamped=self._log_append_time
-                )
+                return duplicate_info(duplicate, self.log_start_offset, stamped=log_time)
         if self._compacted:
-            require_keys(self.topic_partition, records, batches)
-        first, size = self.log_end_offset, len(records)
-        append_time = self._wall_ms() if self._log_append_time else -1
-        parts, rows, placed = place(records, batches, first, leader_epoch, append_time)
-        planned = self.producers.plan(records, placed, first, origin)
+            require_keys(self.topic_partition, records, header)
+        first, time = self.log_end_offset, -1
+        if log_time or header.attributes & LOG_APPEND_TIME:
+            time = self._wall_ms() if log_time else -1
+            parts, header = place_stamped(records, header, first, leader_epoch, time)
+        else:
+            parts = place(records, header, first, leader_epoch)
+        planned = NOTHING
+        if header.producer_id >= 0:
+            placed = PlacedBatch(0, size, header)
+            planned = self.producers.plan(records, (placed,), first, origin)
         if size > self._segment_bytes:
-            raise KafkaError(
-                ErrorCode.record_list_too_large,
-                f"{size} bytes do not fit a segment of {self._segment_bytes}",
-            )
-        self._write(parts, size, rows, planned)
-        return self._info(first, append_time, size)
+            raise larger_than_a_segment(size, self._segment_bytes)
+        last = first + header.last_offset_delta
+        row = (0, size, first, last, header.max_timestamp, leader_epoch)
+        self._write(parts, size, (new_row(AppendedBatch, row),), planned)
+        start, count = self.log_start_offset, last - first + 1
+        return new_row(AppendInfo, (first, last, time, start, False, count, size))
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Append a leader's bytes as they are; a partial batch at their end is passed over.
@@ -173,28 +184,19 @@ class Log:
         self._check_usable()
         view = unpinned(records)
         batches = list(headers(view))
-        rows = follower_rows(
-            view,
-            batches,
-            end=self.log_end_offset,
-            gaps_allowed=self._compacted,
-            log=self.topic_partition,
-        )
-        first = self.log_end_offset
-        size = 0
-        start = 0
+        first, gaps, log = self.log_end_offset, self._compacted, self.topic_partition
+        rows = follower_rows(view, batches, end=first, gaps_allowed=gaps, log=log)
+        start = size = 0
         while start < len(rows):
-            stop = fitting(rows, start, self._segments.active.size, self._segment_bytes)
+            run, size = run_from(rows, start, self._segments.active.size, self._segment_bytes)
+            planned = self.producers.plan(
+                view, batches[start : start + len(run)], None, Origin.REPLICATION
+            )
             begin = rows[start].position
-            end = rows[stop - 1].position + rows[stop - 1].size
-            run = rows[start:stop]
-            if begin:
-                run = [row._replace(position=row.position - begin) for row in run]
-            planned = self.producers.plan(view, batches[start:stop], None, Origin.REPLICATION)
-            self._write((view[begin:end],), end - begin, run, planned)
-            size += end - begin
-            start = stop
-        return self._info(first, -1, size)
+            self._write((view[begin:size],), size - begin, run, planned)
+            start += len(run)
+        last, start_offset = self.log_end_offset - 1, self.log_start_offset
+        return AppendInfo(first, Offset(last), -1, start_offset, False, last - first + 1, size)
 
     def _write(
         self, parts: tuple[Buffer, ...], size: int, rows: Sequence[AppendedBatch], planned: Plan
@@ -215,17 +217,18 @@ class Log:
         except OSError as error:
             raise self.fail("append to", error) from error
         before = self.log_end_offset
-        self.log_end_offset = Offset(last_row.last_offset + 1)
+        self.log_end_offset = end = Offset(last_row.last_offset + 1)
         if len(rows) == 1:
             self._tail.append(last_row.base_offset, last_row.last_offset, size, parts)
         else:
             whole = memoryview(parts[0])
             for at, length, base, last, _, _ in rows:
                 self._tail.append(base, last, length, (whole[at : at + length],))
-        aborted = self.producers.commit(planned, self.log_end_offset)
+        aborted = self.producers.commit(planned, end)
         if aborted:
             self._note_aborted(segment, aborted)
-        if self.log_end_offset - self.recovery_point >= self._flush_messages:
+        due = self._flush_messages
+        if end >= due and end - self.recovery_point >= due:
             self._durability.wait(before)
             self._flush_due(self)
 
@@ -235,11 +238,6 @@ class Log:
                 segment.aborted.append(one)
         except OSError as error:
             raise self.fail("append to the transaction index of", error) from error
-
-    def _info(self, first: Offset, append_time: int, size: int) -> AppendInfo:
-        end = self.log_end_offset
-        log_start = self.log_start_offset
-        return AppendInfo(first, Offset(end - 1), append_time, log_start, False, end - first, size)
 
     # -- read
 
@@ -335,7 +333,7 @@ class Log:
         """BLOCKS. fsync every segment with records below `offset` that may not be durable yet."""
         begun = self._durability.begin()
         upto = min(offset, self.log_end_offset)  # it may have been cut since it was asked
-        if upto <= self.recovery_point or self._closed or self.failed:
+        if upto <= self.recovery_point or self.closed or self.failed:
             return
         try:
             self._local.flush(self.recovery_point, upto)
@@ -346,7 +344,7 @@ class Log:
                 self._host.disk.sync_file(f"{self.folder}/{PARTITION_METADATA}")
                 self._host.disk.sync_file(self.folder)
         except (OSError, ValueError) as error:
-            if self._closed or begun != self._durability.begin():
+            if self.closed or begun != self._durability.begin():
                 return  # deleted or cut under the flush: there was nothing to keep
             self._folder_synced = False
             raise self.fail("fsync", error) from error
@@ -361,11 +359,11 @@ class Log:
     @property
     def settled(self) -> bool:
         """False while an fsync is waited for; a log that failed or was closed waits for none."""
-        return not self._durability.waiting or self.failed is not None or self._closed
+        return not self._durability.waiting or self.failed is not None or self.closed
 
     def settle(self) -> bool:
         """See what an fsync has settled; True when none is due. On the loop only."""
-        if self.failed is not None or self._closed:
+        if self.failed is not None or self.closed:
             return True
         return self._durability.settle(self.log_end_offset, self._flush_messages)
 
@@ -374,7 +372,7 @@ class Log:
 
         StorageError when that failed: the stop is then not clean.
         """
-        if self._closed:
+        if self.closed:
             return
         try:
             if self.failed is not None:
@@ -391,11 +389,11 @@ class Log:
 
     def retire(self) -> None:
         """Take no more calls: the log is being deleted. Its files stay open for who reads them."""
-        self._closed = True
+        self.closed = True
 
     def abandon(self) -> None:
         """Give every file back as it is."""
-        self._closed = True
+        self.closed = True
         self._tail.clear()
         self._local.close()
 
@@ -482,7 +480,7 @@ class Log:
         return KafkaError(ErrorCode.offset_out_of_range, what)
 
     def _check_usable(self) -> None:
-        if self.failed is not None or self._closed:
+        if self.failed is not None or self.closed:
             why = str(self.failed) if self.failed else "the log is closed"
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
 

@@ -17,6 +17,7 @@ from .sparse_index import SparseIndex
 
 _ENTRY = struct.Struct(">ii")
 _RELATIVE = struct.Struct(">i")
+_pack = _ENTRY.pack_into
 _unpack = _ENTRY.unpack_from
 _relative = _RELATIVE.unpack_from
 
@@ -37,11 +38,11 @@ class OffsetIndex(SparseIndex):
 
         Passed over when the index is full: look-ups then scan further.
         """
-        if self._entries < self._entries_max:
-            if not self._writable:
-                self.begin()
-            _ENTRY.pack_into(self._view(), self._entries * 8, offset - self.base_offset, position)
-            self._entries += 1
+        entries = self._entries
+        if entries < self._entries_max:
+            room = self._room
+            _pack(room or self.begin(), entries * 8, offset - self.base_offset, position)
+            self._entries = entries + 1
 
     def lookup(self, offset: int) -> int:
         """Position from which to look for the batch with `offset`; 0 when no entry helps."""

@@ -54,7 +54,8 @@ class Plan(NamedTuple):
     completed: Sequence[CompletedTxn] = ()
 
 
-_NOTHING = Plan({})
+NOTHING = Plan({})
+"""No producer is concerned."""
 
 ABORT, COMMIT = 0, 1
 """Types of a transaction marker (`ControlRecordType`)."""
@@ -99,15 +100,10 @@ class ProducerStates:
         """All producers, by id."""
         return [self._entries[key] for key in sorted(self._entries)]
 
-    def find_duplicate(self, batches: Sequence[PlacedBatch]) -> BatchMetadata | None:
-        """The first append of a batch that a client sends again; None when all are new."""
-        for _, _, header in batches:
-            if header.producer_id >= 0 and not header.is_control:
-                entry = self._entries.get(header.producer_id)
-                found = find_duplicate(entry, header) if entry else None
-                if found:
-                    return found
-        return None
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The first append of a batch that a client sends again; None when it is new."""
+        entry = self._entries.get(header.producer_id)
+        return find_duplicate(entry, header) if entry else None
 
     def plan(
         self,
@@ -151,7 +147,7 @@ class ProducerStates:
             planned[producer_id] = advance(entry, header, first_offset)
             if header.is_transactional and entry.txn_first_offset == NO_TRANSACTION:
                 started.append((first_offset, producer_id))
-        return _NOTHING if planned is None else Plan(planned, started, completed)
+        return NOTHING if planned is None else Plan(planned, started, completed)
 
     def commit(self, planned: Plan, end: Offset) -> list[AbortedTxn]:
         """The planned batches are in the log, which ends at `end` now; what its txn index is to say."""

@@ -22,7 +22,7 @@ from ..ids import LeaderEpoch, Offset
 from ..wire.batch_header import ATTRIBUTES_AT, LENGTH_MIN
 from ..wire.batches import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, PlacedBatch, header_at
 from .leader_epochs import LeaderEpochs
-from .producer_states import Plan, ProducerStates
+from .producer_states import NOTHING, ProducerStates
 from .results import Origin
 from .segment import LogSegment
 from .sparse_index import RELATIVE_OFFSET_MAX
@@ -32,8 +32,6 @@ READ_BYTES = 1024 * 1024
 _NO_EPOCHS = 2**31
 _unpack = struct.Struct(">qiibI2xi8xqq").unpack_from
 """Of a header: base offset, length, leader epoch, magic, CRC, last offset delta, max timestamp, producer id."""
-
-_NOTHING = Plan({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,7 @@ def _read_all(
             reading.bad, reading.end, reading.reason, reading.bad < position, reading.overflow
         )
     if producers is not None:
-        producers.commit(_NOTHING, Offset(reading.end))
+        producers.commit(NOTHING, Offset(reading.end))
     return _Read(position, reading.end, overflow=reading.overflow)
 
 
@@ -254,7 +252,7 @@ def replay_producers(
             size = header.size if header.is_control else 0
             data = memoryview(segment.file.read_at(at, size) if size else b"")
             _tell(producers, data, header, None)
-    producers.commit(_NOTHING, end)
+    producers.commit(NOTHING, end)
 
 
 def truncate_producers(

@@ -64,9 +64,10 @@ class LogSegment:
         "_disk",
         "_first_timestamp",
         "_folder",
+        "_index_interval",
         "_indexed_timestamp",
         "_next_entry_above",
-        "_options",
+        "_roll_jitter_ms",
         "aborted",
         "base_offset",
         "created_ms",
@@ -91,7 +92,8 @@ class LogSegment:
         """`suffix` comes after every file's own: `.cleaned`, `.swap`."""
         self._disk = disk
         self._folder = folder
-        self._options = options
+        self._index_interval = options.index_interval
+        self._roll_jitter_ms = options.roll_jitter_ms
         self.base_offset = base_offset
         self.created_ms = options.created_ms
         self.suffix = suffix
@@ -164,7 +166,7 @@ class LogSegment:
         if self.max_timestamp > self._indexed_timestamp:
             self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
             self._indexed_timestamp = self.max_timestamp
-        self._next_entry_above = above = position + self._options.index_interval
+        self._next_entry_above = above = position + self._index_interval
         return above
 
     def roll_reason(
@@ -192,7 +194,7 @@ class LogSegment:
                 self.file.read_at(0, HEADER_SIZE)
             ).max_timestamp
         age = last.max_timestamp - begun if begun >= 0 else wall_ms() - self.created_ms
-        if age > age_ms - self._options.roll_jitter_ms:
+        if age > age_ms - self._roll_jitter_ms:
             return "age"
         if self.offsets.is_full:
             return "offset index full"
@@ -282,7 +284,7 @@ class LogSegment:
         """What one index interval holds, about; empty at the end."""
         if position >= self.size:
             return b""
-        read = max(self._options.index_interval * 2, 4096)
+        read = max(self._index_interval * 2, 4096)
         return self.file.read_at(position, min(read, self.size - position))
 
     def _may_begin(self, data: bytes, position: int, offset: int) -> bool:
@@ -382,7 +384,7 @@ class LogSegment:
         self.aborted.truncate_to(offset)
         self.file.truncate(position)
         self.size = position
-        self._next_entry_above = position + self._options.index_interval
+        self._next_entry_above = position + self._index_interval
         self._reload_timestamps()
         return Offset(min(base, offset))
 
@@ -401,7 +403,7 @@ class LogSegment:
         self.offsets.clear()
         self.times.clear()
         self.aborted.clear()
-        self._next_entry_above = self.size + self._options.index_interval
+        self._next_entry_above = self.size + self._index_interval
         self._forget_timestamps()
 
     def _forget_timestamps(self) -> None:
@@ -415,12 +417,12 @@ class LogSegment:
         Returns above which position the first entry is due.
         """
         # an entry for each interval, or each batch where that is more; one for sealing
-        entries = self.file.size() // max(self._options.index_interval, HEADER_SIZE) + 2
+        entries = self.file.size() // max(self._index_interval, HEADER_SIZE) + 2
         self.offsets.begin_anew(entries)
         self.times.begin_anew(entries)
         self.aborted.clear()
         self._forget_timestamps()
-        self._next_entry_above = above = self._options.index_interval
+        self._next_entry_above = above = self._index_interval
         return above
 
     # -- files

@@ -117,7 +117,7 @@ class SparseIndex:
         "_entries_max",
         "_mapped",
         "_maps",
-        "_writable",
+        "_room",
         "base_offset",
         "path",
     )
@@ -130,7 +130,9 @@ class SparseIndex:
         self._maps = maps
         self._mapped: MappedFile | None = None
         self._draft: _InMemory | None = None
-        self._writable = False  # mapped with room for every entry
+        self._room: memoryview | None = (
+            None  # the mapping's view, while it has room for every entry
+        )
         self._entries: int = 0
         self._entries_max: int = bytes_max // self.ENTRY.size
         self.path = path
@@ -178,13 +180,14 @@ class SparseIndex:
         finally:
             file.close()
 
-    def begin(self) -> None:
+    def begin(self) -> memoryview:
         """Map the file with room for every entry; what lies beyond the present ones does not count."""
-        if not self._writable:
+        if self._room is None:
             self.give_up_map()
             size = max(self._entries_max, self._entries + 1) * self.ENTRY.size
-            self._mapped = self._disk.map(self.path, size)
-            self._writable = True
+            self._mapped = mapped = self._disk.map(self.path, size)
+            self._room = mapped.view
+        return self._room
 
     def begin_anew(self, entries: int) -> None:
         """Forget every entry; up to `entries` told from here on are kept in memory until `seal` writes them.
@@ -194,8 +197,8 @@ class SparseIndex:
         self._end_map()
         self._entries = 0
         size = min(max(self._entries_max, 1), entries) * self.ENTRY.size
-        self._mapped = self._draft = _InMemory(memoryview(bytearray(size)))
-        self._writable = True
+        self._room = memoryview(bytearray(size))
+        self._mapped = self._draft = _InMemory(self._room)
 
     def seal(self) -> None:
         """Trim the file to its entries; it is made where there is none."""
@@ -237,12 +240,12 @@ class SparseIndex:
         """Forget the entries from `count` on."""
         if count < self._entries:
             self._entries = count
-            if not self._writable:
+            if self._room is None:
                 self.seal()
 
     def give_up_map(self) -> None:
         """Let a sealed index's mapping go: it ends when the last look-up on it does."""
-        if not self._writable:
+        if self._room is None:
             self._mapped = None
 
     def close(self) -> None:
@@ -251,7 +254,7 @@ class SparseIndex:
 
     def _end_map(self) -> None:
         mapped, self._mapped = self._mapped, None
-        self._writable = False
+        self._room = None
         if mapped is not None:
             mapped.close()
 

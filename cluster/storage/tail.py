@@ -44,12 +44,17 @@ class TailBudget:
 
     def charge(self, tail: Tail, size: int) -> None:
         """`tail` holds `size` bytes more, and was used; others give way where that is too much."""
-        self.used += size
+        self.used = used = self.used + size
         tails = self._tails
         if tail is not self._latest or tail not in tails:
             self._latest = tail
             tails[tail] = None
             tails.move_to_end(tail)
+        if used > self._limit:
+            self._spend_less()
+
+    def _spend_less(self) -> None:
+        tails = self._tails
         while self.used > self._limit and len(tails) > 1:
             oldest, _ = tails.popitem(last=False)
             oldest.clear()

@@ -38,9 +38,8 @@ class TimeIndex(SparseIndex):
         Passed over when the index is full: the last place is for the entry of `sealing`.
         """
         if timestamp > self.last()[0] and (sealing or not self.is_full):
-            if not self._writable:
-                self.begin()
-            _ENTRY.pack_into(self._view(), self._entries * 12, timestamp, offset - self.base_offset)
+            room = self._room or self.begin()
+            _ENTRY.pack_into(room, self._entries * 12, timestamp, offset - self.base_offset)
             self._entries += 1
 
     def last(self) -> tuple[int, int]:

@@ -17,8 +17,8 @@ Source: Kafka's `DefaultRecordBatch`, KIP-98.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol, TypeVar
 
 from ..errors import CorruptLogError
 from ..host.seam import Buffer
@@ -44,6 +44,17 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 SEQUENCE_MODULUS = 2**31
+
+
+T = TypeVar("T")
+
+
+class _NewRow(Protocol):
+    def __call__(self, kind: type[T], fields: Iterable[object], /) -> T: ...
+
+
+new_row: _NewRow = vars(tuple)["__new__"]
+"""`new_row(Row, fields)` is `Row._make(fields)` in two thirds of its time, unchecked: for what each append makes."""
 
 
 class BatchHeader(NamedTuple):
@@ -109,13 +120,12 @@ class PlacedBatch(NamedTuple):
     header: BatchHeader
 
 
-_make = BatchHeader._make
 _unpack = HEADER.unpack_from
 
 
 def header_at(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; there must be 61 bytes."""
-    return _make(_unpack(buffer, position))
+    return new_row(BatchHeader, _unpack(buffer, position))
 
 
 def headers(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[PlacedBatch]:
@@ -127,13 +137,13 @@ def headers(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[PlacedBatch]
     end = len(buffer)
     position = 0
     while position + HEADER_SIZE <= end:
-        header = _make(_unpack(buffer, position))
+        header = new_row(BatchHeader, _unpack(buffer, position))
         size = header.length + LOG_OVERHEAD
         if size < HEADER_SIZE:
             raise CorruptLogError(f"batch at byte {position}: length {header.length} is impossible")
         if position + size > end:
             break
-        yield PlacedBatch(position, size, header)
+        yield new_row(PlacedBatch, (position, size, header))
         position += size
     if position != end and not partial_ok:
         raise CorruptLogError(f"batch at byte {position}: cut off after {end - position} bytes")

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.batches import headers
 from raw_kafka import NOW_MS, RawKafka, batch, fetch_request, produce_request
 from waiting import until
 
@@ -99,6 +101,62 @@ def test_batches_that_are_refused(kafka: Any) -> None:
     corrupt = raw.take()[1].responses[0].partition_responses[0]
     assert (corrupt.error_code, corrupt.base_offset) == (Code.corrupt_message, -1)
     assert raw.list_offset(topic, 0, -1).offset == 0
+
+
+ONE = batch(["a", "b"])
+
+
+def changed(layout: str, at: int, value: int) -> bytes:
+    """`ONE` with another field, and the CRC that goes with it."""
+    data = bytearray(ONE)
+    struct.pack_into(layout, data, at, value)
+    struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    return bytes(data)
+
+
+RECORDS: dict[str, tuple[bytes, ErrorCode]] = {
+    "two": (ONE + ONE, Code.invalid_record),
+    "two, the second broken": (ONE + ONE[:-1] + b"!", Code.invalid_record),
+    "two, the second of an old magic": (ONE + changed(">b", 16, 1), Code.invalid_record),
+    "a beginning behind it": (ONE + ONE[:30], Code.none),
+    "a few bytes behind it": (ONE + ONE[:5], Code.none),
+    "zeroes behind it": (ONE + bytes(80), Code.corrupt_message),
+    "nothing": (b"", Code.invalid_record),
+    "cut off": (ONE[:-5], Code.invalid_record),
+    "cut off in its header": (ONE[:40], Code.invalid_record),
+    "an offset": (changed(">q", 0, 5), Code.invalid_record),
+    "a leader epoch": (changed(">i", 12, 7), Code.none),
+    "magic 0": (changed(">b", 16, 0), Code.invalid_record),
+    "magic 1": (changed(">b", 16, 1), Code.invalid_record),
+    "magic 3": (changed(">b", 16, 3), Code.corrupt_message),
+    "length 5": (changed(">i", 8, 5), Code.corrupt_message),
+    "length 13": (changed(">i", 8, 13), Code.corrupt_message),
+    "length 14": (changed(">i", 8, 14), Code.corrupt_message),
+    "length -1": (changed(">i", 8, -1), Code.corrupt_message),
+    "a byte more than there is": (changed(">i", 8, len(ONE) - 11), Code.invalid_record),
+    "a byte less": (changed(">i", 8, len(ONE) - 13), Code.corrupt_message),
+    "a control batch": (changed(">h", 21, 0x20), Code.invalid_record),
+    "the log's time": (changed(">h", 21, 0x08), Code.none),
+    "an unknown attribute": (changed(">h", 21, 0x80), Code.none),
+    "a record too many": (changed(">i", 57, 3), Code.invalid_record),
+    "no record": (changed(">i", 57, 0), Code.invalid_record),
+    "a wrong delta": (changed(">i", 23, 5), Code.invalid_record),
+    "a producer without a sequence": (changed(">q", 43, 5), Code.invalid_record),
+}
+
+
+def test_what_a_produce_request_may_hold_for_a_partition(kafka: Any) -> None:
+    topic = kafka.topic("held", 1)
+    raw = kafka.raw(1)
+    answers = {name: raw.produce_records(topic, data) for name, (data, _) in RECORDS.items()}
+    wanted = {name: code for name, (_, code) in RECORDS.items()}
+    assert {name: answer.error_code for name, answer in answers.items()} == wanted
+    taken = [answer.base_offset for answer in answers.values() if not answer.error_code]
+    assert taken == list(range(0, 2 * len(taken), 2))
+    assert raw.list_offset(topic, 0, -1).offset == 2 * len(taken)
+    stored = raw.fetch(topic, 0, 0).records
+    attributes = [placed.header.attributes for placed in headers(stored, partial_ok=False)]
+    assert attributes == [0, 0, 0, 0, 0x80], "whose time a batch has is not the producer's to say"
 
 
 def test_list_offsets(kafka: Any) -> None:

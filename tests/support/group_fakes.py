@@ -137,7 +137,7 @@ class FakeLog:
     def append(self, records: Buffer) -> int:
         batch = bytearray(records)
         base = self.log_end_offset
-        assign_offset(batch, 0, base, 0)
+        assign_offset(batch, base, 0)
         self.batches.append(bytes(batch))
         return base
 

@@ -7,6 +7,7 @@ request is kept whole or copied, so that memory is what is counted (`may_share`)
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import sys
@@ -23,6 +24,7 @@ from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log, Origin
 from harrow.cluster.storage.appending import SHARED_BYTES_LEAST, may_share
 from harrow.cluster.storage.segment import LogSegment
+from harrow.cluster.wire.batch_header import LOG_APPEND_TIME
 from harrow.cluster.wire.batches import (
     HEADER_SIZE,
     Codec,
@@ -32,6 +34,7 @@ from harrow.cluster.wire.batches import (
     crc_matches,
     decode_records,
     headers,
+    stamp,
 )
 from storage_host import StorageHost
 
@@ -65,7 +68,7 @@ def batch(
 def placed(sent: bytes, offset: int) -> bytes:
     """The batch as the log must have it: a copy, patched."""
     patched = bytearray(sent)
-    assign_offset(patched, 0, offset, EPOCH)
+    assign_offset(patched, offset, EPOCH)
     return bytes(patched)
 
 
@@ -164,23 +167,52 @@ def test_bytes_that_may_change_are_copied(
     assert b"".join(in_memory(host, log)) == on_disk(log) == placed(sent, 0)
 
 
-def test_append_time_and_several_batches_keep_their_copy(host: StorageHost, folder: str) -> None:
+def test_append_time_takes_a_copy(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"message.timestamp.type": "LogAppendTime"})
     host.clock.now = NOW + 77
-    sent = batch() + batch(seed=2)
-    frame = bytes(bytearray(sent))
-    for data, first in ((frame, 0), (batch(seed=3), 4)):
-        info = log.append_as_leader(data, EPOCH)
-        assert (info.first_offset, info.append_time_ms) == (first, NOW + 77)
-    assert frame == sent
+    for number in range(2):
+        sent = batch(seed=number)
+        frame = bytes(bytearray(sent))
+        info = log.append_as_leader(frame, EPOCH)
+        assert (info.first_offset, info.append_time_ms) == (2 * number, NOW + 77)
+        assert frame == sent
     data = b"".join(in_memory(host, log))
     assert data == on_disk(log)
     found = list(headers(data, partial_ok=False))
-    assert [one.header.base_offset for one in found] == [0, 2, 4]
+    assert [one.header.base_offset for one in found] == [0, 2]
     assert all(crc_matches(data, one) for one in found)
     times = {record.timestamp for record in decode_records(data[: found[0].size])}
     assert times == {NOW + 77}
     assert host.disk.appends == 2
+
+
+def test_a_producer_does_not_choose_whose_time_a_batch_has(host: StorageHost, folder: str) -> None:
+    """Kafka takes the batch and clears the bit, which would make every record's time the largest one."""
+    log = host.open(folder)
+    sent = bytearray(batch())
+    stamp(sent, LOG_APPEND_TIME, NOW + 5)
+    info = log.append_as_leader(bytes(sent), EPOCH)
+    assert info.append_time_ms == -1
+    assert on_disk(log) == b"".join(in_memory(host, log))
+    (found,) = headers(on_disk(log), partial_ok=False)
+    assert (found.header.is_log_append_time, found.header.max_timestamp) == (False, NOW + 5)
+    assert crc_matches(on_disk(log), found)
+    assert {record.timestamp for record in decode_records(on_disk(log))} == {NOW}
+    assert log.segments[0].max_timestamp == NOW + 5
+
+
+@pytest.mark.parametrize("size", [50, LARGE])
+@pytest.mark.parametrize("more", [1, 12, 40])
+def test_the_beginning_of_another_batch_is_not_appended(
+    host: StorageHost, folder: str, size: int, more: int
+) -> None:
+    log = host.open(folder)
+    for number in range(2):
+        sent = batch(size, number)
+        info = log.append_as_leader(sent + sent[:more], EPOCH)
+        assert (info.size, info.record_count) == (len(sent), 2)
+    assert on_disk(log) == placed(batch(size, 0), 0) + placed(batch(size, 1), 2)
+    assert b"".join(in_memory(host, log)) == on_disk(log)
 
 
 def test_a_coordinators_marker_among_large_batches_ends_its_transaction(
@@ -207,11 +239,11 @@ def test_the_tail_serves_what_the_file_does_from_every_offset(
     plain = host.open(str(tmp_path / "b-0"), tail_bytes=0)
     follower = host.open(str(tmp_path / "c-0"), tail_bytes=tail_bytes)
     for number in range(25):
-        sent = batch(rng.choice((20, 700, SHARED_BYTES_LEAST, LARGE)), number)
+        sent = [batch(rng.choice((20, 700, SHARED_BYTES_LEAST, LARGE)), number)]
         if rng.random() < 0.3:
-            sent += batch(rng.choice((20, SHARED_BYTES_LEAST)), 100 + number)
-        for log in (tailed, plain):
-            log.append_as_leader(sent, EPOCH)
+            sent.append(batch(rng.choice((20, SHARED_BYTES_LEAST)), 100 + number))
+        for log, one in itertools.product((tailed, plain), sent):
+            log.append_as_leader(one, EPOCH)
         fetched = tailed.read(follower.log_end_offset, 10**6, ALL, at_least_one=True)
         follower.append_as_follower(b"".join(fetched.parts))
     assert on_disk(tailed) == on_disk(plain) == on_disk(follower)

@@ -97,12 +97,6 @@ def test_producers_do_not_mix(log: Log) -> None:
     assert not log.append_as_leader(batch(0, producer=2), EPOCH).duplicate
 
 
-def test_several_batches_in_one_append_are_judged_in_turn(log: Log) -> None:
-    log.append_as_leader(batch(0) + batch(1, 2) + batch(3), EPOCH)
-    assert log.log_end_offset == 4
-    assert refusal(log, batch(4) + batch(6)) == ErrorCode.out_of_order_sequence_number
-
-
 def test_followers_record_without_judging(log: Log, tmp_path: Path) -> None:
     follower = StorageHost().open(str(tmp_path / "orders-1"))
     send(log, 0, 1, 2)
