@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..errors import ErrorCode, WireError
 from ..ids import TopicPartition
 from ..storage.results import Origin
+from ..wire.batch_header import is_transactional
 from ..wire.produce import ProduceAnswer, ProduceEntry, decode_produce, encode_produce_response
 from .produce import ADMIN_CLIENT, ProduceResult
 
@@ -37,8 +38,9 @@ class Produces:
         """Append what `request` carries and answer as its acks ask."""
         produce = decode_produce(request)
         acks = produce.acks
-        if produce.transactional_id is not None:
-            # Transactions are not served yet: refuse, never append outside of one.
+        if produce.transactional_id is not None or any(map(_in_transaction, produce.entries)):
+            # Transactions are not served yet: refuse, never append outside of one. Nobody would end it, and readers
+            # of committed records would stop before it for ever.
             request.fail(ErrorCode.transactional_id_authorization_failed)
             return
         entries: dict[TopicPartition, Buffer] = {}
@@ -174,3 +176,8 @@ class Produces:
 def _known(tp: TopicPartition | None) -> TopicPartition:
     assert tp is not None, "an entry without a topic was refused before"
     return tp
+
+
+def _in_transaction(entry: ProduceEntry) -> bool:
+    records = entry.records
+    return records is not None and is_transactional(records)

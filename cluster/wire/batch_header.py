@@ -128,6 +128,11 @@ def header_at(buffer: Buffer, position: int = 0) -> BatchHeader:
     return new_row(BatchHeader, _unpack(buffer, position))
 
 
+def is_transactional(records: Buffer) -> bool:
+    """What the attributes of the batch at the front say, before it is judged; False where there are none."""
+    return len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL)
+
+
 def headers(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[PlacedBatch]:
     """Every whole batch of `buffer` in order.
 

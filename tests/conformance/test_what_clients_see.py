@@ -159,6 +159,15 @@ def test_what_a_produce_request_may_hold_for_a_partition(kafka: Any) -> None:
     assert attributes == [0, 0, 0, 0, 0x80], "whose time a batch has is not the producer's to say"
 
 
+def test_a_batch_of_a_transaction_outside_of_one(kafka: Any) -> None:
+    topic = kafka.topic("outside", 1)
+    raw = kafka.raw(1)
+    data = batch(["a"], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    refused = raw.produce_records(topic, data)
+    assert refused.error_code is Code.transactional_id_authorization_failed
+    assert raw.list_offset(topic, 0, -1).offset == 0
+
+
 def test_list_offsets(kafka: Any) -> None:
     topic = kafka.topic("offsets", 1)
     raw = kafka.raw(1)
