@@ -76,15 +76,17 @@ def follower_rows(
     batches: Sequence[PlacedBatch],
     *,
     end: int,
-    gaps_allowed: bool,
     log: TopicPartition,
 ) -> list[AppendedBatch]:
-    """Check that a leader's batches are whole and continue a log that ends at `end`."""
+    """Check that a leader's batches are whole and go up from `end`, where the log ends.
+
+    They may leave gaps, as the leader's log does where it was compacted, under today's policy or an earlier one.
+    """
     rows: list[AppendedBatch] = []
     for placed in batches:
         position, size, header = placed
         base = header.base_offset
-        if base != end and (base < end or not gaps_allowed):
+        if base < end:
             raise StorageError(
                 f"{log}: the leader sent offset {base}, this log goes on at {end}; "
                 "truncate before fetching"
@@ -131,6 +133,16 @@ def _fitting(rows: Sequence[AppendedBatch], start: int, active_size: int, bytes_
             break
         stop += 1
     return stop
+
+
+def next_base(rows: Sequence[AppendedBatch], end: Offset) -> Offset:
+    """The base of a segment that begins with `rows`, in a log that ends at `end`.
+
+    That is the log's end, so that a gap which the leader's log has lies inside of a segment (`gaps`); but for an
+    offset that could not be named from there.
+    """
+    far = rows[-1].last_offset - end > RELATIVE_OFFSET_MAX
+    return Offset(rows[0].base_offset) if far else end
 
 
 def duplicate_info(batch: BatchMetadata, log_start: Offset, *, stamped: bool) -> AppendInfo:

@@ -30,6 +30,7 @@ from .appending import (
     duplicate_info,
     follower_rows,
     larger_than_a_segment,
+    next_base,
     place,
     place_stamped,
     run_from,
@@ -184,8 +185,8 @@ class Log:
         self._check_usable()
         view = unpinned(records)
         batches = list(headers(view))
-        first, gaps, log = self.log_end_offset, self._compacted, self.topic_partition
-        rows = follower_rows(view, batches, end=first, gaps_allowed=gaps, log=log)
+        first = self.log_end_offset
+        rows = follower_rows(view, batches, end=first, log=self.topic_partition)
         start = size = 0
         while start < len(rows):
             run, size = run_from(rows, start, self._segments.active.size, self._segment_bytes)
@@ -208,7 +209,7 @@ class Log:
             limit, age = self._segment_bytes, self._segment_ms
             reason = segment.roll_reason(size, last_row, limit, age, self._wall_ms)
             if reason:
-                segment = self.roll(reason, base_offset=Offset(rows[0].base_offset))
+                segment = self.roll(reason, base_offset=next_base(rows, self.log_end_offset))
             self._hit("log.before-append")
             for row in rows:
                 if row.leader_epoch > self.epochs.latest():
@@ -470,6 +471,7 @@ class Log:
     def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
         """Compaction: from now on `new` is read where `old`, neighbours, were; files are the caller's."""
         self._check_usable()
+        self._tail.clear()  # which may hold what is compacted away
         self._segments.replace(new, old)
 
     # -- inside

@@ -202,6 +202,10 @@ class LogCleanerManager:
 
     # -- checkpoints
 
+    def cleaned(self, log: Log) -> Offset:
+        """Below it nothing is but what a cleaning wrote and brought to stable storage; 0: none has."""
+        return self._of(log).get(log.topic_partition, Offset(0))
+
     def _first_dirty(self, log: Log) -> Offset:
         cleaned = self._of(log).get(log.topic_partition, log.log_start_offset)
         if log.log_start_offset <= cleaned <= log.log_end_offset:

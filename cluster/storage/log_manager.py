@@ -123,7 +123,8 @@ class LogManager:
             )
             self._add(folder, log)
             if not folder.was_clean:
-                gap = first_gap(log, recovery_points.get(topic_partition, START))
+                cleaned = self.cleaner.manager.cleaned(log)
+                gap = first_gap(log, max(cleaned, recovery_points.get(topic_partition, START)))
                 if gap is not None:
                     self._gaps[log] = gap
 

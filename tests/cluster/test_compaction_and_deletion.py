@@ -14,6 +14,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from harrow import Cluster
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import NewTopic as Placed
+from kafka.structs import TopicPartition as Where
+from load_on_cluster import SOCKETS, admin_of
 from waiting import until
 
 CONFIG: dict[str, object] = {
@@ -125,6 +129,42 @@ def test_a_broker_killed_while_it_compacts_loses_nothing(one: Cluster, failpoint
     assert {key: value for _, (key, value) in sorted(left.items())} == last
     assert not [name for name in files(one, 1, topic) if name.endswith((".swap", ".cleaned"))]
     until(lambda: not [name for name in files(one, 1, topic) if name.endswith(".deleted")])
+
+
+@SOCKETS
+def test_what_was_compacted_is_copied_and_kept_when_the_policy_changes() -> None:
+    """A new follower takes the gaps that an earlier policy left; a crash of all brokers takes nothing."""
+    with Cluster(brokers=2, config={**CONFIG, "min.insync.replicas": 1}) as cluster:
+        config = {
+            "cleanup.policy": "compact",
+            "segment.bytes": "4000",
+            "min.cleanable.dirty.ratio": "0.01",
+        }
+        with admin_of(cluster) as admin:
+            admin.create_topics(
+                [Placed("kept", replica_assignments={0: [1]}, topic_configs=config)]
+            )
+            pairs = [(f"key-{n % 40 if n % 100 < 80 else n}", f"{n}" * 40) for n in range(600)]
+            assert produce(cluster, "kept", pairs) == 600
+            until(
+                lambda: any(row["end"] > 500 for row in events(cluster, 1, "log.cleaned", "kept"))
+            )
+            admin.alter_configs(
+                [ConfigResource(ConfigResourceType.TOPIC, "kept", {"cleanup.policy": "delete"})]
+            )
+            admin.alter_partition_reassignments({Where("kept", 0): [1, 2]})
+            until(lambda: set(cluster.describe().topics["kept"][0].isr) == {1, 2})
+        left = read_all(cluster, "kept")
+        assert 40 < len(left) < 400
+        for broker in cluster.brokers.values():
+            broker.kill()
+        for broker in cluster.brokers.values():
+            broker.start()
+        cluster.await_full_isr(30)
+        assert read_all(cluster, "kept") == left
+        assert not events(cluster, 1, "log.gap-closed", "kept")
+        assert not events(cluster, 2, "log.gap-closed", "kept")
+        cluster.await_converged()
 
 
 def test_records_without_keys_are_refused(one: Cluster) -> None:

@@ -56,11 +56,12 @@ class Compaction:
         *,
         host: StorageHost | None = None,
         broker: Mapping[str, object] | None = None,
+        tail_bytes: int = 0,
     ) -> None:
         self.host = host or StorageHost()
         self.folder = folder
         self.topic = {**COMPACT, **(topic or {})}
-        self.log = self.host.open(folder, self.topic, tail_bytes=0)
+        self.log = self.host.open(folder, self.topic, tail_bytes=tail_bytes)
         self.broker = BrokerConfig.parse(
             {"log.cleaner.dedupe.buffer.size": 10**7, **(broker or {})}
         )

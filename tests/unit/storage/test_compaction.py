@@ -45,6 +45,17 @@ def test_the_last_value_of_each_key_stays_where_it_was(log: Compaction) -> None:
     assert left(log)[-1] == (6, b"b", b"3")
 
 
+def test_what_is_compacted_away_is_not_read_from_memory_either(tmp_path: Path) -> None:
+    log = Compaction(str(tmp_path / "orders-0"), tail_bytes=10**6)
+    for number in range(20):
+        log.put((b"a", b"%d" % number), (b"b", b"%d" % number))
+    assert len(left(log)) == 40
+    log.log.roll()
+    log.put((b"c", b"active"))
+    assert log.clean()
+    assert left(log) == [(38, b"a", b"19"), (39, b"b", b"19"), (40, b"c", b"active")]
+
+
 def test_the_active_segment_is_never_touched(log: Compaction) -> None:
     log.put((b"a", b"1"))
     log.log.roll()
