@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -114,6 +115,10 @@ class Tasks(Protocol):
 
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
         """Run a BLOCKS call on a thread beside the loop."""
+        ...
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """One at a time inside, of the loop and the threads of `run_blocking`; not entered twice by one of them."""
         ...
 
 

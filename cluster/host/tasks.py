@@ -14,7 +14,8 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from threading import get_ident
+from contextlib import AbstractContextManager
+from threading import Lock, get_ident
 from typing import Any, TypeVar
 
 from .seam import Promise, Timer, Trace
@@ -83,6 +84,10 @@ class RealTasks:
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
         """Run a BLOCKS call on a thread beside the loop."""
         return await self._loop.run_in_executor(self._threads, call, *args)
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """One at a time inside, of the loop and the threads beside it."""
+        return Lock()
 
     async def stop(self) -> None:
         """Cancel every task that is left, wait for all of them, and let the threads finish."""

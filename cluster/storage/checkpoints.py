@@ -43,6 +43,8 @@ def read_rows(disk: Disk, path: str, columns: int) -> list[list[str]]:
             raise malformed(path, number, f"more than the {expected} entries of line 2")
         if len(line.split()) != columns:
             raise malformed(path, number, f"{line!r}, expected {columns} words")
+    if not data.endswith(b"\n"):  # a torn one: the last number may have lost digits
+        raise malformed(path, len(lines), f"{lines[-1]!r} has no end of line")
     if len(body) < expected:
         raise malformed(path, len(lines), f"{len(body)} entries, line 2 says {expected}")
     return [line.split() for line in body]

@@ -11,6 +11,8 @@ truncation by a number, and a result under an old number counts for nothing, whi
 
 from __future__ import annotations
 
+import errno
+
 from ..ids import Offset
 
 
@@ -70,3 +72,8 @@ class Durability:
             return True
         self._settled = max(self._settled or point, point)
         return False
+
+
+def no_longer_there(error: Exception) -> bool:
+    """What a call on a thread meets when the loop has closed or renamed a file under it; the disk refused nothing."""
+    return not isinstance(error, OSError) or error.errno in (errno.EBADF, errno.ENOENT)

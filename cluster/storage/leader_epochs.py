@@ -35,14 +35,15 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The cache of one log. `LeaderEpochs(disk, folder)` reads the checkpoint that is there."""
 
-    __slots__ = ("_disk", "_epochs", "_path", "_starts", "_unsynced")
+    __slots__ = ("_disk", "_epochs", "_path", "_starts", "_synced", "_told_before", "_version")
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._path = f"{folder}/{LEADER_EPOCHS}"
         self._epochs: list[LeaderEpoch] = []
         self._starts: list[Offset] = []
-        self._unsynced = False
+        self._told_before: dict[LeaderEpoch, Offset] = {}
+        self._version = self._synced = 0  # of the file: as written, as far as it is durable
         for number, row in enumerate(read_rows(disk, self._path, 2), 3):
             epoch = LeaderEpoch(read_number(self._path, number, row[0]))
             start = Offset(read_number(self._path, number, row[1]))
@@ -107,6 +108,22 @@ class LeaderEpochs:
             del self._starts[keep:]
             self._write()
 
+    def retell_from(self, offset: Offset) -> None:
+        """Forget what begins at or above `offset`, for `retold` to tell it anew from the batches.
+
+        After a power loss neither file says which one is newer, and the batches are what is served.
+        """
+        self._told_before = dict(zip(self._epochs, self._starts, strict=True))
+        self.truncate_from_end(offset)
+
+    def retold(self, epoch: LeaderEpoch, end: Offset, base: Offset) -> None:
+        """The first batch of `epoch` has `base`, and the batch before it ended at `end`.
+
+        Where compaction took the epoch's first records, what was told before knows better where it began.
+        """
+        before = self._told_before.get(epoch, base)
+        self.assign(epoch, before if end <= before <= base else base)
+
     def truncate_from_start(self, offset: Offset) -> None:
         """Forget epochs that end at or below `offset`; the one that holds it begins there now."""
         index = bisect_right(self._starts, offset) - 1
@@ -125,15 +142,16 @@ class LeaderEpochs:
             self._write()
 
     def flush(self) -> None:
-        """BLOCKS. Bring the checkpoint to stable storage, if it changed since the last time."""
-        if self._unsynced:
-            self._unsynced = False
+        """BLOCKS. Bring the checkpoint to stable storage, if it changed since; two threads each make sure of it."""
+        version = self._version
+        if version != self._synced:
             self._disk.sync_file(self._path)
+            self._synced = version
 
     def _write(self) -> None:
         # Not fsynced here: a broker that becomes leader of hundreds of partitions does this for each of them
         # on its loop (KAFKA-15046). The log's flush does it, before the recovery point moves; what is lost with
         # the power until then is read again from the batches above the recovery point.
         rows = zip(self._epochs, self._starts, strict=True)
-        self._unsynced = True
         self._disk.replace(self._path, encode_rows(rows), durable=False)
+        self._version += 1  # afterwards: a flush on a thread meanwhile has brought the old file

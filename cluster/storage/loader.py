@@ -188,6 +188,7 @@ class _Loader:
         if not unflushed:
             return
         base = Offset(unflushed[0].base_offset)
+        self._epochs.retell_from(base)
         self._producers.load(base, start, self._now)
         replay_producers(self._segments[: -len(unflushed)], self._producers, base)
         for segment in unflushed:

@@ -14,6 +14,7 @@ from ..config import TopicConfig
 from ..host.seam import Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from .file_regions import SegmentRead, T
+from .files import PARTITION_METADATA
 from .leader_epochs import LeaderEpochs
 from .log_segments import LogSegments
 from .producer_states import ProducerStates
@@ -39,7 +40,16 @@ class OpenedLog:
 class LocalLog:
     """Segments on disk."""
 
-    __slots__ = ("_host", "_maps", "_topic_partition", "config", "folder", "segments")
+    __slots__ = (
+        "_host",
+        "_maps",
+        "_names",
+        "_names_synced",
+        "_topic_partition",
+        "config",
+        "folder",
+        "segments",
+    )
 
     def __init__(
         self,
@@ -56,6 +66,10 @@ class LocalLog:
         self.folder = folder
         self.config = config
         self.segments = LogSegments(segments)
+        self._names, self._names_synced = (
+            1,
+            0,
+        )  # how often names of files came, what of it is durable
 
     # -- look up
 
@@ -110,24 +124,35 @@ class LocalLog:
 
     # -- roll, flush, close
 
-    def roll(self, base_offset: Offset, reason: str) -> LogSegment | None:
-        """Seal the active segment and begin the next (B6); None when it is the next already."""
+    def roll(self, base_offset: Offset, reason: str, *, durable: bool) -> LogSegment | None:
+        """Seal the active segment and begin the next (B6); None when it is the next already.
+
+        With `durable` the sealed one is brought to stable storage first, all of it. BLOCKS then.
+        """
         active = self.segments.active
         if active.size == 0 and active.base_offset >= base_offset:
             return None
         active.become_inactive()
+        if durable:
+            active.flush(indexes=True)
         segment = self._new_segment(base_offset)
+        self._names += 1
         self.segments.add(segment)
         self._emit("log.rolled", base_offset=base_offset, reason=reason)
         return segment
 
     def flush(self, start: int, end: int) -> None:
-        """BLOCKS. fsync the segments with records in [start, end), and their indexes but the active one's."""
+        """BLOCKS. fsync the segments with records in [start, end), their indexes but the active one's, new names."""
+        names = self._names  # those of all files that records below `end` lie in
         segments = list(self.segments.all)
         bases = [segment.base_offset for segment in segments]
         for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
             if segment.base_offset < end:
                 segment.flush(indexes=segment is not segments[-1])
+        if names > self._names_synced:
+            self._host.disk.sync_file(f"{self.folder}/{PARTITION_METADATA}")
+            self._host.disk.sync_file(self.folder)
+            self._names_synced = names
 
     def close(self) -> None:
         """Give every file back as it is."""
@@ -151,6 +176,7 @@ class LocalLog:
         """Drop everything; one empty segment begins at `offset`."""
         self.discard(self.segments.all[::-1])
         self.segments.start_over(self._new_segment(offset))
+        self._names += 1
 
     def remove(self, segments: Sequence[LogSegment], reason: str) -> None:
         """Take these (not the active one) out now; their files go a while later (B7)."""

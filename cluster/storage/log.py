@@ -18,7 +18,7 @@ What may fail: KafkaError (refusals), StorageError (the disk). Source: Kafka's `
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from ..config import TopicConfig
 from ..errors import ErrorCode, KafkaError, StorageError
@@ -36,9 +36,8 @@ from .appending import (
     run_from,
     unpinned,
 )
-from .durability import Durability
+from .durability import Durability, no_longer_there
 from .file_regions import DataToSend, SegmentRead, T
-from .files import PARTITION_METADATA
 from .flusher import flush_at_once, nobody_waits
 from .local_log import LocalLog, OpenedLog
 from .producer_states import NOTHING, Plan
@@ -80,7 +79,10 @@ class Log:
         self._durability = Durability(opened.recovery_point)
         self._flush_due: Callable[[Log], None] = flush_at_once
         self._tell_failure: Callable[[Log, StorageError], None] | None = None
-        self._folder_synced = False  # partition.metadata and the folder's names
+        self._names, self._names_synced = (
+            1,
+            0,
+        )  # of its files: how often they changed, what of it is durable
         self.folder = folder
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -234,11 +236,9 @@ class Log:
             self._flush_due(self)
 
     def _note_aborted(self, segment: LogSegment, aborted: Sequence[AbortedTxn]) -> None:
-        try:
+        with self._refusals("append to the transaction index of"):
             for one in aborted:
                 segment.aborted.append(one)
-        except OSError as error:
-            raise self.fail("append to the transaction index of", error) from error
 
     # -- read
 
@@ -277,18 +277,18 @@ class Log:
         in_memory = self._tail.read(offset, max_bytes, upper, at_least_one=at_least_one)
         if in_memory is not None:
             return in_memory
-        try:
+        with self._refusals("read"):
             return self._local.read(read, offset, max_bytes, upper, at_least_one=at_least_one)
-        except OSError as error:
-            raise self.fail("read", error) from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
         """BLOCKS. Time, offset and leader epoch of the first record at or after `timestamp_ms`."""
-        return self._local.offset_for_timestamp(timestamp_ms, self.log_start_offset)
+        with self._refusals("read", beside=True):
+            return self._local.offset_for_timestamp(timestamp_ms, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, Offset, LeaderEpoch] | None:
         """BLOCKS. The same of the record with the largest timestamp (KIP-734); None when empty."""
-        return self._local.offset_of_max_timestamp(self.log_start_offset)
+        with self._refusals("read", beside=True):
+            return self._local.offset_of_max_timestamp(self.log_start_offset)
 
     # -- transactions
 
@@ -298,12 +298,13 @@ class Log:
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
-        """The aborted transactions with records in [start, upper), by the offset of their marker."""
+        """The aborted transactions with records in [start, upper), by the offset of their marker. OSError: the disk."""
         return self._local.aborted_transactions(start, upper)
 
     def aborted_within_read(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
         """The same of what one read from `start` may give, for no read goes beyond a segment."""
-        return self._local.aborted_transactions(start, self._local.segment_end(start, upper))
+        with self._refusals("read the transaction index of"):
+            return self._local.aborted_transactions(start, self._local.segment_end(start, upper))
 
     # -- roll, flush, close
 
@@ -313,12 +314,13 @@ class Log:
         The old one is flushed in the background, which moves the recovery point.
         """
         base = self.log_end_offset if base_offset is None else base_offset
-        segment = self._local.roll(base, reason)
-        if segment is None:
-            return self._segments.active
-        self._folder_synced = False
-        self.producers.map_end = base
-        self.producers.take_snapshot()
+        with self._refusals("roll"):
+            # where all is durable, and the next segment's name vouches for it, its indexes must be so before
+            segment = self._local.roll(base, reason, durable=self.recovery_point >= base)
+            if segment is None:
+                return self._segments.active
+            self.producers.map_end = base
+            self.producers.take_snapshot()
         self._host.tasks.spawn(self._flush_rolled(base), name=f"log.flush {self.topic_partition}")
         return segment
 
@@ -340,14 +342,10 @@ class Log:
             self._local.flush(self.recovery_point, upto)
             self.epochs.flush()
             self.producers.flush()
-            if not self._folder_synced:
-                self._folder_synced = True  # before: a roll meanwhile makes a new name
-                self._host.disk.sync_file(f"{self.folder}/{PARTITION_METADATA}")
-                self._host.disk.sync_file(self.folder)
         except (OSError, ValueError) as error:
-            if self.closed or begun != self._durability.begin():
+            gone = self.closed or begun != self._durability.begin()
+            if gone and no_longer_there(error):
                 return  # deleted or cut under the flush: there was nothing to keep
-            self._folder_synced = False
             raise self.fail("fsync", error) from error
         if self._durability.ended(begun, upto):
             self.flushed_ms = self._host.clock.wall_ms()
@@ -378,13 +376,12 @@ class Log:
         try:
             if self.failed is not None:
                 raise self.failed
-            self._segments.active.become_inactive()
-            self.producers.take_snapshot()
-            self.flush()
-            self._segments.active.flush(indexes=True)
-            self.producers.flush()
-        except OSError as error:
-            raise self.fail("close", error) from error
+            with self._refusals("close"):
+                self._segments.active.become_inactive()
+                self.producers.take_snapshot()
+                self.flush()
+                self._segments.active.flush(indexes=True)
+                self.producers.flush()
         finally:
             self.abandon()
 
@@ -408,33 +405,30 @@ class Log:
         """
         self._check_usable()
         if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)
+            with self._refusals("truncate"):
+                self.epochs.truncate_from_end(self.log_end_offset)
             return
         if offset < self._segments.all[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
         self._durability.cut(offset)
-        try:
+        with self._refusals("truncate"):
             end = self._local.truncate_to(offset)
             self.log_start_offset = min(self.log_start_offset, end)
             self._cut_at(end)
             now, start = self._host.clock.wall_ms(), self.log_start_offset
             truncate_producers(self._segments.all, self.producers, end, start, now)
-        except OSError as error:
-            raise self.fail("truncate", error) from error
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Delete every record and every epoch; the log begins and ends at `offset`."""
         self._check_usable()
         self._durability.cut(offset)
-        try:
+        with self._refusals("truncate"):
             self._local.start_over(offset)
             self.epochs.clear()
             self.producers.clear(offset)
             self.log_start_offset = offset
             self._cut_at(offset)
-        except OSError as error:
-            raise self.fail("truncate", error) from error
 
     def _cut_at(self, end: Offset) -> None:
         self.log_end_offset = end
@@ -451,7 +445,8 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        self.epochs.truncate_from_start(offset)
+        with self._refusals("move the start of"):
+            self.epochs.truncate_from_start(offset)
         return True
 
     def delete_oldest(self, count: int, reason: str = "retention") -> None:
@@ -463,18 +458,14 @@ class Log:
     def remove_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
         """Take these (not the active one) out now, `log.segments-deleted`; their files go later (B7)."""
         self._check_usable()
-        try:
+        with self._refusals("delete segments of"):
             self._local.remove(list(segments), reason)
-        except OSError as error:
-            raise self.fail("delete segments of", error) from error
 
     def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
         """Compaction: from now on `new` is read where `old`, neighbours, were; files are the caller's."""
         self._check_usable()
         self._tail.clear()  # which may hold what is compacted away
         self._segments.replace(new, old)
-
-    # -- inside
 
     def _out_of_range(self, offset: int) -> KafkaError:
         there = f"[{self.log_start_offset}, {self.log_end_offset}]"
@@ -485,6 +476,16 @@ class Log:
         if self.failed is not None or self.closed:
             why = str(self.failed) if self.failed else "the log is closed"
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
+
+    @contextlib.contextmanager
+    def _refusals(self, action: str, *, beside: bool = False) -> Generator[None]:
+        """An I/O error inside takes the log offline; but for a file that went under a thread `beside` the loop."""
+        try:
+            yield
+        except OSError as error:
+            if beside and no_longer_there(error):
+                raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
+            raise self.fail(action, error) from error
 
     def fail(self, action: str, error: Exception) -> StorageError:
         """The disk refused (the cleaner too may say so): from now on this log refuses too."""

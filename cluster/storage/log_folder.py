@@ -52,7 +52,9 @@ class LogFolder:
         self._log_starts = OffsetCheckpoint(host.disk, f"{path}/{LOG_START_OFFSETS}")
         self._high_watermarks = OffsetCheckpoint(host.disk, f"{path}/{HIGH_WATERMARKS}")
         self.path = path
-        self._checkpointed: dict[TopicPartition, Offset] = {}
+        self._points: dict[TopicPartition, Offset] = {}  # as checkpointed
+        self._starts: dict[TopicPartition, Offset] = {}
+        self._checkpointing = host.tasks.mutex()
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: StorageError | None = None
         """Why it is offline; None while it is not."""
@@ -108,12 +110,13 @@ class LogFolder:
 
     def read_recovery_points(self) -> dict[TopicPartition, Offset]:
         """Recovery points as checkpointed."""
-        self._checkpointed = self._read(self._recovery_points)
-        return dict(self._checkpointed)
+        self._points = self._read(self._recovery_points)
+        return dict(self._points)
 
     def read_log_starts(self) -> dict[TopicPartition, Offset]:
         """Log start offsets as checkpointed."""
-        return self._read(self._log_starts)
+        self._starts = self._read(self._log_starts)
+        return dict(self._starts)
 
     def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
         """High watermarks as checkpointed."""
@@ -128,28 +131,41 @@ class LogFolder:
             return {}
 
     def checkpoint_recovery_points(self) -> None:
-        """BLOCKS briefly. Write recovery points and log start offsets of its logs."""
+        """BLOCKS briefly. Write recovery points and log start offsets of its logs. Any thread.
+
+        One at a time: what is taken here is on the disk before a cut that came meanwhile looks at it.
+        """
+        with self._checkpointing:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
         logs = dict(self.logs)
         points = {tp: log.recovery_point for tp, log in logs.items()}
         self._recovery_points.write(points)
-        self._checkpointed = points
+        self._points = points
         moved = {
             tp: log.log_start_offset
             for tp, log in logs.items()
             if log.log_start_offset > log.segments[0].base_offset
         }
         self._log_starts.write(moved)
+        self._starts = moved
 
     def check_cut(self, log: Log) -> None:
-        """`log` was cut: a checkpoint above would vouch for the cut, and what is written next. BLOCKS briefly."""
-        point = log.recovery_point
-        if self._checkpointed.get(log.topic_partition, point) > point:
-            self.checkpoint_recovery_points()
+        """`log` was cut: a checkpoint above would vouch for the cut, and what is written next. BLOCKS briefly.
+
+        A log start above would empty the log at the next start.
+        """
+        tp, point, start = log.topic_partition, log.recovery_point, log.log_start_offset
+        with self._checkpointing:
+            if self._points.get(tp, point) > point or self._starts.get(tp, start) > start:
+                self._checkpoint()
 
     def check_new(self, tp: TopicPartition) -> None:
         """A log of this name begins: what is checkpointed was a deleted one's. BLOCKS briefly."""
-        if tp in self._checkpointed:
-            self.checkpoint_recovery_points()
+        with self._checkpointing:
+            if tp in self._points or tp in self._starts:
+                self._checkpoint()
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """BLOCKS briefly. Replace its `replication-offset-checkpoint`."""

@@ -94,13 +94,17 @@ def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int) -> None:
 
 
 def take_clean_shutdown(disk: Disk, folder: str) -> tuple[bool, int]:
-    """(was the stop clean, the broker epoch it named or -1); the marker is gone afterwards."""
+    """BLOCKS briefly. (was the stop clean, the broker epoch it named or -1); the marker is gone for good afterwards.
+
+    Else a power loss soon after the start would be taken for a clean stop.
+    """
     path = f"{folder}/{CLEAN_SHUTDOWN}"
     try:
         data = disk.read(path)
     except FileNotFoundError:
         return False, -1
     disk.remove(path)
+    disk.sync_file(folder)
     try:
         content: Any = json.loads(data)
         return True, int(content["brokerEpoch"])

@@ -11,6 +11,8 @@ and an older one taken. Source: Kafka's `ProducerStateManager`.
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -155,13 +157,17 @@ class ProducerStates:
         if not planned.entries:
             return []
         self._entries.update(planned.entries)
-        self._ongoing.update(planned.started)
         aborted: list[AbortedTxn] = []
+        started = deque(planned.started)
         for done in planned.completed:
-            if done.aborted:
-                aborted.append(AbortedTxn(*done[:3], self._stable_beside(done)))
+            while started and started[0][0] < done.last_offset:  # not what begins behind its marker
+                self._ongoing.update((started.popleft(),))
             self._ongoing.pop(done.first_offset, None)
+            if done.aborted:
+                stable = next(iter(self._ongoing), done.last_offset + 1)
+                aborted.append(AbortedTxn(*done[:3], stable))
             self._undecided.append(done)
+        self._ongoing.update(started)
         return aborted
 
     def note(self, header: BatchHeader) -> None:
@@ -188,11 +194,6 @@ class ProducerStates:
             if first is None or done.first_offset < first:
                 first = done.first_offset
         return None if first is None else Offset(first)
-
-    def _stable_beside(self, done: CompletedTxn) -> int:
-        """The last stable offset once `done` is completed, high watermark aside."""
-        others = (first for first, key in self._ongoing.items() if key != done.producer_id)
-        return next(others, done.last_offset + 1)
 
     def _reset(self, entries: Iterable[ProducerEntry]) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
@@ -234,10 +235,11 @@ class ProducerStates:
             self._unsynced.append(self.map_end)
 
     def flush(self) -> None:
-        """BLOCKS. Bring new snapshots to stable storage."""
-        unsynced, self._unsynced = self._unsynced, []
-        for offset in unsynced:
+        """BLOCKS. Bring new snapshots to stable storage; two threads each make sure of them."""
+        for offset in list(self._unsynced):
             self._disk.sync_file(self._path(offset))
+            with contextlib.suppress(ValueError):  # the other was faster
+                self._unsynced.remove(offset)
 
     def remove_snapshots_above(self, offset: Offset) -> None:
         """Truncation: what they say is of records that are gone."""

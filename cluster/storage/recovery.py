@@ -195,7 +195,6 @@ class _Reading:
                 self._refuse(position + at, base, last, sound=sound)
                 break
             doubtful = position + at if base > end else -1
-            end = last + 1
             if last <= far:
                 if time > newest:
                     segment.max_timestamp = newest = time
@@ -203,10 +202,11 @@ class _Reading:
                 if position + at > entry_above:
                     entry_above = segment.note_entry(position + at, last)
                 if epoch > latest_epoch or producer >= 0:
-                    self._tell(chunk[at:following])
+                    self._tell(chunk[at:following], end)
                     latest_epoch = self._latest_epoch
             elif self.overflow < 0:
                 self.overflow = position + at
+            end = last + 1
             at = following
         self.end, self._doubtful, self._entry_above = end, doubtful, entry_above
         return at
@@ -225,12 +225,13 @@ class _Reading:
             where = f"[{self.end}, {self._upper})"
             self.stop(position, f"offsets {base} to {last} do not lie in {where}")
 
-    def _tell(self, batch: memoryview) -> None:
-        """Of its leader and its producer."""
+    def _tell(self, batch: memoryview, end: int) -> None:
+        """Of its leader and its producer; the batch before ends at `end`."""
         header = header_at(batch)
         if header.leader_epoch > self._latest_epoch and self._epochs is not None:
             self._latest_epoch = header.leader_epoch
-            self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            base = Offset(header.base_offset)
+            self._epochs.retold(LeaderEpoch(header.leader_epoch), Offset(end), base)
         if header.producer_id >= 0 and self._producers is not None:
             _tell(self._producers, batch, header, self._segment)
 

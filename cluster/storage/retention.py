@@ -47,7 +47,11 @@ def _by_time(host: Host, log: Log) -> Rule:
             return True  # sealed and emptied by compaction: it would keep what lies behind it
         newest = segment.max_timestamp
         if newest < 0:
-            newest = host.disk.modified_ms(f"{log.folder}/{file_name(segment.base_offset, LOG)}")
+            path = f"{log.folder}/{file_name(segment.base_offset, LOG)}"
+            try:
+                newest = host.disk.modified_ms(path)
+            except OSError as error:
+                raise log.fail("look at", error) from error
         return now - newest > keep_ms
 
     return rule

@@ -107,13 +107,9 @@ class TransactionIndex:
         self._size = size
 
     def sync(self) -> None:
-        """BLOCKS. fsync, where there is anything."""
+        """BLOCKS. fsync, where there is anything: the file, and its name, which came with the first abort."""
         if self._size:
-            file = self._disk.open(self.path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+            self._disk.sync_file(self.path)
 
     def close(self) -> None:
         """Give the file back."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from threading import Lock
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
@@ -76,6 +78,9 @@ class HeldTasks:
 
     async def run_blocking(self, call: Callable[..., Any], *args: object) -> Any:
         return call(*args)
+
+    def mutex(self) -> AbstractContextManager[object]:
+        return Lock()
 
     def run(self) -> None:
         """Run every spawned coroutine to its end: none waits, `run_blocking` calls at once."""

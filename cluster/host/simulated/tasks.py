@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 from ..seam import Trace
@@ -247,6 +248,10 @@ class SimTasks:
             raise
         finally:
             timer.cancel()
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """Nothing: a simulated thread's call is one turn of the loop."""
+        return nullcontext()
 
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
         """Run a BLOCKS call on a simulated thread beside the loop."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -338,6 +339,9 @@ class SimTasks:
         await outer
         timer.cancel()
         return cast("T", await awaitable)
+
+    def mutex(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
         await self.sleep(0)

@@ -192,6 +192,27 @@ def test_a_follower_writes_the_same_index(tmp_path: Path, folder: Path) -> None:
     assert follower.producers.entries() == leader.producers.entries()
 
 
+def test_what_begins_behind_a_marker_in_the_same_fetch_is_not_beside_it(
+    tmp_path: Path, folder: Path
+) -> None:
+    """Else a reader of committed records stops looking too early, and is not told of the second abort."""
+    host = StorageHost()
+    leader = host.open(str(folder))
+    producers = Producers(leader)
+    producers.send(1)
+    producers.end(1, commit=False)
+    producers.send(1)
+    producers.send(2)
+    producers.end(1, commit=False)
+    data = (folder / f"{0:020d}.log").read_bytes()
+    follower = host.open(str(tmp_path / "copy-0"))
+    follower.append_as_follower(data)
+    assert txnindex(tmp_path / "copy-0").read_bytes() == txnindex(folder).read_bytes()
+    stable = follower.last_stable_offset(follower.log_end_offset)
+    told = [log.aborted_transactions(Offset(0), stable) for log in (leader, follower)]
+    assert told[0] == told[1] == [AbortedTxn(1, 0, 2, 3), AbortedTxn(1, 3, 7, 5)]
+
+
 def test_markers_go_up(tmp_path: Path) -> None:
     index = TransactionIndex(RefusingDisk(), str(tmp_path / "x.txnindex"), 5)
     index.append(AbortedTxn(1, 3, 9, 10))
