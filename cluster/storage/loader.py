@@ -229,6 +229,10 @@ class _Loader:
             self._found.truncated_bytes += segment.size
             self._found.removed.append(one)
             segment.remove()
+        if (
+            gone
+        ):  # for good: the next power loss must not bring them back behind what is appended now
+            self._disk.sync_file(self._folder)
         self._bases = [one for one in self._bases if one <= base]
         self._segments = [segment for segment in self._segments if segment.base_offset <= base]
 

@@ -176,7 +176,7 @@ class LocalLog:
         """Drop everything; one empty segment begins at `offset`."""
         self.discard(self.segments.all[::-1])
         self.segments.start_over(self._new_segment(offset))
-        self._names += 1
+        self._host.disk.sync_file(self.folder)
 
     def remove(self, segments: Sequence[LogSegment], reason: str) -> None:
         """Take these (not the active one) out now; their files go a while later (B7)."""

@@ -290,12 +290,11 @@ class Log:
         with self._refusals("read", beside=True):
             return self._local.offset_of_max_timestamp(self.log_start_offset)
 
-    # -- transactions
-
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Where readers of committed records stop (F5)."""
+        """Where readers of committed records stop (F5); never below the log's start."""
         unstable = self.producers.first_unstable_offset(high_watermark)
-        return high_watermark if unstable is None else min(unstable, high_watermark)
+        stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
+        return min(stable, high_watermark)
 
     def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
         """The aborted transactions with records in [start, upper), by the offset of their marker. OSError: the disk."""

@@ -127,6 +127,8 @@ class LogManager:
                 gap = first_gap(log, max(cleaned, recovery_points.get(topic_partition, START)))
                 if gap is not None:
                     self._gaps[log] = gap
+        for log in list(folder.logs.values()):
+            folder.check_cut(log)  # by a crash after the cut, or by the loading itself
 
     def _topic_id(self, folder: LogFolder, path: str) -> str:
         """The id is written before the first fsync of the log, not fsynced at once: a power loss may tear it."""

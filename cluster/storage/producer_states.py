@@ -312,12 +312,16 @@ def _after_marker(
         header.record_count == 0
     ):  # compacted: the transaction is over, the batch still says its epoch
         return end_transaction(entry, header, offset, entry.coordinator_epoch), None
-    marker = decode_records(memoryview(records)[position : position + size])[0]
+    try:
+        marker = decode_records(memoryview(records)[position : position + size])[0]
+    except KafkaError:  # with a good CRC: whoever wrote it, it ends no transaction
+        return entry, None
     if marker.key is None or len(marker.key) < CONTROL_KEY.size:
         return entry, None
     kind = CONTROL_KEY.unpack_from(marker.key)[1]
-    if kind not in (ABORT, COMMIT) or marker.value is None:
+    if kind not in (ABORT, COMMIT) or len(marker.value or b"") < END_TXN_VALUE.size:
         return entry, None  # a control record of another kind
+    assert marker.value is not None
     coordinator_epoch = int(END_TXN_VALUE.unpack_from(marker.value)[1])
     if origin is not Origin.REPLICATION:
         check_epoch(entry, header.producer_epoch)

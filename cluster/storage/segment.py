@@ -379,21 +379,24 @@ class LogSegment:
         if found is None:
             return Offset(offset)
         position, base, _ = found
+        told = not self.times.is_full  # of every largest timestamp up to the last entry
         self.offsets.truncate_to(min(base, offset))
         self.times.truncate_to(min(base, offset))
         self.aborted.truncate_to(offset)
         self.file.truncate(position)
         self.size = position
         self._next_entry_above = position + self._index_interval
-        self._reload_timestamps()
+        self._reload_timestamps(told=told)
         return Offset(min(base, offset))
 
-    def _reload_timestamps(self) -> None:
+    def _reload_timestamps(self, *, told: bool) -> None:
         self.max_timestamp, self.max_timestamp_offset = self.times.last()
         self._indexed_timestamp = self.max_timestamp
         if self.size == 0:
             self._first_timestamp = _UNKNOWN
-        for _, header in self.scan(self.offsets.last_position()):
+        offset = self.max_timestamp_offset
+        start = self.offsets.last_position() if told else self.offsets.lookup(offset)
+        for _, header in self.scan(start):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = header.last_offset

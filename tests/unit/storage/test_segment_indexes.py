@@ -228,3 +228,22 @@ def test_a_time_is_looked_for_in_the_segment_that_first_reached_it(tmp_path: Pat
             ((t, o, EPOCH) for o, t in enumerate(times) if t >= asked and o >= start), None
         )
         assert log.offset_for_timestamp(asked) == expected
+
+
+def test_a_cut_keeps_the_largest_timestamp_that_a_full_time_index_did_not_take(
+    host: StorageHost, folder: str
+) -> None:
+    topic: dict[str, object] = {"segment.index.bytes": 60, "index.interval.bytes": 61}
+    log = host.open(folder, topic, tail_bytes=0)
+    times = [0, 1, 2, 3, 4, 100, 5, 6, 7, 8, 9, 10]
+    batches = [
+        build_batch(
+            [(None, bytes(10), ())], timestamp_ms=NOW + time, base_offset=at, leader_epoch=1
+        )
+        for at, time in enumerate(times)
+    ]
+    log.append_as_follower(b"".join(batches))  # one append: it goes into one segment
+    assert log.segments[-1].times.is_full
+    log.truncate_to(Offset(7))
+    assert log.segments[-1].max_timestamp == NOW + 100
+    assert log.offset_for_timestamp(NOW + 50) == (NOW + 100, 5, 1)

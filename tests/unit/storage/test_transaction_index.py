@@ -10,7 +10,7 @@ from harrow.cluster.errors import CorruptLogError
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log, Origin
 from harrow.cluster.storage.transaction_index import AbortedTxn, TransactionIndex
-from harrow.cluster.wire.batches import build_batch, build_end_txn_marker
+from harrow.cluster.wire.batches import build_batch, build_end_txn_marker, header_at, stamp
 from storage_host import RefusingDisk, StorageHost
 
 NOW = 1_700_000_000_000
@@ -211,6 +211,42 @@ def test_what_begins_behind_a_marker_in_the_same_fetch_is_not_beside_it(
     stable = follower.last_stable_offset(follower.log_end_offset)
     told = [log.aborted_transactions(Offset(0), stable) for log in (leader, follower)]
     assert told[0] == told[1] == [AbortedTxn(1, 0, 2, 3), AbortedTxn(1, 3, 7, 5)]
+
+
+def test_readers_of_committed_records_stop_no_earlier_than_the_log_begins(folder: Path) -> None:
+    log = StorageHost().open(str(folder))
+    producers = Producers(log)
+    producers.send(1)
+    for _ in range(2):
+        log.append_as_leader(build_batch([(None, b"x", ())] * 3, timestamp_ms=NOW), EPOCH)
+    assert log.last_stable_offset(Offset(8)) == 0
+    log.increment_log_start_offset(Offset(5))
+    assert [log.last_stable_offset(Offset(high)) for high in (5, 8)] == [5, 5]
+    producers.end(1, commit=True)
+    assert log.last_stable_offset(Offset(9)) == 9
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(bytes(4), b""), (bytes(4), bytes(5)), (b"", bytes(6)), (bytes(3), b"")]
+)
+def test_a_control_batch_that_is_no_marker_ends_nothing(
+    folder: Path, key: bytes, value: bytes
+) -> None:
+    host = StorageHost()
+    log = host.open(str(folder))
+    Producers(log).send(7)
+    odd = build_batch(
+        [(key, value, ())], timestamp_ms=1, producer_id=7, producer_epoch=0, is_transactional=True,
+        is_control=True, base_offset=2, leader_epoch=EPOCH,
+    )  # fmt: skip
+    rubbish = bytearray(odd)
+    rubbish[:8], rubbish[61:] = (3).to_bytes(8, "big"), b"\xff" * len(odd[61:])
+    stamp(rubbish, header_at(rubbish).attributes, 1)
+    log.append_as_follower(odd + bytes(rubbish))
+    assert (log.log_end_offset, log.last_stable_offset(Offset(4))) == (4, 0)
+    log.abandon()
+    again = host.open(str(folder), clean=False)
+    assert (again.log_end_offset, again.last_stable_offset(Offset(4))) == (4, 0)
 
 
 def test_markers_go_up(tmp_path: Path) -> None:

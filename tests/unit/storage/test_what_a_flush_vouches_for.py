@@ -359,6 +359,47 @@ def test_a_log_that_was_cut_below_its_start_is_not_emptied_by_the_next_start(
     broker.stop()
 
 
+def test_what_recovery_removed_does_not_come_back_behind_what_was_appended_since(
+    tmp_path: Path,
+) -> None:
+    for seed in range(30):
+        broker = Broker(tmp_path / str(seed), {"segment.bytes": 400})
+        for _ in range(8):
+            broker.put(batch(60))
+        broker.log.flush()
+        assert len(broker.log.segments) == 3
+        broker.stop()
+        path = Path(broker.log.segments[0].file.path)
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1  # of the batch at 2
+        path.write_bytes(data)
+        log = broker.begin()
+        assert stored(log) == [(0, 1), (1, 1)]
+        log.append_as_leader(batch(5), LeaderEpoch(2))
+        log = broker.lose_power(None, seed)
+        assert stored(log) in ([(0, 1), (1, 1)], [(0, 1), (1, 1), (2, 2)])
+        assert log.epochs.entries() == epochs_of(stored(log))
+        broker.stop()
+
+
+def test_a_recovery_point_above_the_logs_end_is_lowered_at_the_start(tmp_path: Path) -> None:
+    """A crash after a cut, before the checkpoint that it needs: what is written next is not durable."""
+    broker = Broker(tmp_path)
+    for _ in range(10):
+        broker.put(batch(60))
+    broker.log.flush()
+    broker.logs.checkpoint_recovery_points()
+    log = broker.log
+    log.on_cut = lambda _end: None  # the broker is gone
+    log.truncate_to(Offset(4))
+    broker.stop()
+    log = broker.begin()
+    assert log.log_end_offset == 4
+    point = (broker.data / "recovery-point-offset-checkpoint").read_text().splitlines()[2]
+    assert point in ("orders 0 0", "orders 0 4")
+    broker.stop()
+
+
 REFUSED: dict[str, tuple[str, str, Callable[[Log], object]]] = {
     "move the start": (
         "write", "*leader-epoch*", lambda log: log.increment_log_start_offset(Offset(3))
