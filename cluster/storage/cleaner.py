@@ -274,7 +274,12 @@ class Cleaning:
         self, segment: LogSegment, start: int
     ) -> Iterator[list[tuple[memoryview, BatchHeader]]]:
         """Whole batches of an inactive segment from the one with `start` on, `READ_BYTES` of them at a time."""
-        position = segment.offsets.lookup(start) if start > segment.base_offset else 0
+        position = 0
+        if (
+            start > segment.base_offset
+        ):  # by the batches, not by an index that may be another file's
+            found = segment.find(start)
+            position = found[0] if found else segment.size
         file, end = segment.file, segment.size
         want = READ_BYTES
         while position < end:

@@ -149,6 +149,13 @@ class LocalLog:
         for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
             if segment.base_offset < end:
                 segment.flush(indexes=segment is not segments[-1])
+        self._sync_names(names)
+
+    def sync_names(self) -> None:
+        """BLOCKS. fsync `partition.metadata` and the names of all files, where that is not done."""
+        self._sync_names(self._names)
+
+    def _sync_names(self, names: int) -> None:
         if names > self._names_synced:
             self._host.disk.sync_file(f"{self.folder}/{PARTITION_METADATA}")
             self._host.disk.sync_file(self.folder)

@@ -381,6 +381,7 @@ class Log:
                 self.flush()
                 self._segments.active.flush(indexes=True)
                 self.producers.flush()
+                self._local.sync_names()
         finally:
             self.abandon()
 

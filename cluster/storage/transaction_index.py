@@ -107,9 +107,8 @@ class TransactionIndex:
         self._size = size
 
     def sync(self) -> None:
-        """BLOCKS. fsync, where there is anything: the file, and its name, which came with the first abort."""
-        if self._size:
-            self._disk.sync_file(self.path)
+        """BLOCKS. fsync the file, though it was cut to nothing, and its name, which came with an abort."""
+        self._disk.sync_file(self.path)
 
     def close(self) -> None:
         """Give the file back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
 from pathlib import Path
 
@@ -30,6 +31,34 @@ def log(tmp_path: Path) -> Compaction:
 
 def left(log: Compaction) -> list[tuple[int, bytes | None, bytes | None]]:
     return [(one.offset, one.key, one.value) for one in records(log.log)]
+
+
+def test_an_index_of_another_file_brings_no_deleted_key_back(tmp_path: Path) -> None:
+    """The round before ended at 3, within the segment; the index says that offset 2 lies behind the tombstone."""
+    log = Compaction(
+        str(tmp_path / "orders-0"), {"delete.retention.ms": 1_000, "segment.bytes": 10**6}
+    )
+    log.put((b"k", b"value"))
+    for number in range(3):
+        log.put((b"a%d" % number, b"x"))
+    log.put((b"k", None))
+    for number in range(5):
+        log.put((b"b%d" % number, b"x"))
+    log.log.roll()
+    segment = log.log.segments[0]
+    data = Path(segment.path_of(".log")).read_bytes()
+    (position,) = (one.position for one in headers(data) if one.header.base_offset == 6)
+    index = Path(segment.path_of(".index"))
+    assert index.stat().st_size
+    index.write_bytes(struct.pack(">ii", 2, position))
+    log.log.abandon()
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    log = Compaction(log.folder, log.topic)
+    for _ in range(3):
+        log.host.clock.now += 10_000
+        log.put((b"z", b"z"))
+        log.seal_and_clean()
+    assert all(key != b"k" for _, key, _ in left(log))
 
 
 # -- keys and values

@@ -7,6 +7,7 @@ import struct
 import cramjam
 import pytest
 from harrow.cluster.errors import CorruptLogError, ErrorCode, KafkaError
+from harrow.cluster.wire import compression
 from harrow.cluster.wire.batch_header import LOG_APPEND_TIME
 from harrow.cluster.wire.batches import (
     HEADER_SIZE,
@@ -23,6 +24,7 @@ from harrow.cluster.wire.batches import (
     validate,
     write_varint,
 )
+from harrow.cluster.wire.compression import XERIAL_MAGIC, compress, decompress
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -208,3 +210,26 @@ def test_the_last_sequence_goes_round() -> None:
         RECORDS, timestamp_ms=1, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2
     )
     assert header_at(batch).last_sequence == 0
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
+@pytest.mark.parametrize("size", [0, 1, 4_000, 5_000, 300_000, 9_000_000])
+def test_whatever_was_compressed_comes_back_however_much_smaller_it_is(
+    codec: Codec, size: int
+) -> None:
+    assert decompress(codec, compress(codec, bytes(size))) == bytes(size)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
+def test_a_few_bytes_do_not_take_all_memory(monkeypatch: pytest.MonkeyPatch, codec: Codec) -> None:
+    monkeypatch.setattr(compression, "DECOMPRESSED_BYTES_MAX", 1_000_000)
+    assert len(decompress(codec, compress(codec, bytes(1_000_000)))) == 1_000_000
+    with pytest.raises(KafkaError) as caught:
+        decompress(codec, compress(codec, bytes(1_000_001)))
+    assert caught.value.code == ErrorCode.corrupt_message
+
+
+@pytest.mark.parametrize("front", [b"", XERIAL_MAGIC + bytes(8) + struct.pack(">i", 15)])
+def test_a_snappy_block_is_not_believed_how_much_it_holds(front: bytes) -> None:
+    with pytest.raises(KafkaError, match="says that it holds 4294967295"):
+        decompress(Codec.SNAPPY, front + b"\xff\xff\xff\xff\x0f" + bytes(10))

@@ -1,0 +1,99 @@
+"""One log of a broker whose power may be lost, and what is in it after that."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.config import BrokerConfig
+from harrow.cluster.host.power_loss import lose_power
+from harrow.cluster.host.tracked_disk import TrackedDisk
+from harrow.cluster.ids import LeaderEpoch, Offset
+from harrow.cluster.storage import Log, LogManager
+from harrow.cluster.wire.batches import (
+    build_batch,
+    build_end_txn_marker,
+    crc_matches,
+    headers,
+)
+from storage_host import TP, StorageHost
+
+CONFIG = BrokerConfig.parse({"harrow.tail.bytes": 0})
+ID = "0W2cD9rlRj6jvUdxDTHqxA"
+NOW = 1_700_000_000_000
+EPOCH = LeaderEpoch(1)
+EACH: dict[str, object] = {"flush.messages": 1}
+
+
+def no_fsync(_fd: int) -> None:
+    """The journal is what is tested; the real disk need not be waited for."""
+
+
+class Broker:
+    """One log of a broker whose power may be lost."""
+
+    def __init__(self, folder: Path, topic: dict[str, object] | None = None) -> None:
+        self.folder, self.topic = folder, topic or {}
+        self.data = folder / "data"
+        self.data.mkdir(parents=True)
+        self.begin()
+
+    def begin(self) -> Log:
+        self.host = StorageHost()
+        self.disk = TrackedDisk(str(self.folder / "unsynced"), [str(self.data)])
+        self.host.disk = self.disk  # type: ignore[assignment]
+        self.logs = LogManager(self.host.host, str(self.data), CONFIG)
+        self.logs.load()
+        self.logs.claim("cluster", 1)
+        self.log = self.logs.create(TP, ID, CONFIG.topic(self.topic))
+        return self.log
+
+    def put(self, data: bytes, epoch: int = 1, **how: Any) -> None:
+        """Append and let the fsync that it waits for happen."""
+        self.log.append_as_leader(data, LeaderEpoch(epoch), **how)
+        self.host.tasks.run()
+
+    def lose_power(self, keep: float | None = 0.0, seed: int = 0) -> Log:
+        self.logs.close(clean=False)
+        for call in self.host.tasks.spawned:
+            call.close()
+        lose_power(str(self.folder / "unsynced"), seed=seed, keep=keep)
+        return self.begin()
+
+    def stop(self) -> None:
+        self.logs.close(clean=False)
+        for call in self.host.tasks.spawned:
+            call.close()
+
+
+def batch(size: int = 10, time: int = NOW, **fields: Any) -> bytes:
+    return build_batch([(b"k", bytes(size), ())], timestamp_ms=time, **fields)
+
+
+def in_transaction(sequence: int = 0) -> bytes:
+    return batch(producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+
+
+ABORT = build_end_txn_marker(
+    commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW
+)
+
+
+def stored(log: Log) -> list[tuple[int, int]]:
+    """Base offset and leader epoch of every batch; each has a good CRC."""
+    found: list[tuple[int, int]] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 10**7, log.log_end_offset, at_least_one=True)
+        whole = b"".join(map(bytes, data.parts))
+        for placed in headers(whole, partial_ok=False):
+            assert crc_matches(whole, placed), f"batch {placed.header.base_offset}"
+            found.append((placed.header.base_offset, placed.header.leader_epoch))
+        offset = Offset(found[-1][0] + 1)
+    return found
+
+
+def epochs_of(batches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    firsts = [next(group) for _, group in itertools.groupby(batches, key=lambda one: one[1])]
+    return [(epoch, base) for base, epoch in firsts]
