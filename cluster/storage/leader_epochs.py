@@ -119,10 +119,14 @@ class LeaderEpochs:
     def retold(self, epoch: LeaderEpoch, end: Offset, base: Offset) -> None:
         """The first batch of `epoch` has `base`, and the batch before it ended at `end`.
 
-        Where compaction took the epoch's first records, what was told before knows better where it began.
+        Where compaction took an epoch's first records, or all of them, what was told before knows better where it
+        began: within the gap that it left.
         """
-        before = self._told_before.get(epoch, base)
-        self.assign(epoch, before if end <= before <= base else base)
+        for known, start in self._told_before.items():
+            if self.latest() < known <= epoch and end <= start <= base:
+                self.assign(known, start)
+        if self.latest() < epoch:
+            self.assign(epoch, base)
 
     def truncate_from_start(self, offset: Offset) -> None:
         """Forget epochs that end at or below `offset`; the one that holds it begins there now."""

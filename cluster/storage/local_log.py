@@ -66,10 +66,8 @@ class LocalLog:
         self.folder = folder
         self.config = config
         self.segments = LogSegments(segments)
-        self._names, self._names_synced = (
-            1,
-            0,
-        )  # how often names of files came, what of it is durable
+        self._names = 1  # how often names of files came
+        self._names_synced = 0
 
     # -- look up
 

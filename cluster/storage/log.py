@@ -79,10 +79,6 @@ class Log:
         self._durability = Durability(opened.recovery_point)
         self._flush_due: Callable[[Log], None] = flush_at_once
         self._tell_failure: Callable[[Log, StorageError], None] | None = None
-        self._names, self._names_synced = (
-            1,
-            0,
-        )  # of its files: how often they changed, what of it is durable
         self.folder = folder
         self.topic_partition = topic_partition
         self.topic_id = topic_id

@@ -2,9 +2,10 @@
 
 Rules of a good batch: magic 2, a possible length, all its bytes there, CRC right, base offset at or
 above where the batch before it ended, last offset not before the base, below the next segment and
-within 31 bits of the segment's base. The first batch that breaks one ends the log. Base offsets are not
-under the CRC and compaction leaves gaps: a batch after a gap that the batch behind it contradicts is the
-bad one itself.
+within 31 bits of the segment's base, a leader epoch that is none or does not fall (what was cut off before may be
+back after a power loss, behind what was written over it). The first batch that breaks one ends the log. Base
+offsets are not under the CRC and compaction leaves gaps: a batch after a gap that the batch behind it
+contradicts is the bad one itself.
 
 Source: Kafka's `LogSegment.recover`, `UnifiedLog.rebuildProducerState`.
 """
@@ -135,6 +136,7 @@ class _Reading:
         "_epochs",
         "_far",
         "_latest_epoch",
+        "_newest_epoch",
         "_producers",
         "_segment",
         "_upper",
@@ -159,6 +161,7 @@ class _Reading:
         self._upper = upper
         self._far = segment.base_offset + RELATIVE_OFFSET_MAX
         self._latest_epoch = _NO_EPOCHS if epochs is None else epochs.latest()
+        self._newest_epoch: int = -1 if epochs is None else epochs.latest()
         self._doubtful = -1  # where the batch before lies, when it followed a gap
         self.end = segment.base_offset
         """Offset after the last good batch."""
@@ -173,7 +176,7 @@ class _Reading:
         self.wants = 0
         segment, upper, far = self._segment, self._upper, self._far
         end, doubtful, entry_above = self.end, self._doubtful, self._entry_above
-        latest_epoch = self._latest_epoch
+        latest_epoch, newest_epoch = self._latest_epoch, self._newest_epoch
         newest = segment.max_timestamp
         at, whole = 0, len(chunk)
         last_header = whole - HEADER_SIZE
@@ -190,10 +193,12 @@ class _Reading:
                 break
             last = base + delta
             sound = crc32c(chunk[at + ATTRIBUTES_AT : following]) == crc
-            if not (sound and end <= base <= last < upper):
-                self.end, self._doubtful = end, doubtful
-                self._refuse(position + at, base, last, sound=sound)
+            rises = epoch >= newest_epoch or epoch < 0
+            if not (sound and end <= base <= last < upper and rises):
+                self.end, self._doubtful, self._newest_epoch = end, doubtful, newest_epoch
+                self._refuse(position + at, base, last, epoch, sound=sound)
                 break
+            newest_epoch = epoch if epoch >= 0 else newest_epoch
             doubtful = position + at if base > end else -1
             if last <= far:
                 if time > newest:
@@ -209,6 +214,7 @@ class _Reading:
             end = last + 1
             at = following
         self.end, self._doubtful, self._entry_above = end, doubtful, entry_above
+        self._newest_epoch = newest_epoch
         return at
 
     def stop(self, position: int, what: str) -> None:
@@ -216,11 +222,15 @@ class _Reading:
         self.bad = position
         self.reason = f"{self._segment.file.path} at byte {position}: {what}"
 
-    def _refuse(self, position: int, base: int, last: int, *, sound: bool) -> None:
+    def _refuse(self, position: int, base: int, last: int, epoch: int, *, sound: bool) -> None:
         if base < self.end and self._doubtful >= 0:
             self.stop(self._doubtful, "its base offset contradicts the next batch")
         elif not sound:
             self.stop(position, f"CRC of batch {base} is wrong")
+        elif self.end <= base <= last < self._upper:  # cut off before, and back after a power loss
+            self.stop(
+                position, f"leader epoch {epoch} of batch {base} follows {self._newest_epoch}"
+            )
         else:
             where = f"[{self.end}, {self._upper})"
             self.stop(position, f"offsets {base} to {last} do not lie in {where}")

@@ -121,6 +121,37 @@ def test_epochs_are_those_of_the_batches_whatever_the_power_loss_kept(tmp_path: 
     assert told, "the power loss brought back what was cut"
 
 
+def test_what_was_cut_off_does_not_come_back_behind_what_was_written_over_it(
+    tmp_path: Path,
+) -> None:
+    seen: set[int] = set()
+    for seed in range(60):
+        broker = Broker(tmp_path / str(seed))
+        for _ in range(20):
+            broker.put(batch(60))
+        broker.log.flush()
+        broker.log.truncate_to(Offset(6))
+        broker.log.append_as_follower(batch(60, base_offset=6, leader_epoch=2))  # of the same size
+        log = broker.lose_power(None, seed)
+        epochs = [epoch for _, epoch in stored(log)]
+        assert epochs == sorted(epochs)
+        seen.add(len(epochs))
+        broker.stop()
+    assert {6, 7, 20} & seen > {7}, "some losses kept the new batch, some brought the old ones back"
+
+
+def test_an_epoch_all_of_whose_records_compaction_took_is_remembered(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    for base, epoch in ((0, 0), (1, 0), (4, 2), (5, 2)):
+        broker.log.append_as_follower(batch(base_offset=base, leader_epoch=epoch))
+    broker.stop()
+    known = "0\n3\n0 0\n1 2\n2 4\n"
+    (broker.data / str(TP) / "leader-epoch-checkpoint").write_text(known)
+    log = broker.begin()
+    assert log.epochs.entries() == [(0, 0), (1, 2), (2, 4)]
+    broker.stop()
+
+
 def test_what_compaction_took_of_an_epoch_is_still_where_it_began(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     for base, epoch in ((0, 1), (1, 1), (9, 2), (12, 3)):
