@@ -38,7 +38,9 @@ class Produces:
         """Append what `request` carries and answer as its acks ask."""
         produce = decode_produce(request)
         acks = produce.acks
-        if produce.transactional_id is not None or any(map(_in_transaction, produce.entries)):
+        if produce.transactional_id is not None or any(
+            is_transactional(entry.records) for entry in produce.entries if entry.records
+        ):
             # Transactions are not served yet: refuse, never append outside of one. Nobody would end it, and readers
             # of committed records would stop before it for ever.
             request.fail(ErrorCode.transactional_id_authorization_failed)
@@ -176,8 +178,3 @@ class Produces:
 def _known(tp: TopicPartition | None) -> TopicPartition:
     assert tp is not None, "an entry without a topic was refused before"
     return tp
-
-
-def _in_transaction(entry: ProduceEntry) -> bool:
-    records = entry.records
-    return records is not None and is_transactional(records)

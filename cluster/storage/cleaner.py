@@ -275,9 +275,7 @@ class Cleaning:
     ) -> Iterator[list[tuple[memoryview, BatchHeader]]]:
         """Whole batches of an inactive segment from the one with `start` on, `READ_BYTES` of them at a time."""
         position = 0
-        if (
-            start > segment.base_offset
-        ):  # by the batches, not by an index that may be another file's
+        if start > segment.base_offset:  # by the batches: an index may be another file's
             found = segment.find(start)
             position = found[0] if found else segment.size
         file, end = segment.file, segment.size

@@ -42,8 +42,13 @@ class LeaderEpochs:
         self._path = f"{folder}/{LEADER_EPOCHS}"
         self._epochs: list[LeaderEpoch] = []
         self._starts: list[Offset] = []
-        self._told_before: dict[LeaderEpoch, Offset] = {}
-        self._version = self._synced = 0  # of the file: as written, as far as it is durable
+        self._told_before: dict[LeaderEpoch, Offset] | None = (
+            None  # by the file, while it is told anew
+        )
+        self._version, self._synced = (
+            1,
+            0,
+        )  # of the file: as written (by an earlier life), as far as it is durable
         for number, row in enumerate(read_rows(disk, self._path, 2), 3):
             epoch = LeaderEpoch(read_number(self._path, number, row[0]))
             start = Offset(read_number(self._path, number, row[1]))
@@ -109,11 +114,11 @@ class LeaderEpochs:
             self._write()
 
     def retell_from(self, offset: Offset) -> None:
-        """Forget what begins at or above `offset`, for `retold` to tell it anew from the batches.
+        """Forget what begins at or above `offset`: `retold` tells it anew from the batches, until `retelling_ended`.
 
         After a power loss neither file says which one is newer, and the batches are what is served.
         """
-        self._told_before = dict(zip(self._epochs, self._starts, strict=True))
+        self._told_before = dict(self.entries())
         self.truncate_from_end(offset)
 
     def retold(self, epoch: LeaderEpoch, end: Offset, base: Offset) -> None:
@@ -122,11 +127,17 @@ class LeaderEpochs:
         Where compaction took an epoch's first records, or all of them, what was told before knows better where it
         began: within the gap that it left.
         """
-        for known, start in self._told_before.items():
+        for known, start in (self._told_before or {}).items():
             if self.latest() < known <= epoch and end <= start <= base:
                 self.assign(known, start)
         if self.latest() < epoch:
             self.assign(epoch, base)
+
+    def retelling_ended(self) -> None:
+        """Write what has come out, if it is not what the file says."""
+        before, self._told_before = self._told_before, None
+        if before is not None and before != dict(self.entries()):
+            self._write()
 
     def truncate_from_start(self, offset: Offset) -> None:
         """Forget epochs that end at or below `offset`; the one that holds it begins there now."""
@@ -153,6 +164,8 @@ class LeaderEpochs:
             self._synced = version
 
     def _write(self) -> None:
+        if self._told_before is not None:
+            return
         # Not fsynced here: a broker that becomes leader of hundreds of partitions does this for each of them
         # on its loop (KAFKA-15046). The log's flush does it, before the recovery point moves; what is lost with
         # the power until then is read again from the batches above the recovery point.

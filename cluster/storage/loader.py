@@ -116,6 +116,7 @@ class _Loader:
         start = Offset(max(self._options.log_start_offset, first))
         if not self._options.clean and not self._cut:
             self._recover(start)
+            self._epochs.retelling_ended()
         end = self._end(start)
         if end < start:
             self._start_over(start, end)
@@ -229,9 +230,7 @@ class _Loader:
             self._found.truncated_bytes += segment.size
             self._found.removed.append(one)
             segment.remove()
-        if (
-            gone
-        ):  # for good: the next power loss must not bring them back behind what is appended now
+        if gone:  # for good: no power loss shall bring them back behind what is appended now
             self._disk.sync_file(self._folder)
         self._bases = [one for one in self._bases if one <= base]
         self._segments = [segment for segment in self._segments if segment.base_offset <= base]

@@ -141,19 +141,16 @@ class LocalLog:
 
     def flush(self, start: int, end: int) -> None:
         """BLOCKS. fsync the segments with records in [start, end), their indexes but the active one's, new names."""
-        names = self._names  # those of all files that records below `end` lie in
         segments = list(self.segments.all)
         bases = [segment.base_offset for segment in segments]
         for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
             if segment.base_offset < end:
                 segment.flush(indexes=segment is not segments[-1])
-        self._sync_names(names)
+        self.sync_names()
 
     def sync_names(self) -> None:
         """BLOCKS. fsync `partition.metadata` and the names of all files, where that is not done."""
-        self._sync_names(self._names)
-
-    def _sync_names(self, names: int) -> None:
+        names = self._names  # before: what comes meanwhile needs the next
         if names > self._names_synced:
             self._host.disk.sync_file(f"{self.folder}/{PARTITION_METADATA}")
             self._host.disk.sync_file(self.folder)

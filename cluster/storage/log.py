@@ -24,7 +24,7 @@ from ..config import TopicConfig
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer, Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
-from ..wire.batch_header import LOG_APPEND_TIME, LOG_OVERHEAD, PlacedBatch, new_row
+from ..wire.batch_header import LOG_APPEND_TIME, PlacedBatch, new_row
 from ..wire.batches import headers, validate
 from .appending import (
     duplicate_info,
@@ -147,7 +147,7 @@ class Log:
         self._check_usable()
         from_client, log_time = origin is _CLIENT, self._log_append_time
         header = validate(records, max_bytes=self._message_bytes_max, from_client=from_client)
-        size = header.length + LOG_OVERHEAD
+        size = header.size
         if size < len(records):
             records = memoryview(records)[:size]
         if header.producer_id >= 0 and from_client:
@@ -232,7 +232,7 @@ class Log:
             self._flush_due(self)
 
     def _note_aborted(self, segment: LogSegment, aborted: Sequence[AbortedTxn]) -> None:
-        with self._refusals("append to the transaction index of"):
+        with self.refusals("append to the transaction index of"):
             for one in aborted:
                 segment.aborted.append(one)
 
@@ -273,17 +273,17 @@ class Log:
         in_memory = self._tail.read(offset, max_bytes, upper, at_least_one=at_least_one)
         if in_memory is not None:
             return in_memory
-        with self._refusals("read"):
+        with self.refusals("read"):
             return self._local.read(read, offset, max_bytes, upper, at_least_one=at_least_one)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
         """BLOCKS. Time, offset and leader epoch of the first record at or after `timestamp_ms`."""
-        with self._refusals("read", beside=True):
+        with self.refusals("read", beside=True):
             return self._local.offset_for_timestamp(timestamp_ms, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, Offset, LeaderEpoch] | None:
         """BLOCKS. The same of the record with the largest timestamp (KIP-734); None when empty."""
-        with self._refusals("read", beside=True):
+        with self.refusals("read", beside=True):
             return self._local.offset_of_max_timestamp(self.log_start_offset)
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
@@ -298,7 +298,7 @@ class Log:
 
     def aborted_within_read(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
         """The same of what one read from `start` may give, for no read goes beyond a segment."""
-        with self._refusals("read the transaction index of"):
+        with self.refusals("read the transaction index of"):
             return self._local.aborted_transactions(start, self._local.segment_end(start, upper))
 
     # -- roll, flush, close
@@ -309,7 +309,7 @@ class Log:
         The old one is flushed in the background, which moves the recovery point.
         """
         base = self.log_end_offset if base_offset is None else base_offset
-        with self._refusals("roll"):
+        with self.refusals("roll"):
             # where all is durable, and the next segment's name vouches for it, its indexes must be so before
             segment = self._local.roll(base, reason, durable=self.recovery_point >= base)
             if segment is None:
@@ -371,7 +371,7 @@ class Log:
         try:
             if self.failed is not None:
                 raise self.failed
-            with self._refusals("close"):
+            with self.refusals("close"):
                 self._segments.active.become_inactive()
                 self.producers.take_snapshot()
                 self.flush()
@@ -401,14 +401,14 @@ class Log:
         """
         self._check_usable()
         if offset >= self.log_end_offset:
-            with self._refusals("truncate"):
+            with self.refusals("truncate"):
                 self.epochs.truncate_from_end(self.log_end_offset)
             return
         if offset < self._segments.all[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
         self._durability.cut(offset)
-        with self._refusals("truncate"):
+        with self.refusals("truncate"):
             end = self._local.truncate_to(offset)
             self.log_start_offset = min(self.log_start_offset, end)
             self._cut_at(end)
@@ -419,7 +419,7 @@ class Log:
         """Delete every record and every epoch; the log begins and ends at `offset`."""
         self._check_usable()
         self._durability.cut(offset)
-        with self._refusals("truncate"):
+        with self.refusals("truncate"):
             self._local.start_over(offset)
             self.epochs.clear()
             self.producers.clear(offset)
@@ -441,7 +441,7 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        with self._refusals("move the start of"):
+        with self.refusals("move the start of"):
             self.epochs.truncate_from_start(offset)
         return True
 
@@ -454,7 +454,7 @@ class Log:
     def remove_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
         """Take these (not the active one) out now, `log.segments-deleted`; their files go later (B7)."""
         self._check_usable()
-        with self._refusals("delete segments of"):
+        with self.refusals("delete segments of"):
             self._local.remove(list(segments), reason)
 
     def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
@@ -474,7 +474,7 @@ class Log:
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
 
     @contextlib.contextmanager
-    def _refusals(self, action: str, *, beside: bool = False) -> Generator[None]:
+    def refusals(self, action: str, *, beside: bool = False) -> Generator[None]:
         """An I/O error inside takes the log offline; but for a file that went under a thread `beside` the loop."""
         try:
             yield

@@ -40,8 +40,8 @@ class OffsetIndex(SparseIndex):
         """
         entries = self._entries
         if entries < self._entries_max:
-            room = self._room
-            _pack(room or self.begin(), entries * 8, offset - self.base_offset, position)
+            room = self._room or self.begin()
+            _pack(room, entries * 8, offset - self.base_offset, position)
             self._entries = entries + 1
 
     def lookup(self, offset: int) -> int:

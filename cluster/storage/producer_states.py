@@ -161,7 +161,8 @@ class ProducerStates:
         started = deque(planned.started)
         for done in planned.completed:
             while started and started[0][0] < done.last_offset:  # not what begins behind its marker
-                self._ongoing.update((started.popleft(),))
+                first_offset, producer_id = started.popleft()
+                self._ongoing[first_offset] = producer_id
             self._ongoing.pop(done.first_offset, None)
             if done.aborted:
                 stable = next(iter(self._ongoing), done.last_offset + 1)
@@ -319,10 +320,10 @@ def _after_marker(
     if marker.key is None or len(marker.key) < CONTROL_KEY.size:
         return entry, None
     kind = CONTROL_KEY.unpack_from(marker.key)[1]
-    if kind not in (ABORT, COMMIT) or len(marker.value or b"") < END_TXN_VALUE.size:
+    value = marker.value or b""
+    if kind not in (ABORT, COMMIT) or len(value) < END_TXN_VALUE.size:
         return entry, None  # a control record of another kind
-    assert marker.value is not None
-    coordinator_epoch = int(END_TXN_VALUE.unpack_from(marker.value)[1])
+    coordinator_epoch = int(END_TXN_VALUE.unpack_from(value)[1])
     if origin is not Origin.REPLICATION:
         check_epoch(entry, header.producer_epoch)
         if coordinator_epoch < entry.coordinator_epoch:

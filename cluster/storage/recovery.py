@@ -30,7 +30,6 @@ from .sparse_index import RELATIVE_OFFSET_MAX
 
 READ_BYTES = 1024 * 1024
 
-_NO_EPOCHS = 2**31
 _unpack = struct.Struct(">qiibI2xi8xqq").unpack_from
 """Of a header: base offset, length, leader epoch, magic, CRC, last offset delta, max timestamp, producer id."""
 
@@ -135,7 +134,6 @@ class _Reading:
         "_entry_above",
         "_epochs",
         "_far",
-        "_latest_epoch",
         "_newest_epoch",
         "_producers",
         "_segment",
@@ -160,7 +158,6 @@ class _Reading:
         self._producers = producers
         self._upper = upper
         self._far = segment.base_offset + RELATIVE_OFFSET_MAX
-        self._latest_epoch = _NO_EPOCHS if epochs is None else epochs.latest()
         self._newest_epoch: int = -1 if epochs is None else epochs.latest()
         self._doubtful = -1  # where the batch before lies, when it followed a gap
         self.end = segment.base_offset
@@ -176,7 +173,7 @@ class _Reading:
         self.wants = 0
         segment, upper, far = self._segment, self._upper, self._far
         end, doubtful, entry_above = self.end, self._doubtful, self._entry_above
-        latest_epoch, newest_epoch = self._latest_epoch, self._newest_epoch
+        newest_epoch = self._newest_epoch
         newest = segment.max_timestamp
         at, whole = 0, len(chunk)
         last_header = whole - HEADER_SIZE
@@ -198,7 +195,6 @@ class _Reading:
                 self.end, self._doubtful, self._newest_epoch = end, doubtful, newest_epoch
                 self._refuse(position + at, base, last, epoch, sound=sound)
                 break
-            newest_epoch = epoch if epoch >= 0 else newest_epoch
             doubtful = position + at if base > end else -1
             if last <= far:
                 if time > newest:
@@ -206,11 +202,11 @@ class _Reading:
                     segment.max_timestamp_offset = last
                 if position + at > entry_above:
                     entry_above = segment.note_entry(position + at, last)
-                if epoch > latest_epoch or producer >= 0:
+                if epoch > newest_epoch or producer >= 0:
                     self._tell(chunk[at:following], end)
-                    latest_epoch = self._latest_epoch
             elif self.overflow < 0:
                 self.overflow = position + at
+            newest_epoch = epoch if epoch >= 0 else newest_epoch
             end = last + 1
             at = following
         self.end, self._doubtful, self._entry_above = end, doubtful, entry_above
@@ -238,8 +234,7 @@ class _Reading:
     def _tell(self, batch: memoryview, end: int) -> None:
         """Of its leader and its producer; the batch before ends at `end`."""
         header = header_at(batch)
-        if header.leader_epoch > self._latest_epoch and self._epochs is not None:
-            self._latest_epoch = header.leader_epoch
+        if self._epochs is not None and header.leader_epoch > self._epochs.latest():
             base = Offset(header.base_offset)
             self._epochs.retold(LeaderEpoch(header.leader_epoch), Offset(end), base)
         if header.producer_id >= 0 and self._producers is not None:

@@ -48,10 +48,8 @@ def _by_time(host: Host, log: Log) -> Rule:
         newest = segment.max_timestamp
         if newest < 0:
             path = f"{log.folder}/{file_name(segment.base_offset, LOG)}"
-            try:
+            with log.refusals("look at"):
                 newest = host.disk.modified_ms(path)
-            except OSError as error:
-                raise log.fail("look at", error) from error
         return now - newest > keep_ms
 
     return rule

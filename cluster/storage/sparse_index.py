@@ -130,9 +130,8 @@ class SparseIndex:
         self._maps = maps
         self._mapped: MappedFile | None = None
         self._draft: _InMemory | None = None
-        self._room: memoryview | None = (
-            None  # the mapping's view, while it has room for every entry
-        )
+        self._room: memoryview | None = None
+        """The mapping's view, while it has room for every entry."""
         self._entries: int = 0
         self._entries_max: int = bytes_max // self.ENTRY.size
         self.path = path

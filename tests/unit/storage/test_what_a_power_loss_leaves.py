@@ -5,7 +5,6 @@ Each case was found by an attack: a power loss at the wrong moment, and what the
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,11 @@ from fragile_broker import (
     batch,
     epochs_of,
     in_transaction,
-    no_fsync,
     stored,
 )
 from harrow.cluster.host.power_loss import lose_power
 from harrow.cluster.ids import LeaderEpoch, Offset
+from harrow.cluster.storage import LeaderEpochs
 from harrow.cluster.storage.results import Origin
 from harrow.cluster.wire.batches import (
     assign_offset,
@@ -31,10 +30,7 @@ from harrow.cluster.wire.batches import (
 )
 from storage_host import TP
 
-
-@pytest.fixture(autouse=True)
-def a_disk_that_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", no_fsync)
+pytestmark = pytest.mark.usefixtures("journal_only")
 
 
 def test_the_indexes_of_a_sealed_segment_are_durable_before_the_next_vouches_for_them(
@@ -116,9 +112,25 @@ def test_epochs_are_those_of_the_batches_whatever_the_power_loss_kept(tmp_path: 
         log = broker.lose_power(None, seed)
         there = stored(log)
         assert log.epochs.entries() == epochs_of(there)
+        assert LeaderEpochs(broker.disk, log.folder).entries() == epochs_of(there), (
+            "and in the file"
+        )
         told += there[-1][1] == 1 and log.log_end_offset > 6
         broker.stop()
     assert told, "the power loss brought back what was cut"
+
+
+def test_epochs_that_come_out_as_the_file_has_them_are_not_written_anew(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    for epoch in (1, 1, 2, 5):
+        broker.put(batch(), epoch)
+    file = broker.data / str(TP) / "leader-epoch-checkpoint"
+    before = file.stat().st_ino
+    broker.stop()
+    log = broker.begin()
+    assert log.epochs.entries() == [(1, 0), (2, 2), (5, 3)]
+    assert file.stat().st_ino == before
+    broker.stop()
 
 
 def test_what_was_cut_off_does_not_come_back_behind_what_was_written_over_it(
