@@ -148,7 +148,7 @@ RECORDS: dict[str, tuple[bytes, ErrorCode]] = {
 def test_what_a_produce_request_may_hold_for_a_partition(kafka: Any) -> None:
     topic = kafka.topic("held", 1)
     raw = kafka.raw(1)
-    answers = {name: raw.produce_records(topic, data) for name, (data, _) in RECORDS.items()}
+    answers = {name: raw.produce(topic, 0, data) for name, (data, _) in RECORDS.items()}
     wanted = {name: code for name, (_, code) in RECORDS.items()}
     assert {name: answer.error_code for name, answer in answers.items()} == wanted
     taken = [answer.base_offset for answer in answers.values() if not answer.error_code]
@@ -163,7 +163,7 @@ def test_a_batch_of_a_transaction_outside_of_one(kafka: Any) -> None:
     topic = kafka.topic("outside", 1)
     raw = kafka.raw(1)
     data = batch(["a"], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    refused = raw.produce_records(topic, data)
+    refused = raw.produce(topic, 0, data)
     assert refused.error_code is Code.transactional_id_authorization_failed
     assert raw.list_offset(topic, 0, -1).offset == 0
 

@@ -1,4 +1,4 @@
-"""One log of a broker whose power may be lost, and what is in it after that."""
+"""A broker's logs on a disk whose power may be lost, and what is in one of them after that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.host.power_loss import lose_power
 from harrow.cluster.host.tracked_disk import TrackedDisk
-from harrow.cluster.ids import LeaderEpoch, Offset
+from harrow.cluster.ids import LeaderEpoch
 from harrow.cluster.storage import Log, LogManager
 from harrow.cluster.wire.batches import (
     build_batch,
@@ -17,6 +17,7 @@ from harrow.cluster.wire.batches import (
     crc_matches,
     headers,
 )
+from log_damage import batches_of
 from storage_host import TP, StorageHost
 
 CONFIG = BrokerConfig.parse({"harrow.tail.bytes": 0})
@@ -26,25 +27,43 @@ EPOCH = LeaderEpoch(1)
 EACH: dict[str, object] = {"flush.messages": 1}
 
 
-def no_fsync(_fd: int) -> None:
-    """The journal is what is tested; the real disk need not be waited for."""
-
-
-class Broker:
-    """One log of a broker whose power may be lost."""
+class FragileLogs:
+    """All logs of a broker whose power may be lost."""
 
     def __init__(self, folder: Path, topic: dict[str, object] | None = None) -> None:
         self.folder, self.topic = folder, topic or {}
         self.data = folder / "data"
-        self.data.mkdir(parents=True)
-        self.begin()
+        self.data.mkdir(parents=True, exist_ok=True)
 
-    def begin(self) -> Log:
+    def load(self) -> None:
+        """The broker starts."""
         self.host = StorageHost()
         self.disk = TrackedDisk(str(self.folder / "unsynced"), [str(self.data)])
         self.host.disk = self.disk  # type: ignore[assignment]
         self.logs = LogManager(self.host.host, str(self.data), CONFIG)
         self.logs.load()
+
+    def stop(self) -> None:
+        """As by kill -9."""
+        self.logs.close(clean=False)
+        for call in self.host.tasks.spawned:
+            call.close()
+
+    def cut_power(self, seed: int, keep: float | None) -> None:
+        """The same, and what was not durable is gone, or as much of it as `keep` and the seed say."""
+        self.stop()
+        lose_power(str(self.folder / "unsynced"), seed=seed, keep=keep)
+
+
+class Broker(FragileLogs):
+    """One log of a broker whose power may be lost."""
+
+    def __init__(self, folder: Path, topic: dict[str, object] | None = None) -> None:
+        super().__init__(folder, topic)
+        self.begin()
+
+    def begin(self) -> Log:
+        self.load()
         self.logs.claim("cluster", 1)
         self.log = self.logs.create(TP, ID, CONFIG.topic(self.topic))
         return self.log
@@ -55,16 +74,8 @@ class Broker:
         self.host.tasks.run()
 
     def lose_power(self, keep: float | None = 0.0, seed: int = 0) -> Log:
-        self.logs.close(clean=False)
-        for call in self.host.tasks.spawned:
-            call.close()
-        lose_power(str(self.folder / "unsynced"), seed=seed, keep=keep)
+        self.cut_power(seed, keep)
         return self.begin()
-
-    def stop(self) -> None:
-        self.logs.close(clean=False)
-        for call in self.host.tasks.spawned:
-            call.close()
 
 
 def batch(size: int = 10, time: int = NOW, **fields: Any) -> bytes:
@@ -83,14 +94,10 @@ ABORT = build_end_txn_marker(
 def stored(log: Log) -> list[tuple[int, int]]:
     """Base offset and leader epoch of every batch; each has a good CRC."""
     found: list[tuple[int, int]] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, 10**7, log.log_end_offset, at_least_one=True)
-        whole = b"".join(map(bytes, data.parts))
-        for placed in headers(whole, partial_ok=False):
-            assert crc_matches(whole, placed), f"batch {placed.header.base_offset}"
-            found.append((placed.header.base_offset, placed.header.leader_epoch))
-        offset = Offset(found[-1][0] + 1)
+    for batch in batches_of(log, log.log_start_offset):
+        (placed,) = headers(batch.data, partial_ok=False)
+        assert crc_matches(batch.data, placed), f"batch {batch.base}"
+        found.append((batch.base, placed.header.leader_epoch))
     return found
 
 

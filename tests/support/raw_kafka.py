@@ -98,20 +98,15 @@ class RawKafka:
     # ---------------------------------------------------------------- requests
 
     def produce(
-        self, topic: str, partition: int, values: Sequence[str], *, acks: int = -1,
+        self, topic: str, partition: int, values: Sequence[str] | bytes, *, acks: int = -1,
         timeout_ms: int = 30_000, version: int = 9,
     ) -> Any:  # fmt: skip
-        """One batch to one partition: its row of the answer (`error_code`, `base_offset`, …)."""
+        """One batch, or these bytes, to one partition: its row of the answer (`error_code`, `base_offset`, …)."""
         answer = self.ask(
             ApiKey.PRODUCE,
             version,
             produce_request(topic, partition, values, acks, timeout_ms, version),
         )
-        return answer.responses[0].partition_responses[0]
-
-    def produce_records(self, topic: str, records: bytes) -> Any:
-        """These bytes to partition 0, whatever they are: its row of the answer."""
-        answer = self.ask(ApiKey.PRODUCE, 9, produce_request(topic, 0, records, -1, 30_000, 9))
         return answer.responses[0].partition_responses[0]
 
     def fetch(

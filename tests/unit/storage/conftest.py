@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,15 @@ from storage_host import StorageHost, close_all
 def nothing_stays_open() -> Iterator[None]:
     yield
     close_all()
+
+
+def _no_fsync(_fd: int) -> None: ...
+
+
+@pytest.fixture
+def journal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal of a `TrackedDisk` is what is tested; the real disk need not be waited for."""
+    monkeypatch.setattr(os, "fsync", _no_fsync)
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from compacted_logs import finish
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.ids import LeaderEpoch, Offset
+from harrow.cluster.ids import LeaderEpoch
 from harrow.cluster.storage import Log, LogManager
 from harrow.cluster.wire.batches import build_batch, headers
+from log_damage import batches_of
 from storage_host import TP, StorageHost
 
 EPOCH = LeaderEpoch(3)
@@ -51,14 +52,7 @@ def at(*offsets: int) -> bytes:
 
 def offsets(log: Log) -> list[int]:
     """Of every record, as a reader meets them."""
-    found: list[int] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, 10**6, log.log_end_offset, at_least_one=True)
-        whole = b"".join(map(bytes, data.parts))
-        found += [placed.header.base_offset for placed in headers(whole, partial_ok=False)]
-        offset = Offset(found[-1] + 1)
-    return found
+    return [batch.base for batch in batches_of(log, log.log_start_offset)]
 
 
 def crashed(

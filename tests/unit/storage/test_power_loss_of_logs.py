@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
-from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.power_loss import lose_power
-from harrow.cluster.host.tracked_disk import TrackedDisk
+from fragile_broker import CONFIG, FragileLogs
 from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
-from harrow.cluster.storage import Log, LogManager
+from harrow.cluster.storage import Log
 from harrow.cluster.wire.batches import build_batch, decode_records
-from storage_host import StorageHost
 
-CONFIG = BrokerConfig.parse({"harrow.tail.bytes": 0})
 IDS = ["0W2cD9rlRj6jvUdxDTHqx" + letter for letter in "ABCD"]
 
 
-def no_fsync(_fd: int) -> None:
-    """The journal is what is tested; the real disk need not be waited for."""
-
-
-class Life:
+class Life(FragileLogs):
     """A broker's logs on a disk whose power may be lost, and what was settled in them."""
 
     def __init__(self, folder: Path, rng: random.Random, topic: dict[str, object]) -> None:
-        self.folder, self.rng, self.topic = folder, rng, topic
+        super().__init__(folder, topic)
+        self.rng = rng
         self.settled: dict[int, dict[int, bytes]] = {number: {} for number in range(3)}
         self.written: dict[int, set[tuple[int, bytes]]] = {number: set() for number in range(3)}
         self.epoch = 0
@@ -35,12 +27,7 @@ class Life:
 
     def begin(self) -> None:
         self.epoch += 1
-        self.host = StorageHost()
-        (self.folder / "data").mkdir(parents=True, exist_ok=True)
-        data = str(self.folder / "data")
-        self.host.disk = TrackedDisk(str(self.folder / "unsynced"), [data])  # type: ignore[assignment]
-        self.logs = LogManager(self.host.host, data, CONFIG)
-        self.logs.load()
+        self.load()
 
     def log(self, number: int) -> Log:
         tp = TopicPartition("orders", number)
@@ -77,12 +64,6 @@ class Life:
             upto = log.settled_offset if self.topic else log.recovery_point
             self.settled[number] |= {o: v for o, v in read(log).items() if o < upto}
 
-    def lose_power(self, seed: int, keep: float | None) -> None:
-        self.logs.close(clean=False)
-        for call in self.host.tasks.spawned:
-            call.close()
-        lose_power(str(self.folder / "unsynced"), seed=seed, keep=keep)
-
 
 def read(log: Log) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
@@ -95,19 +76,19 @@ def read(log: Log) -> dict[int, bytes]:
     return found
 
 
+@pytest.mark.usefixtures("journal_only")
 @pytest.mark.parametrize("policy", [{"flush.messages": 1}, {}], ids=["fsync each", "never"])
 @pytest.mark.parametrize("seed", [0, 5, 101, 102, 105, 135])  # each found something once
 def test_settled_records_survive_a_power_loss(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, policy: dict[str, object]
+    tmp_path: Path, seed: int, policy: dict[str, object]
 ) -> None:
-    monkeypatch.setattr(os, "fsync", no_fsync)
     rng = random.Random(seed)
     life = Life(tmp_path, rng, policy and {**policy, "segment.bytes": 20_000})
     for round_ in range(4):
         for _ in range(rng.randint(1, 60)):
             life.step()
         keep = rng.choice((None, None, 0.0))
-        life.lose_power(seed * 100 + round_, keep)
+        life.cut_power(seed * 100 + round_, keep)
         life.begin()
         for number in range(3):
             found = read(life.log(number))
@@ -125,6 +106,6 @@ def test_without_an_fsync_a_power_loss_does_lose(tmp_path: Path) -> None:
         life.log(number).append_as_leader(
             build_batch([(b"k", b"v", ())], timestamp_ms=1), LeaderEpoch(1)
         )
-    life.lose_power(1, 0.0)
+    life.cut_power(1, 0.0)
     life.begin()
     assert [read(life.log(number)) for number in range(3)] == [{}, {}, {}]

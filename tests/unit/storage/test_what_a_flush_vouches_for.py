@@ -23,7 +23,6 @@ from fragile_broker import (
     Broker,
     batch,
     in_transaction,
-    no_fsync,
     stored,
 )
 from harrow.cluster.errors import StorageError
@@ -35,10 +34,7 @@ from harrow.cluster.storage import Log, LogManager
 from harrow.cluster.storage.results import Origin
 from storage_host import TP, StorageHost
 
-
-@pytest.fixture(autouse=True)
-def a_disk_that_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", no_fsync)
+pytestmark = pytest.mark.usefixtures("journal_only")
 
 
 @pytest.mark.parametrize("held_in", ["write", "rename"])
