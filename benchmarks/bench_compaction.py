@@ -35,13 +35,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.clock import RealClock
-from harrow.cluster.host.disk import RealDisk
+from harrow.cluster.host.real.clock import RealClock
+from harrow.cluster.host.real.disk import RealDisk
+from harrow.cluster.host.real.tasks import RealTasks
 from harrow.cluster.host.seam import Host, Trace
-from harrow.cluster.host.tasks import RealTasks
 from harrow.cluster.ids import LeaderEpoch, TopicPartition
 from harrow.cluster.storage import Log, LogOptions, open_log
-from harrow.cluster.storage.log_cleaner import LogCleaner
+from harrow.cluster.storage.compaction.log_cleaner import LogCleaner
 from harrow.cluster.wire.batches import build_batch
 
 MEGABYTE = 1_000_000

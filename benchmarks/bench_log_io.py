@@ -34,10 +34,10 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.link import RealLink
-from harrow.cluster.host.link_context import LinkContext
-from harrow.cluster.host.link_rules import LinkRules
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.knobs.link_rules import LinkRules
+from harrow.cluster.host.real.host import RealHost
+from harrow.cluster.host.real.link import RealLink
+from harrow.cluster.host.real.link_context import LinkContext
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
 from harrow.cluster.storage import Log, LogManager

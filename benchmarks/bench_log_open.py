@@ -23,7 +23,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.host.seam import Host
 from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
 from harrow.cluster.storage import Log, LogManager, LogOptions, open_log

@@ -18,8 +18,8 @@ from typing import Any
 
 from .errors import ClusterError
 from .forkserver import ForkServer
-from .host.power_loss import lose_power
-from .host.unsynced import UNSYNCED
+from .host.power_loss.roll_back import lose_power
+from .host.power_loss.unsynced import UNSYNCED
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0

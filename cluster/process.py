@@ -6,7 +6,7 @@ signals, status lines. The options are described in ARCHITECTURE.md ("Process in
 Status lines, one JSON object each, to the status pipe: `{"event": "ready", …}` when it serves, or
 `{"event": "failed", "error": "…"}` before it exits with code 1. SIGTERM is a controlled shutdown.
 
-The loop is uvloop's: with the sockets read and written by our own links (`host/link.py`) it measured a tenth to a
+The loop is uvloop's: with the sockets read and written by our own links (`host/real/link.py`) it measured a tenth to a
 fifth less CPU a produce than asyncio's.
 """
 
@@ -31,10 +31,10 @@ LOOPBACK = "127.0.0.1"
 def preload() -> None:
     """Import everything a broker will need, so that a fork has it."""
     from . import broker
-    from .host import real
+    from .host.real import host
     from .registry import process as registry
 
-    _ = real, registry  # imported is all they need to be
+    _ = host, registry  # imported is all they need to be
     broker.preload()
 
 
@@ -66,7 +66,7 @@ def _say(status_fd: int, line: Mapping[str, Any]) -> None:
 
 async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
     from .config import BrokerConfig
-    from .host.real import RealHost
+    from .host.real.host import RealHost
     from .storage.log_folder import log_folders
 
     stop = asyncio.Event()

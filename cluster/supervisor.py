@@ -221,7 +221,7 @@ class Cluster:
         return self._control(self.registry, op, **fields)
 
     def _control(self, process: ManagedProcess, op: str, **fields: object) -> dict[str, Any]:
-        from .host.control import ControlClient
+        from .host.knobs.control import ControlClient
 
         with ControlClient(str(process.folder / "control.sock")) as client:
             return client.call(op, **fields)

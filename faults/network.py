@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harrow.cluster.host.link_rules import DELAY_MS_MOST
+from harrow.cluster.host.knobs.link_rules import DELAY_MS_MOST
 
 from .errors import ConfigError
 from .process import start_again

@@ -1,5 +1,11 @@
-"""The machine a broker believes it runs on: the seam (`seam.py`) and the real side of it.
+"""The machine that a broker runs on: the seam, and its implementations.
 
-`real.py` assembles `RealHost` from one file a part. Nothing is re-exported: broker code imports the
-protocols from `seam`, processes import `RealHost`, the supervisor imports `ControlClient`.
+    seam.py      the protocols that broker code imports
+    real/        the operating system
+    simulated/   a virtual machine on a virtual clock, for simulations
+    knobs/       what a fault can change on both
+    power_loss/  the journal of unsynced writes
+    tap.py       what the wire acknowledged and delivered; trace.py: structured events
+
+This file re-exports nothing: importing the seam must not import the real machine.
 """

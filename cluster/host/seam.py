@@ -2,7 +2,7 @@
 
 Broker code (every room but `host/`, `network/` and the supervisor) is written against these
 protocols and nothing else: no asyncio, no threads, no sockets, no files, no `time`. So the same code
-runs on the real host (`host/real.py`), under faults (the real host with its knobs turned over the
+runs on the real host (`host/real/host.py`), under faults (the real host with its knobs turned over the
 control socket) and on simulated machines with a virtual clock (`host/simulated/`).
 
 Conventions settled here:

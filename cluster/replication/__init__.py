@@ -1,6 +1,6 @@
 """Replication: the replicas of one broker, their leaders' and followers' rules (spec C1 to C8, E3, E4)."""
 
-from .isr_updates import IsrStore as IsrStore
+from .isr_writes import IsrStore as IsrStore
 from .partition import IsrProposal as IsrProposal
 from .partition import Partition as Partition
 from .partition import PartitionState as PartitionState

@@ -278,7 +278,7 @@ class Fetches:
             if node not in partition.isr:
                 proposal = partition.propose_expansion(node)
                 if proposal is not None:
-                    manager.isr_updates.submit(partition, proposal)
+                    manager.isr_writes.submit(partition, proposal)
         if acknowledged:
             self._host.network.flush()  # producers wait for it, while this fetch is about to wait itself
         return urgent

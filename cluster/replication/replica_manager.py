@@ -6,7 +6,7 @@ checkpoint; the rules themselves are in the files beside this one:
     partition.py  HW, ISR, epochs        leader_and_isr.py  the controller's orders
     produce.py    appends, acks=all      fetch.py           reads for consumers and followers
     fetcher.py    following a leader     truncation.py      where a follower cuts
-    list_offsets.py                      isr_updates.py     high_watermarks.py
+    list_offsets.py                      isr_writes.py     high_watermarks.py
 
 Wake-ups: an append wakes followers, a HW that moved wakes consumers, both when the link has delivered what it read
 (else on the next turn of the loop) and once for all that this brought about. Producers are answered when the HW moves.
@@ -32,8 +32,8 @@ from .delete_records import VERSION_LOW as DELETE_VERSION_LOW
 from .delete_records import DeleteRecords
 from .fetch import Fetches
 from .fetcher import Fetchers
-from .high_watermarks import HighWatermarkCheckpoint
-from .isr_updates import IsrStore, IsrUpdates
+from .high_watermark_checkpoint import HighWatermarkCheckpoint
+from .isr_writes import IsrStore, IsrWrites
 from .leader_and_isr import Orders
 from .list_offsets import Offsets
 from .log_dirs import VERSION_HIGH as LOG_DIRS_VERSION_HIGH
@@ -109,7 +109,7 @@ class ReplicaManager:
         )
         self.offsets = OffsetTrace(host, config.number("harrow.trace.hw.interval.ms"))
         """Tells of offsets that moved, and why."""
-        self.isr_updates = IsrUpdates(
+        self.isr_writes = IsrWrites(
             host, registry_isr, node_id, self._lag_time_max_ms, self.partitions, self.isr_changed
         )
         self.fetchers = Fetchers(self, STRATEGIES[config.text("harrow.replica.truncation")])
@@ -126,12 +126,12 @@ class ReplicaManager:
 
     def start(self) -> None:
         """Begin the periodic checks."""
-        self.isr_updates.start()
+        self.isr_writes.start()
 
     async def stop(self) -> None:
         """Follow nobody, answer what waits, write the high watermarks."""
         self.fetchers.close()
-        self.isr_updates.stop()
+        self.isr_writes.stop()
         for partition in list(self._partitions.values()):
             partition.stop()
             self.role_changed(partition)

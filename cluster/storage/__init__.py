@@ -7,11 +7,11 @@ Synchronous; calls marked BLOCKS go through `tasks.run_blocking`.
 """
 
 from .leader_epochs import EpochEntry, LeaderEpochs
-from .loader import LogOptions, open_log
 from .log import Log
 from .log_manager import LogManager
 from .metadata_files import MetaProperties
-from .producer_states import ProducerStates
+from .opening.loader import LogOptions, open_log
+from .producers.producer_states import ProducerStates
 from .results import AppendInfo, FetchData, Origin
 
 __all__ = [

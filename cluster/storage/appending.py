@@ -20,9 +20,9 @@ from ..wire.batches import (
     placed_header,
     stamp,
 )
-from .producer_entry import BatchMetadata
+from .indexes.sparse_index import RELATIVE_OFFSET_MAX
+from .producers.producer_entry import BatchMetadata
 from .results import AppendedBatch, AppendInfo
-from .sparse_index import RELATIVE_OFFSET_MAX
 
 PINNED_SLACK_BYTES = 64 * 1024
 """A kept slice of a frame keeps the whole frame alive; past this much waste it is copied instead."""

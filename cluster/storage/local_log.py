@@ -15,14 +15,14 @@ from ..host.seam import Host
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from .file_regions import SegmentRead, T
 from .files import PARTITION_METADATA
+from .indexes.sparse_index import IndexMaps
+from .indexes.transaction_index import AbortedTxn
 from .leader_epochs import LeaderEpochs
 from .log_segments import LogSegments
-from .producer_states import ProducerStates
+from .producers.producer_states import ProducerStates
 from .results import FetchData
 from .segment import LogSegment
 from .segment_options import segment_options
-from .sparse_index import IndexMaps
-from .transaction_index import AbortedTxn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

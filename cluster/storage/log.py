@@ -36,18 +36,18 @@ from .appending import (
     run_from,
     unpinned,
 )
+from .compaction.required_keys import require_keys
 from .durability import Durability, no_longer_there
 from .file_regions import DataToSend, SegmentRead, T
 from .flusher import flush_at_once, nobody_waits
+from .indexes.sparse_index import IndexMaps
+from .indexes.transaction_index import AbortedTxn
 from .local_log import LocalLog, OpenedLog
-from .producer_states import NOTHING, Plan
-from .recovery import truncate_producers
-from .required_keys import require_keys
+from .opening.recovery import truncate_producers
+from .producers.producer_states import NOTHING, Plan
 from .results import AppendedBatch, AppendInfo, FetchData, Origin
 from .segment import LogSegment
-from .sparse_index import IndexMaps
 from .tail import Tail, TailBudget
-from .transaction_index import AbortedTxn
 
 _CLIENT = Origin.CLIENT
 

@@ -24,16 +24,16 @@ from ..config import BrokerConfig, TopicConfig
 from ..errors import CorruptLogError, StorageError
 from ..host.seam import Host
 from ..ids import Offset, TopicPartition
+from .compaction.log_cleaner import LogCleaner
 from .files import DELETED_FOLDER, FUTURE_FOLDER, deleted_folder_name
 from .flusher import Flusher
-from .gaps import first_gap
-from .loader import START, LogOptions, open_log
+from .indexes.sparse_index import IndexMaps
 from .log import Log
-from .log_cleaner import LogCleaner
 from .log_folder import LogFolder
 from .metadata_files import read_topic_id, write_topic_id
+from .opening.gaps import first_gap
+from .opening.loader import START, LogOptions, open_log
 from .retention import clean_up
-from .sparse_index import IndexMaps
 from .tail import TailBudget
 
 FolderFailed = Callable[[LogFolder, Sequence[Log], StorageError], None]

@@ -37,12 +37,12 @@ from .files import (
     TXN_INDEX,
     file_name,
 )
-from .offset_index import OffsetIndex
+from .indexes.offset_index import OffsetIndex
+from .indexes.sparse_index import RELATIVE_OFFSET_MAX
+from .indexes.time_index import TimeIndex
+from .indexes.transaction_index import TransactionIndex
 from .results import AppendedBatch, FetchData
 from .segment_options import SegmentOptions
-from .sparse_index import RELATIVE_OFFSET_MAX
-from .time_index import TimeIndex
-from .transaction_index import TransactionIndex
 
 SCAN_BYTES = 256 * 1024
 """Read at once when walking headers."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..config import TopicConfig
 from ..host.seam import Host
-from .sparse_index import IndexMaps
+from .indexes.sparse_index import IndexMaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .judgement import judge as judge
-    from .session import SparkHandle as SparkHandle
+    from .spark_client import SparkHandle as SparkHandle
     from .verdict import Anomaly as Anomaly
     from .verdict import Status as Status
     from .verdict import Verdict as Verdict

@@ -22,8 +22,8 @@ from typing import Any, Literal
 from ..histories.layout import Layout, PartitionFiles, lay_out
 from . import guarantees as words
 from .kernels.inputs import PartitionJob
-from .session import SparkHandle
 from .sources import pack
+from .spark_client import SparkHandle
 from .traces import leadership
 from .verdict import Anomaly, Status, Verdict
 

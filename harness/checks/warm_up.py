@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..histories.format import HistoryWriter, Kind, Outcome
 from .judgement import judge
-from .session import SparkHandle
+from .spark_client import SparkHandle
 
 TOPIC = "warm-up"
 ROUNDS = 8

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from harrow.harness.checks import SparkHandle
-from harrow.harness.checks.session import CONTROLLER, RENDEZVOUS, SparkError
+from harrow.harness.checks.spark_client import CONTROLLER, RENDEZVOUS, SparkError
 from harrow.harness.checks.spark_server import reachable
 
 WORKER = """

@@ -39,5 +39,5 @@ def preloaded() -> set[str]:
 
 def test_a_process_imports_nothing_that_the_fork_server_has_not(preloaded: set[str]) -> None:
     late = set(imported_late(CLUSTER / "process.py", "harrow.cluster"))
-    assert {"harrow.cluster.broker", "harrow.cluster.host.real"} <= late
+    assert {"harrow.cluster.broker", "harrow.cluster.host.real.host"} <= late
     assert late <= preloaded

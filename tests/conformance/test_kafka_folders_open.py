@@ -32,7 +32,7 @@ from harrow.cluster.storage.metadata_files import (
     write_clean_shutdown,
     write_topic_id,
 )
-from harrow.cluster.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from harrow.cluster.storage.producers.producer_snapshots import decode_snapshot, encode_snapshot
 from harrow.harness.commands import cli
 from kafka_writes import FIRST_TIME, GOLDEN
 from storage_host import StorageHost

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.disk import RealDisk
+from harrow.cluster.host.real.disk import RealDisk
 from harrow.cluster.host.seam import Buffer, DiskFile, MappedFile
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log
-from harrow.cluster.storage.log_cleaner import LogCleaner
+from harrow.cluster.storage.compaction.log_cleaner import LogCleaner
 from harrow.cluster.storage.results import Origin
 from harrow.cluster.wire.batches import (
     BatchHeader,

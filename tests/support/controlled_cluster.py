@@ -10,7 +10,7 @@ from harrow.cluster.config import BrokerConfig
 from harrow.cluster.controller import Controller, register
 from harrow.cluster.controller.state import PartitionState, partition_state
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
 from harrow.cluster.registry import RegistryClient
 from harrow.cluster.wire import messages

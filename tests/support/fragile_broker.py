@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.power_loss import lose_power
-from harrow.cluster.host.tracked_disk import TrackedDisk
+from harrow.cluster.host.power_loss.roll_back import lose_power
+from harrow.cluster.host.power_loss.tracked_disk import TrackedDisk
 from harrow.cluster.ids import LeaderEpoch
 from harrow.cluster.storage import Log, LogManager
 from harrow.cluster.wire.batches import (

@@ -6,9 +6,9 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
-from harrow.cluster.host.link import RealLink
-from harrow.cluster.host.link_context import LinkContext
-from harrow.cluster.host.link_rules import LinkRules
+from harrow.cluster.host.knobs.link_rules import LinkRules
+from harrow.cluster.host.real.link import RealLink
+from harrow.cluster.host.real.link_context import LinkContext
 from harrow.cluster.host.seam import Peer
 
 DEADLINE_S = 20

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import zookeeper_server
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.network.kazoo_link import KazooLink
 from harrow.cluster.registry import RegistryClient, ZooKeeperClient
 from harrow.cluster.registry.operations import Event

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harrow import Cluster
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.registry import RegistryClient
 
 T = TypeVar("T")

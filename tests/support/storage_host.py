@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.disk import RealDisk
+from harrow.cluster.host.real.disk import RealDisk
 from harrow.cluster.host.seam import Buffer, DiskFile, FileRegion, Host
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.storage import Log, LogOptions, open_log

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from ...errors import ClusterError
-from ..failpoints import Armed, FailpointError, RealFailpoints
+from ..knobs.failpoints import Armed, FailpointError, RealFailpoints
 from ..seam import Clock, Disk, Failpoints, Network, Peer, Tap, Tasks, Trace
 from ..tap import NoTap
 from ..trace import LEVELS, plain

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from ...errors import ConfigError
-from ..lost_responses import LostResponses
+from ..knobs.lost_responses import LostResponses
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
-from .delivery import Delivery
+from .after_delivery import Delivery
 from .loop import NS_PER_MS, Life, SimLoop
 from .tasks import SimPromise, SimTasks, settle
 from .wires import Fabric, Port, SimLink, Way

@@ -4,7 +4,7 @@ Owns: every connection of the world (`Fabric`), its two directions (`Way`) and i
 `Link`). A way is a queue of frames, each with the time at which it arrives; latencies are drawn from the world's
 seed, so that links overtake each other while each of them keeps its order, as TCP does.
 
-Faults: rules of a machine (`cluster/host/link_rules.py`, the words of the real host) block a way; what is under way
+Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a way; what is under way
 then waits and is delivered, in order, after healing. A slow link adds to every latency. A reset loses what has not
 arrived, on both sides. The end of a connection passes a blocked way no more than data does. A machine whose power
 went answers nobody: its peers find out by their own timeouts, or when it is back (RST).
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import WireError
-from ..link_rules import LinkRules
+from ..knobs.link_rules import LinkRules
 from ..seam import FrameHandler, Part, Peer, bytes_of
 from .loop import NS_PER_MS, Life, SimLoop
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ClusterError, ConfigError
-from harrow.cluster.host.control import ControlClient
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.knobs.control import ControlClient
+from harrow.cluster.host.real.host import RealHost
 
 
 def with_host(folder: Path, main: Callable[[RealHost], Awaitable[None]]) -> None:

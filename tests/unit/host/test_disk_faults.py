@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ConfigError
-from harrow.cluster.host.disk import RealDisk
-from harrow.cluster.host.disk_faults import DiskFaults
+from harrow.cluster.host.knobs.disk_faults import DiskFaults
+from harrow.cluster.host.real.disk import RealDisk
 
 
 @pytest.fixture

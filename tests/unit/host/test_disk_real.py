@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from harrow.cluster.host.disk import IOV_MAX, RealDisk
+from harrow.cluster.host.real.disk import IOV_MAX, RealDisk
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ConfigError, WireError
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.host.seam import Link, Peer
 from link_ends import run
 
@@ -352,7 +352,7 @@ def test_naming_a_blocked_peer_takes_its_frame_back_until_healed(tmp_path: Path)
 def test_an_accepted_link_whose_answers_nobody_reads_is_not_read_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harrow.cluster.host.link.CHOKE_BYTES", 1_000_000)
+    monkeypatch.setattr("harrow.cluster.host.real.link.CHOKE_BYTES", 1_000_000)
 
     peaks: list[int] = []
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harrow.cluster.host.disk import RealDisk, RealFile
-from harrow.cluster.host.pieces import REGION_BYTES_LEAST
+from harrow.cluster.host.real.disk import RealDisk, RealFile
+from harrow.cluster.host.real.pieces import REGION_BYTES_LEAST
 from harrow.cluster.host.seam import Part, Peer
 from link_ends import LinkEnds, run
 

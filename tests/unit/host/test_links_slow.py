@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from harrow.cluster.errors import ConfigError
-from harrow.cluster.host.disk import RealDisk, RealFile
-from harrow.cluster.host.link_rules import DELAY_MS_MOST, NOT_BLOCKED, LinkRules
-from harrow.cluster.host.pieces import REGION_BYTES_LEAST
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.knobs.link_rules import DELAY_MS_MOST, NOT_BLOCKED, LinkRules
+from harrow.cluster.host.real.disk import RealDisk, RealFile
+from harrow.cluster.host.real.host import RealHost
+from harrow.cluster.host.real.pieces import REGION_BYTES_LEAST
 from harrow.cluster.host.seam import Part, Peer
 from link_ends import DEADLINE_S, LinkEnds, run
 
@@ -196,7 +196,7 @@ def test_a_block_on_a_slow_link_holds_what_comes_due_and_healing_delivers_it() -
 
 
 def test_a_slow_link_chokes_on_what_is_late_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harrow.cluster.host.link.CHOKE_BYTES", 1000)
+    monkeypatch.setattr("harrow.cluster.host.real.link.CHOKE_BYTES", 1000)
 
     async def main() -> None:
         with closing(Ends()) as ends:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harrow.cluster.host.power_loss import lose_power
-from harrow.cluster.host.tracked_disk import TrackedDisk
+from harrow.cluster.host.power_loss.roll_back import lose_power
+from harrow.cluster.host.power_loss.tracked_disk import TrackedDisk
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

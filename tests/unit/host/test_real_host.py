@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 
 
 async def draw(folder: Path) -> int:

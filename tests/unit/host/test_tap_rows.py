@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harrow.cluster.host.clock import RealClock
+from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.tap import (
     FETCHED,
     FLAG_LOST,

@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ConfigError
-from harrow.cluster.host import failpoints
-from harrow.cluster.host.clock import RealClock
-from harrow.cluster.host.failpoints import AFTER_APPEND, DECLARED, FailpointError, RealFailpoints
+from harrow.cluster.host.knobs import failpoints
+from harrow.cluster.host.knobs.failpoints import (
+    AFTER_APPEND,
+    DECLARED,
+    FailpointError,
+    RealFailpoints,
+)
+from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.trace import RealTrace
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode, WireError
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.ids import NodeId
 from harrow.cluster.network.peers import PeerClient

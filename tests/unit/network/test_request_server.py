@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.ids import NodeId
 from harrow.cluster.network.connection import peer_of

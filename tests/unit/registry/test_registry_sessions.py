@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import StorageError
-from harrow.cluster.host.real import RealHost
+from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.registry import (
     BadVersionError,
     Check,

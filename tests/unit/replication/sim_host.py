@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from harrow.cluster.host.seam import Buffer
-from harrow.cluster.host.simulated.delivery import Delivery
+from harrow.cluster.host.simulated.after_delivery import Delivery
 from harrow.cluster.ids import TopicPartition
 
 T = TypeVar("T")

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 from harrow.cluster.errors import StorageError
-from harrow.cluster.host.disk import RealDisk
+from harrow.cluster.host.power_loss.tracked_disk import TrackedDisk
+from harrow.cluster.host.real.disk import RealDisk
 from harrow.cluster.host.seam import Disk
 from harrow.cluster.host.simulated.disk import SimDisk
-from harrow.cluster.host.tracked_disk import TrackedDisk
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log, Origin
 from harrow.cluster.storage.appending import SHARED_BYTES_LEAST, may_share

@@ -10,8 +10,12 @@ import pytest
 from compacted_logs import EPOCH, Compaction, read_batches, records
 from harrow.cluster.errors import CorruptLogError, ErrorCode, KafkaError
 from harrow.cluster.ids import Offset
-from harrow.cluster.storage.offset_map import ENTRY_BYTES, OffsetMap
-from harrow.cluster.storage.record_filter import DELETE_HORIZON, RecordFilter, record_spans
+from harrow.cluster.storage.compaction.offset_map import ENTRY_BYTES, OffsetMap
+from harrow.cluster.storage.compaction.record_filter import (
+    DELETE_HORIZON,
+    RecordFilter,
+    record_spans,
+)
 from harrow.cluster.wire.batches import (
     HEADER_SIZE,
     build_batch,

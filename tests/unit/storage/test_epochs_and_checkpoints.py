@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import CorruptLogError
-from harrow.cluster.host.disk import RealDisk
+from harrow.cluster.host.real.disk import RealDisk
 from harrow.cluster.ids import LeaderEpoch, Offset, TopicPartition
 from harrow.cluster.storage import LeaderEpochs, MetaProperties
 from harrow.cluster.storage.checkpoints import OffsetCheckpoint

@@ -10,7 +10,7 @@ from harrow.cluster.host.seam import bytes_of
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log
 from harrow.cluster.storage.file_regions import REGION_BYTES_LEAST
-from harrow.cluster.storage.offset_index import OffsetIndex
+from harrow.cluster.storage.indexes.offset_index import OffsetIndex
 from harrow.cluster.storage.tail import ENTRY_COST, Tail, TailBudget
 from harrow.cluster.wire.batches import build_batch, headers
 from storage_host import StorageHost

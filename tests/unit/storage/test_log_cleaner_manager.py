@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from compacted_logs import EPOCH, Compaction, records
 from harrow.cluster.ids import Offset, TopicPartition
-from harrow.cluster.storage.cleaner import Cleaning, CleaningAbortedError, Replacement
-from harrow.cluster.storage.log_cleaner_manager import LogCleanerManager, Phase
+from harrow.cluster.storage.compaction.cleaner import Cleaning, CleaningAbortedError, Replacement
+from harrow.cluster.storage.compaction.log_cleaner_manager import LogCleanerManager, Phase
+from harrow.cluster.storage.compaction.segment_swap import can_swap
 from harrow.cluster.storage.retention import clean_up
-from harrow.cluster.storage.segment_swap import can_swap
 from harrow.cluster.wire.batches import build_batch
 from storage_host import TP, StorageHost
 

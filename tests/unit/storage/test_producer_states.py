@@ -8,8 +8,8 @@ import pytest
 from harrow.cluster.errors import CorruptLogError, ErrorCode, KafkaError
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log, Origin
-from harrow.cluster.storage.producer_entry import BatchMetadata, ProducerEntry
-from harrow.cluster.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from harrow.cluster.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from harrow.cluster.storage.producers.producer_snapshots import decode_snapshot, encode_snapshot
 from harrow.cluster.wire.batches import build_batch, build_end_txn_marker, header_at
 from storage_host import StorageHost
 

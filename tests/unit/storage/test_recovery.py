@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log
-from harrow.cluster.storage.producer_entry import ProducerEntry
+from harrow.cluster.storage.producers.producer_entry import ProducerEntry
 from harrow.cluster.wire.batches import build_batch, header_at, headers
 from hypothesis import given, settings
 from hypothesis import strategies as st

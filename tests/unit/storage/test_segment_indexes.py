@@ -11,9 +11,9 @@ from harrow.cluster.errors import CorruptLogError
 from harrow.cluster.host.seam import MappedFile
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log
-from harrow.cluster.storage.offset_index import OffsetIndex
-from harrow.cluster.storage.sparse_index import IndexMaps
-from harrow.cluster.storage.time_index import TimeIndex
+from harrow.cluster.storage.indexes.offset_index import OffsetIndex
+from harrow.cluster.storage.indexes.sparse_index import IndexMaps
+from harrow.cluster.storage.indexes.time_index import TimeIndex
 from harrow.cluster.wire.batches import build_batch, header_at, headers
 from storage_host import RefusingDisk, StorageHost
 

@@ -9,7 +9,7 @@ import pytest
 from harrow.cluster.errors import CorruptLogError
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log, Origin
-from harrow.cluster.storage.transaction_index import AbortedTxn, TransactionIndex
+from harrow.cluster.storage.indexes.transaction_index import AbortedTxn, TransactionIndex
 from harrow.cluster.wire.batches import build_batch, build_end_txn_marker, header_at, stamp
 from storage_host import RefusingDisk, StorageHost
 

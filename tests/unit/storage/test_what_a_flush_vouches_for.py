@@ -26,9 +26,9 @@ from fragile_broker import (
     stored,
 )
 from harrow.cluster.errors import StorageError
-from harrow.cluster.host.disk import RealDisk
-from harrow.cluster.host.disk_faults import DiskFaults
-from harrow.cluster.host.power_loss import lose_power
+from harrow.cluster.host.knobs.disk_faults import DiskFaults
+from harrow.cluster.host.power_loss.roll_back import lose_power
+from harrow.cluster.host.real.disk import RealDisk
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log, LogManager
 from harrow.cluster.storage.results import Origin

@@ -20,7 +20,7 @@ from fragile_broker import (
     in_transaction,
     stored,
 )
-from harrow.cluster.host.power_loss import lose_power
+from harrow.cluster.host.power_loss.roll_back import lose_power
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import LeaderEpochs
 from harrow.cluster.storage.results import Origin

@@ -1,0 +1,219 @@
+"""The control socket of a process: faults, probes and the supervisor turn a host's knobs here.
+
+A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one answer a line: `{"ok": true, …}` or
+`{"ok": false, "error": "…"}`. Operations are registered by name: the host brings `ping`, `links…`, `responses…` and
+`failpoint…`; rooms add theirs (`state`). An operation takes the object's fields and returns (or awaits) more.
+
+Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side.
+What may fail: an operation's exception is its answer (`error`), never the process's end. The client raises
+ClusterError naming the process, what was asked, and the remedy.
+
+Paths longer than a Unix address (108 bytes) are reached through a descriptor of their folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from types import TracebackType
+from typing import Any, cast
+
+from ...errors import ClusterError, HarrowError
+from ..trace import plain
+
+Operation = Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+
+ADDRESS_BYTES_MOST = 100
+LINE_BYTES_MOST = 64 * 1024 * 1024
+"""A request's or answer's length: the state of some ten thousand partitions fits many times."""
+
+
+@contextlib.contextmanager
+def _address(path: str) -> Generator[str]:
+    if len(os.fsencode(path)) <= ADDRESS_BYTES_MOST:
+        yield path
+        return
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+    finally:
+        os.close(folder)
+
+
+class ControlServer:
+    """Answers operations on the Unix socket at `path`."""
+
+    def __init__(self, path: str, log: Callable[[str, str], None]) -> None:
+        self._path = path
+        self._log = log
+        self._operations: dict[str, Operation] = {"ping": lambda _fields: {"pid": os.getpid()}}
+        self._server: asyncio.AbstractServer | None = None
+        self._clients: set[asyncio.Task[Any]] = set()
+
+    def register(self, name: str, operation: Operation) -> None:
+        """Serve `name` from now on; a later registration of the same name replaces it."""
+        self._operations[name] = operation
+
+    async def start(self) -> None:
+        """Bind and serve; a socket file left by an earlier life is replaced."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _address(self._path) as address:
+            sock.bind(address)
+        self._server = await asyncio.start_unix_server(
+            self._serve, sock=sock, limit=LINE_BYTES_MOST
+        )
+
+    async def stop(self) -> None:
+        """Serve no more and remove the socket file."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for client in list(self._clients):
+            client.cancel()
+        if self._clients:
+            await asyncio.wait(list(self._clients))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            while line := await reader.readline():
+                answer = await self.answer(line)
+                text = json.dumps(answer, separators=(",", ":"), default=plain)
+                writer.write(text.encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError):  # it went away, or its line has no end
+            pass
+        except asyncio.CancelledError:
+            pass  # stop() asked for it; swallowed, for streams report a cancelled handler as an error
+        finally:
+            self._clients.discard(task)
+            writer.close()
+
+    async def answer(self, line: bytes) -> dict[str, Any]:
+        """The answer to one line, whatever it holds."""
+        try:
+            fields: Any = json.loads(line)
+            if not isinstance(fields, dict):
+                return {"ok": False, "error": "expected one JSON object a line"}
+            return await self._run(cast("dict[str, Any]", fields))
+        except ValueError as error:
+            return {"ok": False, "error": f"not JSON: {error}"}
+
+    async def _run(self, fields: dict[str, Any]) -> dict[str, Any]:
+        name = fields.pop("op", None)
+        operation = self._operations.get(name) if isinstance(name, str) else None
+        if operation is None:
+            known = ", ".join(sorted(self._operations))
+            return {"ok": False, "error": f"no operation {name!r}; there are {known}"}
+        try:
+            result = operation(fields)
+            if inspect.isawaitable(result):
+                result = await result
+            return {"ok": True, **result}
+        except HarrowError as error:
+            return {"ok": False, "error": str(error)}
+        except KeyError as error:
+            return {"ok": False, "error": f"{name}: {error} is missing"}
+        except Exception as error:  # whatever an operation does, the answer says it
+            self._log("error", f"control operation {name} failed: {error!r}")
+            return {"ok": False, "error": f"{name}: {type(error).__name__}: {error}"}
+
+
+class ControlClient:
+    """One connection to the control socket at `path`; not for several threads at once."""
+
+    def __init__(self, path: str, *, name: str = "", timeout_s: float = 10.0) -> None:
+        self._path = path
+        self._name = name or os.path.basename(os.path.dirname(path)) or path
+        self._timeout_s = timeout_s
+        self._sock: socket.socket | None = None
+        self._rest = b""
+
+    def __enter__(self) -> ControlClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def call(self, op: str, **fields: object) -> dict[str, Any]:
+        """Ask for one operation and wait for its answer, without `ok`.
+
+        ClusterError when the process cannot be reached, does not answer in time, or refuses.
+        """
+        line = json.dumps({"op": op, **fields}, default=plain).encode() + b"\n"
+        try:
+            answer = json.loads(self._exchange(line))
+        except TimeoutError:
+            self.close()
+            raise ClusterError(
+                f"{self._name} did not answer {op!r} on {self._path} within {self._timeout_s:g} s; "
+                "is it paused (SIGSTOP)? resume it, or raise timeout_s"
+            ) from None
+        except (OSError, ValueError) as error:
+            self.close()
+            raise ClusterError(
+                f"{self._name} cannot be asked {op!r} on {self._path}: {error}; is it running? "
+                f"its last words are in {os.path.join(os.path.dirname(self._path), 'broker.log')}"
+            ) from None
+        if answer.pop("ok", False) is not True:
+            raise ClusterError(f"{self._name} refused {op!r}: {answer.get('error', answer)}")
+        return cast("dict[str, Any]", answer)
+
+    def close(self) -> None:
+        """Give the connection back; a later call opens a new one."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock, self._rest = None, b""
+
+    def _exchange(self, line: bytes) -> bytes:
+        fresh = self._sock is None
+        try:
+            self._connect().sendall(line)
+            return self._read_line()
+        except ConnectionError:
+            # a kept connection may lead to an earlier life of the process: once more with a new one
+            self.close()
+            if fresh:
+                raise
+            self._connect().sendall(line)
+            return self._read_line()
+
+    def _connect(self) -> socket.socket:
+        if self._sock is None:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.settimeout(self._timeout_s)
+            try:
+                with _address(self._path) as address:
+                    sock.connect(address)
+            except BaseException:
+                sock.close()
+                raise
+            self._sock = sock
+        return self._sock
+
+    def _read_line(self) -> bytes:
+        sock = self._connect()
+        parts = [self._rest]
+        while b"\n" not in parts[-1]:
+            data = sock.recv(65536)
+            if not data:
+                raise ConnectionResetError("it closed the connection")
+            parts.append(data)
+        line, _, self._rest = b"".join(parts).partition(b"\n")
+        return line

@@ -1,0 +1,158 @@
+"""What a disk refuses or delays on purpose (K3): rules over the control socket, asked before every system call.
+
+Owns: the rules armed in this process and what they did. A rule names an operation, a path pattern and the
+`nth` matching call that it begins with; from there it acts `count` times (0: for ever, a dead disk), by an
+errno (EIO, ENOSPC, EROFS, …), a delay, or both.
+
+    operation   the calls
+    write       append, write_at, truncate, replace
+    sync        fsync of a file or a folder, msync of a mapping
+    read        read_at, read, a range that is sent
+    name        open that creates, rename, remove, make_folder, remove_folder
+
+A pattern matches the whole path as the broker names it (`*/data2/*`). Calls come from the loop and from the
+threads beside it. Disarmed, a call costs one look at an empty list.
+
+Source: Jepsen's faultfs, CharybdeFS; FreeBSD's fail(9).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ...errors import ConfigError
+
+OPERATIONS = ("write", "sync", "read", "name")
+
+
+@dataclass(slots=True, kw_only=True)
+class DiskFaultRule:
+    """From the `nth` call of `operation` on a path like `path`: `error` after `delay_ms`, `count` times."""
+
+    id: int
+    operation: str
+    path: str
+    error: str
+    nth: int
+    count: int
+    delay_ms: int
+    seen: int = 0
+    fired: int = 0
+    last_path: str = ""
+
+    def spent(self) -> bool:
+        """True when it will act no more."""
+        return 0 < self.count <= self.fired
+
+
+class DiskFaults:
+    """The rules of one host's disk."""
+
+    __slots__ = ("_all", "_lock", "live")
+
+    def __init__(self) -> None:
+        self.live: list[DiskFaultRule] = []
+        """Rules that may still act; empty nearly always."""
+        self._all: dict[int, DiskFaultRule] = {}
+        self._lock = threading.Lock()
+
+    def arm(
+        self,
+        operation: str,
+        *,
+        path: str = "*",
+        error: str = "EIO",
+        nth: int = 1,
+        count: int = 0,
+        delay_ms: int = 0,
+    ) -> int:
+        """Add a rule; its id. ConfigError for what no disk does."""
+        if operation not in OPERATIONS:
+            raise ConfigError(
+                f"disk operation {operation!r}: expected one of {', '.join(OPERATIONS)}"
+            )
+        if error and not hasattr(errno, error):
+            raise ConfigError(f"disk error {error!r}: expected EIO, ENOSPC, EROFS or another errno")
+        if nth < 1 or count < 0 or delay_ms < 0 or not (error or delay_ms):
+            raise ConfigError(
+                f"disk fault nth={nth}, count={count}, delay_ms={delay_ms}: expected nth ≥ 1, the others "
+                "≥ 0, and an error or a delay"
+            )
+        with self._lock:
+            rule = DiskFaultRule(
+                id=len(self._all) + 1, operation=operation, path=path, error=error,
+                nth=nth, count=count, delay_ms=delay_ms,
+            )  # fmt: skip
+            self._all[rule.id] = rule
+            self.live = [*self.live, rule]
+        return rule.id
+
+    def clear(self, rule_id: int | None = None) -> None:
+        """Disarm one rule, or all."""
+        with self._lock:
+            self.live = [rule for rule in self.live if rule_id not in (None, rule.id)]
+
+    def check(self, operation: str, path: str) -> None:
+        """Let the first rule that is due act: OSError as the disk would say it. Call only if `live`."""
+        due: DiskFaultRule | None = None
+        with self._lock:
+            for rule in self.live:
+                if rule.operation == operation and fnmatchcase(path, rule.path):
+                    rule.seen += 1
+                    if rule.seen >= rule.nth and due is None:
+                        due = rule
+            if due is None:
+                return
+            due.fired += 1
+            due.last_path = path
+            if due.spent():
+                self.live = [rule for rule in self.live if rule is not due]
+        if due.delay_ms:
+            time.sleep(due.delay_ms / 1000)
+        if due.error:
+            number: int = getattr(errno, due.error)
+            raise OSError(number, os.strerror(number), path)
+
+    def report(self) -> list[dict[str, Any]]:
+        """Every rule of this life: what it saw and did, and whether it may act again."""
+        with self._lock:
+            return [
+                {"id": r.id, "operation": r.operation, "path": r.path, "error": r.error, "nth": r.nth,
+                 "count": r.count, "delay_ms": r.delay_ms, "seen": r.seen, "fired": r.fired,
+                 "last_path": r.last_path, "armed": r in self.live}
+                for r in self._all.values()
+            ]  # fmt: skip
+
+    # ---------------------------------------------------------------- control
+
+    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
+        """What the control socket may ask."""
+        return {
+            "disk.fail": self._op_fail, "disk.clear": self._op_clear, "disk.faults": self._op_report
+        }  # fmt: skip
+
+    def _op_fail(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        rule_id = self.arm(
+            str(fields["operation"]),
+            path=str(fields.get("path", "*")),
+            error=str(fields.get("error", "EIO")),
+            nth=int(fields.get("nth", 1)),
+            count=int(fields.get("count", 0)),
+            delay_ms=int(fields.get("delay_ms", 0)),
+        )
+        return {"id": rule_id}
+
+    def _op_clear(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        rule_id = fields.get("id")
+        self.clear(None if rule_id is None else int(rule_id))
+        return {}
+
+    def _op_report(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"rules": self.report()}

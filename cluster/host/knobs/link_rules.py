@@ -1,0 +1,113 @@
+"""Which peers this host may not hear or reach, and which it reaches late: the link rules that faults set.
+
+Owns: the set of rules of one host. A rule is a pattern of peers and a direction. Patterns are matched
+against `str(peer)` with shell wildcards: `broker 2`, `broker *`, `registry`, `client orders-*`, `*`.
+Direction `in` is what arrives here, `out` what leaves here; `both` is the two together.
+A rule blocks or, with a delay, makes slow what leaves. Where several make a peer slow the longest delay counts.
+
+Pure: it decides, `real_network.py` applies. Unknown directions, empty patterns,
+absurd delays are refused (ConfigError).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from ...errors import ConfigError
+from ..seam import Peer
+
+DIRECTIONS: Mapping[str, tuple[str, ...]] = {"both": ("in", "out"), "in": ("in",), "out": ("out",)}
+DELAY_MS_MOST = 10_000
+
+
+class Blocked(NamedTuple):
+    """What the rules say of one peer."""
+
+    inward: bool
+    outward: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRule:
+    """Bytes of the peers that match `peers` do not pass in `direction` ("in" or "out"), or late by `delay_ms`."""
+
+    peers: str
+    direction: str
+    delay_ms: int = 0
+    """0: they do not pass at all."""
+
+
+class LinkRules:
+    """The rules in force."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self) -> None:
+        self._rules: dict[LinkRule, None] = {}  # a set that keeps the order they came in
+
+    def block(self, peers: Iterable[str], direction: str) -> None:
+        """Add a rule for each pattern; adding one twice is no error."""
+        if direction not in DIRECTIONS:
+            raise ConfigError(f"direction {direction!r}: expected one of {', '.join(DIRECTIONS)}")
+        for pattern in _checked(peers):
+            for way in DIRECTIONS[direction]:
+                self._rules[LinkRule(peers=pattern, direction=way)] = None
+
+    def slow(self, peers: Iterable[str], delay_ms: int) -> None:
+        """What leaves to these leaves late; a pattern's new delay takes the place of its earlier one."""
+        if not 0 < delay_ms <= DELAY_MS_MOST:
+            raise ConfigError(f"delay_ms {delay_ms}: expected a number from 1 to {DELAY_MS_MOST}")
+        patterns = _checked(peers)
+        self._rules = {
+            rule: None for rule in self._rules if not rule.delay_ms or rule.peers not in patterns
+        }
+        for pattern in patterns:
+            self._rules[LinkRule(peers=pattern, direction="out", delay_ms=delay_ms)] = None
+
+    def heal(self, peers: Iterable[str] | None = None) -> None:
+        """Remove the rules of these patterns, or every rule."""
+        if peers is None:
+            self._rules.clear()
+            return
+        gone = set(peers)
+        self._rules = {rule: None for rule in self._rules if rule.peers not in gone}
+
+    def blocked(self, peer: Peer) -> Blocked:
+        """Which directions of a link to `peer` are blocked."""
+        if not self._rules:
+            return NOT_BLOCKED
+        name = str(peer)
+        ways = {
+            rule.direction
+            for rule in self._rules
+            if not rule.delay_ms and fnmatchcase(name, rule.peers)
+        }
+        return Blocked("in" in ways, "out" in ways)
+
+    def delay_ms(self, peer: Peer) -> int:
+        """How late what leaves to `peer` leaves; 0: at once."""
+        if not self._rules:
+            return 0
+        name = str(peer)
+        return max((r.delay_ms for r in self._rules if fnmatchcase(name, r.peers)), default=0)
+
+    def report(self) -> list[dict[str, Any]]:
+        """The rules as JSON; `delay_ms` only where one makes slow."""
+        return [
+            {"peers": rule.peers, "direction": rule.direction}
+            | ({"delay_ms": rule.delay_ms} if rule.delay_ms else {})
+            for rule in self._rules
+        ]
+
+
+def _checked(peers: Iterable[str]) -> list[str]:
+    patterns = list(peers)
+    if not patterns or not all(patterns):
+        raise ConfigError(f"peers {patterns!r}: expected patterns such as 'broker 2', 'client *'")
+    return patterns
+
+
+NOT_BLOCKED = Blocked(inward=False, outward=False)

@@ -1,0 +1,369 @@
+"""Files as the operating system has them: `Disk`, `DiskFile`, `MappedFile`, `FileRegion` of the seam.
+
+Invariants:
+
+* A file knows its own size and appends at that position (`pwritev`), so an append is one system call
+  and reading beside it needs no seek. One process, one `RealFile` a path: nobody else may append.
+* An append that fails half-way leaves the file at its size before it: a partial write is continued, an
+  OSError (ENOSPC, EIO) cuts the file back and is raised.
+* `replace` is atomic and durable: temporary file, fsync, rename, fsync of the folder (B2).
+* A descriptor lives as long as anything uses it: a region that waits to be sent, an fsync on a thread.
+
+Disk faults (`disk_faults.py`) are asked before each call. `tracked_disk.py` is this disk with a journal of
+what is not durable yet.
+
+What may fail: everything raises OSError as the system reports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Sequence
+
+from ..knobs.disk_faults import DiskFaults
+from ..seam import Buffer, DiskFile, MappedFile
+from .clock import NS_PER_MS
+
+IOV_MAX = 1024
+"""Linux takes so many buffers in one system call (UIO_MAXIOV)."""
+
+TEMPORARY = ".tmp"
+_NO_FAULTS = DiskFaults()
+
+
+class Descriptor:
+    """An open file descriptor, closed when nothing holds it any more."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class RealFile:
+    """One open file; positions and sizes are bytes."""
+
+    __slots__ = ("_descriptor", "_faults", "_fd", "_path", "_size")
+
+    def __init__(self, path: str, *, create: bool, faults: DiskFaults = _NO_FAULTS) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._path = path
+        self._faults = faults
+        self._fd = os.open(path, flags, 0o644)
+        self._descriptor: Descriptor | None = Descriptor(self._fd)
+        self._size = os.fstat(self._fd).st_size
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return self._path
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        """Write `parts` at the end in one system call; returns the position they begin at."""
+        position = self._size
+        wanted = 0
+        for part in parts:
+            wanted += len(part)
+        if self._faults.live:
+            self._faults.check("write", self._path)
+        try:
+            written = 0
+            if len(parts) <= IOV_MAX:
+                written = os.pwritev(self._fd, parts, position)
+            if written < wanted:
+                self._write_rest(b"".join(parts), written)
+        except OSError:
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                os.ftruncate(self._fd, position)
+            raise
+        self._size = position + wanted
+        return position
+
+    def _write_rest(self, data: bytes, written: int) -> None:
+        view = memoryview(data)
+        while written < len(view):
+            count = os.pwrite(self._fd, view[written:], self._size + written)
+            if count == 0:  # never for a regular file; better an error than a loop
+                raise OSError(f"{self._path}: the system takes no more bytes")
+            written += count
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite in place."""
+        if self._faults.live:
+            self._faults.check("write", self._path)
+        view = memoryview(data)
+        written = 0
+        while written < len(view):
+            written += os.pwrite(self._fd, view[written:], position + written)
+        self._size = max(self._size, position + len(view))
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
+        if self._faults.live:
+            self._faults.check("read", self._path)
+        data = os.pread(self._fd, size, position)
+        while len(data) < size:
+            more = os.pread(self._fd, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def region(self, position: int, size: int) -> RealRegion:
+        """A range to be sent; the file stays open until it was, whoever closes it."""
+        if self._faults.live:
+            self._faults.check("read", self._path)
+        return RealRegion(self._open_descriptor(), position, size)
+
+    def size(self) -> int:
+        """Bytes in the file, appended ones included."""
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size`."""
+        if self._faults.live:
+            self._faults.check("write", self._path)
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def sync(self) -> None:
+        """BLOCKS. Bring everything written to stable storage."""
+        held = (
+            self._open_descriptor()
+        )  # or the loop could close it, and another file take its number
+        if self._faults.live:
+            self._faults.check("sync", self._path)
+        os.fsync(held.fd)
+
+    def close(self) -> None:
+        """Give the file back; closing twice is no error."""
+        self._fd = -1
+        self._descriptor = None
+
+    def _open_descriptor(self) -> Descriptor:
+        held = self._descriptor
+        if held is None:
+            raise OSError(errno.EBADF, "the file was closed", self._path)
+        return held
+
+
+class RealRegion:
+    """A range of a file, sent by `os.sendfile` (see `link.py`)."""
+
+    __slots__ = ("_descriptor", "position", "size")
+
+    def __init__(self, descriptor: Descriptor, position: int, size: int) -> None:
+        self._descriptor = descriptor
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def fd(self) -> int:
+        """The file's descriptor, open as long as this object lives."""
+        return self._descriptor.fd
+
+    def read(self) -> bytes:
+        """The bytes themselves; OSError where the file has become shorter."""
+        data = os.pread(self.fd, self.size, self.position)
+        while len(data) < self.size:
+            more = os.pread(self.fd, self.size - len(data), self.position + len(data))
+            if not more:
+                raise OSError(errno.EIO, f"the file was cut at {self.position + len(data)}")
+            data += more
+        return data
+
+    def after(self, sent: int) -> RealRegion:
+        """What is left of it when `sent` bytes are gone."""
+        return RealRegion(self._descriptor, self.position + sent, self.size - sent)
+
+
+class RealMap:
+    """A file mapped into memory; the mapping ends when nothing holds it any more."""
+
+    __slots__ = ("_faults", "_map", "_path", "_view")
+
+    def __init__(self, path: str, size: int, *, faults: DiskFaults = _NO_FAULTS) -> None:
+        self._path = path
+        self._faults = faults
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            there = os.fstat(fd).st_size
+            if there < size:
+                os.ftruncate(fd, size)
+            self._map = mmap.mmap(fd, max(there, size))  # which keeps a descriptor of its own
+        finally:
+            os.close(fd)
+        self._view = memoryview(self._map)
+
+    @property
+    def view(self) -> memoryview:
+        """The whole mapping, writable."""
+        return self._view
+
+    @property
+    def size(self) -> int:
+        """Bytes mapped."""
+        return len(self._map)
+
+    def resize(self, size: int) -> None:
+        """Map `size` bytes instead; `size` is at least 1, since nothing cannot be mapped."""
+        if self._faults.live:
+            self._faults.check("write", self._path)
+        self._view.release()
+        self._map.resize(size)
+        self._view = memoryview(self._map)
+
+    def sync(self) -> None:
+        """BLOCKS. Bring everything written to stable storage."""
+        if self._faults.live:
+            self._faults.check("sync", self._path)
+        self._map.flush()
+
+    def close(self) -> None:
+        """Give the mapping back; closing twice is no error."""
+        self._view.release()
+        self._map.close()
+
+
+class RealLock:
+    """A folder or file that only one process may use at a time (flock)."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, path: str) -> None:
+        held = Descriptor(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        fcntl.flock(held.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._descriptor: Descriptor | None = held
+
+    def release(self) -> None:
+        """Let others have it; releasing twice is no error."""
+        self._descriptor = None
+
+
+class RealDisk:
+    """The file system of this machine."""
+
+    faults: DiskFaults = _NO_FAULTS
+    """What it refuses on purpose; never armed unless a host brings its own."""
+
+    def __init__(self, faults: DiskFaults | None = None) -> None:
+        if faults is not None:
+            self.faults = faults
+
+    def _check(self, operation: str, path: str) -> None:
+        if self.faults.live:
+            self.faults.check(operation, path)
+
+    def open(self, path: str, *, create: bool = True) -> DiskFile:
+        """Open for reading and writing; FileNotFoundError where it is absent and not to be created."""
+        if create:
+            self._check("name", path)
+        return RealFile(path, create=create, faults=self.faults)
+
+    def map(self, path: str, size: int) -> MappedFile:
+        """Map a file of at least `size` bytes, created or extended by zeroes where it is smaller."""
+        self._check("name", path)
+        return RealMap(path, size, faults=self.faults)
+
+    def lock(self, path: str) -> RealLock:
+        """Hold `path` alone until released or dead; BlockingIOError while another process does."""
+        self._check("name", path)
+        return RealLock(path)
+
+    def read(self, path: str) -> bytes:
+        """A whole small file; FileNotFoundError where there is none."""
+        self._check("read", path)
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """BLOCKS briefly. Atomically: temporary file, fsync if `durable`, rename, fsync of the folder (B2)."""
+        self._check("write", path)
+        temporary = path + TEMPORARY
+        with open(temporary, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                self._check("sync", path)
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if durable:
+            sync_folder(os.path.dirname(path) or ".")
+
+    def sync_file(self, path: str) -> None:
+        """BLOCKS. Bring a file or folder and its name to stable storage; no error where there is none."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            self._check("sync", path)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_folder(os.path.dirname(path) or ".")
+
+    def exists(self, path: str) -> bool:
+        """True for a file or a folder."""
+        return os.path.exists(path)
+
+    def list(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; FileNotFoundError where there is none."""
+        self._check("read", folder)
+        return sorted(os.listdir(folder))
+
+    def is_folder(self, path: str) -> bool:
+        """True for a folder."""
+        return os.path.isdir(path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        """BLOCKS briefly. Bytes of the volume that holds `path`, and those free for us."""
+        self._check("read", path)
+        volume = os.statvfs(path)
+        return volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail
+
+    def make_folder(self, path: str) -> None:
+        """Create it and its parents; no error where it exists."""
+        self._check("name", path)
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically, within one file system."""
+        self._check("name", source)
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """Delete a file; no error where there is none."""
+        self._check("name", path)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+
+    def remove_folder(self, path: str) -> None:
+        """BLOCKS. Delete a folder with all that is in it; no error where there is none."""
+        self._check("name", path)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def modified_ms(self, path: str) -> int:
+        """Wall time of the last change."""
+        return os.stat(path).st_mtime_ns // NS_PER_MS
+
+
+def sync_folder(folder: str) -> None:
+    """BLOCKS. Make renames and creations in `folder` survive power loss."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

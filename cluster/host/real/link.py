@@ -1,0 +1,493 @@
+"""One TCP connection that carries frames: `Link` of the seam, and what link rules do to it.
+
+Owns: a connected socket, the bytes read and not yet delivered, the bytes queued and not yet sent.
+
+The socket is driven by the loop's reader and writer callbacks, not through an asyncio transport: a
+transport hides its write buffer, and a rule must be able to hold back **everything** that the kernel has
+not taken yet, at once. It also spares a join (`sendmsg`) and a buffer a read (all links of a host read into one).
+
+Invariants:
+
+* Frames are delivered whole and in order, whatever the cuts of the reads. Small frames are cut from the
+  shared read buffer; a larger one is collected in pieces and joined once, so reassembly is linear, and
+  nothing is allocated on the word of a peer (an absurd size closes the link).
+* `send` never blocks. While frames are being delivered, on whichever link of the host, what they bring about only
+  queues; it leaves when that delivery ends, each link's in one system call. Otherwise it leaves at once.
+  Bytes leave in the order they were queued; no fault drops a part of a frame.
+* A file region leaves by `os.sendfile`, in its place in the frame. Where its file was cut meanwhile the frame
+  cannot be completed: the link is reset, for nothing else may follow half a frame.
+* Reading goes on while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
+  (CHOKED, on accepted links: a peer that does not read its answers is not read from).
+* A blocked link keeps its end of connection to itself as well: neither FIN nor RST passes a partition.
+* What a rule makes late waits in `slow_send.py` before it is queued here; a closed link ends when that has left too.
+* `link_closed` is called exactly once, never from inside `send` or `close`.
+* Assigning `peer` during the delivery of a frame applies the rules to that very frame: when they block what
+  arrives, the assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
+  So a handler names its link before it does anything else with the frame.
+
+A WireError from the handler, an absurd size or any other exception closes this link with one log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import socket
+import struct
+import termios
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from ...errors import WireError
+from ..knobs.link_rules import Blocked
+from ..seam import Buffer, FrameHandler, Part, Peer
+from .disk import IOV_MAX, RealRegion
+from .link_context import LinkContext
+from .pieces import JOIN_BYTES, SIZE, Piece, joined, pieces_of
+from .slow_send import NOT_SLOW, SlowSend
+
+PIECE_BYTES = 1024 * 1024
+"""Most that one read takes of a large frame."""
+OWN_PIECES_BYTES = 4096
+"""A cut frame larger than this is collected in pieces; a smaller one waits in front of the next read."""
+SEND_JOIN_BYTES = 32 * 1024
+"""Up to this much a join and `send` is cheaper than `sendmsg` with many parts."""
+CHOKE_BYTES = 64 * 1024 * 1024
+"""Unsent bytes at which an accepted link stops reading; it goes on at a quarter."""
+PIECES_MOST = 256
+LINGER_S = 30.0
+"""How long a closed link may go on sending what was queued."""
+RESET = struct.pack("ii", 1, 0)
+
+PAUSED, HELD, CHOKED, CLOSED = 1, 2, 4, 8
+
+
+class FrameHeldError(Exception):
+    """Passes through a handler when the peer it has just named is blocked; see the module's head."""
+
+
+class RealLink:
+    """A connected socket; `start(handler)` begins to read."""
+
+    __slots__ = (
+        "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_fd", "_gates", "_handler",
+        "_linger", "_max_frame_bytes", "_missing", "_out_held", "_peer", "_pieces", "_pieces_done",
+        "_queue", "_reading", "_regions", "_rest", "_scheduled", "_slow", "_sock", "_unsent", "_writing",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        context: LinkContext,
+        sock: socket.socket,
+        peer: Peer,
+        *,
+        max_frame_bytes: int,
+        accepted: bool,
+    ) -> None:
+        self._context = context
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._peer = peer
+        self._max_frame_bytes = max_frame_bytes
+        self._choke_bytes = CHOKE_BYTES if accepted else float("inf")
+        self._handler: FrameHandler | None = None
+        self._gates = 0
+        self._reading = self._writing = self._scheduled = self._delivering = False
+        self._at_close = ""  # of a closed link, what is left to do: "drain", "reset" or "drop"
+        self._linger: asyncio.TimerHandle | None = None
+        self._backlog: memoryview | None = None  # read, and held back by a gate
+        self._rest = b""  # the beginning of a small frame
+        self._pieces: list[bytes] = []  # the beginning of a large frame
+        self._pieces_done = 0  # pieces that were merged already
+        self._missing = 0  # bytes that the large frame still lacks; 0: there is none
+        self._queue: deque[Piece] = deque()
+        self._regions = 0  # of the queue
+        self._unsent = 0  # of the queue, and of what is late
+        self._out_held = False
+        self._slow: SlowSend | None = None  # while a rule makes it slow
+        context.links.add(self)
+
+    def start(self, handler: FrameHandler) -> None:
+        """Begin to read, under the rules in force."""
+        self._handler = handler
+        self.apply()
+        self._update_reading()
+
+    # ------------------------------------------------------------------ seam
+
+    @property
+    def peer(self) -> Peer:
+        """Who it leads to; assigning it applies the rules of that peer at once."""
+        return self._peer
+
+    @peer.setter
+    def peer(self, peer: Peer) -> None:
+        if peer == self._peer:
+            return
+        self._peer = peer
+        self.apply()
+        if self._gates & HELD and self._delivering:
+            raise FrameHeldError
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes sent (queued, or late on a slow link) and not yet taken by the kernel."""
+        return self._unsent
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue one frame; on a closed link nothing happens. OSError where a small region cannot be read."""
+        if self._gates & CLOSED:
+            return
+        size = sum(map(len, parts))
+        if self._slow is not None:
+            self._slow.add(pieces_of(parts, size), size + 4)
+        elif size < JOIN_BYTES:
+            self._queue.append(joined(parts, size))
+        else:
+            self._enqueue(pieces_of(parts, size))
+        self._unsent += size + 4
+        if self._unsent > self._choke_bytes:
+            self._shut(CHOKED)
+        if self._scheduled or self._writing or self._out_held:
+            return
+        if self._context.delivering:
+            self._scheduled = True
+            self._context.answered.append(self)
+        else:
+            self.flush()
+
+    def close(self, *, reset: bool = False) -> None:
+        """End it; with `reset` at once and without what was queued."""
+        if self._gates & CLOSED:
+            return
+        self._end("reset here" if reset else "closed here", at_close="reset" if reset else "drain")
+
+    def pause(self) -> None:
+        """Deliver no more frames until `resume`."""
+        self._shut(PAUSED)
+
+    def resume(self) -> None:
+        """Deliver frames again, from the next turn of the loop on."""
+        self._open(PAUSED)
+
+    # ----------------------------------------------------------------- rules
+
+    def apply(self) -> None:
+        """Hold back, delay or let go what arrives and what leaves by the rules; nothing is lost any way."""
+        rules = self._context.rules
+        blocked, delay_ms = rules.blocked(self._peer), rules.delay_ms(self._peer)
+        if blocked.inward:
+            self._shut(HELD)
+        else:
+            self._open(HELD)
+        self.delay(delay_ms)
+        if blocked.outward == self._out_held:
+            return
+        self._out_held = blocked.outward
+        if blocked.outward:
+            self._stop_writing()
+        else:
+            self._flush_soon()
+
+    def delay(self, delay_ms: int) -> None:
+        """Send late from now on; 0: at once again, what is late first."""
+        slow = self._slow
+        if delay_ms:
+            if slow is None:
+                slow = SlowSend(self._context.loop, self._enqueue, self._flush_soon)
+            slow.delay_ms = delay_ms
+            self._slow = slow
+        elif slow is not None:
+            self._slow = None
+            slow.let_go()
+
+    @property
+    def blocked(self) -> Blocked:
+        """Which directions a rule holds back now."""
+        return Blocked(bool(self._gates & HELD), self._out_held)
+
+    def report(self) -> dict[str, Any]:
+        """This link as JSON: evidence for the probe of a fault."""
+        inward, outward = self.blocked
+        read = len(self._rest) + sum(map(len, self._pieces)) + len(self._backlog or b"")
+        return {
+            "peer": str(self._peer), "blocked_in": inward, "blocked_out": outward,
+            "held_in_bytes": read + self._kernel_bytes() if inward else 0,
+            "held_out_bytes": self._unsent if outward else 0,
+            **(NOT_SLOW if self._slow is None else self._slow.report()),
+            "closed": bool(self._gates & CLOSED),
+        }  # fmt: skip
+
+    def _kernel_bytes(self) -> int:
+        if self._fd < 0:
+            return 0
+        answer = fcntl.ioctl(self._fd, termios.FIONREAD, b"\0\0\0\0")
+        return int.from_bytes(answer, "little")
+
+    # ----------------------------------------------------------------- gates
+
+    def _shut(self, gate: int) -> None:
+        self._gates |= gate
+        if self._reading:
+            self._reading = False
+            self._context.loop.remove_reader(self._fd)
+
+    def _open(self, gate: int) -> None:
+        if not self._gates & gate:
+            return
+        self._gates &= ~gate
+        if not self._gates:
+            # not from here: the caller may be in the middle of a frame
+            self._context.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        backlog, self._backlog = self._backlog, None
+        if backlog is not None:
+            if self._gates or self._delivering:
+                self._backlog = backlog
+                return
+            self._guard(self._deliver_all, backlog)
+        self._update_reading()
+
+    def _update_reading(self) -> None:
+        if not self._gates and not self._reading and self._handler is not None:
+            self._reading = True
+            self._context.loop.add_reader(self._fd, self._readable)
+
+    # --------------------------------------------------------------- reading
+
+    def _readable(self) -> None:
+        try:
+            if self._missing:
+                piece = self._sock.recv(min(self._missing, PIECE_BYTES))
+                count = len(piece)
+                if count:
+                    self._add_piece(piece)
+            else:
+                buffer, have = self._context.buffer, len(self._rest)
+                if have:
+                    buffer[:have] = self._rest
+                count = self._sock.recv_into(buffer[have:] if have else buffer)
+                if count:
+                    self._rest = b""
+                    self._guard(self._deliver_all, buffer[: have + count])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(f"{error.strerror or error}", at_close="drop")
+            return
+        if not count and not self._gates & CLOSED:
+            self._end("closed by the peer", at_close="drop")
+
+    def _add_piece(self, piece: bytes) -> None:
+        pieces = self._pieces
+        pieces.append(piece)
+        self._missing -= len(piece)
+        if not self._missing:
+            self._pieces, self._pieces_done = [], 0
+            self._guard(self._deliver_one, b"".join(pieces))
+        elif len(pieces) - self._pieces_done >= PIECES_MOST:
+            # a peer that trickles must not cost an object a byte
+            pieces[self._pieces_done :] = [b"".join(pieces[self._pieces_done :])]
+            self._pieces_done += 1
+
+    def _deliver_one(self, frame: bytes) -> None:
+        handler = self._handler
+        assert handler is not None
+        try:
+            handler.frame_received(frame)
+        except FrameHeldError:
+            self._backlog = memoryview(SIZE.pack(len(frame)) + frame)
+
+    def _guard(self, deliver: Callable[[Any], None], data: object) -> None:
+        """Run a delivery; whatever it raises ends this link and nothing else. Then send what it answered."""
+        context = self._context
+        self._delivering = context.delivering = True
+        try:
+            deliver(data)
+        except WireError as error:
+            self._refuse("warning", str(error))
+        except Exception as error:  # a handler's bug ends its link, not the broker
+            self._refuse("error", f"handler failed\n{''.join(traceback.format_exception(error))}")
+        finally:
+            self._delivering = context.delivering = False
+        context.delivered()
+        if not self._gates and self._backlog is not None:
+            self._context.loop.call_soon(self._go_on)
+
+    def _deliver_all(self, view: memoryview) -> None:
+        """Deliver the whole frames in `view` and keep what is behind them."""
+        handler = self._handler
+        assert handler is not None
+        receive, size_at, most = handler.frame_received, SIZE.unpack_from, self._max_frame_bytes
+        at, end = 0, len(view)
+        while end - at >= 4 and not self._gates:
+            size: int = size_at(view, at)[0]
+            if not 0 < size <= most:
+                raise WireError(f"a frame of {size} bytes where 1 to {most} are allowed")
+            stop = at + 4 + size
+            if stop > end:
+                break
+            try:
+                receive(bytes(view[at + 4 : stop]))
+            except FrameHeldError:
+                break
+            at = stop
+        if at < end and not self._gates & CLOSED:
+            self._keep(view, at, end)
+
+    def _keep(self, view: memoryview, at: int, end: int) -> None:
+        if self._gates:
+            # the read buffer is everybody's: what a gate holds back needs its own copy
+            self._backlog = memoryview(bytes(view[at:end]))
+            return
+        if end - at > 4:
+            size: int = SIZE.unpack_from(view, at)[0]
+            if size > OWN_PIECES_BYTES:
+                self._pieces = [bytes(view[at + 4 : end])]
+                self._missing = size - (end - at - 4)
+                return
+        self._rest = bytes(view[at:end])
+
+    # --------------------------------------------------------------- writing
+
+    def _enqueue(self, pieces: Sequence[Piece]) -> None:
+        self._regions += sum(piece.__class__ is RealRegion for piece in pieces)
+        self._queue.extend(pieces)
+
+    def _flush_soon(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._context.loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Hand the kernel what it takes of the queue."""
+        self._scheduled = False
+        if self._out_held or self._fd < 0:
+            return
+        try:
+            self._write()
+        except OSError as error:
+            # half a region may have left: no orderly end may follow it
+            self._end(f"{error.strerror or error}", at_close="reset" if self._regions else "drop")
+            return
+        if self._gates & CHOKED and self._unsent <= self._choke_bytes / 4:
+            self._open(CHOKED)
+        if self._at_close and not self._unsent:
+            self._finish()
+        elif self._at_close and self._queue and self._linger is None:
+            self._linger = self._context.loop.call_later(LINGER_S, self._finish)
+
+    def _write(self) -> None:
+        queue, sock = self._queue, self._sock
+        try:
+            while queue:
+                if self._regions:
+                    self._drop(self._send_mixed())
+                    continue
+                buffers: Any = queue  # nothing else while there are no regions
+                if self._unsent <= SEND_JOIN_BYTES:
+                    sent = sock.send(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+                else:
+                    sent = sock.sendmsg(islice(buffers, IOV_MAX))
+                if sent == self._unsent:
+                    queue.clear()
+                    self._unsent = 0
+                else:
+                    self._drop(sent)
+        except (BlockingIOError, InterruptedError):
+            if not self._writing:
+                self._writing = True
+                self._context.loop.add_writer(self._fd, self.flush)
+            return
+        self._stop_writing()
+
+    def _send_mixed(self) -> int:
+        """Send the buffers up to the first region, or of that region what the kernel takes; how much it took."""
+        first = self._queue[0]
+        if isinstance(first, RealRegion):
+            sent = os.sendfile(self._fd, first.fd, first.position, first.size)
+            if sent == 0:
+                raise OSError(errno.EIO, "a file was cut under a response")
+            return sent
+        buffers: list[Buffer] = []
+        for part in islice(self._queue, IOV_MAX):
+            if isinstance(part, RealRegion):
+                break
+            buffers.append(part)
+        # MSG_MORE: what is before a region leaves in one segment with its beginning
+        return self._sock.sendmsg(buffers, (), socket.MSG_MORE)
+
+    def _drop(self, sent: int) -> None:
+        self._unsent -= sent
+        queue = self._queue
+        while sent:
+            part = queue[0]
+            size = len(part)
+            if size > sent:
+                queue[0] = (
+                    part.after(sent) if isinstance(part, RealRegion) else memoryview(part)[sent:]
+                )
+                return
+            queue.popleft()
+            self._regions -= part.__class__ is RealRegion
+            sent -= size
+
+    def _stop_writing(self) -> None:
+        if self._writing:
+            self._writing = False
+            self._context.loop.remove_writer(self._fd)
+
+    # --------------------------------------------------------------- closing
+
+    def _refuse(self, level: str, reason: str) -> None:
+        self._context.log(level, f"closing the link to {self._peer}: {reason}")
+        self._end(reason, at_close="drop")
+
+    def _end(self, reason: str, *, at_close: str) -> None:
+        """Stop reading, tell the handler once, and see to the socket: drop, drain or reset."""
+        if self._gates & CLOSED:  # the socket failed while a closed link was draining
+            self._finish()
+            return
+        self._shut(CLOSED)
+        self._at_close = at_close
+        self._backlog, self._rest, self._pieces, self._missing = None, b"", [], 0
+        if self._handler is not None:
+            self._context.loop.call_soon(self._handler.link_closed, reason)
+        if at_close != "drain":
+            self._forget_unsent()
+        self.flush()  # finishes at once, when the queue is empty, or, of a blocked link, after healing
+
+    def _finish(self) -> None:
+        """Give the socket back."""
+        if self._fd < 0:
+            return
+        if self._linger is not None:
+            self._linger.cancel()
+        self._stop_writing()
+        self._forget_unsent()
+        self._fd = -1
+        self._context.links.discard(self)
+        if self._at_close == "reset":
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self._sock.close()
+
+    def _forget_unsent(self) -> None:
+        self._queue.clear()
+        self._unsent = self._regions = 0
+        if self._slow is not None:
+            self._slow.drop()
+
+    def abort(self, reason: str) -> None:
+        """Reset the connection whatever rules hold it: the heal mode "reset", and the end of a host."""
+        self._out_held = False
+        if self._gates & CLOSED:
+            self._at_close = "reset"
+            self._finish()
+        else:
+            self._end(reason, at_close="reset")

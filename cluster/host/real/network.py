@@ -1,0 +1,280 @@
+"""Sockets that carry frames, and the link rules and lost responses of faults: `Network` of the seam.
+
+Owns: this host's listening sockets (bound by whoever started it), all its links, the rules on them.
+
+Faults (control operations `links.block`, `links.slow`, `links.heal`, `links`, `responses.lose`, `responses.clear`,
+`responses`): rules apply at once to live links (see `link.py`). Connecting to a blocked peer hangs until
+it is healed or the caller's time is up, as behind a firewall that drops. An accepted link belongs to
+nobody until its first request names it; naming applies the rules of that name.
+
+What may fail: `connect` raises OSError or TimeoutError; running out of descriptors pauses accepting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...errors import ConfigError
+from ..knobs.link_rules import LinkRules
+from ..knobs.lost_responses import LostResponses
+from ..seam import Clock, FrameHandler, Link, Peer, Trace
+from .link import RealLink
+from .link_context import LinkContext
+
+BACKLOG = 1024
+ACCEPTS_A_TURN = 64
+ACCEPT_PAUSE_S = 1.0
+"""How long accepting rests when descriptors ran out; asyncio's own servers do the same."""
+OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+FRAME_BYTES_MOST = 2**31 - 1
+"""Of links that this host opened: it knows whom it asked."""
+
+MakeHandler = Callable[[Link], FrameHandler]
+
+
+class RealListener:
+    """A bound and listening address."""
+
+    def __init__(
+        self,
+        network: RealNetwork,
+        sock: socket.socket,
+        make_handler: MakeHandler,
+        max_frame_bytes: int,
+    ) -> None:
+        self._network = network
+        self._sock = sock
+        self._make_handler = make_handler
+        self._max_frame_bytes = max_frame_bytes
+        self._port: int = sock.getsockname()[1]
+        sock.setblocking(False)
+        sock.listen(BACKLOG)
+        self._resume()
+
+    @property
+    def port(self) -> int:
+        """The port that was bound."""
+        return self._port
+
+    def close(self) -> None:
+        """Accept no more; links go on."""
+        if self._sock.fileno() < 0:
+            return
+        self._network.loop.remove_reader(self._sock)
+        # a copy of this descriptor may live on in a parent process: close() alone would leave it listening
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def _resume(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._network.loop.add_reader(self._sock, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._refused(error)
+                return
+            name = f"{address[0]}:{address[1]}"
+            self._network.adopt(
+                sock,
+                Peer("unknown", name, address[0]),
+                self._make_handler,
+                self._max_frame_bytes,
+                accepted=True,
+            )
+
+    def _refused(self, error: OSError) -> None:
+        self._network.loop.remove_reader(self._sock)
+        if error.errno in OUT_OF_RESOURCES:
+            self._network.log("error", f"cannot accept on port {self._port}: {error}; resting")
+            self._network.loop.call_later(ACCEPT_PAUSE_S, self._resume)
+        else:
+            self._network.log("error", f"listener on port {self._port} is broken: {error}")
+
+
+class RealNetwork:
+    """All links of one host."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listeners: Mapping[str, socket.socket],
+        clock: Clock,
+        trace: Trace,
+    ) -> None:
+        self.loop = loop
+        self._sockets = dict(listeners)
+        self._trace = trace
+        self._rules = LinkRules()
+        self._lost = LostResponses(clock, trace)
+        self._links: set[RealLink] = set()
+        self._context = LinkContext(loop=loop, rules=self._rules, log=self.log, links=self._links)
+        self._listeners: list[RealListener] = []
+        self._healed: asyncio.Future[None] = loop.create_future()
+
+    def log(self, level: str, message: str) -> None:
+        """A line of the network's in the host's log."""
+        self._trace.log(level, message)
+
+    # ------------------------------------------------------------------ seam
+
+    async def listen(
+        self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int
+    ) -> RealListener:
+        """Serve on this host's listener `name`; ConfigError where it was given none of that name."""
+        sock = self._sockets.pop(name, None)
+        if sock is None:
+            raise ConfigError(f"this host has no free listener {name!r}; it was given sockets for "
+                              f"{sorted(self._sockets) or 'none'}")  # fmt: skip
+        listener = RealListener(self, sock, make_handler, max_frame_bytes)
+        self._listeners.append(listener)
+        return listener
+
+    async def connect(
+        self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
+    ) -> Link:
+        """Open a link to `peer`; OSError or TimeoutError when nobody answers."""
+        async with asyncio.timeout(timeout_ms / 1000):
+            await self._passable(peer)
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock.setblocking(False)
+                await self.loop.sock_connect(sock, (host, port))
+                _refuse_itself(sock)
+                await self._passable(peer)
+            except BaseException:
+                sock.close()
+                raise
+        return self.adopt(sock, peer, make_handler, FRAME_BYTES_MOST, accepted=False)
+
+    def lose_response(self, peer: Peer, api_key: int) -> bool:
+        """True when a fault wants this response lost: the caller then closes the link with `reset`."""
+        return self._lost.lose(peer, api_key)
+
+    def after_delivery(self, call: Callable[[], object]) -> None:
+        """Run `call` when the frames that a link is delivering have been served; on the next turn when none is."""
+        self._context.after_delivery(call)
+
+    def flush(self) -> None:
+        """Let what the present delivery has sent leave now instead of at its end."""
+        self._context.flush_answered()
+
+    # -------------------------------------------------------------- its links
+
+    def adopt(
+        self,
+        sock: socket.socket,
+        peer: Peer,
+        make_handler: MakeHandler,
+        max_frame_bytes: int,
+        *,
+        accepted: bool,
+    ) -> RealLink:
+        """Make a link of a connected socket and start it."""
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a half-open peer is found out
+        link = RealLink(
+            self._context, sock, peer, max_frame_bytes=max_frame_bytes, accepted=accepted
+        )
+        link.start(make_handler(link))
+        return link
+
+    async def _passable(self, peer: Peer) -> None:
+        # a handshake needs both ways; the future is replaced at every healing
+        while any(self._rules.blocked(peer)):
+            await asyncio.shield(self._healed)
+
+    def block(self, peers: Sequence[str], direction: str = "both") -> None:
+        """Block what these peers send, are sent, or both, on live links and new ones."""
+        self._rules.block(peers, direction)
+        self._apply()
+        self._trace.emit("links.blocked", peers=list(peers), direction=direction)
+
+    def slow(self, peers: Sequence[str], delay_ms: int) -> None:
+        """Send late by `delay_ms` to these peers, on live links and new ones."""
+        self._rules.slow(peers, delay_ms)
+        self._apply()
+        self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
+
+    def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
+        """Take rules back: "deliver" what they held, in order, or "reset" the links; how many links it met."""
+        if mode not in ("deliver", "reset"):
+            raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
+        held = [link for link in self._links if any(link.blocked)]
+        self._rules.heal(peers)
+        freed = [link for link in held if not any(self._rules.blocked(link.peer))]
+        if mode == "reset":
+            for link in freed:
+                link.abort("reset at healing")
+        self._apply()
+        self._healed.set_result(None)
+        self._healed = self.loop.create_future()
+        self._trace.emit("links.healed", mode=mode, links=len(freed))
+        return len(freed)
+
+    def _apply(self) -> None:
+        for link in list(self._links):
+            link.apply()
+
+    def close(self) -> None:
+        """End the listeners and every link; what is queued gets one last try."""
+        for listener in self._listeners:
+            listener.close()
+        for sock in self._sockets.values():
+            sock.close()
+        for link in list(self._links):
+            link.delay(0)  # what is under way arrives though its sender is gone
+            link.close()
+        for link in list(self._links):
+            link.abort("the host ends")
+
+    # -------------------------------------------------------------- control
+
+    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
+        """What the control socket may ask of the network."""
+        return {
+            "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
+            "links.heal": self._op_heal, **self._lost.operations(),
+        }  # fmt: skip
+
+    def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        links = [link.report() for link in self._links]
+        return {
+            "rules": self._rules.report(),
+            "links": sorted(links, key=lambda link: link["peer"]),
+            "held_in_bytes": sum(link["held_in_bytes"] for link in links),
+            "held_out_bytes": sum(link["held_out_bytes"] for link in links),
+            "delayed_bytes": sum(link["delayed_bytes"] for link in links),
+        }
+
+    def _op_block(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        peers: list[str] = list(fields["peers"])
+        self.block(peers, str(fields.get("direction", "both")))
+        met = [str(link.peer) for link in self._links if any(link.blocked)]
+        return {"links": sorted(met)}
+
+    def _op_slow(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.slow(list(fields["peers"]), int(fields["delay_ms"]))
+        met = [str(link.peer) for link in self._links if self._rules.delay_ms(link.peer)]
+        return {"links": sorted(met)}
+
+    def _op_heal(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"links": self.heal(str(fields.get("mode", "deliver")), fields.get("peers"))}
+
+
+def _refuse_itself(sock: socket.socket) -> None:
+    """A free ephemeral port on loopback can be connected to itself: nobody listens there."""
+    if sock.getsockname() == sock.getpeername():
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")

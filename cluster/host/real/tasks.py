@@ -1,0 +1,100 @@
+"""What runs when, on the running loop: `Tasks` of the seam.
+
+Owns: strong references to every spawned task (the loop itself keeps weak ones, so a task nobody awaits
+could vanish), and a small thread pool for BLOCKS calls. A task that lets an exception out is traced as
+`task.failed` and logged with its stack; nothing is fire-and-forget. `stop` cancels what is left and waits
+for it, so every task ends with the host.
+
+Which loop that is, is the process's to say (`process.py`: uvloop); nothing here depends on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from threading import Lock, get_ident
+from typing import Any, TypeVar
+
+from ..seam import Promise, Timer, Trace
+
+T = TypeVar("T")
+
+BLOCKING_THREADS = 4
+"""Enough for a flush, a recovery and a retention sweep at once; more would only queue at the disk."""
+
+
+class RealTasks:
+    """Timers, tasks and threads of one process; made inside its running loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, trace: Trace) -> None:
+        self._loop = loop
+        self._thread = get_ident()
+        self._trace = trace
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._threads = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="harrow-blocking")
+
+    def call_soon(self, call: Callable[..., object], *args: object) -> None:
+        """Run `call(*args)` on the next turn of the loop; from a BLOCKS call's thread too."""
+        if get_ident() == self._thread:
+            self._loop.call_soon(call, *args)
+        else:
+            self._loop.call_soon_threadsafe(call, *args)
+
+    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Timer:
+        """Run `call(*args)` after `delay_ms`."""
+        return self._loop.call_later(delay_ms / 1000, call, *args)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> asyncio.Task[object]:
+        """Run a coroutine and keep hold of it until it ends."""
+        task = self._loop.create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self.report(task.get_name(), error)
+
+    def report(self, name: str, error: BaseException) -> None:
+        """Trace `task.failed` and log the stack of an exception that nobody else will see."""
+        self._trace.emit("task.failed", name=name, error=f"{type(error).__name__}: {error}")
+        stack = "".join(traceback.format_exception(error))
+        self._trace.log("error", f"task {name} failed\n{stack.rstrip()}")
+
+    def promise(self) -> Promise[Any]:
+        """A fresh unsettled promise: a future of the loop."""
+        return self._loop.create_future()
+
+    async def sleep(self, delay_ms: float) -> None:
+        """Let others run for `delay_ms`."""
+        await asyncio.sleep(delay_ms / 1000)
+
+    async def wait(self, awaitable: Awaitable[T], timeout_ms: float) -> T:
+        """Await with a deadline; TimeoutError (and the awaited thing cancelled) when it passes."""
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await awaitable
+
+    async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
+        """Run a BLOCKS call on a thread beside the loop."""
+        return await self._loop.run_in_executor(self._threads, call, *args)
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """One at a time inside, of the loop and the threads beside it."""
+        return Lock()
+
+    async def stop(self) -> None:
+        """Cancel every task that is left, wait for all of them, and let the threads finish."""
+        current = asyncio.current_task()
+        while left := [task for task in self._tasks if task is not current]:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
+            self._tasks.difference_update(left)
+        self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,220 @@
+"""The cleaner threads of a broker (B8): each compacts the filthiest log, again and again.
+
+Owns: `log.cleaner.threads` tasks with an offset map each (their shares of `log.cleaner.dedupe.buffer.size`),
+the pace that all of them keep together (`log.cleaner.io.max.bytes.per.second`), and what becomes of a
+cleaning that fails:
+
+    aborted (truncation, deletion, a pause, a closed log)   forgotten; due again soon
+    damaged bytes in the log                                the log is left as it is until the next start
+    the disk refuses                                        the log is offline (B11)
+
+Rewriting runs beside the loop (`run_blocking`, step by step); the swap is one turn of the loop, and it
+happens only if the log still is as it was when the step was done. A cleaner with nothing to do waits
+`log.cleaner.backoff.ms`. Compacted logs that also have `delete` lose their old segments here, between two
+cleanings, so that retention and compaction of one log never meet.
+
+Whose idea: Kafka's `LogCleaner`. Traced: `log.cleaned`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from ...config import BrokerConfig
+from ...errors import CorruptLogError, HarrowError, KafkaError, StorageError
+from ...host.seam import Host, Promise, Task
+from ..log import Log
+from ..retention import clean_up
+from .cleaner import CleanerStats, Cleaning, CleaningAbortedError, LogToClean, Replacement
+from .log_cleaner_manager import LogCleanerManager
+from .offset_map import OffsetMap
+from .segment_swap import can_swap, swap
+
+T = TypeVar("T")
+MS_PER_SECOND = 1_000
+
+
+class LogCleaner:
+    """Compaction of a broker's logs. `logs()` gives those that are open now."""
+
+    def __init__(self, host: Host, config: BrokerConfig, logs: Callable[[], Iterable[Log]]) -> None:
+        self._host = host
+        self._config = config
+        self.manager = LogCleanerManager(host, logs)
+        self._tasks: list[Task] = []
+        self._ends: list[Promise[None]] = []
+        self._naps: set[Promise[None]] = set()
+        self._free_ms = 0.0  # when the pace allows the next byte
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin the cleaner threads, if `log.cleaner.enable`."""
+        if not self._config.flag("log.cleaner.enable"):
+            return
+        threads = self._config.number("log.cleaner.threads")
+        for number in range(threads):
+            ended: Promise[None] = self._host.tasks.promise()
+            self._ends.append(ended)
+            run = self._run(self.offset_map(), ended)
+            self._tasks.append(self._host.tasks.spawn(run, name=f"log-cleaner-{number}"))
+
+    def offset_map(self) -> OffsetMap:
+        """A map of one thread's size."""
+        threads = max(self._config.number("log.cleaner.threads"), 1)
+        buffer_bytes = self._config.number("log.cleaner.dedupe.buffer.size")
+        return OffsetMap(
+            buffer_bytes // threads, self._config.share("log.cleaner.io.buffer.load.factor")
+        )
+
+    async def stop(self) -> None:
+        """End the threads; what they were at comes to nothing. The logs may be closed afterwards."""
+        self._stopping = True
+        self.wake()
+        for ended in self._ends:
+            await ended
+
+    def retains(self, log: Log) -> bool:
+        """True when the retention of `log` is a cleaner's to do."""
+        return bool(self._tasks) and "compact" in log.config.text("cleanup.policy")
+
+    def wake(self) -> None:
+        """Let cleaners look for work now."""
+        for nap in self._naps:
+            if not nap.done():
+                nap.set_result(None)
+
+    # -- one thread
+
+    async def _run(self, offsets: OffsetMap, ended: Promise[None]) -> None:
+        try:
+            while not self._stopping:
+                found = await self.clean_filthiest(offsets)
+                self.retain()
+                if not found:
+                    await self._nap(self._config.number("log.cleaner.backoff.ms"))
+        finally:
+            if not ended.done():
+                ended.set_result(None)
+
+    async def _nap(self, delay_ms: float) -> None:
+        nap: Promise[None] = self._host.tasks.promise()
+        self._naps.add(nap)
+        try:
+            if not self._stopping:
+                await self._host.tasks.wait(nap, max(delay_ms, 1))
+        except TimeoutError:
+            pass  # as it should
+        finally:
+            self._naps.discard(nap)
+
+    def retain(self) -> None:
+        """Drop what retention no longer keeps of compacted logs that nobody cleans now."""
+        for log in self.manager.idle_compacted():
+            try:
+                clean_up(self._host, log)
+            except StorageError as error:
+                self._host.trace.log("error", f"retention: {error}")
+            except KafkaError as error:
+                self._host.trace.log("info", f"retention: {error}")
+
+    # -- one cleaning
+
+    async def clean_filthiest(self, offsets: OffsetMap) -> bool:
+        """Compact the log that needs it most; False when none is due."""
+        task = self.manager.grab_filthiest()
+        if task is None:
+            return False
+        log = task.log
+        end = None
+        try:
+            end = (await self._clean(task, offsets)).end_offset
+        except CorruptLogError as error:
+            self._host.trace.log("error", f"{error}; this log is compacted no more")
+            self.manager.damaged(log)
+        except (CleaningAbortedError, KafkaError) as error:
+            self._host.trace.log("info", str(error))
+        except (OSError, ValueError) as error:
+            self._refused(log, error)
+        except HarrowError as error:
+            self._host.trace.log("error", f"compaction of {log.folder}: {error}")
+        finally:
+            self.manager.done(log, end)
+        if end is not None:
+            await self.manager.write_checkpoints()
+        # one that came to nothing would only do so again at once
+        return end is not None and end > task.first_dirty
+
+    def _refused(self, log: Log, error: Exception) -> None:
+        """The disk, or a file that was closed under the cleaner because the log is wanted elsewhere."""
+        try:
+            self.manager.check(log)
+        except CleaningAbortedError as aborted:
+            self._host.trace.log("info", str(aborted))
+            return
+        log.fail("compact", error)
+
+    async def _clean(self, task: LogToClean, offsets: OffsetMap) -> CleanerStats:
+        log = task.log
+        begun_ms = self._host.clock.monotonic_ms()
+        cleaning = Cleaning(self._host, task, offsets, lambda: self._check(log))
+        steps = cleaning.steps()
+        stepping = True
+        try:
+            while True:
+                stepping = True
+                step: int | Replacement | None = await self._host.tasks.run_blocking(_next, steps)
+                stepping = False
+                if step is None:
+                    break
+                if isinstance(step, Replacement):
+                    await self._swap(log, step)
+                    continue
+                pause_ms = self.pace_ms(step)
+                if pause_ms >= 1:
+                    await self._nap(pause_ms)
+        finally:
+            if not stepping:  # else a thread is in it still: this task is being cancelled
+                steps.close()
+        self._trace(task, cleaning.stats, self._host.clock.monotonic_ms() - begun_ms)
+        return cleaning.stats
+
+    def _check(self, log: Log) -> None:
+        if self._stopping:
+            raise CleaningAbortedError(f"{log.topic_partition}: the broker stops")
+        self.manager.check(log)
+
+    async def _swap(self, log: Log, step: Replacement) -> None:
+        self._check(log)
+        if not can_swap(log, step.old):
+            raise CleaningAbortedError(f"{log.topic_partition}: its segments have changed")
+        try:
+            swap(self._host, log, step.new.segment, step.old)
+        except (OSError, HarrowError) as error:  # some files have their new names, some have not
+            raise log.fail("swap a compacted segment into", error) from error
+        await self._host.tasks.run_blocking(self._host.disk.sync_file, log.folder)
+
+    def pace_ms(self, size: int) -> float:
+        """How long to wait for `size` more bytes at the rate that all cleaners together keep."""
+        limit = self._config.number("log.cleaner.io.max.bytes.per.second")
+        now_ms = self._host.clock.monotonic_ms()
+        self._free_ms = max(self._free_ms, now_ms) + size * MS_PER_SECOND / limit
+        return self._free_ms - now_ms
+
+    def _trace(self, task: LogToClean, stats: CleanerStats, took_ms: int) -> None:
+        self._host.trace.emit(
+            "log.cleaned",
+            topic=task.log.topic_partition.topic,
+            partition=task.log.topic_partition.partition,
+            first_dirty=task.first_dirty,
+            end=stats.end_offset,
+            bytes_read=stats.bytes_read,
+            bytes_written=stats.bytes_written,
+            segments=stats.segments_replaced,
+            map_full=stats.map_full,
+            took_ms=took_ms,
+        )
+
+
+def _next(steps: Iterator[int | Replacement]) -> int | Replacement | None:
+    return next(steps, None)

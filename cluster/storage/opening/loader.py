@@ -1,0 +1,315 @@
+"""Opening a log folder (B9): sweep leftovers, open segments, check indexes, recover, make a `Log`.
+
+Order, as Kafka's loader:
+
+1. `.deleted` and `.cleaned` files go, and `.swap` files at or above the smallest `.cleaned` (their
+   cleaning never ended). Other swaps are finished: `.swap` takes the place of what it replaces.
+2. Index files without a log file go. Segments are opened in order of base offset, their indexes checked;
+   a segment with a missing or broken one is re-read. One that spans more than 2^31 offsets is split, and
+   opening begins again.
+3. Without a clean-shutdown marker every segment from the one with the recovery point on is re-read: CRCs
+   checked, cut at the first bad batch, the segments after it deleted, indexes, epochs and producers told
+   anew.
+4. A log that ends below its start offset is emptied and begins there.
+5. Leader epochs are cut at both ends; they are told anew where their checkpoint is broken or lost.
+6. Stray producer snapshots go; producers come from the newest snapshot and a replay.
+
+What goes for a bad batch goes before that batch does, last segment first: a crash in the middle finds
+the same bad batch again, never a hole. What was recovered, and what was cut off where and why, is traced
+as `log.recovered` (B10).
+What may fail: OSError, CorruptLogError (a file that recovery cannot do without).
+Source: Kafka's `LogLoader`, KIP-98, KIP-101.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...config import TopicConfig
+from ...errors import CorruptLogError
+from ...host.seam import Host
+from ...ids import Offset, TopicPartition
+from ...wire.batches import HEADER_SIZE, header_at
+from ..files import INDEXES, LEADER_EPOCHS, LOG, offset_of
+from ..indexes.sparse_index import IndexMaps
+from ..leader_epochs import LeaderEpochs
+from ..local_log import OpenedLog
+from ..log import Log
+from ..producers.producer_states import ProducerStates
+from ..segment import LogSegment
+from ..segment_options import segment_options
+from .recovery import OffsetOverflowError, recover_segment, replay_producers, retell_epochs
+from .splitting import split_segment
+from .sweeping import sweep
+
+START = Offset(0)
+OFFSET_END = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What the folder does not say itself."""
+
+    config: TopicConfig
+    topic_id: str = ""
+    log_start_offset: Offset = START
+    recovery_point: Offset = START
+    clean: bool = True
+    """The broker's last stop was clean: every log was flushed and closed."""
+    tail_bytes: int = 4 * 1024 * 1024
+    producer_expiration_ms: int = 86_400_000
+    maps: IndexMaps = field(default_factory=IndexMaps)
+    """Of all logs of a broker."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Findings:
+    """What recovery did to one log."""
+
+    segments_read: int = 0
+    removed: list[int] = field(default_factory=list[int])
+    """Base offsets."""
+    truncated_bytes: int = 0
+    reasons: list[str] = field(default_factory=list[str])
+
+
+def open_log(host: Host, folder: str, topic_partition: TopicPartition, options: LogOptions) -> Log:
+    """BLOCKS. The log in `folder`, which exists; an empty folder gives an empty log."""
+    while True:
+        loader = _Loader(host, folder, topic_partition, options)
+        try:
+            return loader.load()
+        except OffsetOverflowError as overflow:
+            host.trace.log("warning", f"{overflow}; splitting the segment")
+            loader.close()
+            split_segment(host.disk, folder, overflow.segment.base_offset, overflow.position)
+
+
+class _Loader:
+    """One loading of one log."""
+
+    def __init__(
+        self, host: Host, folder: str, topic_partition: TopicPartition, options: LogOptions
+    ) -> None:
+        self._host = host
+        self._disk = host.disk
+        self._folder = folder
+        self._topic_partition = topic_partition
+        self._options = options
+        self._now = host.clock.wall_ms()
+        self._found = _Findings()
+        self._segments: list[LogSegment] = []
+        self._bases: list[int] = []  # of the files, sorted; segments are opened one by one
+        self._cut = False  # a bad batch was found: nothing comes after it
+        self._told = False  # recovery has told the producers everything
+        self._epochs = self._open_epochs()
+        self._epochs_lost = not self._disk.exists(f"{folder}/{LEADER_EPOCHS}")
+        self._producers = self._new_producers()
+
+    def load(self) -> Log:
+        sweep(self._disk, self._folder)
+        names = self._disk.list(self._folder)
+        self._bases = sorted(base for name in names if (base := offset_of(name, LOG)) is not None)
+        self._remove_stray_indexes(names)
+        self._open_segments()
+        first = self._segments[0].base_offset if self._segments else START
+        start = Offset(max(self._options.log_start_offset, first))
+        if not self._options.clean and not self._cut:
+            self._recover(start)
+            self._epochs.retelling_ended()
+        end = self._end(start)
+        if end < start:
+            self._start_over(start, end)
+            end = start
+        self._cut_epochs(start, end)
+        self._load_producers(start, end)
+        self._report(end)
+        point = end if self._options.clean else min(self._options.recovery_point, end)
+        opened = OpenedLog(
+            segments=self._segments,
+            epochs=self._epochs,
+            producers=self._producers,
+            log_start_offset=start,
+            log_end_offset=end,
+            recovery_point=Offset(point),
+        )
+        return Log(
+            self._host,
+            self._folder,
+            self._topic_partition,
+            self._options.config,
+            opened,
+            topic_id=self._options.topic_id,
+            tail_bytes=self._options.tail_bytes,
+            maps=self._options.maps,
+        )
+
+    def close(self) -> None:
+        """Give every file back as it is."""
+        for segment in self._segments:
+            segment.close()
+
+    # -- segments
+
+    def _remove_stray_indexes(self, names: list[str]) -> None:
+        for name in names:
+            for suffix in INDEXES:
+                base = offset_of(name, suffix)
+                if base is not None and base not in self._bases:
+                    self._disk.remove(f"{self._folder}/{name}")
+
+    def _open_segment(self, base: int) -> LogSegment:
+        options = segment_options(self._options.config, self._host, self._options.maps)
+        return LogSegment(self._disk, self._folder, base, options)
+
+    def _open_segments(self) -> None:
+        """All of them, in order; those that `_recover` will re-read are not looked into."""
+        for base in list(self._bases):
+            segment = self._open_segment(base)
+            self._segments.append(segment)
+            if not self._options.clean and self._upper(base) > self._options.recovery_point:
+                continue
+            try:
+                segment.load_indexes()
+                if base == self._bases[-1]:
+                    segment.load_end()
+            except CorruptLogError as error:
+                self._found.reasons.append(str(error))
+                producers = self._new_producers()
+                producers.load_below(Offset(base), Offset(self._bases[0]), self._now)
+                replay_producers(self._segments[:-1], producers, Offset(base))
+                self._recover_segment(segment, producers, epochs=None)
+                if self._cut:
+                    return
+
+    def _recover(self, start: Offset) -> None:
+        """Re-read what may not have been durable."""
+        point = self._options.recovery_point
+        unflushed = [s for s in self._segments if self._upper(s.base_offset) > point]
+        if not unflushed:
+            return
+        base = Offset(unflushed[0].base_offset)
+        self._epochs.retell_from(base)
+        self._producers.load(base, start, self._now)
+        replay_producers(self._segments[: -len(unflushed)], self._producers, base)
+        for segment in unflushed:
+            self._producers.map_end = Offset(max(segment.base_offset, self._producers.map_end))
+            if segment is not unflushed[0]:
+                self._producers.take_snapshot()
+            self._recover_segment(segment, self._producers, epochs=self._epochs)
+            if self._cut:
+                return
+        self._told = True
+
+    def _recover_segment(
+        self, segment: LogSegment, producers: ProducerStates, *, epochs: LeaderEpochs | None
+    ) -> None:
+        """Re-read one segment; what comes after its bad batch is removed before it is cut."""
+        result = recover_segment(
+            segment,
+            epochs=epochs,
+            producers=producers,
+            upper=self._upper(segment.base_offset),
+            before_cut=lambda: self._remove_above(segment.base_offset),
+        )
+        self._found.segments_read += 1
+        self._found.truncated_bytes += result.truncated_bytes
+        if result.reason:
+            self._cut = True
+            self._found.reasons.append(result.reason)
+
+    def _upper(self, base: int) -> int:
+        """Where the segment at `base` ends at the latest: the next one's base."""
+        return next((following for following in self._bases if following > base), OFFSET_END)
+
+    def _remove_above(self, base: int) -> None:
+        opened = {segment.base_offset: segment for segment in self._segments}
+        gone = [one for one in self._bases if one > base]
+        for one in reversed(gone):
+            segment = opened.get(one) or self._open_segment(one)
+            self._found.truncated_bytes += segment.size
+            self._found.removed.append(one)
+            segment.remove()
+        if gone:  # for good: no power loss shall bring them back behind what is appended now
+            self._disk.sync_file(self._folder)
+        self._bases = [one for one in self._bases if one <= base]
+        self._segments = [segment for segment in self._segments if segment.base_offset <= base]
+
+    def _end(self, start: Offset) -> Offset:
+        """The log's end; an empty folder gets its first segment."""
+        if not self._segments:
+            segment = self._open_segment(start)
+            segment.reset_indexes()
+            self._segments, self._bases = [segment], [start]
+        return self._segments[-1].load_end()
+
+    def _start_over(self, start: Offset, end: Offset) -> None:
+        self._found.reasons.append(f"log end {end} lies below log start {start}: emptied")
+        self._remove_above(-1)
+        self._end(start)
+        self._epochs.clear()
+        self._producers.clear(start)
+
+    # -- what is known of epochs and producers
+
+    def _open_epochs(self) -> LeaderEpochs:
+        try:
+            return LeaderEpochs(self._disk, self._folder)
+        except CorruptLogError as error:
+            # told anew from every batch: a broken cache must not decide a truncation
+            self._host.trace.log("warning", f"{error}; rebuilding it from the log")
+            self._disk.remove(f"{self._folder}/{LEADER_EPOCHS}")
+            return LeaderEpochs(self._disk, self._folder)
+
+    def _cut_epochs(self, start: Offset, end: Offset) -> None:
+        self._epochs.truncate_from_end(end)
+        if self._epochs_lost or self._epochs_begin_late(start):
+            self._epochs.clear()  # what recovery has told is not all
+            retell_epochs(self._segments, self._epochs)
+            self._epochs.truncate_from_end(end)
+        self._epochs.truncate_from_start(start)
+        # in an empty log the start has just moved one up to the end: a second opening shall find the same
+        self._epochs.truncate_from_end(end)
+
+    def _epochs_begin_late(self, start: Offset) -> bool:
+        """True when they lack that of the first record: the log start checkpoint was lost, which cut them."""
+        first = self._epochs.entries()[:1]
+        if first and first[0].start_offset <= start:
+            return False
+        for segment in self._segments:
+            if segment.base_offset > start or self._upper(segment.base_offset) > start:
+                found = segment.find(start)
+                if found is not None:
+                    header = header_at(segment.file.read_at(found[0], HEADER_SIZE))
+                    late = not first or first[0].start_offset > header.base_offset
+                    return header.leader_epoch >= 0 and late
+        return False
+
+    def _new_producers(self) -> ProducerStates:
+        return ProducerStates(
+            self._disk, self._folder, expiration_ms=self._options.producer_expiration_ms
+        )
+
+    def _load_producers(self, start: Offset, end: Offset) -> None:
+        self._producers.remove_stray_snapshots(self._bases)
+        if not self._told or self._cut or self._producers.map_end != end:
+            self._producers.load(end, start, self._now)
+            if self._producers.map_end < end:
+                replay_producers(self._segments, self._producers, end)
+        self._producers.take_snapshot()
+
+    def _report(self, end: Offset) -> None:
+        found = self._found
+        if found.removed or found.truncated_bytes or (found.segments_read and end):
+            self._host.trace.emit(
+                "log.recovered",
+                topic=self._topic_partition.topic,
+                partition=self._topic_partition.partition,
+                truncated_bytes=found.truncated_bytes,
+                reason="; ".join(found.reasons),
+                log_end_offset=end,
+                recovery_point=self._options.recovery_point,
+                segments_read=found.segments_read,
+                segments_removed=len(found.removed),
+                removed_base_offsets=sorted(found.removed),
+            )

@@ -1,0 +1,156 @@
+"""What a log knows of one producer, and the rules by which the next batch changes it (F1).
+
+Owns: `ProducerEntry`, a value: `advance` gives the next one, `check` says whether a client's batch may
+be the next, `find_duplicate` whether it was appended before. No state, no I/O.
+
+Rules, of a batch with epoch e and first sequence s after an entry with epoch E and last sequence S:
+
+    one of the last five batches of epoch E has exactly these sequences    duplicate
+    e < E                                                                  invalid_producer_epoch
+    e > E and s ≠ 0                                                        out_of_order_sequence_number
+    e = E and s ≠ S + 1 (0 after 2^31 - 1)                                 out_of_order_sequence_number
+    nothing is known of the producer                                       any s: the rest may be deleted
+
+Source: Kafka's `ProducerStateEntry`, `ProducerAppendInfo`; KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...errors import ErrorCode, KafkaError
+from ...wire.batches import BatchHeader
+
+BATCHES_KEPT = 5
+"""A client may have so many batches in flight (`max.in.flight.requests.per.connection`)."""
+
+SEQUENCE_MAX = 2**31 - 1
+NO_TRANSACTION = -1
+UNKNOWN_EPOCH = -1
+
+
+class BatchMetadata(NamedTuple):
+    """One appended batch of a producer."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerEntry(NamedTuple):
+    """State of one producer id in one log."""
+
+    producer_id: int
+    epoch: int = UNKNOWN_EPOCH
+    """Producer epoch of the last batch or marker; -1: nothing is known yet."""
+    batches: tuple[BatchMetadata, ...] = ()
+    """The last five of this epoch, oldest first."""
+    last_timestamp: int = -1
+    coordinator_epoch: int = -1
+    """Epoch of the transaction coordinator that wrote the last marker."""
+    txn_first_offset: int = NO_TRANSACTION
+    """Where the open transaction began in this log."""
+    marker_offset: int = -1
+    """Offset of the last marker; not in snapshots."""
+
+    @property
+    def last_offset(self) -> int:
+        """Largest offset that this entry stems from; -1 when it has none."""
+        return max(self.batches[-1].last_offset if self.batches else -1, self.marker_offset)
+
+    def may_stem_from(self, offset: int) -> bool:
+        """True when a batch or a marker at `offset` or above may have made it what it is.
+
+        Snapshots do not say where the last marker lay: of an entry that has seen one it is unknown then.
+        """
+        unknown_marker = self.coordinator_epoch >= 0 and self.marker_offset < 0
+        return unknown_marker or self.last_offset >= offset
+
+
+def shift_sequence(sequence: int, delta: int) -> int:
+    """Sequence numbers go round at 2^31."""
+    return (sequence + delta) % (SEQUENCE_MAX + 1)
+
+
+def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata | None:
+    """The remembered batch with the same epoch and sequences."""
+    if header.producer_epoch != entry.epoch:
+        return None
+    first, last = header.base_sequence, header.last_sequence
+    for batch in entry.batches:
+        if batch.first_sequence == first and batch.last_sequence == last:
+            return batch
+    return None
+
+
+def check(entry: ProducerEntry, header: BatchHeader) -> None:
+    """KafkaError when a client's batch may not follow; see the module's head."""
+    epoch, sequence = header.producer_epoch, header.base_sequence
+    check_epoch(entry, epoch)
+    if entry.epoch == UNKNOWN_EPOCH:
+        return
+    if epoch != entry.epoch:
+        if sequence != 0:
+            raise _out_of_order(entry, f"{sequence} begins new epoch {epoch}, expected 0")
+        return
+    last = entry.batches[-1].last_sequence if entry.batches else -1
+    if sequence != last + 1 and not (sequence == 0 and last == SEQUENCE_MAX):
+        raise _out_of_order(entry, f"{sequence} of epoch {epoch} follows {last}")
+
+
+def check_epoch(entry: ProducerEntry, epoch: int) -> None:
+    """KafkaError(invalid_producer_epoch) for an older epoch than the log has seen."""
+    if epoch < entry.epoch:
+        raise KafkaError(
+            ErrorCode.invalid_producer_epoch,
+            f"producer {entry.producer_id} has epoch {epoch}, the log has seen {entry.epoch}",
+        )
+
+
+def advance(entry: ProducerEntry, header: BatchHeader, first_offset: int) -> ProducerEntry:
+    """The entry after a data batch at `first_offset`."""
+    last_offset = first_offset + header.last_offset_delta
+    batch = BatchMetadata(
+        header.base_sequence,
+        header.last_sequence,
+        first_offset,
+        last_offset,
+        header.max_timestamp,
+    )
+    same_epoch = header.producer_epoch == entry.epoch
+    older = entry.batches[1 - BATCHES_KEPT :] if same_epoch else ()
+    txn = entry.txn_first_offset
+    if txn == NO_TRANSACTION and header.is_transactional:
+        txn = first_offset
+    return ProducerEntry(
+        entry.producer_id,
+        header.producer_epoch,
+        (*older, batch),
+        header.max_timestamp,
+        entry.coordinator_epoch,
+        txn,
+        entry.marker_offset,
+    )
+
+
+def end_transaction(
+    entry: ProducerEntry, header: BatchHeader, offset: int, coordinator_epoch: int
+) -> ProducerEntry:
+    """The entry after a transaction marker at `offset`."""
+    return ProducerEntry(
+        entry.producer_id,
+        header.producer_epoch,
+        entry.batches if header.producer_epoch == entry.epoch else (),
+        header.max_timestamp,
+        coordinator_epoch,
+        NO_TRANSACTION,
+        offset,
+    )
+
+
+def _out_of_order(entry: ProducerEntry, what: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.out_of_order_sequence_number, f"producer {entry.producer_id}: sequence {what}"
+    )
