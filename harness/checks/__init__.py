@@ -3,7 +3,7 @@
 * `judgement.py`: `judge(folder, topics=...)` lays out a run's history and logs, has each partition judged, merges;
 * `kernels/`: vectorised checks of one topic-partition, run inside a Spark task; `oracle.py`: the same in plain Python;
 * `segments.py`: Kafka's segment files; `sources.py`: the Python data source that hands tasks their partitions;
-* `spark_server.py`, `session.py`: one Spark Connect server for a whole run, and its clients;
+* `spark_server.py`, `spark_client.py`: one Spark Connect server for a whole run, and its clients;
 * `verdict.py`, `guarantees.py`: what is said in the end, and what a guarantee forbids.
 
 Importing this costs nothing until a name is used.
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from .verdict import Verdict as Verdict
 
 _HOME = {
-    "Anomaly": "verdict", "SparkHandle": "session", "Status": "verdict", "Verdict": "verdict", "judge": "judgement",
-}  # fmt: skip
+    "Anomaly": "verdict",
+    "SparkHandle": "spark_client",
+    "Status": "verdict",
+    "Verdict": "verdict",
+    "judge": "judgement",
+}
 __all__ = ["Anomaly", "SparkHandle", "Status", "Verdict", "judge"]
 
 
