@@ -24,6 +24,7 @@ from typing import Any
 import uvloop
 
 from .errors import HarrowError
+from .planting import PLANTED_EVENT, Plant, add_import_paths, apply_plants, load_plants
 
 LOOPBACK = "127.0.0.1"
 
@@ -75,6 +76,7 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
         loop.add_signal_handler(number, stop.set)
     listeners = {name: bind(port) for name, port in options["listeners"].items()}
     config = BrokerConfig.parse(options.get("config", {}))
+    plants = _plant(options)
     host = RealHost(
         name=options["name"],
         folder=options["folder"],
@@ -87,6 +89,8 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
     )
     await host.start()
     try:
+        if plants:
+            host.trace.emit(PLANTED_EVENT, plants=[plant.to_json() for plant in plants])
         server = _make(options, host)
         await server.start()
         _say(status_fd, {"event": "ready", "pid": os.getpid()})
@@ -100,6 +104,14 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
         await server.stop()
     finally:
         await host.stop()
+
+
+def _plant(options: Mapping[str, Any]) -> tuple[Plant, ...]:
+    """Apply the planted bugs of this process's options before anything of the broker exists; ConfigError."""
+    add_import_paths(options.get("import_paths", ()))
+    plants = load_plants(options.get("plants", ()))
+    apply_plants(plants)
+    return plants
 
 
 def _make(options: Mapping[str, Any], host: Any) -> Any:

@@ -17,7 +17,7 @@ an error of its own says so in the trace (`process.failed`) and is dead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from .config import BrokerConfig
 from .errors import ClusterError, HarrowError
 from .host.seam import Peer, ProcessHost
 from .host.simulated import Latency, Machine, SimHost, World
+from .planting import PLANTED_EVENT, apply_plants, load_plants
 from .registry.process import RegistryProcess
 from .registry.store import MemoryStore
 
@@ -127,9 +128,13 @@ class SimulatedCluster:
         config: Mapping[str, object] | None = None,
         latency: Latency | None = None,
         log_level: str = "warning",
+        plants: Sequence[str] = (),
     ) -> None:
+        """`plants`: modules of planted bugs, in this process until `close` (`planting.py`)."""
         self.config = dict(config or {})
         BrokerConfig.parse(self.config)
+        self.plants = load_plants(plants)
+        self._planter = apply_plants(self.plants)
         self.world = World(seed, latency=latency, log_level=log_level)
         self._store = MemoryStore()
         machine = Machine(
@@ -177,6 +182,8 @@ class SimulatedCluster:
 
     def start(self, limit_ms: float = START_MS) -> None:
         """Start everything and let time pass until all brokers know each other."""
+        if self.plants:
+            self.world.tell(PLANTED_EVENT, plants=[plant.to_json() for plant in self.plants])
         self.registry.begin()
         for broker in self.brokers.values():
             broker.begin()
@@ -195,6 +202,7 @@ class SimulatedCluster:
     def close(self) -> None:
         """End the world. Not a shutdown: no broker does anything more."""
         self.world.close()
+        self._planter.undo()
 
     def run_for(self, duration_ms: float) -> None:
         """Let virtual time pass."""

@@ -19,7 +19,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from .config import BrokerConfig
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
 from .managed import STOP_TIMEOUT_S, ManagedProcess
+from .planting import import_paths, load_plants
 from .ports import LOOPBACK, HeldPort
 from .view import ClusterView, parse
 
@@ -52,6 +53,7 @@ class Cluster:
     `config`: Kafka's broker settings by name, for all brokers; `broker_config`: for single ones, by node id.
     `folder`: where everything lies (a temporary folder, removed by `stop`, when None; an existing
     cluster's folder is started again).
+    `plants`: modules of planted bugs, applied in each broker before it starts (`planting.py`).
     `port`: broker i listens on port + i (free ports when None). `seed`: of everything random in it.
     """
 
@@ -65,6 +67,7 @@ class Cluster:
         port: int | None = None,
         seed: int = 0,
         name: str = "cluster",
+        plants: Sequence[str] = (),
     ) -> None:
         if not 1 <= brokers <= BROKERS_MOST:
             raise ConfigError(f"brokers={brokers}: expected a number from 1 to {BROKERS_MOST}")
@@ -74,6 +77,8 @@ class Cluster:
         self._own_config = {
             node: BrokerConfig.parse(own).overrides() for node, own in (broker_config or {}).items()
         }
+        self.plants = load_plants(plants)
+        """Bugs planted in every broker; empty for brokers as they are."""
         self.name = name
         self.seed = seed
         self._count = brokers
@@ -173,6 +178,9 @@ class Cluster:
                 "tap": self.config.flag("harrow.tap"),
                 "expect": self._count,
             }
+            if self.plants:
+                options["plants"] = [plant.module for plant in self.plants]
+                options["import_paths"] = import_paths()
             self.brokers[node_id] = BrokerProcess(self, node_id, options)
 
     def _options(self, role: str, name: str) -> dict[str, Any]:

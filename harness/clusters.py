@@ -11,7 +11,7 @@ from harrow.cluster import Cluster
 from harrow.cluster.supervisor import sweep_orphans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 TEST_DEFAULTS: Mapping[str, object] = {"harrow.tap": True}
 """Over the cluster's own defaults, under what the test asks for: the tap gives every test a verdict (J6)."""
@@ -23,7 +23,13 @@ class ClusterSource(Protocol):
     shared: bool
 
     def acquire(
-        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int
+        self,
+        folder: Path,
+        *,
+        brokers: int,
+        config: Mapping[str, object],
+        seed: int,
+        plants: Sequence[str] = (),
     ) -> Cluster:
         """Return a running cluster."""
         ...
@@ -39,7 +45,13 @@ class OwnCluster:
     shared = False
 
     def acquire(
-        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int
+        self,
+        folder: Path,
+        *,
+        brokers: int,
+        config: Mapping[str, object],
+        seed: int,
+        plants: Sequence[str] = (),
     ) -> Cluster:
         """Start one; nothing is left running when it does not start."""
         sweep_once()
@@ -49,6 +61,7 @@ class OwnCluster:
             folder=folder / "cluster",
             seed=seed,
             name=folder.name,
+            plants=plants,
         )
         try:
             cluster.start()
@@ -72,14 +85,23 @@ class SharedClusters:
         self._clusters: dict[str, Cluster] = {}
 
     def acquire(
-        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int
+        self,
+        folder: Path,
+        *,
+        brokers: int,
+        config: Mapping[str, object],
+        seed: int,
+        plants: Sequence[str] = (),
     ) -> Cluster:
         """Return the cluster of these brokers and config, started when it is the first to ask."""
-        asked = json.dumps([brokers, {k: str(v) for k, v in config.items()}], sort_keys=True)
+        settings = {name: str(value) for name, value in config.items()}
+        asked = json.dumps([brokers, settings, list(plants)], sort_keys=True)
         cluster = self._clusters.get(asked)
         if cluster is None:
             home = folder.parent / f"shared-{len(self._clusters) + 1}"
-            cluster = self._own.acquire(home, brokers=brokers, config=config, seed=seed)
+            cluster = self._own.acquire(
+                home, brokers=brokers, config=config, seed=seed, plants=plants
+            )
             self._clusters[asked] = cluster
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "cluster").symlink_to(cluster.folder, target_is_directory=True)

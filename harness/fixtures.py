@@ -23,7 +23,7 @@ from .seeds import child_seed
 from .workers import WORKER, folder_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from .run import Harrow
@@ -47,13 +47,14 @@ def harrow_fixture(
     config: Mapping[str, object] | None = None,
     scope: str | None = None,
     seed: int | None = None,
+    plant: str | Sequence[str] | None = None,
 ) -> Any:
     """Make a fixture that yields a `Harrow`; assign it to the name it shall have.
 
     Arguments as the marker's. `scope="session"` shares the cluster among the tests of a worker that ask
     for the same brokers and config; topics then get unique names, so use `topic.name`.
     """
-    given = {"brokers": brokers, "config": config, "scope": scope, "seed": seed}
+    given = {"brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant}
     arguments = options.check_arguments(given, "harrow_fixture")
 
     @pytest.fixture
@@ -105,6 +106,7 @@ def _serve(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iter
         seed=child_seed(chosen.seed, item.nodeid, name),
         brokers=chosen.brokers,
         config=chosen.config,
+        plants=chosen.plant,
         spark=lambda: worker.spark(chosen),
         name=name,
         repeat=_repeat_line(item),
@@ -138,3 +140,4 @@ def _record(item: pytest.Item, run: Harrow, verdict: Any) -> None:
         (f"harrow.seed{suffix}", str(run.seed)),
         (f"harrow.folder{suffix}", str(run.folder)),
     ]
+    item.user_properties += [(f"harrow.planted{suffix}", bug) for bug in verdict.planted]

@@ -37,6 +37,8 @@ class Options:
     keep: bool = False
     """Keep clusters' data and histories of passed tests too."""
     out: Path = Path("harrow-out")
+    plant: tuple[str, ...] = ()
+    """Modules of planted bugs (`harrow.cluster.planting`); every output of the run names them."""
     spark: str = ""
     """`spark.master` or Spark Connect address of the user's own; empty: one started for the run."""
 
@@ -113,6 +115,23 @@ def _pair(line: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def _plants(value: object) -> tuple[str, ...]:
+    """Read a module name, or several, as plants that can be imported."""
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType] - a marker's argument may be anything
+        raise ValueError(f"{value!r}: expected the dotted name of a module, or several")
+    modules: tuple[str, ...] = tuple(names)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - checked above
+    if modules:
+        from harrow.cluster.errors import ConfigError
+        from harrow.cluster.planting import load_plants
+
+        try:
+            load_plants(modules)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return modules
+
+
 def _path(value: object) -> Path:
     return Path(str(value))
 
@@ -140,6 +159,14 @@ ROWS: tuple[Row, ...] = (
         doc="a broker setting under Kafka's name; may be given often",
     ),
     Row(
+        name="plant",
+        parse=_plants,
+        metavar="MODULE",
+        ini_type="linelist",
+        doc="start the brokers with a planted bug, such as harrow.faults.zoo.kip_101; may be given often",
+        marker=True,
+    ),
+    Row(
         name="scope",
         parse=_scope,
         metavar="test|session",
@@ -160,8 +187,8 @@ MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {
     "config": _settings,
 }
 MARKER_LINE = (
-    "harrow(brokers=3, config={...}, scope='test', seed=N): the cluster that this test's `harrow` "
-    "fixture starts; config holds broker settings under Kafka's names"
+    "harrow(brokers=3, config={...}, scope='test', seed=N, plant='MODULE'): the cluster that this test's "
+    "`harrow` fixture starts; config holds broker settings under Kafka's names"
 )
 
 
@@ -177,7 +204,7 @@ def add_options(parser: pytest.Parser) -> None:
         if row.name == "keep":
             group.addoption(row.flag, action="store_true", default=None, help=row.doc)
         else:
-            action = "append" if row.name == "set" else "store"
+            action = "append" if row.ini_type == "linelist" else "store"
             group.addoption(
                 row.flag, action=action, default=None, metavar=row.metavar, help=row.doc
             )

@@ -62,6 +62,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     if chosen.spark:
         said.append(f"spark {chosen.spark}")
     said += [f"{name}={value}" for name, value in chosen.config.items()]
+    said += [f"PLANTED BUG {module}" for module in chosen.plant]
     return f"harrow: {', '.join(said)}"
 
 
@@ -109,7 +110,7 @@ def repeat_line(item: pytest.Item) -> str:
         given = config.getoption(row.flag)
         if row.name in ("brokers", "scope") and given is not None:
             words.append(f"{row.flag}={given}")
-        elif row.name == "set":
+        elif row.name in ("set", "plant"):
             words += [f"{row.flag}={pair}" for pair in given or ()]
     order = getattr(config.option, "randomly_seed", None)
     if config.pluginmanager.hasplugin("randomly") and isinstance(order, int):

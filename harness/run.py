@@ -69,6 +69,7 @@ class Harrow:
         seed: int = 0,
         brokers: int = 3,
         config: Mapping[str, object] | None = None,
+        plants: Sequence[str] = (),
         spark: Callable[[], SparkHandle] | str = "",
         name: str = "harrow",
         repeat: str = "",
@@ -80,6 +81,7 @@ class Harrow:
         self.name = name
         self.brokers = brokers
         self._config = dict(config or {})
+        self._plants = tuple(plants)
         self._repeat = repeat
         self._early_spark = early_spark
         self._source = OwnCluster() if clusters is None else clusters
@@ -122,7 +124,11 @@ class Harrow:
             for name in RESULT_FILES:
                 (self.folder / name).unlink(missing_ok=True)
             self._cluster = self._source.acquire(
-                self.folder, brokers=self.brokers, config=self._config, seed=self.seed
+                self.folder,
+                brokers=self.brokers,
+                config=self._config,
+                seed=self.seed,
+                plants=self._plants,
             )
             self._traced = trace_ends(self._cluster.folder)
         return self._cluster
@@ -320,7 +326,8 @@ class Harrow:
         acknowledged = counts.get("acknowledged", 0) or wire
         found = ", ".join(f"{n} {name}" for name, n in sorted(verdict.totals.items()) if n)
         why = found or "; ".join(verdict.reasons)
-        parts = [f"{verdict.status.value} ({', '.join(verdict.guarantees)})"]
+        parts = [f"PLANTED {bug}" for bug in verdict.planted]
+        parts += [f"{verdict.status.value} ({', '.join(verdict.guarantees)})"]
         parts += [f"{acknowledged:,} acknowledged", *([why] if why else [])]
         return " · ".join([*parts, _shown(self.folder / "report.html")])
 

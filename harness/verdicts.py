@@ -81,7 +81,7 @@ class Judge:
         except ConfigError:
             raise
         except Exception as error:
-            return _crashed(error, guarantee)
+            return _crashed(error, guarantee, self._folder)
 
     def _draw(self, verdict: Verdict) -> Verdict:
         try:
@@ -111,13 +111,15 @@ def _doubted(verdict: Verdict, reasons: list[str]) -> Verdict:
     return replace(verdict, status=status, reasons=(*verdict.reasons, *reasons))
 
 
-def _crashed(error: Exception, guarantee: str | None) -> Verdict:
+def _crashed(error: Exception, guarantee: str | None, folder: Path) -> Verdict:
     from .checks import Status, Verdict
+    from .checks.traces import planted_bugs
 
     return Verdict(
         status=Status.UNKNOWN,
         guarantees=(guarantee or "derived",),
         reasons=(f"the check crashed: {error!r}",),
+        planted=planted_bugs(folder),
     )
 
 

@@ -24,7 +24,7 @@ from . import guarantees as words
 from .kernels.inputs import PartitionJob
 from .sources import pack
 from .spark_client import SparkHandle
-from .traces import leadership
+from .traces import leadership, planted_bugs
 from .verdict import Anomaly, Status, Verdict
 
 FOREVER_NS = 2**62
@@ -91,7 +91,7 @@ def judge_laid_out(
     verdict = Verdict(
         status=status, guarantees=tuple(promised), derived=why, counts=dict(counts), totals=dict(totals),
         anomalies=_anomalies(found, layout, words.forbidden(promised)), reasons=tuple(reasons), notes=tuple(notes),
-        elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
+        planted=planted_bugs(place), elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
     verdict.write(place / "verdict.json")
     return verdict

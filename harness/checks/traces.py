@@ -10,6 +10,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from harrow.cluster.planting import PLANTED_EVENT
+
+TRACE_HEAD_BYTES = 65_536
+PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
+
 
 def _events(folder: Path) -> list[dict[str, Any]]:
     """Events of interest of every broker; a torn last line is passed over."""
@@ -24,6 +29,25 @@ def _events(folder: Path) -> list[dict[str, Any]]:
                         continue
                     found.append({**event, "broker": path.parent.name})
     return found
+
+
+def planted_bugs(folder: Path) -> tuple[str, ...]:
+    """Bugs that were planted in any broker of the run, as `module: title`, sorted; empty when there are none.
+
+    A broker emits `broker.planted` as the first event of each life, so the head of a trace tells it.
+    """
+    found: set[str] = set()
+    for path in sorted(folder.glob("cluster/broker-*/trace.jsonl")):
+        with path.open("rb") as file:
+            lines = file.read(TRACE_HEAD_BYTES).splitlines()
+        for line in lines:
+            if PLANTED_MARK in line:
+                try:
+                    plants = json.loads(line)["plants"]
+                except ValueError:  # the last line of the head may be cut
+                    continue
+                found.update(f"{plant['module']}: {plant['title']}" for plant in plants)
+    return tuple(sorted(found))
 
 
 def leadership(folder: Path, topics: set[str]) -> list[dict[str, Any]]:

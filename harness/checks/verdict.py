@@ -66,6 +66,8 @@ class Verdict:
     """Why it is unknown; also said when an invalid verdict is incomplete."""
     notes: tuple[str, ...] = ()
     """What could not be looked at and is not needed for the guarantee; what the guarantee allows."""
+    planted: tuple[str, ...] = ()
+    """Bugs that were planted in the brokers, `module: title` each; empty for brokers as they are."""
     elapsed_ms: float = 0.0
 
     @property
@@ -79,7 +81,8 @@ class Verdict:
 
     def __str__(self) -> str:
         promised = ", ".join(self.guarantees)
-        lines = [
+        lines = [f"PLANTED BUG {bug}" for bug in self.planted]
+        lines += [
             f"{self.status.value.upper()}: {promised}"
             + (f" ({self.derived})" if self.derived else "")
         ]
@@ -128,8 +131,8 @@ class Verdict:
             )
         data["anomalies"] = tuple(_anomaly(row) for row in data["anomalies"])
         data["status"] = Status(data["status"])
-        for name in ("guarantees", "reasons", "notes"):
-            data[name] = tuple(data[name])
+        for name in ("guarantees", "reasons", "notes", "planted"):
+            data[name] = tuple(data.get(name, ()))
         return cls(**data)
 
     def write(self, path: Path) -> None:

@@ -24,6 +24,7 @@ from ..errors import VerdictError
 from ..run import Harrow
 from ..seeds import fresh_seed
 from ..workload import Workload
+from .settings import plant_option
 
 CALM_S = 2.0
 DOWN_S = (2.5, 3.0)
@@ -35,14 +36,16 @@ DOWN_S = (2.5, 3.0)
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
 )
-def command(seed: int | None, out: Path) -> None:
+@plant_option
+def command(seed: int | None, out: Path, plants: tuple[str, ...]) -> None:
     """Kill a leader under traffic, and prove that nothing was lost."""
     chosen = fresh_seed() if seed is None else seed
     console = Console()
     folder = out / "demo"
     console.print(f"[bold]harrow demo[/bold]  seed {chosen}")
     begun = time.monotonic()
-    with Harrow(folder, seed=chosen, repeat=f"harrow demo --seed {chosen}") as harrow:
+    repeat = " ".join(["harrow demo", f"--seed {chosen}", *(f"--plant {name}" for name in plants)])
+    with Harrow(folder, seed=chosen, plants=plants, repeat=repeat) as harrow:
         valid = play(harrow, console, begun)
     sys.exit(0 if valid else 1)
 
@@ -54,6 +57,8 @@ def play(harrow: Harrow, console: Console, begun: float) -> bool:
     SparkHandle.of_run(harrow.folder.parent).request()  # it starts while the brokers die
     cluster = harrow.cluster
     pids = ", ".join(f"{i} (pid {b.pid})" for i, b in cluster.brokers.items())
+    for plant in cluster.plants:
+        console.print(f"[bold magenta]PLANTED BUG[/bold magenta] {plant.module}: {plant.title}")
     console.print(f"brokers {pids} ready after {time.monotonic() - begun:.1f} s")
     orders = harrow.topic("orders", partitions=2)
     with Progress(console, cluster) as progress, Workload(harrow, orders) as workload:

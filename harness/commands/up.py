@@ -2,7 +2,7 @@
 
 With `--json` one line is printed when the cluster is ready:
 `{"bootstrap_servers": "…", "brokers": [{"id": 1, "host": "127.0.0.1", "port": …, "pid": …}, …],
-"registry": {"pid": …}, "data": "…"}`.
+"registry": {"pid": …}, "data": "…", "planted": [{"module": …, "title": …}]}`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from harrow.cluster.forkserver import fork_server
 
-from .settings import parse_settings
+from .settings import parse_settings, plant_option
 
 if TYPE_CHECKING:
     from harrow.cluster import Cluster
@@ -41,9 +41,15 @@ HOST = "127.0.0.1"
     metavar="NAME=VALUE",
     help="a broker setting by Kafka's name",
 )
+@plant_option
 @click.option("--json", "as_json", is_flag=True, help="print one JSON line when ready")
 def command(
-    brokers: int, port: int | None, data: str | None, settings: tuple[str, ...], as_json: bool
+    brokers: int,
+    port: int | None,
+    data: str | None,
+    settings: tuple[str, ...],
+    plants: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Run a cluster in this terminal until Ctrl-C."""
     stops = {signal.SIGINT, signal.SIGTERM}
@@ -54,7 +60,9 @@ def command(
     fork_server().begin()  # it imports the brokers' code while we import ours
     from harrow.cluster import Cluster
 
-    cluster = Cluster(brokers=brokers, port=port, folder=data, config=config, name="up")
+    cluster = Cluster(
+        brokers=brokers, port=port, folder=data, config=config, plants=plants, name="up"
+    )
     cluster.start()
     try:
         click.echo(json.dumps(describe(cluster)) if as_json else banner(cluster))
@@ -76,6 +84,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
         "brokers": brokers,
         "registry": {"pid": cluster.registry.pid},
         "data": str(cluster.folder),
+        "planted": [plant.to_json() for plant in cluster.plants],
     }
 
 
@@ -85,6 +94,7 @@ def banner(cluster: Cluster) -> str:
     return "\n".join(
         [
             f"bootstrap.servers={cluster.bootstrap_servers}",
+            *(f"  PLANTED BUG {plant.module}: {plant.title}" for plant in cluster.plants),
             *rows,
             f"  data      {cluster.folder}",
             "Ctrl-C ends it",

@@ -42,7 +42,7 @@
     icon.append(s("path", { d: ICON[status] || ICON.unknown, fill: "none", stroke: "currentColor", "stroke-width": 2, "stroke-linecap": "round", "stroke-linejoin": "round" }));
     const promise = V ? [V.guarantees.join(", ") || "no guarantee named", V.derived ? ` (${V.derived})` : ""].join("") : "No verdict was written for this run.";
     page.append(el("div", { class: "head" },
-      el("div", {}, el("div", { class: "brand" }, "Harrow run"), el("h1", {}, run.title), el("p", { class: "promise" }, promise)),
+      el("div", {}, el("div", { class: "brand" }, "Harrow run"), el("h1", {}, run.title), ...run.planted.map((bug) => el("p", { class: "planted" }, `PLANTED BUG ${bug}`)), el("p", { class: "promise" }, promise)),
       el("div", { class: `badge ${status}` }, icon, V ? status.toUpperCase() : "NOT JUDGED")));
     const c = V ? V.counts : {}, totals = T.totals;
     const found = V ? Object.values(V.totals).reduce((a, b) => a + b, 0) : null;

@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ..checks.traces import planted_bugs
 from .evidence import FaultWindow, Row, Run
 from .timeline import Timeline
 from .traffic import Traffic, chunks, completions, span
@@ -69,6 +70,7 @@ def build_model(folder: Path, *, seed: int | None = None, command: str | None = 
     return {
         "title": run.about.get("test") or folder.resolve().name,
         "folder": str(folder.resolve()),
+        "planted": list(planted_bugs(folder)),
         "seed": run.seed if seed is None else seed,
         "command": command or run.about.get("command"),
         "duration": timeline.end_s,

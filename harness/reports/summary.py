@@ -39,6 +39,7 @@ def terminal_summary(folder: Path, console: Console) -> None:
 
 def _lines(model: dict[str, Any], width: int) -> list[Text]:
     lines = [_headline(model)]
+    lines += [_row("PLANTED BUG", bug, "bold magenta") for bug in model["planted"]]
     lines += _throughput(model, width)
     lines += _faults(model)
     lines.append(_elections(model))

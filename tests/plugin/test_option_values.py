@@ -35,7 +35,7 @@ def test_values_that_do_not_fit_say_what_would(name: str, value: object, words: 
     [
         (
             {"broker": 5},
-            "no argument 'broker'; did you mean brokers[?] .known: seed, brokers, scope, config.",
+            "no argument 'broker'; did you mean brokers[?] .known: seed, brokers, plant, scope, config.",
         ),
         ({"brokers": "many"}, "brokers='many': expected a whole number"),
         ({"brokers": True}, "brokers=True: expected a whole number"),

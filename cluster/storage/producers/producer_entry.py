@@ -55,6 +55,10 @@ class ProducerEntry(NamedTuple):
     marker_offset: int = -1
     """Offset of the last marker; not in snapshots."""
 
+    def batches_to_remember(self) -> tuple[BatchMetadata, ...]:
+        """Return the batches that stay remembered beside the next one: the last four, for retries of any in flight."""
+        return self.batches[1 - BATCHES_KEPT :]
+
     @property
     def last_offset(self) -> int:
         """Largest offset that this entry stems from; -1 when it has none."""
@@ -120,7 +124,7 @@ def advance(entry: ProducerEntry, header: BatchHeader, first_offset: int) -> Pro
         header.max_timestamp,
     )
     same_epoch = header.producer_epoch == entry.epoch
-    older = entry.batches[1 - BATCHES_KEPT :] if same_epoch else ()
+    older = entry.batches_to_remember() if same_epoch else ()
     txn = entry.txn_first_offset
     if txn == NO_TRANSACTION and header.is_transactional:
         txn = first_offset
