@@ -30,7 +30,7 @@ import sys
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from .errors import ConfigError
 
@@ -148,7 +148,7 @@ def _load(name: str) -> Plant:
         raise ConfigError(
             f"plant {name!r}: the module needs TITLE (a line that names the bug) and plant(planter)"
         )
-    return Plant(module=name, title=title, plant=plant)
+    return Plant(module=name, title=title, plant=cast("Callable[[Planter], None]", plant))
 
 
 def _missing(owner: str, name: str, known: Iterable[str]) -> ConfigError:
