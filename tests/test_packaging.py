@@ -1,4 +1,4 @@
-"""What a user gets: the wheel holds every package of the tree, typed, with its entry points."""
+"""The wheel holds every package of the tree, typed, with its entry points (J1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories survive what happens to processes: kill -9, torn rows, forks, threads."""
+"""Histories survive kill -9, torn rows, forks and threads (J6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vectorised kernels find exactly what the plain-Python oracle finds, on small random histories with mistakes."""
+"""The vectorised kernels find exactly what the plain-Python oracle finds in small random histories with errors (L6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorders around confluent-kafka and the final read, against librdkafka's own mock cluster."""
+"""The recording clients for confluent-kafka and the final read, against librdkafka's own mock cluster (J6, J7)."""
 
 from __future__ import annotations
 

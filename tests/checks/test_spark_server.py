@@ -1,4 +1,4 @@
-"""One Spark for a run: shared by its processes, outliving each, ending with the run and leaving nothing behind."""
+"""One Spark server for a run: all its processes share it, it ends with the run, and it leaves nothing behind (J3)."""
 
 from __future__ import annotations
 

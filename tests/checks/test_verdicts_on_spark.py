@@ -1,4 +1,4 @@
-"""Each check has a hand-made bad history and a good twin, judged on the real Spark."""
+"""Each checker has a hand-made bad history and a valid counterpart, checked on the real Spark (L1, L3, L6)."""
 
 from __future__ import annotations
 

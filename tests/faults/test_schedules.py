@@ -1,4 +1,4 @@
-"""Schedules: in turn, random, JSON."""
+"""Schedules: faults one after another, random faults, JSON (K9)."""
 
 from __future__ import annotations
 

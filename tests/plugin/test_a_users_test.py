@@ -1,4 +1,4 @@
-"""The test of design.md, word for word in a stranger's project, and what can go wrong with it."""
+"""The example of the README as a test of a user's project, with its reports and its failures (J1, J5, J8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Option values, marker arguments, seeds and folder names, without a pytest run around them."""
+"""Option values, marker arguments, seeds and folder names, without a pytest run around them (J1, J5)."""
 
 from __future__ import annotations
 

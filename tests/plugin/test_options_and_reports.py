@@ -1,4 +1,4 @@
-"""The plugin as a user meets it: options, marker, ini, header, errors, the line that repeats a failure."""
+"""The plugin as a user meets it: options, marker, ini, header, errors, the line that repeats a failure (J1, J5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of the README: `harrow demo`, `harrow chaos`, `harrow check`, as a person runs them."""
+"""The commands of the README as a person runs them: `harrow demo`, `harrow chaos`, `harrow check` (J9, N1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""acks=0 and acks=1 lose by what they are, and are reported as such (H1, H2): directed, every time.
+"""acks=0 and acks=1 lose records by design, and the verdict reports it so (H1, H2).
 
-H3, H4 and H5 are in `test_guarantees_break.py` and `test_guarantees_hold.py`.
+The faults are directed: the loss happens in every run.
+`test_guarantees_break.py` and `test_guarantees_hold.py` have the other scenarios of this part.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def fail_over(orders: Placed, leader: int, follower: int) -> None:
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
 def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Placed) -> None:
-    """H1: the client was told nothing and took it for success; the verdict says what was lost, and that it may be."""
+    """H1: the client gets no response and assumes success; the verdict names the loss and reports it as allowed."""
     leader, follower = orders.nodes()
     producer = harrow.producer(acks=0, enable_idempotence=False, message_timeout_ms=30_000)
     for number in range(20):
@@ -54,7 +55,7 @@ def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Pl
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
 def test_acks_1_loses_what_the_dead_leader_had_alone(harrow: Harrow, orders: Placed) -> None:
-    """H2: the leader acknowledges, and dies before its follower has fetched."""
+    """H2: the leader acknowledges, and is killed before its follower has fetched."""
     leader, follower = orders.nodes()
     with orders.raw(leader) as raw:
         for number in range(20):

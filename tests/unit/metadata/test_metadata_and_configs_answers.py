@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster and the settings APIs, in every version."""
+"""Metadata, DescribeCluster and the configuration APIs, in every version (A4)."""
 
 from __future__ import annotations
 

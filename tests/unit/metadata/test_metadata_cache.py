@@ -1,4 +1,4 @@
-"""What the controller tells a broker, and what it then knows."""
+"""The metadata cache after UpdateMetadata requests of the controller (D2, D6)."""
 
 from __future__ import annotations
 

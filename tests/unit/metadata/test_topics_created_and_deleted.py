@@ -1,4 +1,4 @@
-"""Topics asked for, refused, created, waited for and deleted, through the handlers."""
+"""Topics are refused, created, waited for and deleted by the handlers of CreateTopics and DeleteTopics (A4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server and client over real sockets: order, absence, expiry, restart, death."""
+"""Registry server and client over real sockets: order, lost links, expiry, restart, kill (D3, D5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree against a naive model, and its rules as tables."""
+"""The registry's tree against a simple model, and its rules as tables (D3)."""
 
 from __future__ import annotations
 

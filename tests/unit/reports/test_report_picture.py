@@ -1,4 +1,4 @@
-"""The picture and the summary: bounded, self-contained, true to the run folder, and never in the way."""
+"""The HTML page and the terminal summary are bounded, self-contained and true to the run folder (J8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer ids are never given twice; what InitProducerId answers."""
+"""Producer ids are unique, and InitProducerId returns them (F1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches: built, judged, patched, decoded."""
+"""Record batches: built, validated, patched, decoded (A3)."""
 
 from __future__ import annotations
 

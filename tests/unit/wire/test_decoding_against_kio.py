@@ -1,4 +1,4 @@
-"""Our reader of entities agrees with kio's writer on every message, and survives any bytes."""
+"""The entity decoder agrees with kio's encoder on every message, and survives any bytes (A4, A6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch by hand is kio's Fetch, byte for byte, in every version, on both sides."""
+"""The hand-written Fetch codec equals kio's, byte for byte, in every version, for requests and responses (A4)."""
 
 from __future__ import annotations
 

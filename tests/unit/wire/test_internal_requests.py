@@ -1,4 +1,4 @@
-"""The controller's requests are those of Apache Kafka 3.9.1, byte for byte.
+"""The controller's requests equal those of Apache Kafka 3.9.1, byte for byte (C8).
 
 The bytes below were written by kafka-clients 3.9.1's own generated classes.
 """

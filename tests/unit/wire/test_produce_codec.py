@@ -1,4 +1,4 @@
-"""Produce by hand is kio's Produce, byte for byte, in every version."""
+"""The hand-written Produce codec equals kio's, byte for byte, in every version (A4)."""
 
 from __future__ import annotations
 

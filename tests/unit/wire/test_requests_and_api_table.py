@@ -1,4 +1,4 @@
-"""A request is answered once; a table serves what was added to it, and ApiVersions."""
+"""A request gets one response; an API table serves the handlers that were added to it, and ApiVersions (A2)."""
 
 from __future__ import annotations
 
