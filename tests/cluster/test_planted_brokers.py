@@ -1,4 +1,4 @@
-"""Planted bugs in real broker processes: applied before the broker starts, named by every output."""
+"""Planted bugs in real broker processes: applied before the broker starts, named by every output (M1)."""
 
 from __future__ import annotations
 

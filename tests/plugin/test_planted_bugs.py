@@ -1,4 +1,4 @@
-"""`--harrow-plant`: a user's test on brokers with a planted bug, and every place that names the bug."""
+"""`--harrow-plant`: a user's test on brokers with a planted bug, and every place that names the bug (M1, M2)."""
 
 from __future__ import annotations
 

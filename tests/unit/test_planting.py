@@ -1,4 +1,4 @@
-"""Planted bugs: what a plant may replace, and what is refused."""
+"""Planted bugs: what a plant may replace, and what is refused (M1)."""
 
 from __future__ import annotations
 
