@@ -1,4 +1,4 @@
-"""Where a `Harrow` gets its cluster from: one of its own, or one that a worker's tests share."""
+"""Sources of clusters for a `Harrow`: a new cluster, or a cluster that the tests of a worker share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TEST_DEFAULTS: Mapping[str, object] = {"harrow.tap": True}
-"""Over the cluster's own defaults, under what the test asks for: the tap gives every test a verdict (J6)."""
+"""Settings over the cluster's defaults; a test may override them. The tap records a history for every test (J6)."""
 
 
 class ClusterSource(Protocol):
-    """Gives a running cluster whose files lie (or are linked) at `<folder>/cluster`."""
+    """Provides running clusters; the files of a cluster are (or are linked) at `<folder>/cluster`."""
 
     shared: bool
 
@@ -35,12 +35,12 @@ class ClusterSource(Protocol):
         ...
 
     def release(self, cluster: Cluster) -> None:
-        """Return it; its owner decides whether it stops."""
+        """Take the cluster back; the source decides whether it stops."""
         ...
 
 
 class OwnCluster:
-    """A fresh cluster for each `Harrow`, stopped with it."""
+    """Starts a new cluster for each `Harrow` and stops it when the `Harrow` closes."""
 
     shared = False
 
@@ -53,7 +53,7 @@ class OwnCluster:
         seed: int,
         plants: Sequence[str] = (),
     ) -> Cluster:
-        """Start one; nothing is left running when it does not start."""
+        """Start a cluster; when the start fails, no process stays."""
         sweep_once()
         cluster = Cluster(
             brokers=brokers,
@@ -76,7 +76,7 @@ class OwnCluster:
 
 
 class SharedClusters:
-    """Clusters by what was asked for, kept until `close`: `scope="session"`."""
+    """Clusters by their options, kept until `close` (`scope="session"`)."""
 
     shared = True
 
@@ -93,25 +93,25 @@ class SharedClusters:
         seed: int,
         plants: Sequence[str] = (),
     ) -> Cluster:
-        """Return the cluster of these brokers and config, started when it is the first to ask."""
+        """Return the cluster with these options; the first call starts it."""
         settings = {name: str(value) for name, value in config.items()}
-        asked = json.dumps([brokers, settings, list(plants)], sort_keys=True)
-        cluster = self._clusters.get(asked)
+        key = json.dumps([brokers, settings, list(plants)], sort_keys=True)
+        cluster = self._clusters.get(key)
         if cluster is None:
             home = folder.parent / f"shared-{len(self._clusters) + 1}"
             cluster = self._own.acquire(
                 home, brokers=brokers, config=config, seed=seed, plants=plants
             )
-            self._clusters[asked] = cluster
+            self._clusters[key] = cluster
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "cluster").symlink_to(cluster.folder, target_is_directory=True)
         return cluster
 
     def release(self, cluster: Cluster) -> None:
-        """Keep it for the next test."""
+        """Keep the cluster for the next test."""
 
     def close(self) -> None:
-        """Stop them all; one that does not stop does not keep the others."""
+        """Stop all clusters, also when one of them cannot be stopped; then raise the first error."""
         clusters, self._clusters = list(self._clusters.values()), {}
         errors: list[Exception] = []
         for cluster in clusters:
@@ -125,12 +125,12 @@ class SharedClusters:
 
 @functools.cache
 def sweep_once() -> None:
-    """End what a run that was killed left behind, before this process starts its first cluster."""
+    """Kill the processes that a killed run left, before this process starts its first cluster."""
     sweep_orphans()
 
 
 def failed_tasks(folder: Path, since: dict[Path, int]) -> list[str]:
-    """Return a line for each `task.failed` that a process below `folder` traced after `since`: bugs of ours."""
+    """Return a line for each `task.failed` event below `folder` after the positions `since`: bugs in Harrow."""
     found: list[str] = []
     for path in sorted(folder.glob("*/trace.jsonl")):
         with path.open("rb") as file:
@@ -140,7 +140,7 @@ def failed_tasks(folder: Path, since: dict[Path, int]) -> list[str]:
 
 
 def trace_ends(folder: Path) -> dict[Path, int]:
-    """Return how far each trace below `folder` is written, for `failed_tasks`."""
+    """Return the current size of each trace below `folder`, for `failed_tasks`."""
     return {path.resolve(): path.stat().st_size for path in folder.glob("*/trace.jsonl")}
 
 
@@ -150,4 +150,4 @@ def _describe(path: Path, line: bytes) -> str:
     except ValueError:
         event = {}
     what = f"{event.get('name', '?')}: {event.get('error', line[:200])}"
-    return f"{path.parent.name}: the broker's task failed, a bug of Harrow: {what} (see {path})"
+    return f"{path.parent.name}: a task of the broker failed, which is a bug in Harrow: {what} (see {path})"

@@ -1,7 +1,7 @@
 """What the harness raises, below `HarrowError`:
 
 HarrowError
-└── VerdictError        (also an AssertionError) a guarantee was broken, or could not be judged
+└── VerdictError        (also an AssertionError) a guarantee was broken, or it could not be judged
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["HarrowError", "VerdictError"]
 
 
 class VerdictError(HarrowError, AssertionError):
-    """The verdict is invalid or unknown; the message holds the anomalies and the line that repeats the run."""
+    """The verdict is invalid or unknown. The message contains the anomalies and the command that repeats the run."""
 
     def __init__(self, message: str, verdict: Verdict) -> None:
         super().__init__(message)

@@ -1,13 +1,13 @@
-"""The fixture `harrow`, and the factory that makes more under the user's own names.
+"""The fixture `harrow`, and a factory for more fixtures with names of the user's choice.
 
 ```python
 from harrow import harrow_fixture
 
-small = harrow_fixture(brokers=1)               # conftest.py: a fixture `small`, a cluster of its own
+small = harrow_fixture(brokers=1)               # conftest.py: a fixture `small` with its own cluster
 ```
 
-A fixture costs nothing until its test touches the cluster. Teardown stops the cluster, fails the test
-when a broker traced a failed task (a bug of ours), and removes a passed test's data.
+A fixture starts nothing until its test uses the cluster. The teardown stops the cluster, fails the test when a
+broker's trace holds a failed task (a bug in Harrow), and removes the data of a passed test.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ if TYPE_CHECKING:
     from .run import Harrow
 
 
-class Outcome(enum.Enum):
-    """How far a test that uses Harrow got."""
+class TestState(enum.Enum):
+    """The state of a test that uses a Harrow fixture."""
+
+    __test__ = False
 
     STARTED = "started"
     PASSED = "passed"
     FAILED = "failed"
 
 
-USED = pytest.StashKey[Outcome]()
+USED = pytest.StashKey[TestState]()
 RUNS = pytest.StashKey[list["Harrow"]]()
 
 
@@ -49,17 +51,17 @@ def harrow_fixture(
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
 ) -> Any:
-    """Make a fixture that yields a `Harrow`; assign it to the name it shall have.
+    """Make a fixture that yields a `Harrow`. The variable that you assign it to is the fixture's name.
 
-    Arguments as the marker's. `scope="session"` shares the cluster among the tests of a worker that ask
-    for the same brokers and config; topics then get unique names, so use `topic.name`.
+    The arguments are those of the marker. With `scope="session"` the tests of one worker that request the same
+    brokers, config and plants share a cluster; topics then get unique names, so use `topic.name`.
     """
     given = {"brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant}
     arguments = options.check_arguments(given, "harrow_fixture")
 
     @pytest.fixture
     def harrow(request: pytest.FixtureRequest) -> Iterator[Harrow]:
-        """A cluster to break and to judge (`harrow.Harrow`): topics, chaos, verdicts; starts when touched."""
+        """A Kafka cluster with faults and verdicts (`harrow.Harrow`). The cluster starts at the first use."""
         yield from _serve(request, arguments)
 
     return harrow
@@ -69,12 +71,12 @@ harrow = harrow_fixture()
 
 
 def wants_verdict(item: pytest.Item) -> bool:
-    """Whether a test uses a fixture made here and its file calls `verify`; others start Spark when they get to it."""
-    return uses_harrow(item) and _speaks_of_verify(item.path)
+    """Whether a test uses a Harrow fixture and its file calls `verify`. Other tests start Spark when they need it."""
+    return uses_harrow(item) and _calls_verify(item.path)
 
 
 @functools.cache
-def _speaks_of_verify(path: Path) -> bool:
+def _calls_verify(path: Path) -> bool:
     try:
         return b".verify(" in path.read_bytes()
     except OSError:
@@ -82,10 +84,14 @@ def _speaks_of_verify(path: Path) -> bool:
 
 
 def uses_harrow(item: pytest.Item) -> bool:
-    """Whether a test asks for a fixture that this module made."""
+    """Whether a test requests a fixture of this module."""
     info: Any = getattr(item, "_fixtureinfo", None)
     definitions = info.name2fixturedefs.values() if info is not None else ()
-    functions = (getattr(one.func, "__wrapped__", one.func) for all_ in definitions for one in all_)
+    functions = (
+        getattr(definition.func, "__wrapped__", definition.func)
+        for overrides in definitions
+        for definition in overrides
+    )
     return any(getattr(function, "__module__", "") == __name__ for function in functions)
 
 
@@ -99,7 +105,7 @@ def _serve(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iter
     except pytest.UsageError as error:
         pytest.fail(str(error), pytrace=False)
     name = str(request.fixturename)
-    item.stash.setdefault(USED, Outcome.STARTED)
+    item.stash.setdefault(USED, TestState.STARTED)
     runs = item.stash.setdefault(RUNS, [])
     run = Harrow(
         worker.folder(chosen) / folder_name(item.nodeid, name),
@@ -110,7 +116,7 @@ def _serve(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iter
         spark=lambda: worker.spark(chosen),
         name=name,
         repeat=_repeat_line(item),
-        early_spark=False,  # the plugin asks for it at collection, where a test speaks of verdicts
+        early_spark=False,  # the plugin starts Spark at collection when the test calls verify
         clusters=worker.shared_clusters() if chosen.scope == "session" else None,
     )
     run.on_verdict(lambda verdict: _record(item, run, verdict))
@@ -119,7 +125,7 @@ def _serve(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iter
         yield run
     finally:
         failures = run.close()
-        if item.stash[USED] is Outcome.PASSED and not failures and not chosen.keep:
+        if item.stash[USED] is TestState.PASSED and not failures and not chosen.keep:
             run.remove_data()
     if failures:
         pytest.fail("\n".join(failures), pytrace=False)
@@ -132,7 +138,7 @@ def _repeat_line(item: pytest.Item) -> str:
 
 
 def _record(item: pytest.Item, run: Harrow, verdict: Any) -> None:
-    """Put a verdict where JUnit, the terminal and xdist's controller find it."""
+    """Store a verdict in the user properties: JUnit, the terminal summary and xdist's controller read them."""
     number = sum(name.startswith("harrow.verdict") for name, _ in item.user_properties) + 1
     suffix = "" if number == 1 else f"-{number}"
     item.user_properties += [

@@ -1,8 +1,8 @@
-"""Every option of the plugin: its flag, its ini setting, its marker argument, its default.
+"""The options of the plugin: the flag, ini setting, marker argument and default of each.
 
-Precedence: flag, then the fixture factory's argument, then the marker, then ini, then the default;
-`config` is merged setting by setting in that order. A value that cannot be used is a `UsageError`
-which names where it came from and what would fit. Nothing heavy is imported until a setting is given.
+Precedence: flag, fixture factory argument, marker, ini, default. `config` is merged setting by setting in this
+order. An invalid value is a `UsageError` that names its source and the valid values. Modules of the cluster are
+imported only when a broker setting or a plant is given.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What one test runs with."""
+    """The options of one test."""
 
     seed: int
-    """The run's seed (or the marker's); the test's own is its child by node id."""
+    """The run's seed, or the marker's. The seed of a test is derived from it and the node id."""
     brokers: int = 3
     config: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Broker settings under Kafka's names, over the harness's defaults."""
+    """Broker settings by Kafka's names; they override the harness's defaults."""
     scope: str = "test"
-    """`test`: a fresh cluster for each test; `session`: one for all tests of a worker that ask for the same."""
+    """`test`: a new cluster for each test. `session`: tests of one worker with equal options share a cluster."""
     keep: bool = False
-    """Keep clusters' data and histories of passed tests too."""
+    """Keep the clusters' data and the histories of passed tests."""
     out: Path = Path("harrow-out")
     plant: tuple[str, ...] = ()
     """Modules of planted bugs (`harrow.cluster.planting`); every output of the run names them."""
     spark: str = ""
-    """`spark.master` or Spark Connect address of the user's own; empty: one started for the run."""
+    """The user's `spark.master` or Spark Connect address; empty: Harrow starts a Spark server for the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One option, everywhere that it can be given."""
+class OptionSpec:
+    """One option with its flag, ini setting and marker argument."""
 
     name: str
     parse: Callable[[object], Any]
@@ -56,17 +56,17 @@ class Row:
 
     @property
     def flag(self) -> str:
-        """The command line's name for it."""
+        """Name on the command line."""
         return f"--harrow-{self.name}"
 
     @property
     def ini(self) -> str:
-        """The configuration file's name for it."""
+        """Name in the configuration file."""
         return f"harrow_{self.name}"
 
     @property
     def field(self) -> str:
-        """The name in `Options`."""
+        """Name of the field of `Options`."""
         return "config" if self.name == "set" else self.name
 
 
@@ -90,9 +90,9 @@ def _scope(value: object) -> str:
 
 
 def _settings(value: object) -> dict[str, object]:
-    """Read a mapping, or `name=value` lines, as broker settings that exist and fit."""
+    """Parse a mapping or `name=value` lines to broker settings; the names and values are checked."""
     if isinstance(value, Mapping):
-        pairs: dict[str, object] = {str(name): one for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - a marker's argument may be anything
+        pairs: dict[str, object] = {str(name): setting for name, setting in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - a marker's argument may be anything
     elif isinstance(value, list | tuple):
         pairs = dict(_pair(str(line)) for line in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - as above
     else:
@@ -116,7 +116,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _plants(value: object) -> tuple[str, ...]:
-    """Read a module name, or several, as plants that can be imported."""
+    """Parse one module name or several; each module must be a plant that can be imported."""
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType] - a marker's argument may be anything
         raise ValueError(f"{value!r}: expected the dotted name of a module, or several")
@@ -136,54 +136,59 @@ def _path(value: object) -> Path:
     return Path(str(value))
 
 
-ROWS: tuple[Row, ...] = (
-    Row(
+OPTIONS: tuple[OptionSpec, ...] = (
+    OptionSpec(
         name="seed",
         parse=_whole(0, SEED_MAX),
         metavar="N",
-        doc="seed of the run; a failure prints the one it ran with",
+        doc="seed of the run; the report of a failed test prints it",
         marker=True,
     ),
-    Row(
+    OptionSpec(
         name="brokers",
         parse=_whole(1, BROKERS_MAX),
         metavar="N",
         doc="brokers of each cluster (default 3)",
         marker=True,
     ),
-    Row(
+    OptionSpec(
         name="set",
         parse=_settings,
         metavar="NAME=VALUE",
         ini_type="linelist",
-        doc="a broker setting under Kafka's name; may be given often",
+        doc="a broker setting by Kafka's name; repeatable",
     ),
-    Row(
+    OptionSpec(
         name="plant",
         parse=_plants,
         metavar="MODULE",
         ini_type="linelist",
-        doc="start the brokers with a planted bug, such as harrow.faults.zoo.kip_101; may be given often",
+        doc="start the brokers with a planted bug, such as harrow.faults.zoo.kip_101; repeatable",
         marker=True,
     ),
-    Row(
+    OptionSpec(
         name="scope",
         parse=_scope,
         metavar="test|session",
-        doc="a fresh cluster for each test (default), or one for all that ask for the same",
+        doc="a new cluster for each test (default), or a cluster shared by tests that request the same",
         marker=True,
     ),
-    Row(name="keep", parse=bool, ini_type="bool", doc="keep the folders of passed tests too"),
-    Row(name="out", parse=_path, metavar="DIR", doc="where run folders go (default harrow-out)"),
-    Row(
+    OptionSpec(name="keep", parse=bool, ini_type="bool", doc="keep the folders of passed tests"),
+    OptionSpec(
+        name="out",
+        parse=_path,
+        metavar="DIR",
+        doc="folder for the run folders (default harrow-out)",
+    ),
+    OptionSpec(
         name="spark",
         parse=str,
         metavar="ADDRESS",
-        doc="your own Spark: a master or a Connect address (default: one started for the run)",
+        doc="your own Spark: a master or a Connect address (default: a Spark server started for the run)",
     ),
 )
 MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {
-    **{row.name: row.parse for row in ROWS if row.marker},
+    **{row.name: row.parse for row in OPTIONS if row.marker},
     "config": _settings,
 }
 MARKER_LINE = (
@@ -198,9 +203,9 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Declare each row's flag and ini setting."""
+    """Declare the flag and the ini setting of each option."""
     group = parser.getgroup("harrow", "Harrow: what happens when Kafka breaks")
-    for row in ROWS:
+    for row in OPTIONS:
         if row.name == "keep":
             group.addoption(row.flag, action="store_true", default=None, help=row.doc)
         else:
@@ -212,18 +217,18 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def read_flags(config: pytest.Config) -> dict[str, Any]:
-    """Return what the command line gave, parsed, by field of `Options`."""
-    given = ((row, row.flag, config.getoption(row.flag)) for row in ROWS)
+    """Return the parsed values of the command line, by field of `Options`."""
+    given = ((row, row.flag, config.getoption(row.flag)) for row in OPTIONS)
     return _parse(given)
 
 
 def read_ini(config: pytest.Config) -> dict[str, Any]:
-    """Return what the configuration file gave, parsed, by field of `Options`."""
-    given = ((row, row.ini, config.getini(row.ini)) for row in ROWS)
+    """Return the parsed values of the configuration file, by field of `Options`."""
+    given = ((row, row.ini, config.getini(row.ini)) for row in OPTIONS)
     return _parse(entry for entry in given if entry[2] not in ("", []))
 
 
-def _parse(given: Iterable[tuple[Row, str, Any]]) -> dict[str, Any]:
+def _parse(given: Iterable[tuple[OptionSpec, str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for row, source, value in given:
         if value is not None:
@@ -235,7 +240,7 @@ def _parse(given: Iterable[tuple[Row, str, Any]]) -> dict[str, Any]:
 
 
 def check_arguments(arguments: Mapping[str, object], source: str) -> dict[str, Any]:
-    """Return a marker's or a factory's arguments, parsed; None means "not given"."""
+    """Return the parsed arguments of a marker or factory; None means "not given"."""
     values: dict[str, Any] = {}
     for name, value in arguments.items():
         parse = MARKER_ARGUMENTS.get(name)
@@ -252,7 +257,7 @@ def check_arguments(arguments: Mapping[str, object], source: str) -> dict[str, A
 
 
 def read_marker(item: pytest.Item) -> dict[str, Any]:
-    """Return the arguments of the item's `harrow` markers, the nearest winning."""
+    """Return the merged arguments of the item's `harrow` markers; the closest marker has priority."""
     merged: dict[str, Any] = {}
     for marker in reversed(list(item.iter_markers("harrow"))):
         source = f"{item.nodeid}: @pytest.mark.harrow"
@@ -263,7 +268,7 @@ def read_marker(item: pytest.Item) -> dict[str, Any]:
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `layers` over each other, the last winning; `config` setting by setting."""
+    """Merge `layers`; a later layer has priority, and `config` is merged setting by setting."""
     merged: dict[str, Any] = {}
     config: dict[str, object] = {}
     for layer in layers:

@@ -1,7 +1,7 @@
 """The `pytest11` entry point: options, marker, fixture, seeds, reports (J1, J5).
 
-Imports nothing but pytest and the standard library until a fixture is used; a test in a child
-process keeps it so. Everything that a test touches lies behind the `harrow` fixture.
+This module imports only pytest and the standard library; the rest is imported when a test uses a fixture. A test in
+a child process checks this. Tests reach everything else through the `harrow` fixture.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from . import options
-from .fixtures import RUNS, USED, Outcome, harrow, wants_verdict
-from .workers import WORKER, hand_down, is_worker, start_worker
+from .fixtures import RUNS, USED, TestState, harrow, wants_verdict
+from .workers import WORKER, is_worker, send_to_worker, start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["harrow"]
 
 PROPERTY = "harrow."
-SUMMARY = pytest.StashKey["Summary"]()
+SUMMARY = pytest.StashKey["VerdictSummary"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,49 +32,49 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the options, settle the seed, declare the marker."""
+    """Read the options, choose the seed, declare the marker."""
     config.addinivalue_line("markers", options.MARKER_LINE)
     start_worker(config)
     if not is_worker(config):
-        config.stash[SUMMARY] = summary = Summary()
+        config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop what tests shared, whatever happened."""
+    """Stop the clusters and the Spark client that tests shared, also after an error."""
     if (worker := config.stash.get(WORKER, None)) is not None:
         worker.close()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Hand the seed down to an xdist worker (an xdist hook)."""
-    hand_down(node.config.stash[WORKER], node.workerinput)
+    """Send the seed to an xdist worker (an xdist hook)."""
+    send_to_worker(node.config.stash[WORKER], node.workerinput)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say once what the run runs with."""
+    """Return the header line with the options of this run."""
     worker = config.stash[WORKER]
     chosen = worker.options(None, {})
-    said = [f"seed {worker.seed}", f"brokers {chosen.brokers}", f"out {chosen.out}"]
+    parts = [f"seed {worker.seed}", f"brokers {chosen.brokers}", f"out {chosen.out}"]
     if chosen.scope != "test":
-        said.append(f"scope {chosen.scope}")
+        parts.append(f"scope {chosen.scope}")
     if chosen.spark:
-        said.append(f"spark {chosen.spark}")
-    said += [f"{name}={value}" for name, value in chosen.config.items()]
-    said += [f"PLANTED BUG {module}" for module in chosen.plant]
-    return f"harrow: {', '.join(said)}"
+        parts.append(f"spark {chosen.spark}")
+    parts += [f"{name}={value}" for name, value in chosen.config.items()]
+    parts += [f"PLANTED BUG {module}" for module in chosen.plant]
+    return f"harrow: {', '.join(parts)}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse markers that cannot be used before anything runs (an xdist worker does so in set-up)."""
+    """Report invalid `harrow` markers before any test runs (an xdist worker reports them during the test's set-up)."""
     if not is_worker(config):
         for item in items:
             options.read_marker(item)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Have Spark start in the background as soon as a test is known that asks for a verdict."""
+    """Start Spark in the background when a collected test will ask for a verdict."""
     if not session.config.option.collectonly and any(map(wants_verdict, session.items)):
         worker = session.config.stash[WORKER]
         worker.spark(worker.options(None, {})).request()
@@ -84,12 +84,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember how the test went; a failure ends with its verdict and the line that repeats it."""
+    """Store the state of the test; attach the verdict and the repeat command to the report of a failed test."""
     report = yield
     if USED not in item.stash:
         return report
     if report.failed:
-        item.stash[USED] = Outcome.FAILED
+        item.stash[USED] = TestState.FAILED
         error = call.excinfo.value if call.excinfo is not None else None
         if call.when == "call" and isinstance(error, Exception):
             for run in item.stash[RUNS]:
@@ -97,16 +97,16 @@ def pytest_runtest_makereport(
                     report.sections.append((f"harrow verdict ({run.name})", text))
         report.sections.append(("harrow", f"repeat with: {repeat_line(item)}"))
     elif call.when == "call" and report.passed:
-        item.stash[USED] = Outcome.PASSED
+        item.stash[USED] = TestState.PASSED
     return report
 
 
 def repeat_line(item: pytest.Item) -> str:
-    """Return the exact command that repeats this test's schedule."""
+    """Return the command that repeats this test with the same schedule."""
     config = item.config
     worker = config.stash[WORKER]
     words = ["pytest", item.nodeid, f"--harrow-seed={worker.seed}"]
-    for row in options.ROWS:
+    for row in options.OPTIONS:
         given = config.getoption(row.flag)
         if row.name in ("brokers", "scope") and given is not None:
             words.append(f"{row.flag}={given}")
@@ -118,14 +118,14 @@ def repeat_line(item: pytest.Item) -> str:
     return shlex.join(words)
 
 
-class Summary:
-    """Collects verdicts from reports, of this process or of xdist's workers, for the terminal."""
+class VerdictSummary:
+    """Collects the verdicts from the reports of this process and of xdist workers, for the terminal."""
 
     def __init__(self) -> None:
         self.lines: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the verdict lines that a fixture left in the report's user properties."""
+        """Collect the verdict lines that a fixture stored in the report's user properties."""
         for name, value in report.user_properties:
             if name.startswith(f"{PROPERTY}verdict"):
                 self.lines[f"{report.nodeid} {name}"] = str(value)

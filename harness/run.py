@@ -1,6 +1,6 @@
-"""`Harrow`: one test's cluster, chaos and verdict; what the `harrow` fixture yields.
+"""`Harrow`: the cluster, the chaos blocks and the verdicts of one test. The `harrow` fixture yields it.
 
-Works without pytest too:
+It also works without pytest:
 
 ```python
 with Harrow("out/run-1", seed=7) as harrow:
@@ -10,8 +10,8 @@ with Harrow("out/run-1", seed=7) as harrow:
     print(harrow.verify(orders, guarantee="no-loss"))
 ```
 
-Lazy: the cluster starts when a topic, an address or a client is asked for. Everything random comes from
-`seed`. Everything that a verdict or a picture needs lies in `folder` (see ARCHITECTURE.md).
+The cluster starts at the first use of a topic, an address or a client. All random values derive from `seed`. The
+folder `folder` holds everything that the verdict and the report read (the run folder, see ARCHITECTURE.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
 from .seeds import child_seed
 from .topics import Topic, check_topic, create_topic
-from .verdicts import Judge, spark_of_run
+from .verdicts import RunVerifier, spark_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 UNDERSCORED = frozenset(
     {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
 )
-"""Settings of librdkafka and confluent-kafka that have no dots."""
+"""Settings of librdkafka and confluent-kafka whose names contain underscores."""
 DATA_FOLDERS = ("cluster", "history", "history.parquet", "drain")
 RESULT_FILES = ("schedule.json", "faults.jsonl", "verdict.json", "report.html")
 
 
 class Harrow:
-    """A cluster to break and to judge."""
+    """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Harrow:
         self._source = OwnCluster() if clusters is None else clusters
         parent = self.folder.parent
         handle = (lambda: spark_of_run(parent, spark)) if isinstance(spark, str) else spark
-        self._judge = Judge(self.folder, handle, seed=seed, repeat=repeat)
+        self._verifier = RunVerifier(self.folder, handle, seed=seed, repeat=repeat)
         self._cluster: Cluster | None = None
         self._traced: dict[Path, int] = {}
         self._topics: dict[str, Topic] = {}
@@ -97,9 +97,9 @@ class Harrow:
         self._steps = 0
         self._listeners: list[Callable[[Verdict], None]] = []
         self.schedule = Schedule(seed=seed)
-        """The last chaos block's schedule, with what was resolved; its JSON replays it."""
+        """The schedule of the last chaos block with its resolved targets; its JSON form can be replayed."""
         self.verdicts: list[Verdict] = []
-        """Verdicts so far, the last one last."""
+        """All verdicts so far, the newest last."""
 
     def __enter__(self) -> Self:
         return self
@@ -117,10 +117,10 @@ class Harrow:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, started now if it was not yet."""
+        """The cluster; the first access starts it."""
         if self._cluster is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._remove_data()  # of an earlier run in the same folder
+            self._remove_data()  # left by an earlier run in the same folder
             for name in RESULT_FILES:
                 (self.folder / name).unlink(missing_ok=True)
             self._cluster = self._source.acquire(
@@ -135,7 +135,7 @@ class Harrow:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What any Kafka client is configured with; starts the cluster."""
+        """The `bootstrap.servers` setting for any Kafka client; the first access starts the cluster."""
         return self.cluster.bootstrap_servers
 
     def topic(
@@ -145,9 +145,11 @@ class Harrow:
         replication_factor: int | None = None,
         config: Mapping[str, object] | None = None,
     ) -> Topic:
-        """Create a topic and wait for its leaders. Replicas: three, or all brokers where there are fewer."""
+        """Create a topic and wait for its leaders. Default replication factor: 3, at most the number of brokers."""
         if name in self._topics:
-            raise ConfigError(f"topic {name!r} was created by this test already")
+            raise ConfigError(
+                f"this test has already created topic {name!r}; use the Topic that the first call returned"
+            )
         unique = (
             f"{name}-{child_seed(self.seed, name) % 16**6:06x}" if self._source.shared else name
         )
@@ -166,9 +168,9 @@ class Harrow:
     # ---------------------------------------------------------------------------------- clients
 
     def producer(self, **config: object) -> Producer:
-        """Return a recording confluent-kafka Producer; `acks="all"` is written `acks`, `client.id` as `client_id`.
+        """Return a confluent-kafka Producer that records its operations. Settings have underscores: `client_id="a"`.
 
-        Defaults: idempotent, acks=all. Each operation is appended to the history as it happens.
+        Defaults: idempotent, acks=all. Each operation is appended to the history when it happens.
         """
         from .clients.producer import Producer
 
@@ -179,7 +181,7 @@ class Harrow:
         return producer
 
     def consumer(self, **config: object) -> Consumer:
-        """Return a recording confluent-kafka Consumer; reads from the beginning, group `harrow`, by default."""
+        """Return a confluent-kafka Consumer that records its operations. Defaults: group `harrow`, earliest offset."""
         from .clients.consumer import Consumer
 
         settings: dict[str, Any] = {"group.id": "harrow", "auto.offset.reset": "earliest"}
@@ -194,7 +196,7 @@ class Harrow:
 
     @cached_property
     def faker(self) -> Faker:
-        """Realistic values, the same ones for the same seed."""
+        """A Faker whose values depend only on the seed."""
         from faker import Faker
 
         faker = Faker()
@@ -203,7 +205,7 @@ class Harrow:
 
     @cached_property
     def random(self) -> random.Random:
-        """Random numbers, the same ones for the same seed."""
+        """Random numbers that depend only on the seed."""
         return random.Random(child_seed(self.seed, "random"))  # noqa: S311 - repeatable, not secret
 
     # ----------------------------------------------------------------------------------- faults
@@ -216,22 +218,23 @@ class Harrow:
         kinds: Sequence[str] = DEFAULT_RANDOM,
         schedule: Schedule | None = None,
     ) -> Chaos:
-        """Return a block in which `faults` happen to the cluster, one after another, in the background.
+        """Return a block that injects `faults` into the cluster, in sequence and in the background.
 
-        `duration`: again and again for so many seconds while the block lasts. Without faults: random ones, of
-        `kinds` (named as in a schedule file). `cap`: most brokers disturbed at once; by default what the topics'
-        replicas allow. `schedule`: a recorded one, replayed. The first fault waits for the first traffic.
+        `duration`: repeat the faults for this many seconds while the block lasts. Without faults: random faults of
+        the kinds `kinds` (names as in a schedule file). `cap`: the maximum number of brokers that are disturbed at the
+        same time; the default is what the topics' replicas allow. `schedule`: a recorded schedule to replay. The
+        first fault waits for the first traffic.
         """
         if self._chaos is not None:
-            raise ConfigError("chaos is on already; give one block all its faults")
+            raise ConfigError("a chaos block is already active; give all faults to one block")
         checked = check_faults(faults)
         if schedule is not None and (faults or duration is not None):
-            raise ConfigError("chaos takes faults or a schedule to replay, not both")
+            raise ConfigError("chaos() accepts faults or a schedule to replay, not both")
         cluster = self.cluster
         most = self._cap() if cap is None else cap
         planned = schedule or self._plan(checked, duration, most, kinds)
         if self._early_spark:
-            self._judge.prepare()
+            self._verifier.prepare()
         self._blocks += 1
         self._steps += len(planned.steps)
         self._chaos = Chaos(
@@ -243,7 +246,7 @@ class Harrow:
         self, faults: tuple[Fault, ...], duration: float | None, cap: int, kinds: Sequence[str]
     ) -> Schedule:
         if duration is not None and duration <= 0:
-            raise ConfigError(f"chaos(duration={duration}): expected seconds, more than 0")
+            raise ConfigError(f"chaos(duration={duration}): expected a number of seconds above 0")
         seed = child_seed(self.seed, "chaos", str(self._blocks))
         first = self._steps + 1
         if faults:
@@ -255,7 +258,7 @@ class Harrow:
         )
 
     def _cap(self) -> int:
-        """As many brokers as may fail with every topic still taking acks=all; one at least."""
+        """The number of brokers that may fail while every topic accepts acks=all; at least 1."""
         general = self.cluster.config.number("min.insync.replicas")
         spare = [
             topic.replication_factor - int(str(topic.config.get("min.insync.replicas", general)))
@@ -272,16 +275,16 @@ class Harrow:
     # ---------------------------------------------------------------------------------- verdict
 
     def on_verdict(self, call: Callable[[Verdict], None]) -> None:
-        """Have `call` told of each verdict."""
+        """Call `call` with each verdict."""
         self._listeners.append(call)
 
     def verify(self, *topics: Topic | str, guarantee: str | None = None) -> Verdict:
-        """Heal, converge, drain and let Spark judge; VerdictError unless the verdict is valid.
+        """Wait for convergence, do the final read and judge on Spark; raise VerdictError unless the verdict is valid.
 
-        `guarantee`: best-effort, no-loss, at-least-once, exactly-once, ordered, or several with commas; None
-        derives it from the producers' settings that were seen. Without topics: all that were created.
+        `guarantee`: best-effort, no-loss, at-least-once, exactly-once, ordered, or several with commas. None
+        derives it from the producer settings that were observed. Without topics: all topics of this test.
         """
-        __tracebackhide__ = True  # pytest then shows the caller's line
+        __tracebackhide__ = True  # so pytest shows the caller's line
         verdict = self._judged(topics, guarantee)
         if not verdict.valid:
             raise VerdictError(self._explain(verdict), verdict)
@@ -290,20 +293,20 @@ class Harrow:
     def _judged(self, topics: Iterable[Topic | str], guarantee: str | None = None) -> Verdict:
         if self._chaos is not None:
             raise ConfigError(
-                "verify after the chaos block, not in it: the block heals the cluster"
+                "call verify() after the chaos block: the block heals the cluster when it ends"
             )
-        names = [str(topic) for topic in topics] or [str(one) for one in self._topics.values()]
+        names = [str(topic) for topic in topics] or [str(topic) for topic in self._topics.values()]
         if not names:
-            raise ConfigError("verify: no topic was given and none was created by this test")
+            raise ConfigError("verify(): no topic was given, and this test has created none")
         self._flush()
-        verdict = self._judge.judge(self.cluster, names, guarantee)
+        verdict = self._verifier.judge(self.cluster, names, guarantee)
         self.verdicts.append(verdict)
         for call in self._listeners:
             call(verdict)
         return verdict
 
     def _flush(self) -> None:
-        """Recorders' own clients are brought to an end first: what they still hold may yet be sent."""
+        """Flush the recording producers: records in their queues may still be sent."""
         from confluent_kafka import KafkaException
 
         for client in self._clients:
@@ -311,7 +314,7 @@ class Harrow:
             if flush is not None:
                 with contextlib.suppress(
                     KafkaException
-                ):  # a fatal error: its records have their reports
+                ):  # a fatal error: the records already have their delivery reports
                     flush(client, 10)
 
     def _explain(self, verdict: Verdict) -> str:
@@ -320,7 +323,7 @@ class Harrow:
         return "\n".join(lines)
 
     def verdict_line(self, verdict: Verdict) -> str:
-        """One line for a terminal or a JUnit property."""
+        """Return one line for the terminal or a JUnit property."""
         counts = verdict.counts
         wire = counts.get("records_acknowledged_on_the_wire", 0)
         acknowledged = counts.get("acknowledged", 0) or wire
@@ -333,21 +336,21 @@ class Harrow:
 
     def _attach_verdict(self, error: Exception) -> None:
         if text := self.verdict_of_failure(error):
-            error.add_note(f"harrow: the verdict on this run all the same:\n{text}")
+            error.add_note(f"harrow: the verdict on this run:\n{text}")
 
     def verdict_of_failure(self, error: Exception) -> str:
-        """Judge a run whose test failed for another reason; empty when there is nothing to say."""
+        """Judge a run whose test failed for another reason; return empty text when there is nothing to judge."""
         if self.verdicts or isinstance(error, HarrowError) or not self._blocks or not self._topics:
             return ""
         try:
             return self._explain(self._judged(()))
         except Exception as failure:
-            return f"it could not be judged: {failure}"
+            return f"this run could not be judged: {failure}"
 
     # ------------------------------------------------------------------------------------- end
 
     def close(self) -> list[str]:
-        """Stop everything; what a test must fail for, in words."""
+        """Stop everything; return the reasons for which the test must fail."""
         for client in self._clients:
             with contextlib.suppress(RuntimeError):  # closed by the test
                 client.close()
@@ -362,9 +365,9 @@ class Harrow:
         return failures
 
     def remove_data(self) -> None:
-        """Remove what is large; verdict, report, schedule and faults stay. An empty folder goes too."""
+        """Remove the large files. Verdict, report, schedule and faults stay; an empty folder is removed."""
         self._remove_data()
-        with contextlib.suppress(OSError):  # not empty, or never made
+        with contextlib.suppress(OSError):  # the folder is not empty, or does not exist
             self.folder.rmdir()
 
     def _remove_data(self) -> None:
@@ -377,12 +380,12 @@ class Harrow:
 
 
 def _shown(path: Path) -> str:
-    """Return a path as short as it can be typed here."""
+    """Return the path relative to the current folder if it is below it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _dotted(config: Mapping[str, object]) -> dict[str, Any]:
-    """Keyword arguments as librdkafka's settings: `linger_ms=5` is `linger.ms`; dotted names stay."""
+    """Convert keyword arguments to librdkafka's setting names: `linger_ms` becomes `linger.ms`."""
     return {
         name if name in UNDERSCORED else name.replace("_", "."): value
         for name, value in config.items()

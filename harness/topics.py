@@ -1,4 +1,4 @@
-"""Topics as a test sees them: created through a client, ready when each partition has its leader."""
+"""Topics of a test: an admin client creates them; they are ready when each partition has a leader and a full ISR."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Topic:
 
 
 def check_topic(topic: Topic, brokers: int) -> None:
-    """Refuse what no broker would accept; ConfigError says what would fit."""
+    """Check name, partitions, replication factor and settings; ConfigError states the valid values."""
     name = topic.name
     if not 0 < len(name) <= NAME_LENGTH_MAX or name in (".", "..") or not set(name) <= LEGAL:
         raise ConfigError(
@@ -63,14 +63,14 @@ def create_topic(cluster: Cluster, topic: Topic) -> None:
         "log_level": 0,
     }
     admin = AdminClient(settings)
-    asked = NewTopic(
+    new_topic = NewTopic(
         topic.name,
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor,
         config={name: _text(value) for name, value in topic.config.items()},
     )
     try:
-        created = cast("Any", admin).create_topics([asked], operation_timeout=CREATE_TIMEOUT_S)
+        created = cast("Any", admin).create_topics([new_topic], operation_timeout=CREATE_TIMEOUT_S)
         created[topic.name].result(CREATE_TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
         raise HarrowError(f"topic {topic.name} could not be created: {error}") from error

@@ -1,7 +1,7 @@
-"""From a run that has ended to its verdict: converge, read everything again, judge, draw (J7).
+"""From the end of a run to its verdict: converge, final read, judge, draw the report (J7).
 
-What fails on the way (a cluster that does not converge, topics that cannot be read, a checker that
-crashes) makes the verdict `unknown`, never valid. That faults met traffic is `judge`'s own question.
+When the cluster does not converge, a topic cannot be read or a checker crashes, the verdict is `unknown`, never
+valid. `judge` itself checks that the faults overlapped traffic.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CONVERGE_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 60.0
 
 
-class Judge:
-    """Judges one run folder, as often as asked."""
+class RunVerifier:
+    """Produces verdicts on one run folder; each call of `judge` makes a new verdict."""
 
     def __init__(
         self, folder: Path, spark: Callable[[], SparkHandle], *, seed: int, repeat: str
@@ -37,11 +37,11 @@ class Judge:
         self._repeat = repeat
 
     def prepare(self) -> None:
-        """Have Spark start in the background: a verdict will be asked for."""
+        """Start Spark in the background: a verdict will be requested."""
         self._spark().request()
 
     def judge(self, cluster: Cluster, topics: Sequence[str], guarantee: str | None) -> Verdict:
-        """Return the verdict on `topics`; written to verdict.json and drawn in report.html."""
+        """Return the verdict on `topics`, write it to verdict.json and draw report.html."""
         if guarantee is not None:
             from .checks.guarantees import parse
 
@@ -49,18 +49,18 @@ class Judge:
         reasons = self._bring_to_rest(cluster, topics)
         verdict = self._ask(cluster, topics, guarantee)
         if reasons:
-            verdict = _doubted(verdict, reasons)
+            verdict = _with_reasons(verdict, reasons)
         verdict.write(self._folder / "verdict.json")
         return self._draw(verdict)
 
     def _bring_to_rest(self, cluster: Cluster, topics: Sequence[str]) -> list[str]:
-        """Converge and drain; why not, in words."""
-        from .clients.drain import drain
+        """Wait for convergence and do the final read; return the reasons of a failure."""
+        from .clients.final_read import read_all
 
         shutil.rmtree(self._folder / "drain", ignore_errors=True)
         try:
             cluster.await_converged(CONVERGE_TIMEOUT_S)
-            drain(
+            read_all(
                 cluster.bootstrap_servers, topics, self._folder / "drain", timeout_s=DRAIN_TIMEOUT_S
             )
         except HarrowError as error:
@@ -88,8 +88,10 @@ class Judge:
             from .reports.picture import write_picture
 
             write_picture(self._folder, seed=self._seed, command=self._repeat)
-        except Exception as error:  # a picture must not cost the verdict
-            verdict = replace(verdict, notes=(*verdict.notes, f"no picture: {error!r}"))
+        except Exception as error:  # a report that cannot be drawn must not lose the verdict
+            verdict = replace(
+                verdict, notes=(*verdict.notes, f"report.html could not be drawn: {error!r}")
+            )
         return verdict
 
 
@@ -103,8 +105,8 @@ def _replicas(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, int], 
     }
 
 
-def _doubted(verdict: Verdict, reasons: list[str]) -> Verdict:
-    """What could not be judged whole is not valid; what was found stays found."""
+def _with_reasons(verdict: Verdict, reasons: list[str]) -> Verdict:
+    """Add reasons: a valid verdict becomes unknown, an invalid verdict stays invalid."""
     from .checks import Status
 
     status = Status.INVALID if verdict.status is Status.INVALID else Status.UNKNOWN
@@ -118,16 +120,16 @@ def _crashed(error: Exception, guarantee: str | None, folder: Path) -> Verdict:
     return Verdict(
         status=Status.UNKNOWN,
         guarantees=(guarantee or "derived",),
-        reasons=(f"the check crashed: {error!r}",),
+        reasons=(f"the checker crashed: {error!r}",),
         planted=planted_bugs(folder),
     )
 
 
 def spark_of_run(folder: Path, address: str = "", *, controller: int | None = None) -> SparkHandle:
-    """Return this process's way to the Spark of the run in `folder`.
+    """Return this process's handle of the Spark server for the run in `folder`.
 
-    `address`: a Connect address (`sc://…`) or a master of the user's; empty: one is started for the run, and
-    ends with the process `controller`.
+    `address`: the user's Connect address (`sc://…`) or master; empty: a server is started for the run and ends with
+    the process `controller`.
     """
     from .checks import SparkHandle
 

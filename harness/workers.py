@@ -1,8 +1,8 @@
-"""One pytest process's share of a run: its seed, its folders, its shared clusters.
+"""One pytest process of a run: its seed, its folders, its shared clusters.
 
-Without xdist there is one worker, without a name. With it the controller draws the seed and the
-run's name and hands both down through `workerinput`; verdicts come back as `user_properties` of the
-reports. Folders: `<out>/<run>/<test>/`, with xdist `<out>/<run>/<worker>/<test>/`.
+Without xdist there is one worker without a name. With xdist the controller chooses the seed and the run's name and
+sends both to the workers in `workerinput`; the verdicts return in the `user_properties` of the reports. Folders:
+`<out>/<run>/<test>/`, with xdist `<out>/<run>/<worker>/<test>/`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from .clusters import SharedClusters
 
 NAME_LENGTH_MAX = 48
-"""A folder's name; sockets lie below it and a Unix socket's path has at most 107 bytes."""
+"""Maximum length of a test's folder name: the paths of Unix sockets below it have at most 107 bytes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
-    """What the fixtures of one process share."""
+    """State that the fixtures of one process share."""
 
     seed: int
     run: str
@@ -42,18 +42,18 @@ class Worker:
     ini: Mapping[str, Any]
     root: Path
     controller: int
-    """The process that the run ends with: xdist's controller, or this one."""
+    """Process id of xdist's controller, or of this process: the run ends when that process ends."""
     shared: SharedClusters | None = None
     spark_handle: SparkHandle | None = None
 
     def options(self, item: pytest.Item | None, arguments: Mapping[str, Any]) -> Options:
-        """Return what a test runs with: flag over factory argument over marker over ini over default."""
+        """Return the options of a test. Priority: flag, factory argument, marker, ini, default."""
         marker = read_marker(item) if item is not None else {}
         layers = ({"seed": self.seed}, self.ini, marker, arguments, self.flags)
         return Options(**declared.merge(*layers))
 
     def run_folder(self, options: Options) -> Path:
-        """Return the folder of the whole run, all workers'."""
+        """Return the folder of the whole run; all workers share it."""
         base = options.out if options.out.is_absolute() else self.root / options.out
         return base / self.run
 
@@ -62,7 +62,7 @@ class Worker:
         return self.run_folder(options) / self.name
 
     def spark(self, options: Options) -> SparkHandle:
-        """Return the way to the run's one Spark."""
+        """Return the handle of the run's Spark server."""
         from .verdicts import spark_of_run
 
         self.spark_handle = spark_of_run(
@@ -71,7 +71,7 @@ class Worker:
         return self.spark_handle
 
     def shared_clusters(self) -> SharedClusters:
-        """Return the clusters that tests with `scope="session"` share; stopped at the session's end."""
+        """Return the clusters that tests with `scope="session"` share; they stop at the end of the session."""
         if self.shared is None:
             from .clusters import SharedClusters
 
@@ -79,7 +79,7 @@ class Worker:
         return self.shared
 
     def close(self) -> None:
-        """Stop what tests shared; the run's Spark ends with the controlling process."""
+        """Stop the shared clusters and close the Spark handle; the Spark server ends with the controlling process."""
         if self.spark_handle is not None:
             self.spark_handle.close()
             self.spark_handle = None
@@ -93,32 +93,32 @@ WORKER = pytest.StashKey[Worker]()
 
 
 def start_worker(config: pytest.Config) -> Worker:
-    """Build this process's worker from its options and, under xdist, from the controller's."""
+    """Build the worker of this process from its options and, under xdist, from the controller's input."""
     flags, ini = declared.read_flags(config), declared.read_ini(config)
-    handed: Mapping[str, Any] = getattr(config, "workerinput", {})
-    chosen = handed.get("harrow_seed", flags.get("seed", ini.get("seed")))
+    received: Mapping[str, Any] = getattr(config, "workerinput", {})
+    chosen = received.get("harrow_seed", flags.get("seed", ini.get("seed")))
     worker = Worker(
         seed=fresh_seed() if chosen is None else chosen,
-        run=handed.get("harrow_run") or _run_name(),
-        name=handed.get("workerid", ""),
+        run=received.get("harrow_run") or _run_name(),
+        name=received.get("workerid", ""),
         flags=flags,
         ini=ini,
         root=config.rootpath,
-        controller=handed.get("harrow_controller") or os.getpid(),
+        controller=received.get("harrow_controller") or os.getpid(),
     )
     config.stash[WORKER] = worker
     return worker
 
 
-def hand_down(worker: Worker, workerinput: dict[str, Any]) -> None:
-    """Give an xdist worker the controller's seed, run and process id."""
+def send_to_worker(worker: Worker, workerinput: dict[str, Any]) -> None:
+    """Send the controller's seed, run name and process id to an xdist worker."""
     workerinput["harrow_controller"] = os.getpid()
     workerinput["harrow_seed"] = worker.seed
     workerinput["harrow_run"] = worker.run
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether an xdist controller drives this process."""
+    """Whether this process is an xdist worker."""
     return hasattr(config, "workerinput")
 
 
@@ -128,7 +128,7 @@ def _run_name() -> str:
 
 
 def folder_name(nodeid: str, fixture: str = "harrow") -> str:
-    """Return a short, safe, unique folder name for a test (and for a fixture with another name)."""
+    """Return a short, safe and unique folder name for a test and a fixture."""
     label = nodeid if fixture == "harrow" else f"{nodeid}@{fixture}"
     plain = re.sub(r"[^A-Za-z0-9_.=-]+", "-", label.rpartition("::")[2]).strip("-.")
     mark = hashlib.sha256(label.encode()).hexdigest()[:6]

@@ -1,10 +1,10 @@
-"""A small ordinary application to break: one producer of orders and one consumer in a group.
+"""A small application for the demo and for `harrow chaos`: one producer of orders and one consumer in a group.
 
-Owns: two threads, from `start` to `stop`, and counts of what they did. Values are Faker's from the seed;
-keys are customers, so that order by key can be judged. Both clients are recorded.
+Owns: two threads, which run inside the `with` block, and the counts of their operations. The values come from Faker and
+depend on the seed; the keys are customers, so that order by key can be judged. Both clients record their history.
 
-What may fail: nothing here ends the run; a producer that the brokers refuse for good (a fatal error of an
-idempotent producer, whose records were lost) is said in `problems` and followed by a new one.
+What may fail: no error here ends the run. After a fatal error of the idempotent producer the workload adds it to
+`problems` and creates a new producer.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 CUSTOMERS = 20
 QUEUE_MOST = 500
-"""Orders in flight: enough to keep every partition busy, few enough that a pause is felt at once."""
+"""Maximum number of orders in flight: every partition has traffic, and a pause stops the producer soon."""
 COMMIT_EVERY = 200
 FLUSH_S = 80
 VALUES = 64
-"""Faker is slow beside a producer: so many values are drawn, and each order adds its number."""
+"""Faker is slower than a producer: this many texts are generated, and each order adds its number."""
 
 PRODUCER: dict[str, Any] = {
     "log_level": 0,
@@ -52,8 +52,8 @@ CONSUMER: dict[str, Any] = {
 
 
 @dataclass(slots=True)
-class Counts:
-    """What the application saw so far."""
+class WorkloadCounts:
+    """Counts of the operations so far."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -63,7 +63,7 @@ class Counts:
 
 
 class Workload:
-    """Orders through `topic` until stopped; `rate` a second at most."""
+    """Sends and reads orders in `topic` until it is stopped, at most `rate` orders each second."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Workload:
         rate: int = 2000,
         producer: dict[str, Any] | None = None,
     ) -> None:
-        self.counts = Counts()
+        self.counts = WorkloadCounts()
         self._topic = topic
         self._interval_s = 1 / rate
         self._random = harrow.random
@@ -100,7 +100,7 @@ class Workload:
         self.stop()
 
     def stop(self) -> None:
-        """End both threads; what is in flight is waited for, as an application's shutdown does."""
+        """End both threads after the orders in flight have their delivery reports."""
         self._stop.set()
         for thread in self._threads:
             if thread.ident is not None:
@@ -110,7 +110,7 @@ class Workload:
     def _guard(self, call: Any) -> None:
         try:
             call()
-        except Exception as error:  # said in the counts; the verdict speaks of the rest
+        except Exception as error:  # the counts report it; the verdict judges the effect
             self.counts.problems.append(f"{type(error).__name__}: {error}")
 
     def _produce(self) -> None:
@@ -122,10 +122,10 @@ class Workload:
                 self._produce_until_stopped(self._producer)
                 ended = True
             except KafkaException as error:
-                told = error.args[0]
-                if not (told.fatal() or told.code() == KafkaError._FATAL):  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - confluent's public name
+                cause = error.args[0]
+                if not (cause.fatal() or cause.code() == KafkaError._FATAL):  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - confluent's public name
                     raise
-                # brokers that lost records refuse what follows them: an application begins anew
+                # brokers that lost records refuse the next sequence numbers: an application creates a new producer
                 self.counts.problems.append(f"fatal: {error}")
                 with suppress(KafkaException):
                     self._producer.flush(FLUSH_S)
@@ -169,5 +169,5 @@ class Workload:
                     consumer.commit(asynchronous=True)
                 except (
                     KafkaException
-                ) as error:  # a commit that a dying coordinator refused is made again
+                ) as error:  # the coordinator is unavailable; a later commit covers this one
                     counts.problems.append(f"commit: {error}")

@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 539,
-    "anew": 64,
+    "told": 533,
+    "anew": 63,
     "whoever": 36,
-    "nobody": 161,
+    "nobody": 159,
     "somebody": 23,
     "everybody": 21,
     "but for": 12,
@@ -30,7 +30,7 @@ BOUNDS = {
     "hears of": 10,
     "heard of": 13,
     "vouches for": 7,
-    "for one in": 153,
+    "for one in": 151,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
 

@@ -1,7 +1,7 @@
-"""Recording clients: confluent-kafka's Producer and Consumer that write down what they did, and the final read.
+"""Recording clients (confluent-kafka's Producer and Consumer with a history), and the final read.
 
-`Producer` and `Consumer` take confluent's own configuration and offer its methods; `drain.drain` re-reads whole
-topics with a fresh consumer (J7). Importing this costs nothing until a name is used.
+`Producer` and `Consumer` have confluent-kafka's configuration and methods; `final_read.read_all` reads whole topics
+with a new consumer (J7). A client is imported at its first use.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
 """A confluent-kafka Consumer that writes its history (J6).
 
-A record handed to the caller by `poll` or `consume` is one `ok` row; a commit is `invoke` and then `ok`,
-`fail` or `info` for each partition. Where reading may legally jump (an assignment, a revocation, a seek) a
-BREAK row says so: order is judged between two breaks only. What was read is not thereby processed; nothing
-here claims that.
+A record that `poll` or `consume` returns is one `ok` row. A commit is an `invoke` row and then `ok`, `fail` or `info`
+for each partition. Where the position may legally jump (an assignment, a revocation, a seek) the consumer writes a
+BREAK row: order is judged only between two breaks. A record that was read is not thereby processed; the history
+makes no statement about processing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
 def record_poll(
     history: HistoryWriter, client: int, op: int, message: Message, timed_ns: int
 ) -> None:
-    """One row for a record that was read; error messages (end of partition) have none."""
+    """Write one row for a record that was read; error messages (end of partition) have no row."""
     offset, partition = message.offset(), message.partition()
     if message.error() is not None or offset is None or partition is None:
         return
@@ -39,10 +39,10 @@ def record_poll(
 
 
 class Consumer:
-    """confluent-kafka's Consumer, recorded. What is not defined here is confluent's own."""
+    """A confluent-kafka Consumer that records its operations. All other methods are confluent-kafka's."""
 
     def __init__(self, config: Mapping[str, Any], *, history: HistoryWriter | str | Path) -> None:
-        """`config` as confluent takes it; `history` a writer to share or the folder for one of its own."""
+        """`config`: as for confluent-kafka. `history`: a shared writer, or the folder for a new history file."""
         self._own = None if isinstance(history, HistoryWriter) else HistoryWriter(history)
         self._history = (
             history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
@@ -58,14 +58,14 @@ class Consumer:
 
     @property
     def raw(self) -> confluent_kafka.Consumer:
-        """The consumer behind; what is read through it is not recorded."""
+        """The confluent-kafka consumer itself; reads through it are not recorded."""
         return self._raw
 
     def subscribe(
         self, topics: Sequence[str], on_assign: RebalanceCallback | None = None,
         on_revoke: RebalanceCallback | None = None, on_lost: RebalanceCallback | None = None,
     ) -> None:  # fmt: skip
-        """Join the group for `topics`; the callbacks are called after the break is recorded."""
+        """Join the group for `topics`; the callbacks run after the BREAK row is written."""
 
         def breaking(callback: RebalanceCallback | None) -> RebalanceCallback:
             def call(consumer: Any, partitions: list[TopicPartition]) -> None:
@@ -82,17 +82,17 @@ class Consumer:
         )
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, without a group."""
+        """Assign these partitions without a group."""
         self._break(partitions)
         self._raw.assign(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions too."""
+        """Add these partitions to the assignment."""
         self._break(partitions)
         self._raw.incremental_assign(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on reading elsewhere."""
+        """Set the position of one partition."""
         self._break([partition])
         self._raw.seek(partition)
 
@@ -104,14 +104,14 @@ class Consumer:
             )  # fmt: skip
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """The next record or error, or None when `timeout` seconds have passed."""
+        """Return the next record or error; None after `timeout` seconds."""
         message = self._raw.poll(timeout)
         if message is not None:
             record_poll(self._history, self._client, next(self._ops), message, time.monotonic_ns())
         return message
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Up to `num_messages` records and errors."""
+        """Return up to `num_messages` records and errors."""
         messages = self._raw.consume(num_messages, timeout)
         now_ns = time.monotonic_ns()
         for message in messages:
@@ -121,7 +121,7 @@ class Consumer:
     def commit(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None, asynchronous: bool = True
     ) -> list[TopicPartition] | None:  # fmt: skip
-        """Commit as confluent does; an asynchronous one is completed in the `on_commit` callback."""
+        """Commit like confluent-kafka; the `on_commit` callback completes an asynchronous commit."""
         asked = _asked(message, offsets)
         self._commits(Outcome.INVOKE, asked)
         arguments: dict[str, Any] = {"asynchronous": asynchronous}
@@ -160,14 +160,14 @@ class Consumer:
     ) -> None:
         for partition in partitions:
             if partition.offset < 0:
-                continue  # nothing was read there, nothing was committed
+                continue  # no record was read from it, so nothing was committed
             self._history.append(
                 Kind.COMMIT, outcome, self._client, self._history.name(partition.topic), partition.partition,
                 max(partition.offset, -1), next(self._ops), error=error,
             )  # fmt: skip
 
     def close(self) -> None:
-        """Leave the group, and end the history file if it is this consumer's own."""
+        """Leave the group, and close the history file unless it is shared."""
         self._raw.close()
         if self._own is not None:
             self._own.close()

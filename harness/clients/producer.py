@@ -1,12 +1,12 @@
 """A confluent-kafka Producer that writes its history (J6).
 
-Each `produce` is one operation: `invoke` when it is called; `ok` or `info` in its delivery report; `fail`
-when the library itself refused it, so that it was certainly never sent. A delivery **error** is `info`: an
-earlier attempt may have been appended though its response was lost; only a refusal before the first attempt
-(the queue is full) is `fail`. An operation without a completion (crash, no flush) is `info` too.
+Each `produce` is one operation: `invoke` at the call; `ok` or `info` in the delivery report; `fail` when librdkafka
+refuses the record before the first attempt (the queue is full), so that it was certainly never sent. A delivery
+**error** is `info`: an earlier attempt may have been appended although its response was lost. An operation without a
+completion (crash, no flush) is also `info`.
 
-Invariant: operation numbers are taken and the record is queued under one lock, so a client's numbers are
-the order in which librdkafka got its records; per-key order is judged by them.
+Invariant: one lock covers taking the operation number and queueing the record. So the numbers of a client have the
+order in which librdkafka received the records, and order by key is judged by them.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _numbers = itertools.count(1)
 
 
 def client_name(config: Mapping[str, Any], kind: str) -> str:
-    """A name that no other client of the run has: `client.id` (or the kind), process, number."""
+    """Return a client name that is unique in the run: `client.id` (or the kind), process id, number."""
     return f"{config.get('client.id') or kind}@{os.getpid()}.{next(_numbers)}"
 
 
 def is_true(value: object) -> bool:
-    """A boolean setting as librdkafka reads it."""
+    """Parse a Boolean setting like librdkafka."""
     return str(value).lower() in {"true", "1", "yes", "on", "t"}
 
 
 class Producer:
-    """confluent-kafka's Producer, recorded. What is not defined here is confluent's own."""
+    """A confluent-kafka Producer that records its operations. All other methods are confluent-kafka's."""
 
     def __init__(self, config: Mapping[str, Any], *, history: HistoryWriter | str | Path) -> None:
-        """`config` as confluent takes it; `history` a writer to share or the folder for one of its own."""
+        """`config`: as for confluent-kafka. `history`: a shared writer, or the folder for a new history file."""
         self._own = None if isinstance(history, HistoryWriter) else HistoryWriter(history)
         self._history = (
             history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
@@ -70,7 +70,7 @@ class Producer:
 
     @property
     def raw(self) -> confluent_kafka.Producer:
-        """The producer behind; what is sent through it is not recorded."""
+        """The confluent-kafka producer itself; records sent through it are not recorded."""
         return self._raw
 
     def produce(
@@ -78,7 +78,7 @@ class Producer:
         callback: DeliveryCallback | None = None, on_delivery: DeliveryCallback | None = None,
         timestamp: int = 0, headers: Headers | None = None,
     ) -> None:  # fmt: skip
-        """Queue one record; raises what confluent raises (BufferError when the queue is full)."""
+        """Queue one record; errors are confluent-kafka's (BufferError when the queue is full)."""
         history = self._history
         report = on_delivery or callback
         facts = (stable_hash(key), value_hash(value, headers))
@@ -129,10 +129,10 @@ class Producer:
         )  # fmt: skip
 
     def _note_error(self, error: KafkaError) -> None:
-        """Keep a fatal error for `poll` and `flush`.
+        """Store a fatal error; `poll` and `flush` raise it.
 
-        Without a callback confluent-kafka raises it in the midst of the delivery reports, each of which then
-        runs with an exception set: SystemError, and reports of records that were sent are lost.
+        Without this callback confluent-kafka raises the error while it serves delivery reports. Each report callback
+        then runs with an exception set: a SystemError, and delivery reports of sent records are lost.
         """
         if error.fatal():
             self._fatal = error
@@ -143,19 +143,19 @@ class Producer:
             raise KafkaException(fatal)
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve delivery reports; how many events were handled. KafkaException once, when an error is fatal."""
+        """Serve delivery reports and return the number of events; KafkaException, once, after a fatal error."""
         handled = self._raw.poll(timeout)
         self._raise_fatal()
         return handled
 
     def flush(self, timeout: float = -1) -> int:
-        """Wait until everything queued has its report; how many are still waiting. KafkaException as `poll`."""
+        """Wait for the delivery reports; return the number of records without one. KafkaException as in `poll`."""
         waiting = self._raw.flush(timeout)
         self._raise_fatal()
         return waiting
 
     def close(self) -> None:
-        """Flush, and end the history file if it is this producer's own."""
+        """Flush, and close the history file unless it is shared."""
         self._raw.flush()
         if self._own is not None:
             self._own.close()
@@ -174,5 +174,7 @@ class Producer:
 
     def __getattr__(self, name: str) -> Any:
         if name in {"produce_batch", "_raw"}:
-            raise AttributeError(f"a recording Producer has no {name!r}: it could not be recorded")
+            raise AttributeError(
+                f"a recording Producer has no {name!r}, because the call could not be recorded; use `raw` for it"
+            )
         return getattr(self._raw, name)

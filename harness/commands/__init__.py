@@ -1,8 +1,8 @@
-"""The `harrow` command: a cluster in a terminal, the demo, chaos by seed, verdicts on folders.
+"""The `harrow` command: a cluster in the terminal, the demo, chaos and simulation by seed, verdicts on run folders.
 
-Owns: the click group and its subcommands, one file each. Subcommands are loaded when called, so that
-`harrow up` does not pay for Spark. A HarrowError ends with its message and exit code 1; a wrong
-argument with click's usage and exit code 2.
+Owns: the click group. Each subcommand is one file and is imported when it is called, so `harrow up` does not import
+Spark. A HarrowError ends the command with its message and exit code 1; a wrong argument with click's usage and exit
+code 2.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from harrow.cluster import HarrowError
 
 COMMANDS = {
     "up": "run a cluster in this terminal until Ctrl-C",
-    "demo": "kill a leader under traffic, and prove that nothing was lost",
-    "chaos": "the demo's scenario with random faults, for many seeds",
-    "simulate": "whole clusters on a virtual clock under random faults, thousands of seeds",
-    "check": "judge a run's folder again",
-    "topics": "topics, leaders and ISRs of a running cluster",
-    "failpoints": "the places in the broker's code that a fault can arm",
-    "dump-log": "the files of a log folder, printed as Kafka's DumpLogSegments prints them",
+    "demo": "kill a leader under traffic and prove that no record was lost",
+    "chaos": "run the demo's workload with random faults, for many seeds",
+    "simulate": "clusters on a virtual clock with random faults, for thousands of seeds",
+    "check": "judge a run folder again",
+    "topics": "show topics, leaders and ISRs of a running cluster",
+    "failpoints": "list the failpoints of the broker's code",
+    "dump-log": "print the files of a log folder like Kafka's DumpLogSegments",
 }
 
 
@@ -29,11 +29,11 @@ class Commands(click.Group):
     """A group that imports a subcommand when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Names in the order of the table."""
+        """Return the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        """The subcommand's module, imported now; None for an unknown name."""
+        """Import the subcommand's module; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f".{cmd_name.replace('-', '_')}", __name__)
@@ -41,7 +41,7 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """The table, without importing anything."""
+        """Write the table without importing a subcommand."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -49,11 +49,11 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pytest-harrow", prog_name="harrow")
 def cli() -> None:
-    """What happens when Kafka breaks? A cluster to break, faults to break it with, verdicts from Spark."""
+    """What happens when Kafka breaks? Start a cluster, inject faults, get a verdict from Spark."""
 
 
 def main() -> None:
-    """The entry point of the `harrow` command."""
+    """Run the `harrow` command."""
     try:
         cli.main(standalone_mode=True)
     except HarrowError as error:

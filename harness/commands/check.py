@@ -1,4 +1,4 @@
-"""`harrow check FOLDER`: judge a run's folder again, for instance with another guarantee."""
+"""`harrow check FOLDER`: judge a run folder again, for example with another guarantee."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--topic", "topics", multiple=True, required=True, help="a topic to judge; may be given often"
+    "--topic", "topics", multiple=True, required=True, help="a topic to judge; repeatable"
 )
 @click.option(
     "--guarantee",
@@ -19,7 +19,7 @@ import click
 )
 @click.option("--spark", default="", help="your own Spark master or Connect address")
 def command(folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: str) -> None:
-    """Judge a run's folder again."""
+    """Judge a run folder again."""
     from ..checks import judge
     from ..verdicts import spark_of_run
 

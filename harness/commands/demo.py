@@ -1,7 +1,7 @@
-"""`harrow demo`: a leader dies under traffic, and Spark says what that cost.
+"""`harrow demo`: kills a leader under traffic and prints Spark's verdict.
 
-Exit code 0: the verdict is valid. 1: it is not, or the demo could not run. Prints a live line while it
-goes on, what happened from the brokers' traces, the verdict, and where the picture lies.
+Exit code 0: the verdict is valid. 1: it is not valid, or the demo could not run. The command prints a live line, the
+events from the brokers' traces, the verdict and the path of the report.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from .settings import plant_option
 
 CALM_S = 2.0
 DOWN_S = (2.5, 3.0)
-"""How long the leader stays dead: past the session timeout, so that a new one is elected."""
+"""How long the leader stays dead, in seconds: longer than the session timeout, so that a new leader is elected."""
 
 
 @click.command()
-@click.option("--seed", type=click.IntRange(0), help="repeat a run; random without it")
+@click.option("--seed", type=click.IntRange(0), help="seed of a run to repeat; random by default")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
 )
 @plant_option
 def command(seed: int | None, out: Path, plants: tuple[str, ...]) -> None:
-    """Kill a leader under traffic, and prove that nothing was lost."""
+    """Kill a leader under traffic and prove that no record was lost."""
     chosen = fresh_seed() if seed is None else seed
     console = Console()
     folder = out / "demo"
@@ -51,17 +51,17 @@ def command(seed: int | None, out: Path, plants: tuple[str, ...]) -> None:
 
 
 def play(harrow: Harrow, console: Console, begun: float) -> bool:
-    """The whole demo; True when the verdict is valid."""
+    """Run the demo; return True when the verdict is valid."""
     from ..checks import SparkHandle
 
-    SparkHandle.of_run(harrow.folder.parent).request()  # it starts while the brokers die
+    SparkHandle.of_run(harrow.folder.parent).request()  # it starts in the background
     cluster = harrow.cluster
     pids = ", ".join(f"{i} (pid {b.pid})" for i, b in cluster.brokers.items())
     for plant in cluster.plants:
         console.print(f"[bold magenta]PLANTED BUG[/bold magenta] {plant.module}: {plant.title}")
     console.print(f"brokers {pids} ready after {time.monotonic() - begun:.1f} s")
     orders = harrow.topic("orders", partitions=2)
-    with Progress(console, cluster) as progress, Workload(harrow, orders) as workload:
+    with DemoProgress(console, cluster) as progress, Workload(harrow, orders) as workload:
         progress.follow(workload)
         progress.wait(CALM_S, "traffic")
         with harrow.chaos(kill(leader(orders, 0), seconds=DOWN_S)) as chaos:
@@ -69,11 +69,11 @@ def play(harrow: Harrow, console: Console, begun: float) -> bool:
                 progress.wait(
                     0.1, "the leader of orders-0 is dead" if chaos.effects else "about to kill"
                 )
-        progress.wait(CALM_S, "it is back: it truncates and catches up")
+        progress.wait(CALM_S, "the broker is back: it truncates and catches up")
     console.print("what happened:")
     for line in story(harrow.folder, orders.name):
         console.print(f"  {line}", highlight=False)
-    console.print("asking Spark …")
+    console.print("judging on Spark …")
     try:
         verdict = harrow.verify(orders, guarantee="exactly-once,ordered")
     except VerdictError as error:
@@ -83,12 +83,12 @@ def play(harrow: Harrow, console: Console, begun: float) -> bool:
 
     terminal_summary(harrow.folder, console)
     console.print(f"[bold green]{verdict}[/bold green]", highlight=False)
-    console.print(f"picture: {harrow.folder / 'report.html'}")
+    console.print(f"report: {harrow.folder / 'report.html'}")
     return True
 
 
-class Progress:
-    """The live line: elapsed time, operations, faults so far."""
+class DemoProgress:
+    """The live line: elapsed time, operations, faults."""
 
     def __init__(self, console: Console, cluster: Cluster) -> None:
         self._begun = time.monotonic()
@@ -96,7 +96,7 @@ class Progress:
         self._workload: Workload | None = None
         self._live = Live(console=console, refresh_per_second=10, transient=not console.is_terminal)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> DemoProgress:
         self._live.start()
         return self
 
@@ -104,11 +104,11 @@ class Progress:
         self._live.stop()
 
     def follow(self, workload: Workload) -> None:
-        """Whose counts to show."""
+        """Show the counts of this workload."""
         self._workload = workload
 
     def wait(self, seconds: float, what: str) -> None:
-        """Show the line for so long."""
+        """Show the line for this many seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self._live.update(self._line(what))
@@ -129,20 +129,20 @@ class Progress:
 
 
 def story(folder: Path, topic: str) -> list[str]:
-    """Leader changes, ISR changes and truncations of `topic`, from the traces and the fault log, in order of time."""
+    """Return leader changes, ISR changes and truncations of `topic` and the faults, in order of time."""
     events: list[tuple[int, str]] = []
     for line in _lines(folder / "faults.jsonl"):
         if line["event"] in ("effect", "healed"):
             done = "took effect" if line["event"] == "effect" else "healed"
             events.append((line["t_ns"], f"{line['label']} on broker {line['targets']}: {done}"))
     for trace in sorted(folder.glob("cluster/*/trace.jsonl")):
-        events += [(e["t_ns"], text) for e in _lines(trace) if (text := _told(e, topic))]
+        events += [(e["t_ns"], text) for e in _lines(trace) if (text := _description(e, topic))]
     events.sort()
     first = events[0][0] if events else 0
     return [f"{(at - first) / 1e9:7.3f} s  {text}" for at, text in events]
 
 
-def _told(event: dict[str, Any], topic: str) -> str:
+def _description(event: dict[str, Any], topic: str) -> str:
     where = f"{event.get('topic')}-{event.get('partition')}"
     if event["event"] == "controller.elected":
         return f"{event['host']} is the controller, epoch {event['epoch']}"

@@ -1,4 +1,4 @@
-"""`harrow failpoints`: the named places in the broker's code that a fault can arm (K6)."""
+"""`harrow failpoints`: lists the failpoints: named places in the broker's code that a fault can arm (K6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harrow.cluster.host.knobs.failpoints import DECLARED
 
 @click.command()
 def command() -> None:
-    """The places in the broker's code that a fault can arm."""
+    """List the failpoints of the broker's code."""
     width = max(len(name) for name in DECLARED)
     for name, doc in sorted(DECLARED.items()):
         click.echo(f"{name:<{width}}  {doc}")

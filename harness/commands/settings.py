@@ -11,13 +11,13 @@ plant_option = click.option(
     "plants",
     multiple=True,
     metavar="MODULE",
-    help="start the brokers with a planted bug, such as harrow.faults.zoo.kip_101; may be given often",
+    help="start the brokers with a planted bug, such as harrow.faults.zoo.kip_101; repeatable",
 )
-"""The option of every command that starts brokers; the command gets `plants`, a tuple of module names."""
+"""Option of all commands that start brokers; the parameter `plants` is a tuple of module names."""
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
-    """`["a.b=1", …]` as a mapping; a pair without `=` is a usage error (unknown names are the cluster's to refuse)."""
+    """Parse `["a.b=1", …]` to a mapping; a pair without `=` is a usage error. The cluster checks the names."""
     settings: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""`harrow topics BOOTSTRAP`: topics, leaders and ISRs of a running cluster, ours or any other."""
+"""`harrow topics BOOTSTRAP`: shows topics, leaders and ISRs of any running Kafka cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
     "--timeout", type=click.FloatRange(0.1, 300), default=10.0, show_default=True, help="seconds"
 )
 def command(bootstrap_servers: str, timeout: float) -> None:
-    """Topics, leaders and ISRs of a running cluster."""
+    """Show topics, leaders and ISRs of a running cluster."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -24,7 +24,7 @@ def command(bootstrap_servers: str, timeout: float) -> None:
         metadata: Any = admin.list_topics(timeout=timeout)
     except KafkaException as error:
         raise click.ClickException(
-            f"{bootstrap_servers} does not answer: {error.args[0].str()}"
+            f"{bootstrap_servers} does not respond: {error.args[0].str()}"
         ) from error
     table = Table("topic", "partition", "leader", "replicas", "ISR")
     for name, topic in sorted(metadata.topics.items()):

@@ -1,6 +1,6 @@
-"""`harrow up`: a cluster in a terminal until SIGINT or SIGTERM.
+"""`harrow up`: runs a cluster in the terminal until SIGINT or SIGTERM.
 
-With `--json` one line is printed when the cluster is ready:
+With `--json` the command prints one line when the cluster is ready:
 `{"bootstrap_servers": "…", "brokers": [{"id": 1, "host": "127.0.0.1", "port": …, "pid": …}, …],
 "registry": {"pid": …}, "data": "…", "planted": [{"module": …, "title": …}]}`.
 """
@@ -27,12 +27,12 @@ HOST = "127.0.0.1"
 @click.option(
     "--port",
     type=click.IntRange(1, 65000),
-    help="broker i listens on PORT + i; free ports without it",
+    help="broker i listens on PORT + i; free ports by default",
 )
 @click.option(
     "--data",
     type=click.Path(file_okay=False),
-    help="folder that is kept; a temporary one without it",
+    help="folder for the data, which is kept; a temporary folder by default",
 )
 @click.option(
     "--set",
@@ -55,9 +55,9 @@ def command(
     stops = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(
         signal.SIG_BLOCK, stops
-    )  # taken below by sigwait, also when they come early
+    )  # sigwait below receives them, also when they arrive early
     config = parse_settings(settings)
-    fork_server().begin()  # it imports the brokers' code while we import ours
+    fork_server().begin()  # it imports the broker code while this process imports the rest
     from harrow.cluster import Cluster
 
     cluster = Cluster(
@@ -74,7 +74,7 @@ def command(
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """The JSON line."""
+    """Return the values of the JSON line."""
     brokers = [
         {"id": node_id, "host": HOST, "port": broker.port, "pid": broker.pid}
         for node_id, broker in cluster.brokers.items()
@@ -89,7 +89,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
 
 
 def banner(cluster: Cluster) -> str:
-    """The lines for people."""
+    """Return the text for a terminal."""
     rows = [f"  broker {i}  {HOST}:{b.port}  pid {b.pid}" for i, b in cluster.brokers.items()]
     return "\n".join(
         [

@@ -1,6 +1,6 @@
-"""What a run looked like: one HTML page and a short terminal summary, both from the run folder alone.
+"""Reports of a run: one HTML page and a short terminal summary. Both read only the run folder.
 
-Owns: `write_picture`, `terminal_summary`. Nothing heavy is imported until one of them is called.
+Public names: `write_picture`, `terminal_summary`. The modules behind them are imported at the first call.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["terminal_summary", "write_picture"]
 
 
 def write_picture(folder: Path, *, seed: int | None = None, command: str | None = None) -> Path:
-    """Draw the run in `folder` as `report.html`; returns its path. See `picture`."""
+    """Write the page `report.html` of the run in `folder` and return its path (`picture`)."""
     from .picture import write_picture as write
 
     return write(folder, seed=seed, command=command)
 
 
 def terminal_summary(folder: Path, console: rich.console.Console) -> None:
-    """Print a few lines about the run in `folder`. See `summary`."""
+    """Print a summary of the run in `folder` (`summary`)."""
     from .summary import terminal_summary as summarize
 
     summarize(folder, console)

@@ -1,9 +1,9 @@
-"""The picture of a run: one self-contained HTML page, drawn from its folder.
+"""The report page of a run: one self-contained HTML file, made from the run folder.
 
-Owns: the page's model (a JSON object in the page) and putting it together with `page.html`, `page.css` and
-`page.js`. No network, no library. Its size is bounded whatever the history: about 600 time buckets, 40 partition
-lanes, 25 anomalies of 12 operations. May fail: OSError when the page cannot be written; a file of the run that is
-missing or torn is drawn as absent, and the page says what there is nothing of.
+Owns: the page's model (a JSON object in the page), and its combination with `page.html`, `page.css` and `page.js`. The
+page uses no network and no library. Its size is bounded for any history: about 600 time buckets, 40 partition lanes,
+25 anomalies of 12 operations each. May fail: OSError when the page cannot be written. When a file of the run is missing
+or incomplete, the page states which data it does not have.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..checks.traces import planted_bugs
-from .evidence import FaultWindow, Row, Run
+from .recorded_run import FaultWindow, RecordedRun, Row
 from .timeline import Timeline
-from .traffic import Traffic, chunks, completions, span
+from .traffic import TrafficSeries, chunks, completions, span
 
 BUCKETS_MOST = 600
 ANOMALIES_MOST = 25
@@ -28,8 +28,8 @@ NICE_MS = tuple(base * 10**power for power in range(7) for base in (1, 2, 5))
 def write_picture(folder: Path, *, seed: int | None = None, command: str | None = None) -> Path:
     """Write `report.html` into `folder` and return its path.
 
-    `seed` and `command` (the line that repeats the run) are shown; without them those of `run.json` or
-    the schedule.
+    The page shows `seed` and `command` (the command that repeats the run); the defaults are those of `run.json` or
+    of the schedule.
     """
     folder = Path(folder)
     model = build_model(folder, seed=seed, command=command)
@@ -41,16 +41,16 @@ def write_picture(folder: Path, *, seed: int | None = None, command: str | None 
 
 
 def render(model: Row) -> str:
-    """The page around `model`."""
+    """Return the HTML page that contains `model`."""
     assets = resources.files(__package__ or "harrow.harness.reports")
     page = assets.joinpath("page.html").read_text(encoding="utf-8")
-    # Inside <script> only "<" could end the element; escaped it is the same JSON.
+    # Only "<" could end the <script> element; its escape is the same JSON.
     data = json.dumps(model, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "%STYLE%": assets.joinpath("page.css").read_text(encoding="utf-8"),
         "%SCRIPT%": assets.joinpath("page.js").read_text(encoding="utf-8"),
         "%TITLE%": _escape(str(model["title"])),
-        "%DATA%": data,  # last: nothing in it is a placeholder
+        "%DATA%": data,  # last, because its text may contain a placeholder
     }
     for name, text in parts.items():
         page = page.replace(name, text)
@@ -58,8 +58,8 @@ def render(model: Row) -> str:
 
 
 def build_model(folder: Path, *, seed: int | None = None, command: str | None = None) -> Row:
-    """Everything that the page shows, as JSON-able values; times in seconds from the run's beginning."""
-    run = Run(folder)
+    """Return all data of the page as JSON values; times are seconds since the start of the run."""
+    run = RecordedRun(folder)
     source, paths = completions(folder)
     begin_ns, end_ns = _bounds(run, span(source, paths))
     bucket_ns, buckets = _buckets(end_ns - begin_ns)
@@ -89,7 +89,7 @@ def build_model(folder: Path, *, seed: int | None = None, command: str | None = 
     }
 
 
-def _bounds(run: Run, traffic: tuple[int, int] | None) -> tuple[int, int]:
+def _bounds(run: RecordedRun, traffic: tuple[int, int] | None) -> tuple[int, int]:
     times = run.times() + list(traffic or ())
     if not times:
         return 0, 1_000_000_000
@@ -97,7 +97,7 @@ def _bounds(run: Run, traffic: tuple[int, int] | None) -> tuple[int, int]:
 
 
 def _buckets(duration_ns: int) -> tuple[int, int]:
-    """Width and number of time buckets: a round number of milliseconds, at most 600 of them."""
+    """Return the width (a round number of milliseconds) and the number (at most 600) of the time buckets."""
     for width_ms in NICE_MS:
         if duration_ns <= width_ms * 1_000_000 * BUCKETS_MOST:
             break
@@ -108,7 +108,7 @@ def _buckets(duration_ns: int) -> tuple[int, int]:
 
 
 def _traffic(source: str, paths: list[Path], begin_ns: int, bucket_ns: int, buckets: int) -> Row:
-    traffic = Traffic(begin_ns, bucket_ns, buckets)
+    traffic = TrafficSeries(begin_ns, bucket_ns, buckets)
     for completed in chunks(source, paths):
         traffic.add(completed)
     return {
@@ -141,7 +141,7 @@ def _fault_row(fault: FaultWindow, timeline: Timeline) -> Row:
 
 
 def verdict_model(verdict: Row | None) -> Row | None:
-    """`verdict.json` with its lists cut to what a page can hold; what was cut is counted."""
+    """Return `verdict.json` with shortened lists and the number of omitted entries."""
     if verdict is None:
         return None
     anomalies: list[Row] = list(verdict.get("anomalies") or ())

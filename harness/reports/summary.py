@@ -1,7 +1,7 @@
-"""The run in a terminal: a sparkline of throughput with the faults under it, elections, the verdict line.
+"""The summary of a run in the terminal: a sparkline of the throughput with the faults below it, elections, the verdict.
 
-Owns: `terminal_summary`. Reads the run folder through the same model as the picture, so both say the same.
-May fail: OSError from the console only.
+Owns: `terminal_summary`. It uses the model of the report page, so both show the same data. May fail: OSError of the
+console.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _throughput(model: dict[str, Any], width: int) -> list[Text]:
 
 
 def spread(values: Sequence[float], width: int) -> list[float]:
-    """`values` averaged into `width` cells."""
+    """Return the averages of `values` in `width` cells."""
     cells: list[float] = []
     for cell in range(width):
         low = cell * len(values) // width
@@ -98,7 +98,7 @@ def spread(values: Sequence[float], width: int) -> list[float]:
 
 
 def sparkline(cells: Sequence[float]) -> str:
-    """One character a cell; whatever is more than nothing is seen. A burst does not flatten the rest."""
+    """Return one character for each cell. A value above 0 is visible; a burst does not flatten the other cells."""
     busy = sorted(value for value in cells if value > 0)
     if not busy:
         return BARS[1] * len(cells)
@@ -111,7 +111,7 @@ def sparkline(cells: Sequence[float]) -> str:
 
 
 def fault_marks(faults: Sequence[dict[str, Any]], duration: float, width: int) -> str:
-    """Under the sparkline: a sign where each fault began, a line while it lasted."""
+    """Return the line below the sparkline: a sign at the start of each fault, then a line until its end."""
     row = [" "] * width
     happened = [fault for fault in faults if fault["skipped"] is None]
     for fault in happened:
@@ -135,7 +135,7 @@ def _faults(model: dict[str, Any]) -> list[Text]:
         where = ", ".join(str(node) for node in fault["nodes"])
         where = f"broker {where}" if where else "the registry"
         until = f"{fault['e']:.2f} s" if fault["healed"] else "the end"
-        proof = "" if fault["effect"] is not None else "  (no effect was proved)"
+        proof = "" if fault["effect"] is not None else "  (its effect was not proved)"
         sign = MARKS.get(fault["kind"], "●")
         text = f"{sign} {fault['label']} on {where}, {fault['s']:.2f} s to {until}{proof}"
         lines.append(_row("", text))

@@ -1,12 +1,11 @@
-"""What the brokers' traces say, as lanes over time: brokers, the controller, each partition.
+"""The brokers' traces as lanes over time: a lane for each broker, for the controller and for each partition.
 
-Owns: turning events into spans. Memory is bounded by lanes, changes of leader and ISR (capped), and one
-high watermark a time bucket. Times in lanes are seconds from the run's beginning.
+Owns: the conversion of trace events to time spans. Memory is bounded by the number of lanes, by a cap on the changes of
+leader and ISR, and by one high watermark for each time bucket. Times are seconds since the start of the run.
 
-A broker's death by `kill`, `terminate` or `restart` has no event of its own: it is the effect that
-`faults.jsonl` proves (an orderly end and a failpoint's crash are traced). It lasts until the broker says
-`broker.ready` again. A partition's leader lasts until the next one begins, or until its broker dies, whichever
-is first; between the two nobody leads.
+A `kill` leaves no trace event, so the death of a broker is taken from the effect in `faults.jsonl` (a controlled
+shutdown and a failpoint's crash have trace events). The broker is dead until its next `broker.ready`. A partition's
+leader leads until the next leader starts or its broker dies, whichever is first; in between there is no leader.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from .evidence import FaultWindow, Row, Run, json_lines
+from .recorded_run import FaultWindow, RecordedRun, Row, json_lines
 
 INTERNAL_PREFIX = "__"
 LANES_MOST = 40
@@ -36,7 +35,7 @@ MARKED = {
 
 @dataclass(slots=True, kw_only=True)
 class PartitionLane:
-    """One partition: who led it when, who was in sync, how far it was committed."""
+    """One partition: its leaders, ISRs and high watermarks over time."""
 
     topic: str
     partition: int
@@ -47,7 +46,7 @@ class PartitionLane:
     dropped: int = 0
 
     def put(self, rows: list[Row], row: Row) -> None:
-        """Append a change, up to the cap."""
+        """Append a change unless the cap is reached."""
         if len(rows) < CHANGES_MOST:
             rows.append(row)
         else:
@@ -55,7 +54,7 @@ class PartitionLane:
 
 
 class Timeline:
-    """Lanes of one run. `read` takes in its traces; the rest gives what was found."""
+    """The lanes of one run. `read` processes the traces; the other methods return the lanes."""
 
     def __init__(self, begin_ns: int, end_ns: int, bucket_ns: int) -> None:
         self._begin_ns = begin_ns
@@ -73,11 +72,11 @@ class Timeline:
         self._faults: list[FaultWindow] = []
 
     def seconds(self, t_ns: int) -> float:
-        """Seconds from the beginning, to a tenth of a millisecond."""
+        """Return seconds since the start, rounded to 0.1 ms."""
         return round((t_ns - self._begin_ns) / 1e9, 4)
 
-    def read(self, run: Run) -> None:
-        """Take in every trace of the run, and its faults."""
+    def read(self, run: RecordedRun) -> None:
+        """Process all traces and faults of the run."""
         self._faults = [fault for fault in run.faults if fault.skipped is None]
         for broker, path in run.traces.items():
             self._marks.setdefault(broker, [])
@@ -139,7 +138,7 @@ class Timeline:
     # ---- lanes -----------------------------------------------------------------------------------
 
     def down(self, broker: int) -> list[tuple[float, float]]:
-        """When a broker was dead."""
+        """Return the time spans in which a broker was dead."""
         spans: list[tuple[float, float]] = []
         ready = self._ready.get(broker, [])
         begins = [
@@ -156,7 +155,7 @@ class Timeline:
         return spans
 
     def broker_lane(self, broker: int) -> Row:
-        """Spans of state (`starting`, `up`, `dead`, `paused`, `isolated`) and marks of one broker."""
+        """Return one broker's states over time (`starting`, `up`, `dead`, `paused`, `isolated`) and its marks."""
         begin = self._first.get(broker, 0.0)
         ready = self._ready.get(broker, [])
         up_at = ready[0] if ready else self.end_s
@@ -180,11 +179,11 @@ class Timeline:
         return {"id": broker, "spans": spans, "marks": self._marks.get(broker, [])}
 
     def brokers(self) -> list[Row]:
-        """Every broker's lane."""
+        """Return the lanes of all brokers."""
         return [self.broker_lane(broker) for broker in sorted(self._marks)]
 
     def controller(self) -> list[Row]:
-        """Who was controller when; the epoch of each."""
+        """Return the controllers over time with their epochs."""
         spans: list[Row] = []
         elected = sorted(self._elected, key=_order)
         for number, row in enumerate(elected):
@@ -200,7 +199,7 @@ class Timeline:
         return spans
 
     def partition_lanes(self) -> tuple[list[Row], int]:
-        """The partitions that changed most (up to the cap), in order; how many are left out."""
+        """Return the partitions with the most changes (up to the cap), and the number of omitted partitions."""
         lanes = sorted(
             self.partitions.values(), key=lambda p: (-len(p.leaders), p.topic, p.partition)
         )
@@ -236,15 +235,15 @@ class Timeline:
 
     @property
     def elections(self) -> int:
-        """Elections after the first leader: another leader, or the same one back from the dead.
+        """Elections after the first leader: another leader, or the same broker after its restart.
 
-        A new leader epoch alone (the controller took a dead follower out of the ISR) is none.
+        A new leader epoch alone is not an election: the controller removed a dead follower from the ISR.
         """
         return sum(_elections(self._leader_spans(lane)) for lane in self.partitions.values())
 
     @property
     def controller_elections(self) -> int:
-        """How many controllers were elected."""
+        """Number of controller elections."""
         return len(self._elected)
 
 

@@ -1,9 +1,8 @@
-"""Throughput and latency over time, from recorders' histories or, without them, from the brokers' taps.
+"""Throughput and latency over time: from the recorders' histories, or from the brokers' taps when there are none.
 
-Owns: `Traffic`, arrays of one value a time bucket. Memory is bounded whatever the history: files are
-mapped and read in chunks, latencies are counted in bins that grow by a twelfth (so a percentile is right to
-within 4 %). Source of the numbers: `history/*.ops` sees what the application saw; `tap.bin` what the wire
-acknowledged, and times only the broker's part.
+Owns: `TrafficSeries`, arrays with one value for each time bucket. Memory is bounded for any history: files are mapped
+and read in chunks, and latencies are counted in bins whose width grows by 1/12, so a percentile has an error below 4 %.
+`history/*.ops` holds the latency that the application measured, `tap.bin` only the broker's part of it.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ INTERNAL_PREFIX = "__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    """Operations of one kind: when they ended, how long they took (0: unknown), how many records each."""
+class CompletedOperations:
+    """CompletedOperations operations of one kind: end time, duration (0: unknown) and number of records of each."""
 
     what: str
     end_ns: Numbers
@@ -39,8 +38,8 @@ class Completed:
     count: Numbers
 
 
-class Traffic:
-    """Records acknowledged, delivered and failed in each bucket, and quantiles of their latency."""
+class TrafficSeries:
+    """Numbers of acknowledged, delivered and failed records in each bucket, and quantiles of the latency."""
 
     def __init__(self, begin_ns: int, bucket_ns: int, buckets: int) -> None:
         import numpy as np
@@ -53,8 +52,8 @@ class Traffic:
         }
         self._latency = np.zeros((buckets, BINS), dtype=np.int64)
 
-    def add(self, completed: Completed) -> None:
-        """Count one chunk."""
+    def add(self, completed: CompletedOperations) -> None:
+        """Add one chunk."""
         import numpy as np
 
         at = np.clip((completed.end_ns - self.begin_ns) // self.bucket_ns, 0, self.buckets - 1)
@@ -69,19 +68,19 @@ class Traffic:
         self._latency += flat.reshape(self.buckets, BINS)
 
     def rates(self, what: str) -> list[float]:
-        """Records a second in each bucket."""
+        """Return records per second for each bucket."""
         return [round(float(n) * 1e9 / self.bucket_ns, 1) for n in self.counts[what]]
 
     def total(self, what: str) -> int:
-        """Records of that kind in the whole run."""
+        """Return the number of records of that kind in the run."""
         return int(self.counts[what].sum())
 
     def quantile(self, share: float) -> list[float | None]:
-        """Milliseconds in each bucket; None where nothing was acknowledged."""
+        """Return the quantile in milliseconds for each bucket; None for a bucket without acknowledgements."""
         return [self._quantile(row, share) for row in self._latency]
 
     def overall(self, share: float) -> float | None:
-        """Milliseconds over the whole run."""
+        """Return the quantile over the whole run, in milliseconds."""
         return self._quantile(self._latency.sum(axis=0), share)
 
     def _quantile(self, row: Numbers, share: float) -> float | None:
@@ -95,7 +94,7 @@ class Traffic:
 
 
 def completions(folder: Path) -> tuple[str, list[Path]]:
-    """Where the numbers come from ("history", "tap" or "none") and the files."""
+    """Return the source of the data ("history", "tap" or "none") and its files."""
     histories = [path for path in sorted(folder.glob("history/*.ops")) if _has_rows(path)]
     if histories:
         return "history", histories
@@ -112,16 +111,16 @@ def _has_rows(path: Path) -> bool:
         return False
 
 
-def chunks(source: str, paths: list[Path]) -> Iterator[Completed]:
-    """Every completed operation in the files, some at a time."""
+def chunks(source: str, paths: list[Path]) -> Iterator[CompletedOperations]:
+    """Yield all completed operations of the files, in chunks."""
     for path in paths:
         try:
             yield from _history(path) if source == "history" else _tap(path)
         except (HarrowError, OSError):
-            continue  # the verdict says what could not be read; the picture shows the rest
+            continue  # the verdict reports an unreadable file; the page shows the other files
 
 
-def _history(path: Path) -> Iterator[Completed]:
+def _history(path: Path) -> Iterator[CompletedOperations]:
     import numpy as np
 
     from ..histories.format import Kind, Outcome, read_history
@@ -138,7 +137,7 @@ def _history(path: Path) -> Iterator[Completed]:
             chosen = part[(part["kind"] == kind) & np.isin(part["outcome"], outcomes)]
             if len(chosen):
                 end = chosen["time_ns"].astype(np.int64)
-                yield Completed(
+                yield CompletedOperations(
                     what=what,
                     end_ns=end,
                     took_ns=end - chosen["invoked_ns"],
@@ -146,7 +145,7 @@ def _history(path: Path) -> Iterator[Completed]:
                 )
 
 
-def _tap(path: Path) -> Iterator[Completed]:
+def _tap(path: Path) -> Iterator[CompletedOperations]:
     import numpy as np
     from harrow.cluster.host.tap import FETCHED, PRODUCED
 
@@ -168,7 +167,7 @@ def _tap(path: Path) -> Iterator[Completed]:
         ):
             if len(chosen):
                 end = chosen["completed_ns"].astype(np.int64)
-                yield Completed(
+                yield CompletedOperations(
                     what=what,
                     end_ns=end,
                     took_ns=end - chosen["invoked_ns"],
@@ -177,7 +176,7 @@ def _tap(path: Path) -> Iterator[Completed]:
 
 
 def span(source: str, paths: list[Path]) -> tuple[int, int] | None:
-    """First beginning and last end of any completed operation, monotonic nanoseconds."""
+    """Return the first start and the last end of a completed operation, in monotonic nanoseconds."""
     first: int | None = None
     last = 0
     for completed in chunks(source, paths):

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as PlainProducer
 from harrow.harness.checks import judge
 from harrow.harness.clients import Consumer, Producer
-from harrow.harness.clients.drain import DrainError, drain
+from harrow.harness.clients.final_read import FinalReadError, read_all
 from harrow.harness.histories.format import HistoryWriter, Kind, Outcome, history_frame, value_hash
 
 TOPIC = "orders"
@@ -37,7 +37,7 @@ def produce(history: HistoryWriter, bootstrap: str, count: int, **config: Any) -
             producer.poll(0)
 
 
-def read_all(consumer: Consumer, count: int) -> None:
+def poll_all(consumer: Consumer, count: int) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while count:
         assert time.monotonic() < deadline, f"{count} records did not come"
@@ -59,7 +59,7 @@ def test_what_real_clients_did_is_recorded_drained_and_judged(
         }
         with Consumer(settings, history=history) as consumer:
             consumer.subscribe([TOPIC])
-            read_all(consumer, 200)
+            poll_all(consumer, 200)
             consumer.commit(asynchronous=False)
     frame = history_frame(history.path)
     sends = frame.filter(pl.col("kind") == Kind.SEND)
@@ -74,7 +74,7 @@ def test_what_real_clients_did_is_recorded_drained_and_judged(
     commits = frame.filter(pl.col("kind") == Kind.COMMIT)
     assert commits.filter(pl.col("outcome") == Outcome.OK)["offset"].sum() == 200
     assert len(frame.filter(pl.col("kind") == Kind.BREAK))
-    drained = drain(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
+    drained = read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
     assert sum(one.records for one in drained) == 200
     verdict = judge(tmp_path, topics=[TOPIC], engine="local")
     assert verdict.valid, str(verdict)
@@ -162,15 +162,15 @@ def test_reading_may_jump_where_a_reader_was_told_to(tmp_path: Path, bootstrap: 
             {"bootstrap.servers": bootstrap, "group.id": "g"}, history=history
         ) as consumer:
             consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(4)])
-            read_all(consumer, 20)
+            poll_all(consumer, 20)
             for partition in range(4):
                 consumer.seek(TopicPartition(TOPIC, partition, 0))
-            read_all(consumer, 20)
-    drain(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
+            poll_all(consumer, 20)
+    read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
     verdict = judge(tmp_path, topics=[TOPIC], guarantee="ordered", engine="local")
     assert verdict.valid, str(verdict)
 
 
 def test_a_drain_that_cannot_end_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(DrainError, match="partitions of 'orders' within 1 s"):
-        drain("127.0.0.1:1", [TOPIC], tmp_path, timeout_s=1.0, config={"log_level": 0})
+    with pytest.raises(FinalReadError, match="partitions of 'orders' within 1 s"):
+        read_all("127.0.0.1:1", [TOPIC], tmp_path, timeout_s=1.0, config={"log_level": 0})

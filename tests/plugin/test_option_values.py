@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harrow.harness.options import ROWS, check_arguments, merge
+from harrow.harness.options import OPTIONS, check_arguments, merge
 from harrow.harness.seeds import child_seed
 from harrow.harness.workers import NAME_LENGTH_MAX, folder_name
 from hypothesis import given
 from hypothesis import strategies as st
 
-PARSE = {row.name: row.parse for row in ROWS}
+PARSE = {row.name: row.parse for row in OPTIONS}
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_help_markers_and_fixtures_tell_of_harrow(pytester: pytest.Pytester) -> 
     assert "--harrow-seed=N" in said
     assert "harrow_brokers" in said
     assert "@pytest.mark.harrow(brokers=3" in run(pytester, "--markers").stdout.str()
-    assert "A cluster to break and to judge" in run(pytester, "--fixtures").stdout.str()
+    assert "A Kafka cluster with faults and verdicts" in run(pytester, "--fixtures").stdout.str()
 
 
 def test_xdists_workers_share_the_seed_and_have_folders_of_their_own(

@@ -52,7 +52,7 @@ def test_a_brokers_failed_task_fails_the_test_that_met_it(pytester: pytest.Pytes
     )
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(
-        ["*broker-1: the broker's task failed, a bug of Harrow: fetcher: boom*"]
+        ["*broker-1: a task of the broker failed, which is a bug in Harrow: fetcher: boom*"]
     )
     assert list(pytester.path.glob("harrow-out/*/*/cluster/broker-1/data"))
 

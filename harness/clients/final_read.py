@@ -1,8 +1,8 @@
 """The final read (J7): whole topics, from their beginning to the high watermark, by a fresh consumer.
 
-`drain` assigns every partition without a group, reads uncommitted data too (what lies below the high
-watermark is what is judged), and ends only when each partition's end has been reached; then it appends a
-BOUNDS row for it. It never answers with a part: DrainError names what could not be read in time.
+`read_all` assigns every partition without a group and reads with isolation level read_uncommitted, because the verdict
+judges everything below the high watermark. When a partition is read to its end, a BOUNDS row is appended for it. The
+result is never partial: FinalReadError names what could not be read in time.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ BATCH = 10_000
 CALL_TIMEOUT_S = 5.0
 
 
-class DrainError(HarrowError):
-    """The topics could not be read to their ends in time."""
+class FinalReadError(HarrowError):
+    """The topics could not be read completely before the timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
-    """What one partition gave: offsets from `low` up to, but not including, `high`."""
+class FinalRead:
+    """The final read of one partition: offsets from `low` up to, but not including, `high`."""
 
     topic: str
     partition: int
@@ -40,11 +40,11 @@ class Drained:
     records: int
 
 
-def drain(
+def read_all(
     bootstrap_servers: str, topics: Sequence[str], folder: str | Path, *, timeout_s: float = 60.0,
     config: Mapping[str, Any] | None = None,
-) -> list[Drained]:  # fmt: skip
-    """Read `topics` whole into a history in `folder`; one `Drained` for each partition."""
+) -> list[FinalRead]:  # fmt: skip
+    """Read `topics` completely into a history in `folder`; return one `FinalRead` for each partition."""
     deadline = time.monotonic() + timeout_s
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers, "group.id": "harrow-drain", "client.id": "harrow-drain",
@@ -55,13 +55,13 @@ def drain(
     consumer = confluent_kafka.Consumer(settings)
     try:
         with HistoryWriter(folder, process="drain") as history:
-            return _Drain(consumer, history, deadline, timeout_s).run(topics)
+            return _FinalReader(consumer, history, deadline, timeout_s).run(topics)
     finally:
         consumer.close()
 
 
-class _Drain:
-    """One final read."""
+class _FinalReader:
+    """Reads all topics of one run."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class _Drain:
         self._deadline = deadline
         self._timeout_s = timeout_s
         self._records: dict[tuple[str, int], int] = {}
-        self._wrong: dict[tuple[str, int], str] = {}
+        self._last_error: dict[tuple[str, int], str] = {}
 
-    def run(self, topics: Sequence[str]) -> list[Drained]:
+    def run(self, topics: Sequence[str]) -> list[FinalRead]:
         bounds = {
             (topic, partition): self._watermarks(topic, partition)
             for topic in topics
@@ -86,7 +86,7 @@ class _Drain:
         }
         self._records = dict.fromkeys(bounds, 0)
         self._read({place: bound for place, bound in bounds.items() if bound[1] > bound[0]})
-        done: list[Drained] = []
+        done: list[FinalRead] = []
         for (topic, partition), (low, high) in bounds.items():
             self._history.append(
                 Kind.BOUNDS,
@@ -98,7 +98,7 @@ class _Drain:
                 low,
             )
             done.append(
-                Drained(
+                FinalRead(
                     topic=topic,
                     partition=partition,
                     low=low,
@@ -108,40 +108,40 @@ class _Drain:
             )
         return done
 
-    def _patiently(self, what: str, call: Callable[[float], Found | None]) -> Found:
-        """`call(timeout_s)` again until it works or the deadline passes; brokers may be electing."""
-        wrong = "no answer"
+    def _retry(self, what: str, call: Callable[[float], Found | None]) -> Found:
+        """Repeat `call(timeout_s)` until it returns a value or the deadline passes: an election may be in progress."""
+        problem = "no response"
         while True:
             left_s = self._deadline - time.monotonic()
             if left_s <= 0:
-                raise DrainError(
-                    f"{what} within {self._timeout_s:g} s: {wrong}; are the brokers up?"
+                raise FinalReadError(
+                    f"{what} within {self._timeout_s:g} s: {problem}; check that the brokers are running"
                 )
             try:
                 found = call(min(left_s, CALL_TIMEOUT_S))
             except KafkaException as error:
-                wrong = str(error)
+                problem = str(error)
                 self._consumer.poll(
                     min(0.05, left_s)
-                )  # serves the client's events between the attempts
+                )  # serves the client's events between two attempts
                 continue
             if found is not None:
                 return found
 
     def _partitions(self, topic: str) -> list[int]:
-        def ask(timeout_s: float) -> list[int] | None:
+        def request(timeout_s: float) -> list[int] | None:
             found = self._consumer.list_topics(topic, timeout=timeout_s).topics.get(topic)
             if found is None or found.error is not None or not found.partitions:
                 self._consumer.poll(0.05)
                 return None
             return sorted(found.partitions)
 
-        return self._patiently(f"cannot learn the partitions of {topic!r}", ask)
+        return self._retry(f"cannot get the partitions of {topic!r}", request)
 
     def _watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         place = TopicPartition(topic, partition)
-        found: tuple[int, int] = self._patiently(
-            f"cannot learn the watermarks of {topic}-{partition}",
+        found: tuple[int, int] = self._retry(
+            f"cannot get the watermarks of {topic}-{partition}",
             lambda timeout_s: self._consumer.get_watermark_offsets(
                 place, timeout=timeout_s, cached=False
             ),
@@ -156,8 +156,8 @@ class _Drain:
         while unread:
             left_s = self._deadline - time.monotonic()
             if left_s <= 0:
-                raise DrainError(
-                    f"not read to their ends within {self._timeout_s:g} s: "
+                raise FinalReadError(
+                    f"these partitions were not read completely within {self._timeout_s:g} s: "
                     + ", ".join(
                         self._missing(place, bound) for place, bound in sorted(unread.items())
                     )
@@ -177,10 +177,10 @@ class _Drain:
                     if place in unread and offset is not None and offset >= unread[place][1]:
                         del unread[place]
                 else:
-                    self._wrong[place] = error.str()
+                    self._last_error[place] = error.str()
         self._consumer.unassign()
 
     def _missing(self, place: tuple[str, int], bound: tuple[int, int]) -> str:
-        last = f", last error: {self._wrong[place]}" if place in self._wrong else ""
+        last = f", last error: {self._last_error[place]}" if place in self._last_error else ""
         topic, partition = place
         return f"{topic}-{partition} ({self._records[place]} records of offsets {bound[0]} to {bound[1]}{last})"

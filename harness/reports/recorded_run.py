@@ -1,8 +1,8 @@
-"""Reading a run folder: JSON lines that may end torn, and the time that the run spans.
+"""Reading a run folder for the report: JSON lines whose last line may be incomplete, and the time range of the run.
 
-Owns: `Run`. Reads `cluster/broker-*/trace.jsonl`, `faults.jsonl`, `verdict.json`, `schedule*.json` and, where
-there is one, `run.json` (`{"seed", "command", "test"}`). All times of a run are one monotonic clock; a picture
-counts seconds from `begin_ns`. May fail: never for a missing or torn file: what cannot be read is absent.
+Owns: `RecordedRun`. Reads `cluster/broker-*/trace.jsonl`, `faults.jsonl`, `verdict.json`, `schedule*.json` and, where
+there is one, `run.json` (`{"seed", "command", "test"}`). All times of a run are on one monotonic clock; the report
+shows seconds since the start of the run. A missing or incomplete file is no error: the report omits its data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def json_lines(path: Path) -> Iterator[Row]:
-    """Every whole JSON object of a file, in order; a line that is none is passed over."""
+    """Yield every complete JSON object of a file, in order; other lines are skipped."""
     if not path.is_file():
         return
     with path.open("rb") as file:
@@ -29,7 +29,7 @@ def json_lines(path: Path) -> Iterator[Row]:
 
 
 def read_object(path: Path) -> Row | None:
-    """The one JSON object of a file; None where there is none."""
+    """Return the JSON object of a file; None when the file is missing or is not one JSON object."""
     return _object(path.read_bytes()) if path.is_file() else None
 
 
@@ -43,7 +43,7 @@ def _object(text: bytes) -> Row | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultWindow:
-    """One fault: when it was injected, took effect, and was healed; times are monotonic nanoseconds."""
+    """One fault: the times of injection, effect and healing, in monotonic nanoseconds."""
 
     id: str
     kind: str
@@ -57,7 +57,7 @@ class FaultWindow:
 
 
 def read_faults(path: Path) -> list[FaultWindow]:
-    """The faults of `faults.jsonl` in the order of their injection; skipped ones too."""
+    """Return the faults of `faults.jsonl` in the order of their injection, skipped faults included."""
     rows: dict[str, dict[str, Row]] = {}
     for row in json_lines(path):
         rows.setdefault(str(row.get("id")), {})[str(row.get("event"))] = row
@@ -90,8 +90,8 @@ def _time(row: Row) -> int:
     return int(row.get("t_ns", 0))
 
 
-class Run:
-    """The files of one run folder, and what it spans."""
+class RecordedRun:
+    """The files of one run folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -104,7 +104,7 @@ class Run:
         ]
 
     def times(self) -> list[int]:
-        """Some monotonic times of the run, its first and last trace lines and fault lines among them."""
+        """Return monotonic times of the run: the first and last line of each trace, and all fault times."""
         found = [t for path in self.traces.values() for t in _ends(path)]
         for fault in self.faults:
             found += [t for t in (fault.begin_ns, fault.effect_ns, fault.end_ns) if t is not None]
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def seed(self) -> int | None:
-        """The run's own seed; that of its schedule where it was not written down."""
+        """The seed of the run; without one in `run.json`, the seed of its schedule."""
         given = self.about.get("seed")
         if given is None and self.schedules:
             given = self.schedules[0].get("seed")
@@ -129,7 +129,7 @@ def _traces(folder: Path) -> dict[int, Path]:
 
 
 def _ends(path: Path) -> list[int]:
-    """Times of the first and the last whole line."""
+    """Return the times of the first and of the last complete line."""
     with path.open("rb") as file:
         head = file.readline()
         size = file.seek(0, 2)
