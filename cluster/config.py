@@ -11,85 +11,28 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .errors import ConfigError
+from .setting import INT_MAX, LONG_MAX, Setting, Value
+from .setting import bool_setting as _bool
+from .setting import int_setting as _int
+from .setting import long_setting as _long
+from .setting import share_setting as _share
+from .setting import text_setting as _text
 
-Value = bool | int | float | str
-LONG_MAX = 2**63 - 1
-INT_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One row of the table: Kafka's name, its type by the default's, its bounds, its topic-level name."""
-
-    name: str
-    default: Value
-    doc: str
-    low: int | None = None
-    high: int | None = None
-    choices: tuple[str, ...] = ()
-    topic: str = ""
-
-    def parse(self, raw: object) -> Value:
-        """Return `raw` as this setting's type; ConfigError names the setting, the value and what fits."""
-        text = str(raw).strip()
-        if isinstance(self.default, bool):
-            if text.lower() not in ("true", "false"):
-                raise ConfigError(f"{self.name}={text!r}: expected true or false")
-            return text.lower() == "true"
-        if isinstance(self.default, int):
-            return self._parse_int(text)
-        if isinstance(self.default, float):
-            return self._parse_share(text)
-        if self.choices and text not in self.choices:
-            raise ConfigError(f"{self.name}={text!r}: expected one of {', '.join(self.choices)}")
-        return text
-
-    def _parse_share(self, text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = -1.0
-        if not 0.0 <= number <= 1.0:
-            raise ConfigError(f"{self.name}={text!r}: expected a number from 0 to 1")
-        return number
-
-    def _parse_int(self, text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ConfigError(f"{self.name}={text!r}: expected a whole number") from None
-        low = -(2**63) if self.low is None else self.low
-        high = LONG_MAX if self.high is None else self.high
-        if not low <= number <= high:
-            raise ConfigError(f"{self.name}={number}: expected a number from {low} to {high}")
-        return number
-
-
-def _share(name: str, default: float, doc: str, topic: str = "") -> Setting:
-    return Setting(name=name, default=default, doc=doc, topic=topic)
-
-
-def _int(
-    name: str, default: int, doc: str, low: int = 0, high: int = INT_MAX, topic: str = ""
-) -> Setting:
-    return Setting(name=name, default=default, doc=doc, low=low, high=high, topic=topic)
-
-
-def _long(name: str, default: int, doc: str, low: int = -1, topic: str = "") -> Setting:
-    return Setting(name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic)
-
-
-def _bool(name: str, default: bool, doc: str, topic: str = "") -> Setting:
-    return Setting(name=name, default=default, doc=doc, topic=topic)
-
-
-def _text(
-    name: str, default: str, doc: str, choices: tuple[str, ...] = (), topic: str = ""
-) -> Setting:
-    return Setting(name=name, default=default, doc=doc, choices=choices, topic=topic)
+__all__ = [
+    "BY_NAME",
+    "BY_TOPIC_NAME",
+    "INT_MAX",
+    "LONG_MAX",
+    "SETTINGS",
+    "BrokerConfig",
+    "Setting",
+    "TopicConfig",
+    "Value",
+    "validate_topic_config",
+]
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -322,6 +265,12 @@ SETTINGS: tuple[Setting, ...] = (
         "committed offsets of an empty group go after this",
         low=1,
     ),
+    _int(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "how often expired offsets are looked for",
+        low=1,
+    ),
     _int("offset.metadata.max.bytes", 4_096, "longest metadata string of a commit"),
     _int("group.min.session.timeout.ms", 6_000, "shortest session timeout a member may ask for"),
     _int("group.max.session.timeout.ms", 1_800_000, "longest session timeout a member may ask for"),
@@ -329,6 +278,22 @@ SETTINGS: tuple[Setting, ...] = (
         "group.initial.rebalance.delay.ms", 3_000, "how long an empty group waits for more members"
     ),
     _int("group.max.size", INT_MAX, "most members of a group", low=1),
+    # transactions
+    _int("transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1),
+    _int(
+        "transaction.state.log.replication.factor",
+        3,
+        "replicas of __transaction_state",
+        low=1,
+        high=32767,
+    ),
+    _int("transaction.state.log.min.isr", 2, "smallest ISR of __transaction_state", low=1),
+    _int(
+        "transaction.state.log.segment.bytes",
+        104_857_600,
+        "segment size of __transaction_state",
+        low=14,
+    ),
     # purgatories
     _int(
         "producer.purgatory.purge.interval.requests",

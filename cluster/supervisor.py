@@ -322,6 +322,8 @@ def cluster_defaults(brokers: int) -> dict[str, object]:
     return {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": 2 if replicas > 2 else 1,
         "min.insync.replicas": 2 if replicas > 2 else 1,
         "zookeeper.session.timeout.ms": 1500,
         "replica.lag.time.max.ms": 1500,

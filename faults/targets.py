@@ -6,7 +6,7 @@ node ids of brokers that run at that moment. `leader(orders)` is a random partit
 
 Roles, as a table (`ROLES`), each a pure function (target, scene, random) → node ids. Source: Jepsen's
 nemesis targets; a group's coordinator leads the partition of
-`__consumer_offsets` that the cluster's own groups room computes.
+`__consumer_offsets` that the cluster's own `internal_topics.partition_for` computes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
-from harrow.cluster.groups.offsets import OFFSETS_TOPIC, partition_for
+from harrow.cluster.internal_topics import OFFSETS, partition_for
 
 from .errors import ConfigError, TargetError
 from .system import Scene
@@ -185,9 +185,9 @@ def _controller(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
 
 
 def _group_coordinator(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    count = len(scene.view.topics.get(OFFSETS_TOPIC, {})) or scene.offsets_partitions
+    count = len(scene.view.topics.get(OFFSETS.name, {})) or scene.offsets_partitions
     number = partition_for(target.group or "", count)
-    found = scene.view.partition(OFFSETS_TOPIC, number)
+    found = scene.view.partition(OFFSETS.name, number)
     return _pick([] if found is None else [found.leader], scene, rng)
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, HarrowError
 from ..ids import NO_NODE, TopicPartition
+from ..internal_topics import OFFSETS, partition_for
 from ..wire import messages
-from .offsets import OFFSETS_TOPIC, partition_for
 from .service import GroupService
 
 if TYPE_CHECKING:
@@ -71,15 +71,15 @@ class FindCoordinatorApi:
             message = WITHOUT_COORDINATOR.get(key_type, f"unknown coordinator type {key_type}")
             return Found(error=ErrorCode.invalid_request, message=message)
         cache = self._service.cache
-        count = cache.partition_count(OFFSETS_TOPIC)
+        count = cache.partition_count(OFFSETS.name)
         if count == 0:
             self._create()
             return _unavailable("__consumer_offsets is being created")
         partition = partition_for(key, count)
-        leader = cache.leader(TopicPartition(OFFSETS_TOPIC, partition))
+        leader = cache.leader(TopicPartition(OFFSETS.name, partition))
         endpoint = cache.client_endpoint(leader)
         if endpoint is None:
-            return _unavailable(f"{OFFSETS_TOPIC}-{partition} has no leader now")
+            return _unavailable(f"{OFFSETS.name}-{partition} has no leader now")
         return Found(node_id=leader, host=endpoint[0], port=endpoint[1])
 
     def _create(self) -> None:
@@ -91,25 +91,16 @@ class FindCoordinatorApi:
     async def _create_topic(self) -> None:
         try:
             await self._topic_admin.ensure_topic(
-                OFFSETS_TOPIC,
-                partitions=self._service.config.number("offsets.topic.num.partitions"),
-                replication_factor=self._service.config.number("offsets.topic.replication.factor"),
-                config=offsets_topic_config(self._service),
+                OFFSETS.name,
+                partitions=OFFSETS.partitions(self._service.config),
+                replication_factor=OFFSETS.replication_factor(self._service.config),
+                config=OFFSETS.settings(self._service.config),
             )
         except (HarrowError, OSError, TimeoutError) as error:
             # Clients ask again, and so do we.
-            self._service.host.trace.log("warning", f"cannot create {OFFSETS_TOPIC}: {error}")
+            self._service.host.trace.log("warning", f"cannot create {OFFSETS.name}: {error}")
         finally:
             self._creating = False
-
-
-def offsets_topic_config(service: GroupService) -> dict[str, str]:
-    """Topic-level settings of `__consumer_offsets`, as Kafka's GroupCoordinator sets them."""
-    return {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(service.config.number("offsets.topic.segment.bytes")),
-    }
 
 
 def _unavailable(message: str) -> Found:

@@ -1,10 +1,10 @@
-"""Committed offsets of one group, and which partition of `__consumer_offsets` a group lives in (G1).
+"""Committed offsets of one group (G4).
 
 Owns: the newest committed offset of each partition a group has committed, ordered by where the commit
 stands in the log. Invariant (G4): an entry is replaced only by a commit that stands later in the log, so
 that answers that arrive out of order never take a committed offset back.
 
-Source: Kafka's GroupMetadata.offsets (appendedBatchOffset), Utils.abs and java.lang.String.hashCode.
+Source: Kafka's GroupMetadata.offsets (appendedBatchOffset).
 """
 
 from __future__ import annotations
@@ -14,26 +14,6 @@ from typing import NamedTuple
 
 from ..ids import Offset, TopicPartition
 from .records import OffsetValue
-
-OFFSETS_TOPIC = "__consumer_offsets"
-
-
-def java_hash(text: str) -> int:
-    """`java.lang.String.hashCode`: over UTF-16 code units, a signed 32-bit number."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value
-
-
-def partition_for(group: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` whose leader coordinates `group`.
-
-    Kafka's `Utils.abs`: the absolute value, and 0 for the one hash that has none in 32 bits.
-    """
-    number = java_hash(group)
-    return 0 if number == -(2**31) else abs(number) % partitions
 
 
 class Committed(NamedTuple):

@@ -17,10 +17,10 @@ from ..config import BrokerConfig
 from ..errors import ErrorCode, HarrowError, KafkaError
 from ..host.seam import Host
 from ..ids import Offset
+from ..internal_topics import OFFSETS, partition_for
 from .loader import load
 from .members import Answer, Effect, JoinResult, Persist, SyncResult
 from .membership import Group
-from .offsets import OFFSETS_TOPIC, partition_for
 from .rebalance import GroupLimits
 from .shards import HeldGroup, Shard, Shards
 from .states import GroupState
@@ -56,8 +56,8 @@ class GroupService:
 
     def partition_count(self) -> int:
         """Partitions of `__consumer_offsets`: as created; as configured before it exists."""
-        created = self.cache.partition_count(OFFSETS_TOPIC)
-        return created or self.config.number("offsets.topic.num.partitions")
+        created = self.cache.partition_count(OFFSETS.name)
+        return created or OFFSETS.partitions(self.config)
 
     def shard_of(self, group_id: str) -> Shard:
         """The shard that serves `group_id`; KafkaError when it is another broker's or loads."""
@@ -137,10 +137,10 @@ class GroupService:
     ) -> None:
         """Load what this broker leads now, unload what it leads no longer."""
         for partition in became_follower:
-            if partition.topic_partition.topic == OFFSETS_TOPIC:
+            if partition.topic_partition.topic == OFFSETS.name:
                 self._unload(partition.topic_partition.partition)
         for partition in became_leader:
-            if partition.topic_partition.topic == OFFSETS_TOPIC:
+            if partition.topic_partition.topic == OFFSETS.name:
                 self._begin_load(partition)
 
     def _begin_load(self, partition: Partition) -> None:

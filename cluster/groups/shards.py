@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..errors import ErrorCode, KafkaError
+from ..internal_topics import partition_for
 from .membership import Group
-from .offsets import GroupOffsets, partition_for
+from .offsets import GroupOffsets
 from .states import GroupState
 
 

@@ -16,10 +16,10 @@ from ..config import BrokerConfig
 from ..errors import ErrorCode
 from ..host.seam import Host
 from ..ids import NO_OFFSET, Offset, TopicPartition
+from ..internal_topics import OFFSETS
 from ..wire.batches import build_batch
 from .members import Persist
 from .membership import Group
-from .offsets import OFFSETS_TOPIC
 from .records import GroupValue, MemberValue, encode_group_key, encode_group_value
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class OffsetsStore:
 
     def append(self, partition: int, records: Sequence[KeyValue], done: Done) -> None:
         """Append one batch; `done` gets the log's own error and the offset of the first record."""
-        tp = TopicPartition(OFFSETS_TOPIC, partition)
+        tp = TopicPartition(OFFSETS.name, partition)
         batch = build_batch(
             [(key, value, ()) for key, value in records],
             timestamp_ms=self._host.clock.wall_ms(),

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host, Promise
 from ..ids import NO_NODE, BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
+from ..internal_topics import INTERNAL_TOPICS
 from ..purgatory import DelayedOperation, Purgatory, PurgatoryTimer
 from ..wire.internal import (
     FULL,
@@ -29,7 +30,6 @@ from ..wire.internal import (
     UpdateMetadataTopicState,
 )
 from ..wire.topic_ids import UUID
-from .names import INTERNAL_TOPICS
 
 __all__ = [
     "LEADER_DURING_DELETE",

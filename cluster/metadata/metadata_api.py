@@ -14,10 +14,11 @@ from typing import Any
 from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError
 from ..ids import NO_EPOCH, NO_NODE
+from ..internal_topics import INTERNAL_TOPICS
 from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache, PartitionInfo, TopicInfo
-from .names import INTERNAL_TOPICS, is_valid_topic_name
+from .names import is_valid_topic_name
 from .topic_admin import TopicAdmin
 
 __all__ = ["MetadataApi"]

@@ -1,4 +1,4 @@
-"""What a topic may be called, and which topics are the cluster's own.
+"""What a topic may be called.
 
 Source: Apache Kafka's `org.apache.kafka.common.internals.Topic`.
 """
@@ -11,17 +11,10 @@ from collections.abc import Iterable
 from ..errors import ErrorCode, KafkaError
 
 __all__ = [
-    "INTERNAL_TOPICS",
-    "OFFSETS_TOPIC",
-    "TRANSACTIONS_TOPIC",
     "check_topic_name",
     "colliding_names",
     "is_valid_topic_name",
 ]
-
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 _LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")

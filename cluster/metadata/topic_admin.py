@@ -25,6 +25,7 @@ from ..controller.state import topic_json as assignment_json
 from ..errors import ConfigError, ErrorCode, HarrowError, KafkaError, RegistryError
 from ..host.seam import Host
 from ..ids import NodeId
+from ..internal_topics import INTERNAL_TOPICS
 from ..registry import (
     BadVersionError,
     Create,
@@ -39,7 +40,7 @@ from ..wire.topic_ids import UUID, draw_topic_id, text_of
 from .cache import MetadataCache
 from .config_changes import DEFAULT_BROKER
 from .config_entries import is_dynamic
-from .names import OFFSETS_TOPIC, check_topic_name, colliding_names
+from .names import check_topic_name, colliding_names
 
 __all__ = ["NewTopic", "TopicAdmin", "TopicPlan", "refusal_of"]
 
@@ -253,18 +254,15 @@ class TopicAdmin:
         return ErrorCode.leader_not_available
 
     def _auto_topic(self, name: str) -> NewTopic:
-        if name == OFFSETS_TOPIC:
-            return NewTopic(
-                name=name,
-                partitions=self._config.number("offsets.topic.num.partitions"),
-                replication_factor=self._config.number("offsets.topic.replication.factor"),
-                config={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(self._config.number("offsets.topic.segment.bytes")),
-                },
-            )
-        return NewTopic(name=name)
+        internal = INTERNAL_TOPICS.get(name)
+        if internal is None:
+            return NewTopic(name=name)
+        return NewTopic(
+            name=name,
+            partitions=internal.partitions(self._config),
+            replication_factor=internal.replication_factor(self._config),
+            config=internal.settings(self._config),
+        )
 
     async def _auto_create(self, plan: TopicPlan) -> None:
         try:

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..ids import NO_OFFSET, Offset, TopicPartition
+from ..internal_topics import INTERNAL_TOPICS
 from ..purgatory import DelayedOperation
 from ..wire import messages
-from .produce import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, HarrowError, KafkaError, StorageError
 from ..ids import NO_OFFSET, Offset, TopicPartition
+from ..internal_topics import INTERNAL_TOPICS
 from ..purgatory import DelayedOperation
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
 

@@ -11,9 +11,9 @@ from typing import Any
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups import GroupCoordinator
-from harrow.cluster.groups.offsets import OFFSETS_TOPIC
 from harrow.cluster.host.seam import Buffer, Peer
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.internal_topics import OFFSETS
 from harrow.cluster.purgatory import Purgatory, PurgatoryTimer
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
@@ -159,7 +159,7 @@ class FakeFetch:
 
 class FakePartition:
     def __init__(self, number: int, log: FakeLog) -> None:
-        self.topic_partition = TopicPartition(OFFSETS_TOPIC, number)
+        self.topic_partition = TopicPartition(OFFSETS.name, number)
         self.log = log
         self.is_leader = True
         self.generation = 1
@@ -221,7 +221,7 @@ class FakeReplicas:
 
 class FakeCache:
     def __init__(self) -> None:
-        self.topics = {OFFSETS_TOPIC: 50, "orders": 3}
+        self.topics = {OFFSETS.name: 50, "orders": 3}
         self.leaders: dict[TopicPartition, int] = {}
 
     def partition_count(self, topic: str) -> int:

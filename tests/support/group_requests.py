@@ -7,7 +7,7 @@ from typing import Any
 
 from group_fakes import Sent, World
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.groups.offsets import partition_for
+from harrow.cluster.internal_topics import partition_for
 from harrow.cluster.wire.api_keys import ApiKey
 
 GROUP = "readers"

@@ -8,7 +8,6 @@ import pytest
 from group_fakes import FakeLog, Sent, World
 from group_requests import GROUP, HOME, commit, heartbeat, join, joined, sync
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.groups.offsets import OFFSETS_TOPIC
 from harrow.cluster.groups.records import (
     GroupKey,
     OffsetKey,
@@ -17,6 +16,7 @@ from harrow.cluster.groups.records import (
     decode_offset_value,
 )
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.internal_topics import OFFSETS
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
 
@@ -294,7 +294,7 @@ def test_deleting_offsets(world: World) -> None:
 
 @pytest.mark.parametrize("version", range(7))
 def test_finding_the_coordinator(world: World, version: int) -> None:
-    world.cache.leaders[TopicPartition(OFFSETS_TOPIC, HOME)] = 2
+    world.cache.leaders[TopicPartition(OFFSETS.name, HOME)] = 2
 
     def find(**more: Any) -> Any:
         asked = {"key": GROUP} if version < 4 else {"coordinator_keys": (GROUP,)}
@@ -305,9 +305,9 @@ def test_finding_the_coordinator(world: World, version: int) -> None:
     assert (found.node_id, found.host, found.port) == (2, "127.0.0.1", 9002)
     if version >= 1:
         assert find(key_type=1).error_code is ErrorCode.invalid_request
-    del world.cache.topics[OFFSETS_TOPIC]
+    del world.cache.topics[OFFSETS.name]
     assert find().error_code is ErrorCode.coordinator_not_available
-    assert [row[:3] for row in world.admin.created] == [(OFFSETS_TOPIC, 50, 3)]
+    assert [row[:3] for row in world.admin.created] == [(OFFSETS.name, 50, 3)]
     assert find().error_code is ErrorCode.none
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-import pytest
-from harrow.cluster.groups.offsets import GroupOffsets, java_hash, partition_for
+from harrow.cluster.groups.offsets import GroupOffsets
 from harrow.cluster.groups.records import (
     GroupKey,
     GroupValue,
@@ -29,22 +28,6 @@ TEXT = st.text(max_size=20)
 I32 = st.integers(-1, 2**31 - 1)
 I64 = st.integers(-1, 2**63 - 1)
 ORDERS = TopicPartition("orders", 2)
-
-
-@pytest.mark.parametrize(
-    ("text", "hashed"),
-    [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -(2**31)), ("😀", 1772899)],
-)
-def test_java_hash_is_javas(text: str, hashed: int) -> None:
-    assert java_hash(text) == hashed
-
-
-def test_the_partition_is_the_absolute_hash_as_kafka_does() -> None:
-    assert partition_for("polygenelubricants", 50) == 0
-    assert partition_for("hello", 50) == 99162322 % 50
-    # Utils.abs negates; clearing the sign bit would name another partition
-    assert java_hash("zzzzzz") < 0
-    assert partition_for("zzzzzz", 50) == -java_hash("zzzzzz") % 50
 
 
 def test_golden_offset_commit() -> None:

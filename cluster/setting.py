@@ -1,0 +1,91 @@
+"""One broker or topic setting: its name in Kafka, its type, its bounds, and how its text is parsed.
+
+Owns: `Setting`, and one short constructor for each type. The table of all settings is in `config.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import ConfigError
+
+Value = bool | int | float | str
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table: Kafka's name, its type by the default's, its bounds, its topic-level name."""
+
+    name: str
+    default: Value
+    doc: str
+    low: int | None = None
+    high: int | None = None
+    choices: tuple[str, ...] = ()
+    topic: str = ""
+
+    def parse(self, raw: object) -> Value:
+        """Return `raw` as this setting's type; ConfigError names the setting, the value and what fits."""
+        text = str(raw).strip()
+        if isinstance(self.default, bool):
+            if text.lower() not in ("true", "false"):
+                raise ConfigError(f"{self.name}={text!r}: expected true or false")
+            return text.lower() == "true"
+        if isinstance(self.default, int):
+            return self._parse_int(text)
+        if isinstance(self.default, float):
+            return self._parse_share(text)
+        if self.choices and text not in self.choices:
+            raise ConfigError(f"{self.name}={text!r}: expected one of {', '.join(self.choices)}")
+        return text
+
+    def _parse_share(self, text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number <= 1.0:
+            raise ConfigError(f"{self.name}={text!r}: expected a number from 0 to 1")
+        return number
+
+    def _parse_int(self, text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ConfigError(f"{self.name}={text!r}: expected a whole number") from None
+        low = -(2**63) if self.low is None else self.low
+        high = LONG_MAX if self.high is None else self.high
+        if not low <= number <= high:
+            raise ConfigError(f"{self.name}={number}: expected a number from {low} to {high}")
+        return number
+
+
+def share_setting(name: str, default: float, doc: str, topic: str = "") -> Setting:
+    """A number from 0 to 1."""
+    return Setting(name=name, default=default, doc=doc, topic=topic)
+
+
+def int_setting(
+    name: str, default: int, doc: str, low: int = 0, high: int = INT_MAX, topic: str = ""
+) -> Setting:
+    """A 32-bit whole number, in the unit that its name ends with."""
+    return Setting(name=name, default=default, doc=doc, low=low, high=high, topic=topic)
+
+
+def long_setting(name: str, default: int, doc: str, low: int = -1, topic: str = "") -> Setting:
+    """A 64-bit whole number, in the unit that its name ends with."""
+    return Setting(name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic)
+
+
+def bool_setting(name: str, default: bool, doc: str, topic: str = "") -> Setting:
+    """A switch."""
+    return Setting(name=name, default=default, doc=doc, topic=topic)
+
+
+def text_setting(
+    name: str, default: str, doc: str, choices: tuple[str, ...] = (), topic: str = ""
+) -> Setting:
+    """A text, or one of `choices`."""
+    return Setting(name=name, default=default, doc=doc, choices=choices, topic=topic)
