@@ -1,0 +1,315 @@
+"""What a coordinator sees of its broker: virtual time, logs in memory, appends that a test acknowledges."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.host.seam import Buffer
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.internal_topics import OFFSETS
+from harrow.cluster.purgatory import Purgatory, PurgatoryTimer
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
+
+
+class FakePromise:
+    """Has one result; a coroutine that awaits it continues on the next turn of the loop."""
+
+    def __init__(self) -> None:
+        self._done = False
+        self._value: Any = None
+        self.waiters: list[Callable[[], None]] = []
+
+    def set_result(self, result: Any, /) -> None:
+        self._done, self._value = True, result
+        for waiter in self.waiters:
+            waiter()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        raise NotImplementedError
+
+    def done(self) -> bool:
+        return self._done
+
+    def cancel(self) -> None:
+        self._done = True
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self._done:
+            yield self
+        return self._value
+
+
+class FakeHost:
+    """Clock, tasks, random, trace; time passes only in `advance`."""
+
+    name = "broker-1"
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.random = random.Random(7)
+        self.events: list[tuple[str, dict[str, object]]] = []
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[object, ...]]] = []
+        self._cancelled: set[int] = set()
+        self._sequence = 0
+        self.clock = self.tasks = self.trace = self
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.now_ms
+
+    def emit(self, event: str, /, **fields: object) -> None:
+        self.events.append((event, fields))
+
+    def log(self, level: str, message: str, /, **fields: object) -> None:
+        self.events.append((f"log.{level}", {"message": message, **fields}))
+
+    def call_soon(self, call: Callable[..., object], *args: object) -> None:
+        self.call_later(0, call, *args)
+
+    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Any:
+        self._sequence += 1
+        number = self._sequence
+        heapq.heappush(self._heap, (self.now_ms + delay_ms, number, call, args))
+        cancelled = self._cancelled
+
+        class Timer:
+            def cancel(self) -> None:
+                cancelled.add(number)
+
+        return Timer()
+
+    def promise(self) -> FakePromise:
+        return FakePromise()
+
+    async def sleep(self, delay_ms: float) -> None:
+        promise = FakePromise()
+        self.call_later(delay_ms, promise.set_result, None)
+        await promise
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> None:
+        def step() -> None:
+            try:
+                waiting: FakePromise = coroutine.send(None)
+            except StopIteration:
+                return
+            waiting.waiters.append(lambda: self.call_soon(step))
+
+        self.call_soon(step)
+
+    def run_due(self) -> None:
+        """Run all that is due now."""
+        self.advance(0)
+
+    def advance(self, by_ms: int) -> None:
+        end = self.now_ms + by_ms
+        while self._heap and self._heap[0][0] <= end:
+            at, number, call, args = heapq.heappop(self._heap)
+            self.now_ms = max(self.now_ms, int(at))
+            if number not in self._cancelled:
+                call(*args)
+        self.now_ms = end
+
+
+@dataclass
+class FakeLog:
+    batches: list[bytes] = field(default_factory=list[bytes])
+    log_start_offset: int = 0
+    reads: int = 0
+
+    @property
+    def log_end_offset(self) -> int:
+        return header_at(self.batches[-1]).last_offset + 1 if self.batches else 0
+
+    def append(self, records: Buffer) -> int:
+        batch = bytearray(records)
+        base = self.log_end_offset
+        assign_offset(batch, base, 0)
+        self.batches.append(bytes(batch))
+        return base
+
+    def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> Any:
+        self.reads += 1
+        parts = [batch for batch in self.batches if offset <= header_at(batch).last_offset < upper][
+            :2
+        ]
+        return FakeFetch(parts)
+
+    def records(self) -> list[tuple[bytes | None, bytes | None]]:
+        return [(r.key, r.value) for batch in self.batches for r in decode_records(batch)]
+
+
+@dataclass
+class FakeFetch:
+    parts: list[bytes]
+
+
+class FakePartition:
+    """A replica that leads until `FakeReplicas.resign`."""
+
+    def __init__(self, topic: str, number: int, log: FakeLog) -> None:
+        self.topic_partition = TopicPartition(topic, number)
+        self.log = log
+        self.is_leader = True
+        self.generation = 1
+        self.leader_epoch = 1
+        self.epoch_start = log.log_end_offset
+        self.high_watermark = log.log_end_offset
+
+
+@dataclass
+class FakeResult:
+    error: ErrorCode
+    base_offset: int = -1
+
+
+class FakeReplicas:
+    """The partitions of one internal topic. Appends are answered by `acknowledge`, or at once while `automatic`."""
+
+    def __init__(self, host: FakeHost, topic: str = OFFSETS.name) -> None:
+        self.on_leadership: list[Callable[[list[Any], list[Any]], None]] = []
+        self.produces = Purgatory("produce", PurgatoryTimer(host))  # type: ignore[arg-type]  # a fake
+        self.partitions: dict[int, FakePartition] = {}
+        self.logs: dict[int, FakeLog] = {}
+        self.automatic = True
+        self.next_error = ErrorCode.none
+        self.waiting: list[tuple[FakePartition, int, Callable[..., None]]] = []
+        self._host = host
+        self._topic = topic
+
+    def lead(self, number: int, *, high_watermark: int | None = None) -> FakePartition:
+        """Begin to lead a partition, in a new generation; its HW is the log's end unless given."""
+        log = self.logs.setdefault(number, FakeLog())
+        old = self.partitions.get(number)
+        partition = FakePartition(self._topic, number, log)
+        if old is not None:
+            partition.generation = old.generation + 1
+            partition.leader_epoch = old.leader_epoch + 1
+        if high_watermark is not None:
+            partition.high_watermark = high_watermark
+        self.partitions[number] = partition
+        self.announce([partition], [])
+        return partition
+
+    def resign(self, number: int) -> None:
+        """Stop leading a partition."""
+        partition = self.partitions[number]
+        partition.is_leader = False
+        self.announce([], [partition])
+
+    def announce(self, leaders: list[Any], followers: list[Any]) -> None:
+        """Call the leadership hooks, and let everything run that follows."""
+        for hook in self.on_leadership:
+            hook(leaders, followers)
+        self._host.run_due()
+
+    def advance_high_watermark(self, partition: FakePartition, to: int) -> None:
+        """Move the HW of a partition, and wake the operations that wait for it."""
+        partition.high_watermark = to
+        self.produces.check_and_complete(partition.topic_partition)
+        self._host.run_due()
+
+    def append(
+        self,
+        entries: Mapping[TopicPartition, Buffer],
+        *,
+        acks: int,
+        timeout_ms: int,
+        done: Callable[..., None],
+        internal: bool = False,
+    ) -> None:
+        assert acks == -1
+        assert internal
+        ((tp, records),) = entries.items()
+        partition = self.partitions.get(tp.partition)
+        if partition is None or not partition.is_leader:
+            done({tp: FakeResult(ErrorCode.not_leader_or_follower)})
+            return
+        error, self.next_error = self.next_error, ErrorCode.none
+        if error is not ErrorCode.none:
+            done({tp: FakeResult(error)})
+            return
+        base = partition.log.append(records)
+        self.waiting.append((partition, base, done))
+        if self.automatic:
+            self.acknowledge()
+
+    def acknowledge(self, error: ErrorCode = ErrorCode.none, count: int | None = None) -> None:
+        """Answer the oldest `count` appends that wait, all of them by default."""
+        count = len(self.waiting) if count is None else count
+        answered, self.waiting = self.waiting[:count], self.waiting[count:]
+        for partition, base, done in answered:
+            result = FakeResult(error)
+            if error is ErrorCode.none:
+                batches = partition.log.batches
+                end = max(header_at(b).last_offset + 1 for b in batches if base in _offsets(b))
+                partition.high_watermark = max(partition.high_watermark, end)
+                result = FakeResult(error, base)
+            done({partition.topic_partition: result})
+
+
+def _offsets(batch: bytes) -> range:
+    header = header_at(batch)
+    return range(header.base_offset, header.last_offset + 1)
+
+
+class FakeCache:
+    def __init__(self) -> None:
+        self.topics = {OFFSETS.name: 50, "orders": 3}
+        self.leaders: dict[TopicPartition, int] = {}
+
+    def partition_count(self, topic: str) -> int:
+        return self.topics.get(topic, 0)
+
+    def leader(self, tp: TopicPartition) -> int:
+        return self.leaders.get(tp, -1)
+
+    def client_endpoint(self, node_id: int) -> tuple[str, int] | None:
+        return None if node_id < 0 else ("127.0.0.1", 9000 + node_id)
+
+
+class FakeTopicAdmin:
+    def __init__(self, cache: FakeCache) -> None:
+        self.cache = cache
+        self.created: list[tuple[str, int, int, Mapping[str, object]]] = []
+
+    async def ensure_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication_factor: int,
+        config: Mapping[str, object],
+    ) -> None:
+        self.created.append((name, partitions, replication_factor, config))
+        self.cache.topics[name] = partitions
+
+
+class Sent:
+    """A request on its way; `answer` is its decoded response, None until there is one."""
+
+    def __init__(self, api_key: int, version: int) -> None:
+        self._of = (api_key, version)
+        self._answer: Any = None
+
+    @property
+    def answered(self) -> bool:
+        return self._answer is not None
+
+    @property
+    def answer(self) -> Any:
+        return self._answer
+
+    def complete(self, parts: Any, on_send: Any) -> None:
+        assert self._answer is None
+        self._answer = messages.decode_response(*self._of, b"".join(parts))
