@@ -18,10 +18,12 @@ from .config import BrokerConfig
 from .controller import Controller, register
 from .controller.isr_store import RegistryIsrStore
 from .controller.log_dir_events import tell_log_dir_failure
+from .coordinators import CoordinatorType, FindCoordinator
 from .errors import HarrowError, StorageError
 from .groups import GroupCoordinator
 from .host.seam import ProcessHost
 from .ids import BrokerEpoch, NodeId
+from .internal_topics import OFFSETS
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
 from .metrics import RequestTimes, broker_metrics
 from .metrics.text import CONTENT_TYPE, prometheus_text
@@ -75,8 +77,9 @@ class Broker:
         self.controller = Controller(
             host, self.node_id, self.config, self.registry, self.channel, self.cache
         )
-        self.groups = GroupCoordinator(
-            host, self.config, self.replicas, self.cache, self.topic_admin
+        self.groups = GroupCoordinator(host, self.config, self.replicas, self.cache)
+        self.find_coordinator = FindCoordinator(
+            host, self.config, self.cache, self.topic_admin, {CoordinatorType.GROUP: OFFSETS}
         )
         self.settings = ConfigChanges(
             host, self.registry, self.node_id, self.config, self.logs.logs
@@ -188,7 +191,15 @@ class Broker:
             self._failure.set_exception(error)
 
     def _fill_table(self) -> None:
-        for room in (self.metadata, self.replicas, self.groups, self.producer_ids, self.controller):
+        rooms = (
+            self.metadata,
+            self.replicas,
+            self.groups,
+            self.find_coordinator,
+            self.producer_ids,
+            self.controller,
+        )
+        for room in rooms:
             for row in room.handlers():
                 self.table.add(row.api_key, row.low, row.high, row.handler)
 

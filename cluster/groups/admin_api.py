@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
 from ..ids import Offset
 from ..wire import messages
+from .group_shard import GroupShard
+from .hosted_group import HostedGroup
 from .records import encode_group_key, encode_offset_key
 from .service import GroupService
-from .shards import HeldGroup, Shard
 from .states import GroupState
-from .store import OFFSET_ERRORS, KeyValue
 
 if TYPE_CHECKING:
     from ..wire.request import Request
@@ -39,19 +40,19 @@ class AdminApi:
         types = {name.lower() for name in getattr(asked, "types_filter", ())}
         rows: list[Any] = []
         if not types or GROUP_TYPE in types:
-            for shard in self._service.shards.serving():
-                for held in shard.groups.values():
-                    state = held.group.state.value
+            for shard in self._service.shards():
+                for hosted in shard:
+                    state = hosted.group.state.value
                     if not states or state.lower() in states:
                         rows.append(
                             s.ListedGroup(
-                                group_id=held.group.group_id,
-                                protocol_type=held.group.members.protocol_type or "",
+                                group_id=hosted.group.group_id,
+                                protocol_type=hosted.group.members.protocol_type or "",
                                 group_state=state,
                                 group_type=GROUP_TYPE,
                             )
                         )
-        loading = self._service.shards.any_loading
+        loading = self._service.runtime.any_loading
         error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.none
         request.respond(s.ListGroupsResponse(error_code=error, groups=tuple(rows)))
 
@@ -64,10 +65,10 @@ class AdminApi:
 
     def _describe(self, s: Any, version: int, group_id: str) -> Any:
         try:
-            _, held = self._service.find(group_id)
+            _, hosted = self._service.find(group_id)
         except KafkaError as error:
             return s.DescribedGroup(error_code=error.code, group_id=group_id)
-        if held is None:
+        if hosted is None:
             missing = version >= UNKNOWN_GROUP_ERROR_FROM
             return s.DescribedGroup(
                 error_code=ErrorCode.group_id_not_found if missing else ErrorCode.none,
@@ -75,7 +76,7 @@ class AdminApi:
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
             )
-        group = held.group
+        group = hosted.group
         # Only of a stable group do protocol, subscriptions and assignments belong together.
         stable = group.state is GroupState.STABLE
         protocol = group.protocol_name if stable else None
@@ -112,35 +113,35 @@ class AdminApi:
 
         for name in names:
             try:
-                shard, held = self._deletable(name)
+                shard, hosted = self._deletable(name)
             except KafkaError as error:
                 settle(name, error.code)
             else:
-                self._delete(shard, held, settle)
+                self._delete(shard, hosted, settle)
         if not names:
             _answer_delete(request, {})
 
-    def _deletable(self, group_id: str) -> tuple[Shard, HeldGroup]:
-        shard, held = self._service.find(group_id)
-        if held is None or held.group.state is GroupState.DEAD:
+    def _deletable(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
+        shard, hosted = self._service.find(group_id)
+        if hosted is None or hosted.group.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.group_id_not_found)
-        if held.group.state is not GroupState.EMPTY:
+        if hosted.group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.non_empty_group)
-        return shard, held
+        return shard, hosted
 
-    def _delete(self, shard: Shard, held: HeldGroup, settle: Any) -> None:
-        group_id = held.group.group_id
+    def _delete(self, shard: GroupShard, hosted: HostedGroup, settle: Any) -> None:
+        group_id = hosted.group.group_id
         tombstones: list[KeyValue] = [
-            (encode_offset_key(group_id, tp), None) for tp in held.offsets
+            (encode_offset_key(group_id, tp), None) for tp in hosted.offsets
         ]
         tombstones.append((encode_group_key(group_id), None))
         # Gone at once, so that nobody joins or commits between here and the tombstones' answer.
-        self._service.remove(shard, held)
+        shard.remove(hosted)
 
         def done(error: ErrorCode, _offset: Offset) -> None:
-            settle(group_id, OFFSET_ERRORS.get(error, error))
+            settle(group_id, error)
 
-        self._service.store.append(shard.partition, tombstones, done)
+        shard.write(tombstones, done)
 
 
 def _answer_delete(request: Request, errors: dict[str, ErrorCode]) -> None:

@@ -18,13 +18,12 @@ from ..purgatory import Purgatory
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from .admin_api import AdminApi
-from .find_coordinator import FindCoordinatorApi
 from .membership_api import MembershipApi
 from .offsets_api import OffsetsApi
 from .service import GroupService
 
 if TYPE_CHECKING:
-    from ..metadata import MetadataCache, TopicAdmin
+    from ..metadata import MetadataCache
     from ..replication import ReplicaManager
 
 
@@ -37,15 +36,12 @@ class GroupCoordinator:
         config: BrokerConfig,
         replicas: ReplicaManager,
         cache: MetadataCache,
-        topic_admin: TopicAdmin,
     ) -> None:
         self.service = GroupService(host, config, replicas, cache)
         self._membership = MembershipApi(self.service)
         self._offsets = OffsetsApi(self.service)
         self._admin = AdminApi(self.service)
-        self._find = FindCoordinatorApi(self.service, topic_admin)
-        self.on_leadership = self.service.leadership_changed
-        replicas.on_leadership.append(self.on_leadership)
+        replicas.on_leadership.append(self.service.runtime.leadership_changed)
 
     def purgatories(self) -> Iterable[Purgatory]:
         """Where rebalances and sessions wait."""
@@ -56,7 +52,6 @@ class GroupCoordinator:
         return (
             ApiRow(ApiKey.OFFSET_COMMIT, 2, 9, self._offsets.offset_commit),
             ApiRow(ApiKey.OFFSET_FETCH, 1, 9, self._offsets.offset_fetch),
-            ApiRow(ApiKey.FIND_COORDINATOR, 0, 6, self._find.find_coordinator),
             ApiRow(ApiKey.JOIN_GROUP, 0, 9, self._membership.join_group),
             ApiRow(ApiKey.HEARTBEAT, 0, 4, self._membership.heartbeat),
             ApiRow(ApiKey.LEAVE_GROUP, 0, 5, self._membership.leave_group),
@@ -69,4 +64,4 @@ class GroupCoordinator:
 
     async def stop(self) -> None:
         """Answer everybody who waits NOT_COORDINATOR; nothing expires any more."""
-        self.service.close()
+        self.service.runtime.close()

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError
 from ..wire import messages
+from .group_shard import GroupShard
+from .hosted_group import HostedGroup
 from .members import NO_MEMBER, JoinRequest, JoinResult, Protocol, SyncRequest, SyncResult
 from .service import GroupService
-from .shards import HeldGroup, Shard
 
 if TYPE_CHECKING:
     from ..wire.request import Request
@@ -41,14 +42,14 @@ class MembershipApi:
 
         try:
             self._check_session_timeout(messages.to_milliseconds(asked.session_timeout))
-            shard, held = self._group_to_join(asked)
+            shard, hosted = self._group_to_join(asked)
         except KafkaError as error:
             reply(JoinResult(error=error.code, member_id=asked.member_id))
             return
         join = self._join_request(request, asked, reply)
         now_ms = self._service.host.clock.monotonic_ms()
-        self._service.run(shard, held, held.group.join(join, now_ms))
-        self._service.discard_if_idle(shard, held)
+        shard.run(hosted, hosted.group.join(join, now_ms))
+        shard.discard_if_idle(hosted)
 
     def sync_group(self, request: Request) -> None:
         """SyncGroup v0 to v5."""
@@ -58,7 +59,7 @@ class MembershipApi:
             request.respond(_sync_response(request, result))
 
         try:
-            shard, held = self._known_group(asked.group_id)
+            shard, hosted = self._known_group(asked.group_id)
         except KafkaError as error:
             reply(SyncResult(error=_rebalance_if_loading(error.code)))
             return
@@ -72,7 +73,7 @@ class MembershipApi:
             assignments={row.member_id: bytes(row.assignment) for row in asked.assignments},
         )
         now_ms = self._service.host.clock.monotonic_ms()
-        self._service.run(shard, held, held.group.sync(sync, now_ms))
+        shard.run(hosted, hosted.group.sync(sync, now_ms))
 
     def heartbeat(self, request: Request) -> None:
         """Heartbeat v0 to v4."""
@@ -116,21 +117,21 @@ class MembershipApi:
                 f"session timeout {session_timeout_ms} ms: expected {low} to {high}",
             )
 
-    def _group_to_join(self, asked: Any) -> tuple[Shard, HeldGroup]:
+    def _group_to_join(self, asked: Any) -> tuple[GroupShard, HostedGroup]:
         if not asked.group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
-        shard, held = self._service.find(asked.group_id)
-        if held is None:
+        shard, hosted = self._service.find(asked.group_id)
+        if hosted is None:
             if asked.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)
-            held = self._service.create(shard, asked.group_id)
-        return shard, held
+            hosted = shard.create(asked.group_id)
+        return shard, hosted
 
-    def _known_group(self, group_id: str) -> tuple[Shard, HeldGroup]:
-        shard, held = self._service.find(group_id)
-        if held is None:
+    def _known_group(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
+        shard, hosted = self._service.find(group_id)
+        if hosted is None:
             raise KafkaError(ErrorCode.unknown_member_id)
-        return shard, held
+        return shard, hosted
 
     def _join_request(self, request: Request, asked: Any, reply: object) -> JoinRequest:
         session_ms = messages.to_milliseconds(asked.session_timeout)
@@ -161,29 +162,29 @@ class MembershipApi:
 
     def _heartbeat(self, asked: Any) -> ErrorCode:
         try:
-            shard, held = self._service.find(asked.group_id)
+            shard, hosted = self._service.find(asked.group_id)
         except KafkaError as error:
             # Kafka's: while the group loads its members shall neither fail nor rejoin.
             loading = error.code is ErrorCode.coordinator_load_in_progress
             return ErrorCode.none if loading else error.code
-        if held is None:
+        if hosted is None:
             return ErrorCode.unknown_member_id
         now_ms = self._service.host.clock.monotonic_ms()
         instance = getattr(asked, "group_instance_id", None)
-        code = held.group.heartbeat(asked.member_id, instance, asked.generation_id, now_ms)
-        self._service.heard(shard, held, asked.member_id)
+        code = hosted.group.heartbeat(asked.member_id, instance, asked.generation_id, now_ms)
+        shard.heard(hosted, asked.member_id)
         return code
 
     def _leave(self, group_id: str, member_id: str, instance: str | None) -> ErrorCode:
         try:
-            shard, held = self._service.find(group_id)
+            shard, hosted = self._service.find(group_id)
         except KafkaError as error:
             return error.code
-        if held is None:
+        if hosted is None:
             return ErrorCode.unknown_member_id
         now_ms = self._service.host.clock.monotonic_ms()
-        code, effects = held.group.leave(member_id, instance, now_ms)
-        self._service.run(shard, held, effects)
+        code, effects = hosted.group.leave(member_id, instance, now_ms)
+        shard.run(hosted, effects)
         return code
 
 

@@ -13,22 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..coordinators import KeyValue, RecordFormatError
 from ..errors import ErrorCode, KafkaError
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from ..wire import messages
+from .group_shard import GroupShard
+from .hosted_group import HostedGroup
 from .membership import Group
 from .offsets import GroupOffsets
 from .records import (
     OffsetValue,
-    RecordFormatError,
     decode_subscription,
     encode_offset_key,
     encode_offset_value,
 )
 from .service import GroupService
-from .shards import HeldGroup, Shard
 from .states import GroupState
-from .store import OFFSET_ERRORS, KeyValue
 
 if TYPE_CHECKING:
     from ..wire.request import Request
@@ -53,7 +53,7 @@ class OffsetsApi:
         """OffsetCommit v2 to v9."""
         asked = request.decode()
         try:
-            shard, held = self._committer(asked)
+            shard, hosted = self._committer(asked)
         except KafkaError as error:
             _answer_commit(request, asked, dict.fromkeys(_asked_partitions(asked), error.code))
             return
@@ -66,23 +66,23 @@ class OffsetsApi:
             else:
                 values[tp] = self._value(row)
         if values:
-            self._commit(request, asked, shard, held, values, errors)
+            self._commit(request, asked, shard, hosted, values, errors)
         else:
             _answer_commit(request, asked, errors)
 
-    def _committer(self, asked: Any) -> tuple[Shard, HeldGroup]:
-        shard, held = self._service.find(asked.group_id)
+    def _committer(self, asked: Any) -> tuple[GroupShard, HostedGroup]:
+        shard, hosted = self._service.find(asked.group_id)
         generation = asked.generation_id_or_member_epoch
-        if held is None:
+        if hosted is None:
             if generation >= 0:
                 raise KafkaError(ErrorCode.illegal_generation)
-            held = self._service.create(shard, asked.group_id)
+            hosted = shard.create(asked.group_id)
         now_ms = self._service.host.clock.monotonic_ms()
         instance = getattr(asked, "group_instance_id", None)
-        error = held.group.check_commit(asked.member_id, instance, generation, now_ms)
+        error = hosted.group.check_commit(asked.member_id, instance, generation, now_ms)
         if error is not ErrorCode.none:
             raise KafkaError(error)
-        return shard, held
+        return shard, hosted
 
     def _refuse(self, tp: TopicPartition, row: Any) -> ErrorCode:
         metadata: str = row.committed_metadata or ""
@@ -105,27 +105,26 @@ class OffsetsApi:
         self,
         request: Request,
         asked: Any,
-        shard: Shard,
-        held: HeldGroup,
+        shard: GroupShard,
+        hosted: HostedGroup,
         values: Mapping[TopicPartition, OffsetValue],
         refused: Errors,
     ) -> None:
-        group_id = held.group.group_id
+        group_id = hosted.group.group_id
         records: list[KeyValue] = [
             (encode_offset_key(group_id, tp), encode_offset_value(value))
             for tp, value in values.items()
         ]
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
-            held.offsets.end()
+            hosted.offsets.end()
             if error is ErrorCode.none:
                 for delta, (tp, value) in enumerate(values.items()):
-                    held.offsets.put(tp, value, Offset(base_offset + delta))
-            shown = OFFSET_ERRORS.get(error, error)
-            _answer_commit(request, asked, {**dict.fromkeys(values, shown), **refused})
+                    hosted.offsets.put(tp, value, Offset(base_offset + delta))
+            _answer_commit(request, asked, {**dict.fromkeys(values, error), **refused})
 
-        held.offsets.begin()
-        self._service.store.append(shard.partition, records, done)
+        hosted.offsets.begin()
+        shard.write(records, done)
 
     # ---- OffsetFetch -----------------------------------------------------------------------------
 
@@ -170,10 +169,10 @@ class OffsetsApi:
 
     def _offsets_of(self, group_id: str) -> tuple[ErrorCode, GroupOffsets]:
         try:
-            _, held = self._service.find(group_id)
+            _, hosted = self._service.find(group_id)
         except KafkaError as error:
             return error.code, GroupOffsets()
-        return ErrorCode.none, GroupOffsets() if held is None else held.offsets
+        return ErrorCode.none, GroupOffsets() if hosted is None else hosted.offsets
 
     # ---- OffsetDelete ----------------------------------------------------------------------------
 
@@ -186,36 +185,35 @@ class OffsetsApi:
             for row in topic.partitions
         ]
         try:
-            shard, held = self._existing(asked.group_id)
-            subscribed = _subscribed_topics(held.group)
+            shard, hosted = self._existing(asked.group_id)
+            subscribed = _subscribed_topics(hosted.group)
         except KafkaError as error:
             _answer_delete(request, asked, error.code, {})
             return
         in_use = [tp for tp in wanted if tp.topic in subscribed]
         refused = dict.fromkeys(in_use, ErrorCode.group_subscribed_to_topic)
-        known = [tp for tp in wanted if tp not in refused and held.offsets.get(tp) is not None]
+        known = [tp for tp in wanted if tp not in refused and hosted.offsets.get(tp) is not None]
         if not known:
             _answer_delete(request, asked, ErrorCode.none, refused)
             return
 
         def done(error: ErrorCode, _offset: Offset) -> None:
-            shown = OFFSET_ERRORS.get(error, error)
             if error is ErrorCode.none:
                 for tp in known:
-                    held.offsets.remove(tp)
+                    hosted.offsets.remove(tp)
             _answer_delete(
-                request, asked, ErrorCode.none, {**dict.fromkeys(known, shown), **refused}
+                request, asked, ErrorCode.none, {**dict.fromkeys(known, error), **refused}
             )
 
-        group_id = held.group.group_id
+        group_id = hosted.group.group_id
         tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in known]
-        self._service.store.append(shard.partition, tombstones, done)
+        shard.write(tombstones, done)
 
-    def _existing(self, group_id: str) -> tuple[Shard, HeldGroup]:
-        shard, held = self._service.find(group_id)
-        if held is None:
+    def _existing(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
+        shard, hosted = self._service.find(group_id)
+        if hosted is None:
             raise KafkaError(ErrorCode.group_id_not_found)
-        return shard, held
+        return shard, hosted
 
 
 def _subscribed_topics(group: Group) -> frozenset[str]:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..errors import HarrowError
+from ..coordinators import RecordFormatError
 from ..host.seam import Buffer
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 
@@ -32,10 +32,6 @@ VALUE_VERSION = 3
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
-
-
-class RecordFormatError(HarrowError):
-    """Bytes in `__consumer_offsets` that are no record of a version known here."""
 
 
 class OffsetKey(NamedTuple):

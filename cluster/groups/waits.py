@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..host.seam import Host
 from ..purgatory import DelayedOperation, Purgatory, PurgatoryTimer
-from .shards import HeldGroup
+from .hosted_group import HostedGroup
 
 
 class DelayedDeadline(DelayedOperation):
@@ -26,7 +25,7 @@ class DelayedDeadline(DelayedOperation):
     __slots__ = ("_due", "_held", "_member_id")
 
     def __init__(
-        self, held: HeldGroup, member_id: str | None, deadline_ms: int, due: Callable[[], None]
+        self, held: HostedGroup, member_id: str | None, deadline_ms: int, due: Callable[[], None]
     ) -> None:
         super().__init__(deadline_ms)
         self._held = held
@@ -54,14 +53,13 @@ class DelayedDeadline(DelayedOperation):
 class GroupWaits:
     """The delayed operations of all groups of one broker."""
 
-    def __init__(self, host: Host) -> None:
-        self._timer = PurgatoryTimer(host)
-        self.rebalances = Purgatory("Rebalance", self._timer)
+    def __init__(self, timer: PurgatoryTimer) -> None:
+        self.rebalances = Purgatory("Rebalance", timer)
         """Under (offsets partition, group id)."""
-        self.heartbeats = Purgatory("Heartbeat", self._timer)
+        self.heartbeats = Purgatory("Heartbeat", timer)
         """Under (offsets partition, group id, member id)."""
 
-    def follow(self, partition: int, held: HeldGroup, due: Callable[[], None]) -> None:
+    def follow(self, partition: int, held: HostedGroup, due: Callable[[], None]) -> None:
         """Watch what the group waits for now, and nothing else."""
         group, watched = held.group, held.watched
         key = (partition, group.group_id)
@@ -77,7 +75,7 @@ class GroupWaits:
                 self.heard(partition, held, member_id, due)
 
     def heard(
-        self, partition: int, held: HeldGroup, member_id: str, due: Callable[[], None]
+        self, partition: int, held: HostedGroup, member_id: str, due: Callable[[], None]
     ) -> None:
         """The same for one member's session."""
         key = (partition, held.group.group_id, member_id)
@@ -89,7 +87,3 @@ class GroupWaits:
             held.watched[member_id] = deadline_ms
             op = DelayedDeadline(held, member_id, deadline_ms, due)
             self.heartbeats.watch(op, (key,))
-
-    def close(self) -> None:
-        """Nothing expires any more."""
-        self._timer.close()

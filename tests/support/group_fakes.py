@@ -1,254 +1,24 @@
-"""A coordinator without a cluster: virtual time, a log in a list, requests that remember their answer."""
+"""A group coordinator without a cluster: requests in, decoded responses out."""
 
 from __future__ import annotations
 
-import heapq
-import random
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+from coordinator_fakes import (
+    FakeCache,
+    FakeHost,
+    FakePartition,
+    FakeReplicas,
+    FakeTopicAdmin,
+    Sent,
+)
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.errors import ErrorCode
+from harrow.cluster.coordinators import CoordinatorType, FindCoordinator
 from harrow.cluster.groups import GroupCoordinator
-from harrow.cluster.host.seam import Buffer, Peer
-from harrow.cluster.ids import TopicPartition
+from harrow.cluster.host.seam import Peer
 from harrow.cluster.internal_topics import OFFSETS
-from harrow.cluster.purgatory import Purgatory, PurgatoryTimer
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
 from harrow.cluster.wire.request import Request
-
-
-class FakePromise:
-    """Settled once; whoever awaits it goes on on the next turn."""
-
-    def __init__(self) -> None:
-        self._done = False
-        self._value: Any = None
-        self.waiters: list[Callable[[], None]] = []
-
-    def set_result(self, result: Any, /) -> None:
-        self._done, self._value = True, result
-        for waiter in self.waiters:
-            waiter()
-
-    def set_exception(self, error: BaseException, /) -> None:
-        raise NotImplementedError
-
-    def done(self) -> bool:
-        return self._done
-
-    def cancel(self) -> None:
-        self._done = True
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        if not self._done:
-            yield self
-        return self._value
-
-
-class FakeHost:
-    """Clock, tasks, random, trace; time passes only in `advance`."""
-
-    name = "broker-1"
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self.random = random.Random(7)
-        self.events: list[tuple[str, dict[str, object]]] = []
-        self._heap: list[tuple[float, int, Callable[..., object], tuple[object, ...]]] = []
-        self._cancelled: set[int] = set()
-        self._sequence = 0
-        self.clock = self.tasks = self.trace = self
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now_ms
-
-    def emit(self, event: str, /, **fields: object) -> None:
-        self.events.append((event, fields))
-
-    def log(self, level: str, message: str, /, **fields: object) -> None:
-        self.events.append((f"log.{level}", {"message": message, **fields}))
-
-    def call_soon(self, call: Callable[..., object], *args: object) -> None:
-        self.call_later(0, call, *args)
-
-    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Any:
-        self._sequence += 1
-        number = self._sequence
-        heapq.heappush(self._heap, (self.now_ms + delay_ms, number, call, args))
-        cancelled = self._cancelled
-
-        class Timer:
-            def cancel(self) -> None:
-                cancelled.add(number)
-
-        return Timer()
-
-    def promise(self) -> FakePromise:
-        return FakePromise()
-
-    async def sleep(self, delay_ms: float) -> None:
-        promise = FakePromise()
-        self.call_later(delay_ms, promise.set_result, None)
-        await promise
-
-    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> None:
-        def step() -> None:
-            try:
-                waiting: FakePromise = coroutine.send(None)
-            except StopIteration:
-                return
-            waiting.waiters.append(lambda: self.call_soon(step))
-
-        self.call_soon(step)
-
-    def settle(self) -> None:
-        """Run all that is due now."""
-        self.advance(0)
-
-    def advance(self, by_ms: int) -> None:
-        end = self.now_ms + by_ms
-        while self._heap and self._heap[0][0] <= end:
-            at, number, call, args = heapq.heappop(self._heap)
-            self.now_ms = max(self.now_ms, int(at))
-            if number not in self._cancelled:
-                call(*args)
-        self.now_ms = end
-
-
-@dataclass
-class FakeLog:
-    batches: list[bytes] = field(default_factory=list[bytes])
-    log_start_offset: int = 0
-    reads: int = 0
-
-    @property
-    def log_end_offset(self) -> int:
-        return header_at(self.batches[-1]).last_offset + 1 if self.batches else 0
-
-    def append(self, records: Buffer) -> int:
-        batch = bytearray(records)
-        base = self.log_end_offset
-        assign_offset(batch, base, 0)
-        self.batches.append(bytes(batch))
-        return base
-
-    def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> Any:
-        self.reads += 1
-        parts = [batch for batch in self.batches if offset <= header_at(batch).last_offset < upper][
-            :2
-        ]
-        return FakeFetch(parts)
-
-    def records(self) -> list[tuple[bytes | None, bytes | None]]:
-        return [(r.key, r.value) for batch in self.batches for r in decode_records(batch)]
-
-
-@dataclass
-class FakeFetch:
-    parts: list[bytes]
-
-
-class FakePartition:
-    def __init__(self, number: int, log: FakeLog) -> None:
-        self.topic_partition = TopicPartition(OFFSETS.name, number)
-        self.log = log
-        self.is_leader = True
-        self.generation = 1
-        self.epoch_start = log.log_end_offset
-        self.high_watermark = log.log_end_offset
-
-
-@dataclass
-class FakeResult:
-    error: ErrorCode
-    base_offset: int = -1
-
-
-class FakeReplicas:
-    """Appends are answered by `acknowledge`, or at once while `automatic`."""
-
-    def __init__(self, host: FakeHost) -> None:
-        self.on_leadership: list[Callable[[list[Any], list[Any]], None]] = []
-        self.produces = Purgatory("produce", PurgatoryTimer(host))  # type: ignore[arg-type]  # a fake
-        self.partitions: dict[int, FakePartition] = {}
-        self.logs: dict[int, FakeLog] = {}
-        self.automatic = True
-        self.next_error = ErrorCode.none
-        self.waiting: list[tuple[TopicPartition, int, Callable[..., None]]] = []
-
-    def append(
-        self,
-        entries: Mapping[TopicPartition, Buffer],
-        *,
-        acks: int,
-        timeout_ms: int,
-        done: Callable[..., None],
-        internal: bool = False,
-    ) -> None:
-        assert acks == -1
-        assert internal
-        ((tp, records),) = entries.items()
-        partition = self.partitions.get(tp.partition)
-        if partition is None or not partition.is_leader:
-            done({tp: FakeResult(ErrorCode.not_leader_or_follower)})
-            return
-        error, self.next_error = self.next_error, ErrorCode.none
-        if error is not ErrorCode.none:
-            done({tp: FakeResult(error)})
-            return
-        base = partition.log.append(records)
-        self.waiting.append((tp, base, done))
-        if self.automatic:
-            self.acknowledge()
-
-    def acknowledge(self, error: ErrorCode = ErrorCode.none) -> None:
-        waiting, self.waiting = self.waiting, []
-        for tp, base, done in waiting:
-            partition = self.partitions[tp.partition]
-            if error is ErrorCode.none:
-                partition.high_watermark = partition.log.log_end_offset
-            done({tp: FakeResult(error, base if error is ErrorCode.none else -1)})
-
-
-class FakeCache:
-    def __init__(self) -> None:
-        self.topics = {OFFSETS.name: 50, "orders": 3}
-        self.leaders: dict[TopicPartition, int] = {}
-
-    def partition_count(self, topic: str) -> int:
-        return self.topics.get(topic, 0)
-
-    def leader(self, tp: TopicPartition) -> int:
-        return self.leaders.get(tp, -1)
-
-    def client_endpoint(self, node_id: int) -> tuple[str, int] | None:
-        return None if node_id < 0 else ("127.0.0.1", 9000 + node_id)
-
-
-class FakeTopicAdmin:
-    def __init__(self, cache: FakeCache) -> None:
-        self.cache = cache
-        self.created: list[tuple[str, int, int, Mapping[str, object]]] = []
-
-    async def ensure_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication_factor: int,
-        config: Mapping[str, object],
-    ) -> None:
-        self.created.append((name, partitions, replication_factor, config))
-        self.cache.topics[name] = partitions
 
 
 class World:
@@ -263,30 +33,21 @@ class World:
         config = BrokerConfig.parse(
             {**defaults, **{name.replace("_", "."): value for name, value in settings.items()}}
         )
-        fakes: Any = (self.host, config, self.replicas, self.cache, self.admin)
-        self.coordinator = GroupCoordinator(*fakes)
-        self.handlers = {int(row.api_key): row for row in self.coordinator.handlers()}
+        host, replicas, cache, admin = cast(
+            "Any", (self.host, self.replicas, self.cache, self.admin)
+        )
+        self.coordinator = GroupCoordinator(host, config, replicas, cache)
+        finder = FindCoordinator(host, config, cache, admin, {CoordinatorType.GROUP: OFFSETS})
+        rows = (*self.coordinator.handlers(), *finder.handlers())
+        self.handlers = {int(row.api_key): row for row in rows}
 
     def lead(self, number: int, *, high_watermark: int | None = None) -> FakePartition:
-        log = self.replicas.logs.setdefault(number, FakeLog())
-        old = self.replicas.partitions.get(number)
-        partition = FakePartition(number, log)
-        if old is not None:
-            partition.generation = old.generation + 1
-        if high_watermark is not None:
-            partition.high_watermark = high_watermark
-        self.replicas.partitions[number] = partition
-        for hook in self.replicas.on_leadership:
-            hook([partition], [])
-        self.host.settle()
-        return partition
+        """Begin to lead a partition of `__consumer_offsets`."""
+        return self.replicas.lead(number, high_watermark=high_watermark)
 
     def resign(self, number: int) -> None:
-        partition = self.replicas.partitions[number]
-        partition.is_leader = False
-        for hook in self.replicas.on_leadership:
-            hook([], [partition])
-        self.host.settle()
+        """Stop leading it."""
+        self.replicas.resign(number)
 
     def send(self, api_key: int, version: int, **fields: Any) -> Sent:
         """Encode, decode and handle a request as a connection would."""
@@ -299,28 +60,8 @@ class World:
             api_key, version, 1, "app", body, 0, Peer("client", "app"), 0, sent.complete
         )
         assert row.handler(request) is None
-        self.host.settle()
+        self.host.run_due()
         return sent
 
     def nested(self, api_key: int, version: int, kind: str, /, **fields: Any) -> Any:
         return getattr(messages.schema(api_key, version, "request"), kind)(**fields)
-
-
-class Sent:
-    """A request on its way; `answer` is its decoded response, None until there is one."""
-
-    def __init__(self, api_key: int, version: int) -> None:
-        self._of = (api_key, version)
-        self._answer: Any = None
-
-    @property
-    def answered(self) -> bool:
-        return self._answer is not None
-
-    @property
-    def answer(self) -> Any:
-        return self._answer
-
-    def complete(self, parts: Any, on_send: Any) -> None:
-        assert self._answer is None
-        self._answer = messages.decode_response(*self._of, b"".join(parts))

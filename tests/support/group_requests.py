@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from group_fakes import Sent, World
+from coordinator_fakes import Sent
+from group_fakes import World
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.internal_topics import partition_for
 from harrow.cluster.wire.api_keys import ApiKey

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from group_fakes import FakeLog, Sent, World
+from coordinator_fakes import FakeLog, Sent
+from group_fakes import World
 from group_requests import GROUP, HOME, commit, heartbeat, join, joined, sync
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.records import (
@@ -213,7 +214,7 @@ def test_loading_waits_for_the_high_watermark_to_reach_the_epochs_start(world: W
     assert listed.error_code is ErrorCode.coordinator_load_in_progress
     partition.high_watermark = 2
     world.replicas.produces.check_and_complete(partition.topic_partition)
-    world.host.settle()
+    world.host.run_due()
     assert fetched(world).committed_offset == 42
 
 
@@ -237,7 +238,7 @@ def test_an_unbroken_leadership_is_not_loaded_again(world: World) -> None:
     reads = partition.log.reads
     for hook in world.replicas.on_leadership:
         hook([partition], [])
-    world.host.settle()
+    world.host.run_due()
     assert partition.log.reads == reads
     assert heartbeat(world, member_id, generation) is ErrorCode.none
 
@@ -320,5 +321,5 @@ def test_session_timeouts_out_of_bounds_and_empty_group_names(world: World) -> N
 def test_stopping_answers_who_waits(world: World) -> None:
     joined(world)
     waiting = join(world, join(world).answer.member_id)
-    world.coordinator.service.close()
+    world.coordinator.service.runtime.close()
     assert waiting.answer.error_code is ErrorCode.not_coordinator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from harrow.cluster.coordinators import RecordFormatError
 from harrow.cluster.groups.offsets import GroupOffsets
 from harrow.cluster.groups.records import (
     GroupKey,
@@ -11,7 +12,6 @@ from harrow.cluster.groups.records import (
     MemberValue,
     OffsetKey,
     OffsetValue,
-    RecordFormatError,
     decode_group_value,
     decode_key,
     decode_offset_value,

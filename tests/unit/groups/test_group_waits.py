@@ -87,9 +87,8 @@ def test_what_waits_is_what_the_groups_wait_for(seed: int) -> None:
 
     for _ in range(80):
         step()
-        shard = world.coordinator.service.shards.get(HOME)
-        assert shard is not None
-        groups = [held.group for held in shard.groups.values()]
+        (shard,) = world.coordinator.service.shards()
+        groups = [hosted.group for hosted in shard]
         phases = sum(group.phase_deadline_ms() is not None for group in groups)
         sessions = sum(len(group.member_deadlines()) for group in groups)
         assert delayed(world) == (phases, sessions)

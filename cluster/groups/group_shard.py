@@ -1,0 +1,182 @@
+"""The groups of one partition of `__consumer_offsets`: the state machine that the coordinator runtime hosts.
+
+Owns: the groups of one shard, by group id. A group's own state machine (`membership.Group`) is called only by this
+module and by the request handlers beside it, and each call is followed by `run` (after a heartbeat: `heard`), which
+answers the requests that the machine names, writes the records that it names, and lets `waits` follow its deadlines.
+
+Invariants: a group takes part in requests only while its shard is active; at the unload each group is closed, which
+answers every request that waits NOT_COORDINATOR.
+
+Tokens of waiting requests are callables that take the result.
+
+Source: Kafka's GroupCoordinatorShard and GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..coordinators import CoordinatorWrite, KeyValue, Shard, TransactionalProducer
+from ..errors import ErrorCode
+from ..host.seam import Host
+from ..ids import Offset
+from .hosted_group import HostedGroup
+from .members import Answer, Effect, JoinResult, Persist, SyncResult
+from .membership import Group
+from .rebalance import GroupLimits
+from .replayed_groups import ReplayedGroups
+from .stored_group import group_record
+from .write_errors import GROUP_ERRORS, OFFSET_ERRORS
+
+if TYPE_CHECKING:
+    from ..wire.batches import Record
+    from .waits import GroupWaits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEnvironment:
+    """What all shards of a broker share."""
+
+    host: Host
+    limits: GroupLimits
+    waits: GroupWaits
+
+
+class GroupShard:
+    """The groups of one partition in one leadership generation."""
+
+    def __init__(self, shard: Shard, environment: GroupEnvironment) -> None:
+        self.shard = shard
+        self._host = environment.host
+        self._limits = environment.limits
+        self._waits = environment.waits
+        self._replayed = ReplayedGroups()
+        self._groups: dict[str, HostedGroup] = {}
+
+    def __iter__(self) -> Iterator[HostedGroup]:
+        return iter(list(self._groups.values()))
+
+    # ---- state machine of the runtime --------------------------------------------------------------
+
+    def replay(self, record: Record, _producer: TransactionalProducer | None, /) -> None:
+        """Apply one record; RecordFormatError when it is no record of groups."""
+        self._replayed.apply(record)
+
+    def replay_end_marker(self, producer: TransactionalProducer, *, commit: bool) -> None:
+        """Nothing: TxnOffsetCommit is not served yet."""
+
+    def loaded(self, took_ms: int) -> None:
+        """Build the groups, and give every member a whole session from now."""
+        now_ms = self._host.clock.monotonic_ms()
+        self._groups = self._replayed.build(self._limits, self._host.clock.wall_ms())
+        self._replayed = ReplayedGroups()
+        for hosted in self:
+            self.run(hosted, hosted.group.start_sessions(now_ms))
+        if self._groups:
+            self._host.trace.emit(
+                "group.loaded",
+                partition=self.shard.number,
+                groups=len(self._groups),
+                took_ms=took_ms,
+            )
+
+    def unload(self) -> None:
+        """Close every group."""
+        for hosted in self:
+            self.run(hosted, hosted.group.close(ErrorCode.not_coordinator))
+
+    # ---- groups ------------------------------------------------------------------------------------
+
+    def find(self, group_id: str) -> HostedGroup | None:
+        """The group, if there is one."""
+        return self._groups.get(group_id)
+
+    def create(self, group_id: str) -> HostedGroup:
+        """Make an empty group."""
+        assert group_id not in self._groups, f"group {group_id} exists"
+        hosted = HostedGroup(Group(group_id, self._limits), self._host.clock.wall_ms())
+        self._groups[group_id] = hosted
+        return hosted
+
+    def discard_if_idle(self, hosted: HostedGroup) -> None:
+        """Forget a group that was made for a request which was refused."""
+        if hosted.is_idle and self._groups.get(hosted.group_id) is hosted:
+            del self._groups[hosted.group_id]
+
+    def remove(self, hosted: HostedGroup) -> None:
+        """Forget a group that is deleted."""
+        self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
+        if self._groups.get(hosted.group_id) is hosted:
+            del self._groups[hosted.group_id]
+
+    # ---- running a group's state machine -------------------------------------------------------------
+
+    def run(self, hosted: HostedGroup, effects: Iterable[Effect]) -> None:
+        """Carry out the effects that the machine returned, then watch its present deadlines."""
+        if hosted.group.state is not hosted.traced_state:
+            self._trace_state(hosted)
+        for effect in effects:
+            if isinstance(effect, Answer):
+                _reply(effect.token, effect.result)
+            else:
+                self._persist(hosted, effect)
+        self._waits.follow(self.shard.number, hosted, partial(self._tick, hosted))
+
+    def heard(self, hosted: HostedGroup, member_id: str) -> None:
+        """After a heartbeat of one member: watch that member's new deadline."""
+        due = partial(self._tick, hosted)
+        self._waits.heard(self.shard.number, hosted, member_id, due)
+
+    def _tick(self, hosted: HostedGroup) -> None:
+        if self.shard.is_active:
+            self.run(hosted, hosted.group.tick(self._host.clock.monotonic_ms()))
+
+    def _trace_state(self, hosted: HostedGroup) -> None:
+        group = hosted.group
+        hosted.traced_state = group.state
+        hosted.since_ms = self._host.clock.wall_ms()
+        self._host.trace.emit(
+            "group.state",
+            group=group.group_id,
+            partition=self.shard.number,
+            state=group.state.value,
+            generation=group.generation,
+            members=len(group.members),
+        )
+
+    # ---- writes --------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        records: Sequence[KeyValue],
+        answered: Callable[[ErrorCode, Offset], None],
+        errors: Mapping[ErrorCode, ErrorCode] = OFFSET_ERRORS,
+    ) -> None:
+        """Append records; `answered(error for the client, offset of the first record)` follows once."""
+        self.shard.write(
+            CoordinatorWrite(
+                records=records,
+                committed=partial(answered, ErrorCode.none),
+                failed=lambda error: answered(error, Offset(-1)),
+                errors=errors,
+            )
+        )
+
+    def _persist(self, hosted: HostedGroup, effect: Persist) -> None:
+        def answered(error: ErrorCode, _base_offset: Offset) -> None:
+            if error is not ErrorCode.none:
+                name = f"group {hosted.group_id} generation {effect.generation}"
+                self._host.trace.log("warning", f"{name} was not stored: {error.name}")
+            now_ms = self._host.clock.monotonic_ms()
+            self.run(hosted, hosted.group.persisted(effect, error, now_ms))
+
+        record = group_record(hosted.group, effect, hosted.since_ms)
+        self.write([record], answered, GROUP_ERRORS)
+
+
+def _reply(token: object, result: JoinResult | SyncResult) -> None:
+    assert callable(token), f"token {token!r} is not callable"
+    token(result)

@@ -1,0 +1,38 @@
+"""A group on its coordinator: the group's state machine and its committed offsets.
+
+Owns: `HostedGroup`. Source: Kafka's GroupMetadata.
+"""
+
+from __future__ import annotations
+
+from .membership import Group
+from .offsets import GroupOffsets
+from .states import GroupState
+
+
+class HostedGroup:
+    """One group of a shard."""
+
+    __slots__ = ("group", "offsets", "since_ms", "traced_state", "watched")
+
+    def __init__(self, group: Group, since_ms: int | None) -> None:
+        self.group = group
+        self.offsets = GroupOffsets()
+        self.since_ms = since_ms
+        """Wall time of the last change of state; None where the stored record is too old to say (value v0, v1)."""
+        self.traced_state: GroupState = group.state
+        self.watched: dict[str, int] = {}
+        """Member -> deadline of the delayed operation that watches its session now (`waits`)."""
+
+    @property
+    def group_id(self) -> str:
+        """The group's name."""
+        return self.group.group_id
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing would be missed: it never had a member, has no offset, and waits for nothing."""
+        group = self.group
+        untouched = group.state is GroupState.EMPTY and group.generation == 0
+        waits = self.offsets.in_flight or group.next_deadline_ms() is not None
+        return untouched and not waits and not len(self.offsets)

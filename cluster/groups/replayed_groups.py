@@ -1,0 +1,78 @@
+"""What the replayed records of one partition of `__consumer_offsets` come to: the newest value of each key.
+
+Owns: `ReplayedGroups`, filled during a load and turned into groups at its end. Invariant (G4): a value is replaced
+only by a record with a higher offset, so a committed offset never goes back during a replay.
+
+Transactional offset commits count as soon as they are replayed, and end markers change nothing: TxnOffsetCommit is
+not served yet.
+
+Source: Kafka's GroupMetadataManager.doLoadGroupsAndOffsets.
+"""
+
+from __future__ import annotations
+
+from ..coordinators import RecordFormatError
+from ..ids import Offset, TopicPartition
+from ..wire.batches import Record
+from .hosted_group import HostedGroup
+from .membership import Group
+from .rebalance import GroupLimits
+from .records import (
+    GroupKey,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from .stored_group import restore_group
+
+
+class ReplayedGroups:
+    """Groups and committed offsets as the log has them; tombstones are applied."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, GroupValue] = {}
+        self._offsets: dict[str, dict[TopicPartition, tuple[OffsetValue, Offset]]] = {}
+
+    def apply(self, record: Record) -> None:
+        """Apply the next record; RecordFormatError when it is no record of groups."""
+        if record.key is None:
+            raise RecordFormatError("a record without key")
+        key = decode_key(record.key)
+        if isinstance(key, OffsetKey):
+            self._apply_offset(key, record)
+        elif isinstance(key, GroupKey):
+            if record.value is None:
+                self._groups.pop(key.group, None)
+            else:
+                self._groups[key.group] = decode_group_value(record.value)
+
+    def _apply_offset(self, key: OffsetKey, record: Record) -> None:
+        committed = self._offsets.setdefault(key.group, {})
+        if record.value is None:
+            committed.pop(key.topic_partition, None)
+            return
+        value = decode_offset_value(record.value)
+        before = committed.get(key.topic_partition)
+        assert before is None or before[1] < record.offset, (
+            f"{key}: offset {record.offset} replayed after {before}"
+        )
+        committed[key.topic_partition] = (value, Offset(record.offset))
+
+    def build(self, limits: GroupLimits, wall_ms: int) -> dict[str, HostedGroup]:
+        """The groups with their offsets, by group id; the sessions of their members are not started."""
+        with_offsets = [group_id for group_id, rows in self._offsets.items() if rows]
+        hosted: dict[str, HostedGroup] = {}
+        for group_id in dict.fromkeys([*self._groups, *with_offsets]):
+            group = Group(group_id, limits)
+            value = self._groups.get(group_id)
+            since_ms: int | None = wall_ms
+            if value is not None:
+                restore_group(group, value)
+                since_ms = None if value.since_ms < 0 else value.since_ms
+            built = hosted[group_id] = HostedGroup(group, since_ms)
+            for tp, (committed, log_offset) in self._offsets.get(group_id, {}).items():
+                built.offsets.put(tp, committed, log_offset)
+        return hosted

@@ -1,0 +1,33 @@
+"""What a refused append to `__consumer_offsets` means to a client of a group.
+
+Owns: the two translations, one for offsets and one for the group's metadata. Other errors pass as they are.
+
+Source: Kafka's GroupMetadataManager.storeOffsets (OffsetCommit) and storeGroup (SyncGroup, JoinGroup).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..coordinators import COORDINATOR_ERRORS
+from ..errors import ErrorCode
+
+TOO_LARGE = (
+    ErrorCode.message_too_large,
+    ErrorCode.record_list_too_large,
+    ErrorCode.invalid_fetch_size,
+)
+
+OFFSET_ERRORS: Mapping[ErrorCode, ErrorCode] = {
+    **COORDINATOR_ERRORS,
+    **dict.fromkeys(TOO_LARGE, ErrorCode.invalid_commit_offset_size),
+}
+"""Log error -> what OffsetCommit, OffsetDelete and DeleteGroups answer."""
+
+GROUP_ERRORS: Mapping[ErrorCode, ErrorCode] = {
+    **COORDINATOR_ERRORS,
+    # The members join again, because nobody knows whether the assignment was stored.
+    ErrorCode.request_timed_out: ErrorCode.rebalance_in_progress,
+    **dict.fromkeys(TOO_LARGE, ErrorCode.unknown_server_error),
+}
+"""Log error -> what SyncGroup and JoinGroup answer."""
