@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING
 from ..coordinators import CoordinatorWrite, KeyValue, Shard, TransactionalProducer
 from ..errors import ErrorCode
 from ..host.seam import Host
-from ..ids import Offset
+from ..ids import Offset, TopicPartition
 from .hosted_group import HostedGroup
 from .members import Answer, Effect, JoinResult, Persist, SyncResult
 from .membership import Group
+from .offset_expiration import OffsetRetention, expired_offsets, is_removable
 from .rebalance import GroupLimits
+from .records import encode_group_key, encode_offset_key
 from .replayed_groups import ReplayedGroups
 from .stored_group import group_record
 from .write_errors import GROUP_ERRORS, OFFSET_ERRORS
@@ -36,12 +38,17 @@ if TYPE_CHECKING:
     from .waits import GroupWaits
 
 
+EXPIRATION = "offset-expiration"
+"""Key of the timer that looks for expired offsets."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEnvironment:
     """What all shards of a broker share."""
 
     host: Host
     limits: GroupLimits
+    retention: OffsetRetention
     waits: GroupWaits
 
 
@@ -53,6 +60,7 @@ class GroupShard:
         self._host = environment.host
         self._limits = environment.limits
         self._waits = environment.waits
+        self._retention = environment.retention
         self._replayed = ReplayedGroups()
         self._groups: dict[str, HostedGroup] = {}
 
@@ -75,6 +83,7 @@ class GroupShard:
         self._replayed = ReplayedGroups()
         for hosted in self:
             self.run(hosted, hosted.group.start_sessions(now_ms))
+        self._schedule_expiration()
         if self._groups:
             self._host.trace.emit(
                 "group.loaded",
@@ -111,6 +120,52 @@ class GroupShard:
         self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
         if self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]
+
+    # ---- expiration of offsets ---------------------------------------------------------------------
+
+    def _schedule_expiration(self) -> None:
+        self.shard.timers.schedule(
+            EXPIRATION, self._retention.check_interval_ms, self._expire_offsets
+        )
+
+    def _expire_offsets(self) -> None:
+        """Write tombstones for what has expired, and look again after the next interval."""
+        self._schedule_expiration()
+        wall_ms = self._host.clock.wall_ms()
+        for hosted in self:
+            expired = expired_offsets(hosted, wall_ms, self._retention.retention_ms)
+            removable = is_removable(hosted, len(expired))
+            if hosted.is_idle:
+                self.discard_if_idle(hosted)
+            elif expired or removable:
+                self._write_tombstones(hosted, expired, and_group=removable)
+
+    def _write_tombstones(
+        self, hosted: HostedGroup, expired: Sequence[TopicPartition], *, and_group: bool
+    ) -> None:
+        group_id, generation = hosted.group_id, hosted.group.generation
+
+        def answered(error: ErrorCode, base_offset: Offset) -> None:
+            if error is not ErrorCode.none:
+                text = f"group {group_id}: expired offsets stay until the next check: {error.name}"
+                self._host.trace.log("warning", text)
+                return
+            for delta, tp in enumerate(expired):
+                hosted.offsets.remove(tp, Offset(base_offset + delta))
+            unchanged = hosted.group.generation == generation and is_removable(hosted, 0)
+            if and_group and unchanged and self.find(group_id) is hosted:
+                self.remove(hosted)
+            self._host.trace.emit(
+                "group.offsets-expired",
+                group=group_id,
+                partition=self.shard.number,
+                offsets=len(expired),
+            )
+
+        tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in expired]
+        if and_group:
+            tombstones.append((encode_group_key(group_id), None))
+        self.write(tombstones, answered)
 
     # ---- running a group's state machine -------------------------------------------------------------
 

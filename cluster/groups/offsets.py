@@ -9,7 +9,8 @@ Source: Kafka's GroupMetadata.offsets (appendedBatchOffset).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..ids import Offset, TopicPartition
@@ -30,7 +31,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, Committed] = {}
-        self._pending = 0
+        self._pending: Counter[TopicPartition] = Counter()
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -40,21 +41,34 @@ class GroupOffsets:
 
     @property
     def in_flight(self) -> bool:
-        """Does a commit wait for its replicas now."""
-        return self._pending > 0
+        """True while a commit waits for its replicas."""
+        return bool(self._pending)
+
+    def is_pending(self, topic_partition: TopicPartition) -> bool:
+        """True while a commit of that partition waits for its replicas."""
+        return topic_partition in self._pending
+
+    def items(self) -> list[tuple[TopicPartition, OffsetValue]]:
+        """What is committed."""
+        return [(tp, committed.value) for tp, committed in self._committed.items()]
 
     def get(self, topic_partition: TopicPartition) -> OffsetValue | None:
         """What is committed; None where nothing is."""
         found = self._committed.get(topic_partition)
         return None if found is None else found.value
 
-    def begin(self) -> None:
-        """A commit was handed to the log; `end` follows."""
-        self._pending += 1
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """A commit of these partitions was handed to the log; `end` follows."""
+        for tp in partitions:
+            self._pending[tp] += 1
 
-    def end(self) -> None:
-        """The log has answered."""
-        self._pending -= 1
+    def end(self, partitions: Iterable[TopicPartition]) -> None:
+        """The log has answered that commit."""
+        for tp in partitions:
+            assert self._pending[tp] > 0, f"{tp}: a commit ended that never began"
+            self._pending[tp] -= 1
+            if not self._pending[tp]:
+                del self._pending[tp]
 
     def put(self, topic_partition: TopicPartition, value: OffsetValue, log_offset: Offset) -> bool:
         """Take a commit that the log holds at `log_offset`; False when a later one is known already."""
@@ -64,6 +78,10 @@ class GroupOffsets:
         self._committed[topic_partition] = Committed(value, log_offset)
         return True
 
-    def remove(self, topic_partition: TopicPartition) -> None:
-        """A tombstone: nothing is committed any more."""
-        self._committed.pop(topic_partition, None)
+    def remove(self, topic_partition: TopicPartition, log_offset: Offset) -> bool:
+        """Take a tombstone that the log holds at `log_offset`; False when a later commit is known already."""
+        found = self._committed.get(topic_partition)
+        if found is None or found.log_offset > log_offset:
+            return False
+        del self._committed[topic_partition]
+        return True

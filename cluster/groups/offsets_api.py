@@ -11,9 +11,10 @@ Source: Kafka's OffsetMetadataManager and OffsetFetchResponse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..coordinators import KeyValue, RecordFormatError
+from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from ..wire import messages
@@ -23,19 +24,19 @@ from .membership import Group
 from .offsets import GroupOffsets
 from .records import (
     OffsetValue,
-    decode_subscription,
     encode_offset_key,
     encode_offset_value,
 )
 from .service import GroupService
-from .states import GroupState
+from .subscriptions import subscribed_topics
 
 if TYPE_CHECKING:
     from ..wire.request import Request
 
 GROUP_ERROR_FROM = 2
 MANY_GROUPS_FROM = 8
-CONSUMER_PROTOCOL = "consumer"
+DEFAULT_RETENTION = timedelta(milliseconds=-1)
+"""Retention time of a commit that leaves the retention to the broker; versions from 5 on have no other."""
 NOTHING = OffsetValue(offset=Offset(-1))
 
 Errors = Mapping[TopicPartition, ErrorCode]
@@ -64,7 +65,7 @@ class OffsetsApi:
             if refused is not ErrorCode.none:
                 errors[tp] = refused
             else:
-                values[tp] = self._value(row)
+                values[tp] = self._value(row, asked)
         if values:
             self._commit(request, asked, shard, hosted, values, errors)
         else:
@@ -93,12 +94,15 @@ class OffsetsApi:
             return ErrorCode.unknown_topic_or_partition
         return ErrorCode.none
 
-    def _value(self, row: Any) -> OffsetValue:
+    def _value(self, row: Any, asked: Any) -> OffsetValue:
+        now_ms = self._service.host.clock.wall_ms()
+        retention_ms = messages.to_milliseconds(getattr(asked, "retention_time", DEFAULT_RETENTION))
         return OffsetValue(
             offset=Offset(row.committed_offset),
             leader_epoch=LeaderEpoch(getattr(row, "committed_leader_epoch", NO_EPOCH)),
             metadata=row.committed_metadata or "",
-            timestamp_ms=self._service.host.clock.wall_ms(),
+            timestamp_ms=now_ms,
+            expire_timestamp_ms=-1 if retention_ms < 0 else now_ms + retention_ms,
         )
 
     def _commit(
@@ -117,13 +121,13 @@ class OffsetsApi:
         ]
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
-            hosted.offsets.end()
+            hosted.offsets.end(values)
             if error is ErrorCode.none:
                 for delta, (tp, value) in enumerate(values.items()):
                     hosted.offsets.put(tp, value, Offset(base_offset + delta))
             _answer_commit(request, asked, {**dict.fromkeys(values, error), **refused})
 
-        hosted.offsets.begin()
+        hosted.offsets.begin(values)
         shard.write(records, done)
 
     # ---- OffsetFetch -----------------------------------------------------------------------------
@@ -186,7 +190,7 @@ class OffsetsApi:
         ]
         try:
             shard, hosted = self._existing(asked.group_id)
-            subscribed = _subscribed_topics(hosted.group)
+            subscribed = _known_subscriptions(hosted.group)
         except KafkaError as error:
             _answer_delete(request, asked, error.code, {})
             return
@@ -197,10 +201,10 @@ class OffsetsApi:
             _answer_delete(request, asked, ErrorCode.none, refused)
             return
 
-        def done(error: ErrorCode, _offset: Offset) -> None:
+        def done(error: ErrorCode, base_offset: Offset) -> None:
             if error is ErrorCode.none:
-                for tp in known:
-                    hosted.offsets.remove(tp)
+                for delta, tp in enumerate(known):
+                    hosted.offsets.remove(tp, Offset(base_offset + delta))
             _answer_delete(
                 request, asked, ErrorCode.none, {**dict.fromkeys(known, error), **refused}
             )
@@ -216,20 +220,12 @@ class OffsetsApi:
         return shard, hosted
 
 
-def _subscribed_topics(group: Group) -> frozenset[str]:
-    """Topics whose offsets are in use; KafkaError(non_empty_group) when nobody can tell."""
-    if group.state is GroupState.EMPTY:
-        return frozenset()
-    if group.members.protocol_type != CONSUMER_PROTOCOL:
+def _known_subscriptions(group: Group) -> frozenset[str]:
+    """Topics whose offsets are in use; KafkaError(non_empty_group) when the broker cannot know."""
+    subscribed = subscribed_topics(group)
+    if subscribed is None:
         raise KafkaError(ErrorCode.non_empty_group)
-    topics: set[str] = set()
-    for member in group.members:
-        for protocol in member.protocols:
-            try:
-                topics.update(decode_subscription(protocol.metadata))
-            except RecordFormatError:
-                raise KafkaError(ErrorCode.non_empty_group) from None
-    return frozenset(topics)
+    return subscribed
 
 
 def _commit_rows(asked: Any) -> Iterable[tuple[TopicPartition, Any]]:

@@ -28,6 +28,8 @@ from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
 VALUE_VERSION = 3
+VALUE_VERSION_WITH_EXPIRATION = 1
+"""The only version of an offset's value with an expiration timestamp."""
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
@@ -49,12 +51,17 @@ class GroupKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetValue:
-    """A committed offset. `timestamp_ms` is the wall time of the commit."""
+    """A committed offset. `timestamp_ms` is the wall time of the commit.
+
+    `expire_timestamp_ms` is the wall time of its own expiration where an old client asked for one (OffsetCommit v2 to
+    v4, value v1); -1: it expires as the broker's `offsets.retention.minutes` says (KIP-211).
+    """
 
     offset: Offset
     leader_epoch: LeaderEpoch = NO_EPOCH
     metadata: str = ""
     timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,12 +188,16 @@ def decode_key(key: Buffer) -> OffsetKey | GroupKey | None:
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """Value v3 of a committed offset."""
-    out = _Writer(VALUE_VERSION)
+    """Value v3 of a committed offset; v1, which has no leader epoch, when it has an expiration of its own."""
+    expires = value.expire_timestamp_ms >= 0
+    out = _Writer(VALUE_VERSION_WITH_EXPIRATION if expires else VALUE_VERSION)
     out.i64(value.offset)
-    out.i32(value.leader_epoch)
+    if not expires:
+        out.i32(value.leader_epoch)
     out.string(value.metadata)
     out.i64(value.timestamp_ms)
+    if expires:
+        out.i64(value.expire_timestamp_ms)
     return bytes(out.data)
 
 
@@ -201,6 +212,7 @@ def decode_offset_value(value: Buffer) -> OffsetValue:
         leader_epoch=LeaderEpoch(epoch),
         metadata=reader.string(),
         timestamp_ms=reader.i64(),
+        expire_timestamp_ms=reader.i64() if version == VALUE_VERSION_WITH_EXPIRATION else -1,
     )
 
 

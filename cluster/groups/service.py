@@ -15,6 +15,7 @@ from ..host.seam import Host
 from ..internal_topics import OFFSETS
 from .group_shard import GroupEnvironment, GroupShard
 from .hosted_group import HostedGroup
+from .offset_expiration import OffsetRetention
 from .rebalance import GroupLimits
 from .waits import GroupWaits
 
@@ -45,6 +46,10 @@ class GroupService:
         self._environment = GroupEnvironment(
             host=host,
             waits=self.waits,
+            retention=OffsetRetention(
+                retention_ms=config.number("offsets.retention.minutes") * 60_000,
+                check_interval_ms=config.number("offsets.retention.check.interval.ms"),
+            ),
             limits=GroupLimits(
                 initial_rebalance_delay_ms=config.number("group.initial.rebalance.delay.ms"),
                 max_size=config.number("group.max.size"),

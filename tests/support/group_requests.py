@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import timedelta
 from typing import Any
 
@@ -15,9 +16,27 @@ GROUP = "readers"
 HOME = partition_for(GROUP, 50)
 
 
-def join(world: World, member_id: str = "", version: int = 5, **more: Any) -> Sent:
+UNREADABLE = b"sub"
+"""A subscription that the broker cannot read."""
+
+
+def subscription(*topics: str) -> bytes:
+    """ConsumerProtocolSubscription v0."""
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+def join(
+    world: World,
+    member_id: str = "",
+    version: int = 5,
+    *,
+    metadata: bytes = UNREADABLE,
+    protocol_type: str = "consumer",
+    **more: Any,
+) -> Sent:
     protocol = world.nested(
-        ApiKey.JOIN_GROUP, version, "JoinGroupRequestProtocol", name="range", metadata=b"sub"
+        ApiKey.JOIN_GROUP, version, "JoinGroupRequestProtocol", name="range", metadata=metadata
     )
     return world.send(
         ApiKey.JOIN_GROUP,
@@ -26,7 +45,7 @@ def join(world: World, member_id: str = "", version: int = 5, **more: Any) -> Se
         session_timeout=timedelta(milliseconds=10_000),
         rebalance_timeout=timedelta(milliseconds=60_000),
         member_id=member_id,
-        protocol_type="consumer",
+        protocol_type=protocol_type,
         protocols=(protocol,),
         **more,
     )
@@ -51,10 +70,10 @@ def sync(world: World, member_id: str, generation: int, give: bytes = b"mine") -
     )
 
 
-def joined(world: World) -> tuple[str, int]:
+def joined(world: World, **more: Any) -> tuple[str, int]:
     """A stable member's id and generation."""
-    member_id = join(world).answer.member_id
-    generation = join(world, member_id).answer.generation_id
+    member_id = join(world, **more).answer.member_id
+    generation = join(world, member_id, **more).answer.generation_id
     assert sync(world, member_id, generation).answer.error_code is ErrorCode.none
     return member_id, generation
 
@@ -97,4 +116,21 @@ def commit(
         generation_id_or_member_epoch=generation,
         member_id=member_id,
         topics=(topic,),
+        **more,
     )
+
+
+def leave(world: World, member_id: str) -> ErrorCode:
+    sent = world.send(ApiKey.LEAVE_GROUP, 2, group_id=GROUP, member_id=member_id)
+    code: ErrorCode = sent.answer.error_code
+    return code
+
+
+def committed_offsets(world: World) -> dict[tuple[str, int], int]:
+    """All committed offsets of the group, as OffsetFetch shows them."""
+    answer = world.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).answer
+    return {
+        (topic.name, row.partition_index): row.committed_offset
+        for topic in answer.topics
+        for row in topic.partitions
+    }

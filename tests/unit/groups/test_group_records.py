@@ -76,7 +76,9 @@ def test_golden_group_metadata() -> None:
 
 def test_older_values_are_read() -> None:
     v1 = bytes.fromhex("00010000000000000005000000000000000000010000000000000002")
-    assert decode_offset_value(v1) == OffsetValue(offset=Offset(5), timestamp_ms=1)
+    assert decode_offset_value(v1) == OffsetValue(
+        offset=Offset(5), timestamp_ms=1, expire_timestamp_ms=2
+    )
     v0 = bytes.fromhex(
         "000000017000000003ffffffff0000000100016d000163000168000000010000000000000000"
     )
@@ -100,6 +102,21 @@ def test_offset_values_round_trip(offset: int, epoch: int, metadata: str, at_ms:
         timestamp_ms=at_ms,
     )
     assert decode_offset_value(encode_offset_value(value)) == value
+
+
+@given(I64, TEXT, I64, st.integers(0, 2**63 - 1))
+def test_offset_value_with_an_expiration_of_its_own_is_stored_as_version_1(
+    offset: int, metadata: str, at_ms: int, expires_ms: int
+) -> None:
+    value = OffsetValue(
+        offset=Offset(offset),
+        metadata=metadata,
+        timestamp_ms=at_ms,
+        expire_timestamp_ms=expires_ms,
+    )
+    encoded = encode_offset_value(value)
+    assert encoded[:2] == b"\x00\x01"
+    assert decode_offset_value(encoded) == value
 
 
 @given(st.binary(max_size=60))

@@ -1,0 +1,36 @@
+"""Which topics the members of a group subscribe to.
+
+Source: Kafka's ClassicGroup.computeSubscribedTopics and isSubscribedToTopic.
+"""
+
+from __future__ import annotations
+
+from ..coordinators import RecordFormatError
+from .membership import Group
+from .records import decode_subscription
+from .states import GroupState
+
+CONSUMER_PROTOCOL = "consumer"
+"""The protocol type whose subscriptions the broker can read."""
+
+
+def subscribed_topics(group: Group) -> frozenset[str] | None:
+    """Topics that a member subscribes to; None when the broker cannot know.
+
+    Of a stable group the selected protocol counts, otherwise every protocol that a member supports.
+    """
+    if group.state is GroupState.EMPTY:
+        return frozenset()
+    if group.members.protocol_type != CONSUMER_PROTOCOL:
+        return None
+    selected = group.protocol_name if group.state is GroupState.STABLE else None
+    topics: set[str] = set()
+    for member in group.members:
+        for protocol in member.protocols:
+            if selected not in (None, protocol.name):
+                continue
+            try:
+                topics.update(decode_subscription(protocol.metadata))
+            except RecordFormatError:
+                return None
+    return frozenset(topics)
