@@ -18,7 +18,7 @@ Who calls what (a state machine implements `StateMachine`; the rest is given by 
 | `machine.replay(record, producer)`          | loader       | each record up to the HW, in log order; writes nothing |
 | `machine.replay_end_marker(producer, …)`    | loader       | the control record that ends a transaction |
 | `machine.loaded(took_ms)`                   | runtime      | after the last record; from now on it may write |
-| `machine.unload()`                          | runtime      | once; answers every waiting request NOT_COORDINATOR |
+| `machine.unload()`                          | runtime      | once; responds NOT_COORDINATOR to every waiting request |
 | `runtime.active(key) -> machine`            | API handlers | each request; KafkaError unless the shard is ACTIVE |
 | `shard.write(CoordinatorWrite)`             | the machine  | appends records with acks=all |
 | `write.committed(base_offset)`              | shard        | in-sync replicas have them: now the state may change |
@@ -32,12 +32,14 @@ Who calls what (a state machine implements `StateMachine`; the rest is given by 
 Guarantees of this room:
 
 * a shard serves nothing and writes nothing before it is loaded;
-* a shard belongs to one leadership generation (`Partition.generation`): a load, an append's answer or a timer of an
-  older generation changes nothing;
+* a shard belongs to one leadership generation (`Partition.generation`): a load, an append or a timer of an older
+  generation changes nothing when it ends;
 * of each write exactly one of `committed` and `failed` is called, exactly once, possibly before `write` returns. At
   unload `machine.unload()` comes first, then `failed(NOT_COORDINATOR)` for each write in progress, in order;
-* `committed` of a write that was appended earlier may come later than that of its successor only if the log answered
-  so; a machine that cares compares `base_offset`;
+* `committed` is called in the order in which replication completes the appends; a machine for which the order of
+  the log matters compares `base_offset`;
+* the room never undoes a change of state: a machine that changes its state before `committed` must undo the change in
+  `failed`, or refuse or queue further changes of that key meanwhile (the transaction coordinator refuses them);
 * nothing here depends on groups; of replication only the protocols in `replicas.py` are used.
 
 `find_coordinator.py` serves FindCoordinator for all coordinator types and creates a missing internal topic.

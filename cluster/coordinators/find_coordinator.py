@@ -1,9 +1,9 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
-Owns: the versions of the request, and the creation of an internal topic when the first key is asked for. Until the
-topic exists and its partition has a leader the answer is COORDINATOR_NOT_AVAILABLE, on which clients try again.
+Owns: the versions of the request, and the creation of an internal topic for the first request.
+Until the topic exists and its partition has a leader the error is COORDINATOR_NOT_AVAILABLE, and clients try again.
 
-A type that this broker does not serve is answered INVALID_REQUEST with a message that says so: clients report it
+A type that this broker does not serve gets INVALID_REQUEST with a message that says so: clients report the message
 instead of trying without end. Source: Kafka's KafkaApis.getCoordinator, AutoTopicCreationManager.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERSIONS = (0, 6)
 BATCHED_KEYS_FROM = 4
-"""First version that asks for several keys at once (KIP-699)."""
+"""First version that asks for several keys at the same time (KIP-699)."""
 
 
 class CoordinatorType(IntEnum):
@@ -115,16 +115,16 @@ class FindCoordinator:
 
     def find_coordinator(self, request: Request) -> None:
         """FindCoordinator v0 to v6; from v4 on for several keys at once."""
-        asked = request.decode()
+        body = request.decode()
         s = messages.response(request)
-        key_type: int = getattr(asked, "key_type", CoordinatorType.GROUP)
+        key_type: int = getattr(body, "key_type", CoordinatorType.GROUP)
         if request.version < BATCHED_KEYS_FROM:
-            location = self._locate(key_type, asked.key)
+            location = self._locate(key_type, body.key)
             request.respond(s.FindCoordinatorResponse(**_fields(location)))
             return
         coordinators = tuple(
             s.Coordinator(key=key, **_fields(self._locate(key_type, key)))
-            for key in asked.coordinator_keys
+            for key in body.coordinator_keys
         )
         request.respond(s.FindCoordinatorResponse(coordinators=coordinators))
 
@@ -159,7 +159,7 @@ class FindCoordinator:
                 config=topic.settings(self._config),
             )
         except (HarrowError, OSError, TimeoutError) as error:
-            # The client asks again, and its request begins the next attempt.
+            # The client sends its request again, which begins the next attempt.
             self._host.trace.log("warning", f"cannot create {topic.name}: {error}")
         finally:
             self._creating.discard(topic.name)

@@ -1,6 +1,6 @@
 """Loading a shard: replay the log of its partition into its state machine (G3).
 
-Owns: one load. It waits until the HW has reached the start of the leader's epoch: everything that earlier leaders
+Owns: one load. The load waits until the HW has reached the start of the leader's epoch: everything that earlier leaders
 acknowledged lies below, and nothing is appended above while the shard loads. Then it reads up to the HW in slices and
 lets other tasks run between two slices.
 

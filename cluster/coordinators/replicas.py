@@ -79,7 +79,7 @@ class LedPartition(Protocol):
 
 
 class AppendResult(Protocol):
-    """What became of an append to one partition."""
+    """The result of an append to one partition."""
 
     @property
     def error(self) -> ErrorCode:

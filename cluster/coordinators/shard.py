@@ -4,8 +4,8 @@ Owns: `Shard`, which a state machine is given and keeps. Invariants:
 
 * states only follow each other as in `TRANSITIONS`; an unloaded shard stays so;
 * nothing is written while the shard is loading: what lies above the HW at the start of a load is of earlier leaders;
-* each write is answered exactly once; an answer of the log that comes after the unload is dropped, because the write
-  was answered NOT_COORDINATOR then.
+* each write is committed or failed exactly once; a result of the log that arrives after the unload is dropped, because
+  the unload failed the write with NOT_COORDINATOR.
 
 Source: Kafka's CoordinatorRuntime.CoordinatorContext and CoordinatorState.
 """
@@ -51,7 +51,7 @@ class Shard:
         "_last_write",
         "_partition",
         "_writer",
-        "generation",
+        "leadership_generation",
         "state",
         "timers",
     )
@@ -62,7 +62,7 @@ class Shard:
         self._partition = partition
         self._writer = writer
         self.timers = timers
-        self.generation = partition.generation
+        self.leadership_generation = partition.generation
         self.state = ShardState.LOADING
         self._last_write = 0
         self._in_progress: dict[int, CoordinatorWrite] = {}
@@ -91,7 +91,7 @@ class Shard:
     def is_current(self) -> bool:
         """True while the shard is not unloaded and its replica still leads in the shard's generation."""
         partition = self._partition
-        leads = partition.is_leader and partition.generation == self.generation
+        leads = partition.is_leader and partition.generation == self.leadership_generation
         return leads and self.state is not ShardState.UNLOADED
 
     @property
@@ -112,7 +112,7 @@ class Shard:
     def _appended(self, number: int, error: ErrorCode, base_offset: Offset) -> None:
         write = self._in_progress.pop(number, None)
         if write is None:
-            return  # answered at the unload
+            return  # the unload failed it
         assert self.is_active, f"{self.topic_partition}: a write outlived the unload"
         if error is not ErrorCode.none:
             write.failed(write.errors.get(error, error))
@@ -132,7 +132,7 @@ class Shard:
         self.timers.close()
 
     def fail_writes(self) -> None:
-        """Answer every write in progress NOT_COORDINATOR, the oldest first."""
+        """Fail every write in progress with NOT_COORDINATOR, the oldest first."""
         assert self.state is ShardState.UNLOADED, f"{self.topic_partition} is {self.state.value}"
         in_progress, self._in_progress = self._in_progress, {}
         for write in in_progress.values():

@@ -94,5 +94,5 @@ class StateMachine(Protocol):
         ...
 
     def unload(self) -> None:
-        """The shard is unloaded: answer every request that waits with NOT_COORDINATOR."""
+        """The shard is unloaded: respond NOT_COORDINATOR to every waiting request."""
         ...

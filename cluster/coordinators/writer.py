@@ -1,7 +1,7 @@
 """Appends a coordinator's records to a partition of its internal topic.
 
-Owns: building the batch and appending it with acks=all, so that what is answered is on all in-sync replicas. Never
-raises: the result goes to `done(error, base offset)`, once, possibly before `append` returns.
+Owns: building the batch and appending it with acks=all, so that a committed record is on all in-sync replicas. Never
+raises: the result goes to `on_appended(error, base offset)`, once, possibly before `append` returns.
 
 Source: Kafka's PartitionWriter.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ALL_IN_SYNC_REPLICAS = -1
 """acks=all."""
 
-AppendAnswer = Callable[[ErrorCode, Offset], None]
+OnAppended = Callable[[ErrorCode, Offset], None]
 
 
 class PartitionWriter:
@@ -37,20 +37,20 @@ class PartitionWriter:
         self._replicas = replicas
         self._timeout_ms = timeout_ms
 
-    def append(self, partition: int, write: CoordinatorWrite, done: AppendAnswer) -> None:
-        """Append the records of `write` as one batch; `done` gets the log's own error, not translated."""
+    def append(self, partition: int, write: CoordinatorWrite, on_appended: OnAppended) -> None:
+        """Append the records of `write` as one batch; `on_appended` gets the log's own error, not translated."""
         topic_partition = TopicPartition(self._topic, partition)
         batch = self._batch(write)
 
-        def answered(results: Mapping[TopicPartition, AppendResult]) -> None:
+        def done(results: Mapping[TopicPartition, AppendResult]) -> None:
             result = results[topic_partition]
-            done(result.error, result.base_offset)
+            on_appended(result.error, result.base_offset)
 
         self._replicas.append(
             {topic_partition: batch},
             acks=ALL_IN_SYNC_REPLICAS,
             timeout_ms=self._timeout_ms,
-            done=answered,
+            done=done,
             internal=True,
         )
 

@@ -1,8 +1,9 @@
 """ListGroups, DescribeGroups and DeleteGroups.
 
-Owns: how groups are shown and deleted. A deleted group's offsets and metadata become tombstones before
-it is answered. May fail: KafkaError only, answered for each group. Source: Kafka's GroupMetadataManager
-and GroupCoordinatorService.
+Owns: how groups are listed, described and deleted. The response to DeleteGroups follows once the tombstones of the
+group's offsets and metadata are committed. May fail: KafkaError only, which becomes the error of its group.
+
+Source: Kafka's GroupMetadataManager and GroupCoordinatorService.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ GROUP_TYPE = "classic"
 UNKNOWN_GROUP_ERROR_FROM = 6
 
 
-class AdminApi:
-    """Handlers of the requests about groups."""
+class GroupAdminApi:
+    """Handlers of the administrative requests."""
 
     def __init__(self, service: GroupService) -> None:
         self._service = service
 
     def list_groups(self, request: Request) -> None:
         """ListGroups v0 to v5: the groups that this broker coordinates, filtered by state and type."""
-        asked = request.decode()
+        body = request.decode()
         s = messages.response(request)
-        states = {name.lower() for name in getattr(asked, "states_filter", ())}
-        types = {name.lower() for name in getattr(asked, "types_filter", ())}
+        states = {name.lower() for name in getattr(body, "states_filter", ())}
+        types = {name.lower() for name in getattr(body, "types_filter", ())}
         rows: list[Any] = []
         if not types or GROUP_TYPE in types:
             for shard in self._service.shards():
@@ -58,9 +59,9 @@ class AdminApi:
 
     def describe_groups(self, request: Request) -> None:
         """DescribeGroups v0 to v6; an unknown group is Dead, from v6 on GROUP_ID_NOT_FOUND."""
-        asked = request.decode()
+        body = request.decode()
         s = messages.response(request)
-        groups = tuple(self._describe(s, request.version, name) for name in asked.groups)
+        groups = tuple(self._describe(s, request.version, name) for name in body.groups)
         request.respond(s.DescribeGroupsResponse(groups=groups))
 
     def _describe(self, s: Any, version: int, group_id: str) -> Any:
@@ -77,7 +78,7 @@ class AdminApi:
                 group_state=GroupState.DEAD.value,
             )
         group = hosted.group
-        # Only of a stable group do protocol, subscriptions and assignments belong together.
+        # Protocol, subscriptions and assignments belong to one generation only while the group is Stable.
         stable = group.state is GroupState.STABLE
         protocol = group.protocol_name if stable else None
         members = tuple(
@@ -101,25 +102,25 @@ class AdminApi:
         )
 
     def delete_groups(self, request: Request) -> None:
-        """DeleteGroups v0 to v2: empty groups only. Answered when every tombstone is on all replicas."""
-        asked = request.decode()
+        """DeleteGroups v0 to v2: Empty groups only. The response follows once every tombstone is committed."""
+        body = request.decode()
         errors: dict[str, ErrorCode] = {}
-        names: list[str] = list(dict.fromkeys(asked.groups_names))
+        names: list[str] = list(dict.fromkeys(body.groups_names))
 
-        def settle(name: str, error: ErrorCode) -> None:
+        def add_result(name: str, error: ErrorCode) -> None:
             errors[name] = error
             if len(errors) == len(names):
-                _answer_delete(request, {name: errors[name] for name in names})
+                _respond_to_delete(request, {name: errors[name] for name in names})
 
         for name in names:
             try:
                 shard, hosted = self._deletable(name)
             except KafkaError as error:
-                settle(name, error.code)
+                add_result(name, error.code)
             else:
-                self._delete(shard, hosted, settle)
+                self._delete(shard, hosted, add_result)
         if not names:
-            _answer_delete(request, {})
+            _respond_to_delete(request, {})
 
     def _deletable(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find(group_id)
@@ -129,22 +130,22 @@ class AdminApi:
             raise KafkaError(ErrorCode.non_empty_group)
         return shard, hosted
 
-    def _delete(self, shard: GroupShard, hosted: HostedGroup, settle: Any) -> None:
+    def _delete(self, shard: GroupShard, hosted: HostedGroup, add_result: Any) -> None:
         group_id = hosted.group.group_id
         tombstones: list[KeyValue] = [
             (encode_offset_key(group_id, tp), None) for tp in hosted.offsets
         ]
         tombstones.append((encode_group_key(group_id), None))
-        # Gone at once, so that nobody joins or commits between here and the tombstones' answer.
+        # Removed at once, so that no member joins and no offset is committed before the tombstones are.
         shard.remove(hosted)
 
-        def done(error: ErrorCode, _offset: Offset) -> None:
-            settle(group_id, error)
+        def on_result(error: ErrorCode, _offset: Offset) -> None:
+            add_result(group_id, error)
 
-        shard.write(tombstones, done)
+        shard.write(tombstones, on_result)
 
 
-def _answer_delete(request: Request, errors: dict[str, ErrorCode]) -> None:
+def _respond_to_delete(request: Request, errors: dict[str, ErrorCode]) -> None:
     s = messages.response(request)
     results = tuple(
         s.DeletableGroupResult(group_id=name, error_code=error) for name, error in errors.items()

@@ -1,8 +1,15 @@
-"""The group coordinator of a broker: its APIs, and its ties to the other rooms.
+"""The group coordinator of a broker: which requests it serves, and what it needs of the other rooms.
 
-Owns: which requests groups serve and in which versions. `offset.commit` and `offset.fetch` stop at v9: v10
-names topics by id, and clients step down. The rest is beside it: `service` (routing, effects, loading),
-`membership` (the machine), `waits` (its deadlines), `offsets`, `records` (formats), the `…_api` modules (requests).
+Owns: the API rows of groups and their versions. OffsetCommit and OffsetFetch stop at v9, because v10 names topics by
+id; clients then use v9. The other modules of this room:
+
+    service             routing of a request to the shard of its group
+    group_shard         the groups of one partition, hosted by the coordinator runtime
+    membership          one group as a state machine (rebalance, group_members, members, states)
+    deadlines           the deadlines of groups as delayed operations
+    offsets             the committed offsets of one group; offset_expiration, subscriptions
+    records             formats of `__consumer_offsets`; stored_group, replayed_groups
+    …_api               requests and responses
 
 Source: Kafka's GroupCoordinatorService.
 """
@@ -17,7 +24,7 @@ from ..host.seam import Host
 from ..purgatory import Purgatory
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
-from .admin_api import AdminApi
+from .admin_api import GroupAdminApi
 from .membership_api import MembershipApi
 from .offsets_api import OffsetsApi
 from .service import GroupService
@@ -40,15 +47,15 @@ class GroupCoordinator:
         self.service = GroupService(host, config, replicas, cache)
         self._membership = MembershipApi(self.service)
         self._offsets = OffsetsApi(self.service)
-        self._admin = AdminApi(self.service)
+        self._admin = GroupAdminApi(self.service)
         replicas.on_leadership.append(self.service.runtime.leadership_changed)
 
     def purgatories(self) -> Iterable[Purgatory]:
-        """Where rebalances and sessions wait."""
-        return (self.service.waits.rebalances, self.service.waits.heartbeats)
+        """The purgatories of rebalances and of session timeouts."""
+        return (self.service.deadlines.rebalances, self.service.deadlines.heartbeats)
 
     def handlers(self) -> Iterable[ApiRow]:
-        """The rows of the API table that groups serve."""
+        """The rows of the API table that this room serves."""
         return (
             ApiRow(ApiKey.OFFSET_COMMIT, 2, 9, self._offsets.offset_commit),
             ApiRow(ApiKey.OFFSET_FETCH, 1, 9, self._offsets.offset_fetch),
@@ -63,5 +70,5 @@ class GroupCoordinator:
         )
 
     async def stop(self) -> None:
-        """Answer everybody who waits NOT_COORDINATOR; nothing expires any more."""
+        """Unload every shard: each waiting request gets NOT_COORDINATOR, and no deadline runs any more."""
         self.service.runtime.close()

@@ -1,11 +1,11 @@
 """The groups of one partition of `__consumer_offsets`: the state machine that the coordinator runtime hosts.
 
 Owns: the groups of one shard, by group id. A group's own state machine (`membership.Group`) is called only by this
-module and by the request handlers beside it, and each call is followed by `run` (after a heartbeat: `heard`), which
-answers the requests that the machine names, writes the records that it names, and lets `waits` follow its deadlines.
+module and by the request handlers beside it, and each call is followed by `run` (or `heartbeat_received`), which
+carries out its effects (responses, records) and lets `deadlines` watch its deadlines.
 
 Invariants: a group takes part in requests only while its shard is active; at the unload each group is closed, which
-answers every request that waits NOT_COORDINATOR.
+responds NOT_COORDINATOR to every waiting request.
 
 Tokens of waiting requests are callables that take the result.
 
@@ -24,7 +24,7 @@ from ..errors import ErrorCode
 from ..host.seam import Host
 from ..ids import Offset, TopicPartition
 from .hosted_group import HostedGroup
-from .members import Answer, Effect, JoinResult, Persist, SyncResult
+from .members import Effect, JoinResult, SendResponse, SyncResult, WriteGroupMetadata
 from .membership import Group
 from .offset_expiration import OffsetRetention, expired_offsets, is_removable
 from .rebalance import GroupLimits
@@ -35,7 +35,7 @@ from .write_errors import GROUP_ERRORS, OFFSET_ERRORS
 
 if TYPE_CHECKING:
     from ..wire.batches import Record
-    from .waits import GroupWaits
+    from .deadlines import GroupDeadlines
 
 
 EXPIRATION = "offset-expiration"
@@ -49,7 +49,7 @@ class GroupEnvironment:
     host: Host
     limits: GroupLimits
     retention: OffsetRetention
-    waits: GroupWaits
+    deadlines: GroupDeadlines
 
 
 class GroupShard:
@@ -59,7 +59,7 @@ class GroupShard:
         self.shard = shard
         self._host = environment.host
         self._limits = environment.limits
-        self._waits = environment.waits
+        self._deadlines = environment.deadlines
         self._retention = environment.retention
         self._replayed = ReplayedGroups()
         self._groups: dict[str, HostedGroup] = {}
@@ -104,19 +104,19 @@ class GroupShard:
         return self._groups.get(group_id)
 
     def create(self, group_id: str) -> HostedGroup:
-        """Make an empty group."""
+        """Create an Empty group."""
         assert group_id not in self._groups, f"group {group_id} exists"
         hosted = HostedGroup(Group(group_id, self._limits), self._host.clock.wall_ms())
         self._groups[group_id] = hosted
         return hosted
 
     def discard_if_idle(self, hosted: HostedGroup) -> None:
-        """Forget a group that was made for a request which was refused."""
+        """Remove a group that was created for a refused request."""
         if hosted.is_idle and self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]
 
     def remove(self, hosted: HostedGroup) -> None:
-        """Forget a group that is deleted."""
+        """Remove a group that is deleted."""
         self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
         if self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]
@@ -129,7 +129,7 @@ class GroupShard:
         )
 
     def _expire_offsets(self) -> None:
-        """Write tombstones for what has expired, and look again after the next interval."""
+        """Write tombstones for expired offsets and removable groups, and schedule the next check."""
         self._schedule_expiration()
         wall_ms = self._host.clock.wall_ms()
         for hosted in self:
@@ -145,7 +145,7 @@ class GroupShard:
     ) -> None:
         group_id, generation = hosted.group_id, hosted.group.generation
 
-        def answered(error: ErrorCode, base_offset: Offset) -> None:
+        def on_result(error: ErrorCode, base_offset: Offset) -> None:
             if error is not ErrorCode.none:
                 text = f"group {group_id}: expired offsets stay until the next check: {error.name}"
                 self._host.trace.log("warning", text)
@@ -165,7 +165,7 @@ class GroupShard:
         tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in expired]
         if and_group:
             tombstones.append((encode_group_key(group_id), None))
-        self.write(tombstones, answered)
+        self.write(tombstones, on_result)
 
     # ---- running a group's state machine -------------------------------------------------------------
 
@@ -174,16 +174,16 @@ class GroupShard:
         if hosted.group.state is not hosted.traced_state:
             self._trace_state(hosted)
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, SendResponse):
                 _reply(effect.token, effect.result)
             else:
-                self._persist(hosted, effect)
-        self._waits.follow(self.shard.number, hosted, partial(self._tick, hosted))
+                self._write_metadata(hosted, effect)
+        self._deadlines.watch(self.shard.number, hosted, partial(self._tick, hosted))
 
-    def heard(self, hosted: HostedGroup, member_id: str) -> None:
+    def heartbeat_received(self, hosted: HostedGroup, member_id: str) -> None:
         """After a heartbeat of one member: watch that member's new deadline."""
         due = partial(self._tick, hosted)
-        self._waits.heard(self.shard.number, hosted, member_id, due)
+        self._deadlines.heartbeat_received(self.shard.number, hosted, member_id, due)
 
     def _tick(self, hosted: HostedGroup) -> None:
         if self.shard.is_active:
@@ -207,29 +207,29 @@ class GroupShard:
     def write(
         self,
         records: Sequence[KeyValue],
-        answered: Callable[[ErrorCode, Offset], None],
+        on_result: Callable[[ErrorCode, Offset], None],
         errors: Mapping[ErrorCode, ErrorCode] = OFFSET_ERRORS,
     ) -> None:
-        """Append records; `answered(error for the client, offset of the first record)` follows once."""
+        """Append records; `on_result(error for the client, offset of the first record)` follows once."""
         self.shard.write(
             CoordinatorWrite(
                 records=records,
-                committed=partial(answered, ErrorCode.none),
-                failed=lambda error: answered(error, Offset(-1)),
+                committed=partial(on_result, ErrorCode.none),
+                failed=lambda error: on_result(error, Offset(-1)),
                 errors=errors,
             )
         )
 
-    def _persist(self, hosted: HostedGroup, effect: Persist) -> None:
-        def answered(error: ErrorCode, _base_offset: Offset) -> None:
+    def _write_metadata(self, hosted: HostedGroup, effect: WriteGroupMetadata) -> None:
+        def on_result(error: ErrorCode, _base_offset: Offset) -> None:
             if error is not ErrorCode.none:
                 name = f"group {hosted.group_id} generation {effect.generation}"
                 self._host.trace.log("warning", f"{name} was not stored: {error.name}")
             now_ms = self._host.clock.monotonic_ms()
-            self.run(hosted, hosted.group.persisted(effect, error, now_ms))
+            self.run(hosted, hosted.group.metadata_written(effect, error, now_ms))
 
         record = group_record(hosted.group, effect, hosted.since_ms)
-        self.write([record], answered, GROUP_ERRORS)
+        self.write([record], on_result, GROUP_ERRORS)
 
 
 def _reply(token: object, result: JoinResult | SyncResult) -> None:

@@ -22,7 +22,7 @@ class HostedGroup:
         """Wall time of the last change of state; None where the stored record is too old to say (value v0, v1)."""
         self.traced_state: GroupState = group.state
         self.watched: dict[str, int] = {}
-        """Member -> deadline of the delayed operation that watches its session now (`waits`)."""
+        """Member -> deadline of the delayed operation that watches its session now (`deadlines`)."""
 
     @property
     def group_id(self) -> str:
@@ -31,7 +31,7 @@ class HostedGroup:
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing would be missed: it never had a member, has no offset, and waits for nothing."""
+        """True when nothing would be missed: it never had a member, has no offset and no deadline."""
         group = self.group
         untouched = group.state is GroupState.EMPTY and group.generation == 0
         waits = self.offsets.in_flight or group.next_deadline_ms() is not None

@@ -1,9 +1,9 @@
-"""What goes into and comes out of a group's state machine: members, requests, results, effects.
+"""The values that a group's state machine shares with its coordinator: members, requests, results, effects.
 
-Owns: the value types that `membership.Group` shares with the coordinator. No behaviour but look-ups.
+Owns: value types, without behaviour except look-ups.
 
-A *token* is the coordinator's own handle of a waiting request; the machine never looks inside it and
-hands it back, exactly once, in an `Answer`.
+A *token* is the coordinator's handle of a waiting request. The state machine never reads it, and returns it exactly
+once, in a `SendResponse`.
 
 Source: Kafka's ClassicGroupMember, JoinGroupResult, SyncGroupResult.
 """
@@ -29,7 +29,7 @@ class Protocol(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One consumer of a group. Mutable: the machine that owns it is the only writer."""
+    """One consumer of a group. Mutable: only the group's state machine changes it."""
 
     member_id: str
     group_instance_id: str | None
@@ -39,22 +39,22 @@ class Member:
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
     assignment: bytes | None = None
-    """None until a generation's assignment was persisted; b"" when its leader gave it nothing."""
+    """None until the generation's assignment is committed; b"" when the leader assigned nothing."""
     is_new: bool = False
-    """Has not been answered yet, so it cannot heartbeat; expires by a long timeout even while it waits."""
+    """True until the response to its first JoinGroup: it cannot send heartbeats yet, so a long timeout removes it."""
     joining: object | None = None
     """Token of the JoinGroup that waits for the rebalance."""
     syncing: object | None = None
     """Token of the SyncGroup that waits for the leader's assignment."""
     session_deadline_ms: int | None = None
-    """When it is given up without a heartbeat; None while a waiting request proves it alive."""
+    """When the member is removed unless it sends a heartbeat; None while a waiting request keeps it alive."""
 
     def supports(self, name: str) -> bool:
         """True when `name` is among its protocols."""
         return any(protocol.name == name for protocol in self.protocols)
 
     def metadata(self, name: str | None) -> bytes:
-        """Its subscription under protocol `name`; empty where it has none."""
+        """Its subscription under protocol `name`; empty for a protocol that it does not support."""
         return next((p.metadata for p in self.protocols if p.name == name), b"")
 
     def vote(self, candidates: frozenset[str]) -> str | None:
@@ -64,7 +64,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A JoinGroup. `new_member_id` is used when `member_id` is empty, so the machine needs no randomness."""
+    """A JoinGroup. `new_member_id` is used when `member_id` is empty, so that the state machine needs no randomness."""
 
     token: object
     member_id: str
@@ -79,12 +79,12 @@ class JoinRequest:
     member_id_required: bool
     """v4 and newer: a dynamic member without id gets MEMBER_ID_REQUIRED first (KIP-394)."""
     can_skip_assignment: bool
-    """v9 and newer: a restarted static leader may be told to skip the assignment (KIP-814)."""
+    """v9 and newer: the response may let a restarted static leader skip the assignment (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A SyncGroup; `assignments` (member id → bytes) counts only when the leader sends it."""
+    """A SyncGroup; `assignments` (member id → bytes) counts only in the leader's request."""
 
     token: object
     member_id: str
@@ -96,7 +96,7 @@ class SyncRequest:
 
 
 class JoinedMember(NamedTuple):
-    """A row of the member list that only the leader gets."""
+    """One member in the list that only the leader receives."""
 
     member_id: str
     group_instance_id: str | None
@@ -105,7 +105,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    """Answer to a JoinGroup."""
+    """Result of a JoinGroup."""
 
     error: ErrorCode = ErrorCode.none
     member_id: str = NO_MEMBER
@@ -119,7 +119,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """Answer to a SyncGroup."""
+    """Result of a SyncGroup."""
 
     error: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
@@ -128,19 +128,19 @@ class SyncResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Effect: send `result` to the request behind `token`."""
+class SendResponse:
+    """Effect: send `result` as the response to the request of `token`."""
 
     token: object
     result: JoinResult | SyncResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Persist:
-    """Effect: append the group's metadata with these assignments, then call `Group.persisted(effect, …)`.
+class WriteGroupMetadata:
+    """Effect: write the group's metadata with these assignments, then call `Group.metadata_written(effect, …)`.
 
-    `generation` tells a late answer of the log from a current one. With `static` set it stores a
-    restarted static member of a stable group and `static.token` waits for it.
+    `generation` shows whether the result of the write is still current. With `static` set the write stores a
+    restarted static member of a stable group, and its JoinGroup waits for the result.
     """
 
     generation: int
@@ -150,7 +150,7 @@ class Persist:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticReplacement:
-    """A static member that came back under a new id while the group stayed stable (KIP-345)."""
+    """A static member that joined again under a new id while the group stayed stable (KIP-345)."""
 
     request: JoinRequest
     old: Member
@@ -158,4 +158,4 @@ class StaticReplacement:
     old_leader: str
 
 
-Effect = Answer | Persist
+Effect = SendResponse | WriteGroupMetadata

@@ -1,23 +1,23 @@
 """The classic consumer group as a sans-IO state machine.
 
-Owns: the members of one group, its generation, its leader, who waits for what. Requests and the time
-go in; effects come out (`Answer` a waiting request, `Persist` the metadata). It says its own deadlines, of a
-rebalance's phase and of each member; at the next of them `tick(now_ms)` has something to do.
+Owns: the members of one group, its generation, its leader, and the requests that wait. The caller passes requests and
+the time; the methods return effects (`SendResponse` to a waiting request, `WriteGroupMetadata`). The group reports its
+deadlines, of the rebalance's phase and of each member; the caller runs `tick(now_ms)` when the next of them passes.
 
     Empty ──join──► PreparingRebalance ──all joined──► CompletingRebalance ──leader's sync logged──► Stable
       ▲                  │      ▲                               │                                     │
-      └──nobody left─────┘      └───────────── join, leave, session expired ─────────────────────────┘
+      └──no member ──────┘      └───────────── join, leave, session expired ─────────────────────────┘
                                      any state ──partition lost, group deleted──► Dead
 
-Invariants (a property test holds them over random runs):
+Invariants (a property test checks them over random runs):
 
-* a generation has one leader, and only the leader is shown the members;
-* nobody is in a Stable group without an assignment, and no assignment is given out that is not logged;
-* each token is answered at most once, and by the time the group is Dead at least once;
-* the generation never goes back.
+* a generation has one leader, and only the leader receives the list of members;
+* every member of a Stable group has an assignment, and no assignment is sent before it is committed to the log;
+* each token gets at most one response, and exactly one before the group is Dead;
+* the generation never decreases.
 
-Where a request of a member overtakes an older one of the same member (its connection broke), the older
-one is answered REBALANCE_IN_PROGRESS; Kafka forgets it.
+When a member sends a request while an older request of the same member still waits (its connection broke), the older
+request gets REBALANCE_IN_PROGRESS; Kafka drops it without a response.
 
 Source: KIP-62, KIP-134 (initial delay), KIP-345 (static members), KIP-389 (size), KIP-394 (member id
 required), KIP-814; Kafka's ClassicGroup and the classicGroup… methods of GroupMetadataManager.
@@ -31,21 +31,21 @@ from dataclasses import replace
 from ..errors import ErrorCode
 from .members import (
     NO_MEMBER,
-    Answer,
     Effect,
     JoinRequest,
     JoinResult,
     Member,
-    Persist,
+    SendResponse,
     StaticReplacement,
     SyncRequest,
     SyncResult,
+    WriteGroupMetadata,
 )
 from .rebalance import RebalancingGroup
 from .states import COMPLETING, DEAD, EMPTY, HEARTBEAT_ERRORS, PREPARING, STABLE, SYNC_ERRORS
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A member that never got its id cannot heartbeat; it is given up after this (Kafka's constant)."""
+"""A new member cannot send heartbeats before its first response; it is removed after this (Kafka's constant)."""
 
 
 class Group(RebalancingGroup):
@@ -53,13 +53,15 @@ class Group(RebalancingGroup):
 
     __slots__ = ()
 
-    # ---- what is asked ---------------------------------------------------------------------------
+    # ---- requests ---------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, now_ms: int) -> list[Effect]:
-        """JoinGroup. The answer may come at once or when the rebalance completes."""
+        """JoinGroup. The response is sent at once or when the rebalance completes."""
         error = self._refuse_join(request)
         if error is not ErrorCode.none:
-            self._answer_join(request.token, JoinResult(error=error, member_id=request.member_id))
+            self._respond_to_join(
+                request.token, JoinResult(error=error, member_id=request.member_id)
+            )
             if error is ErrorCode.group_max_size_reached and request.member_id in self.members:
                 self._forget(self.members[request.member_id])
                 self._complete_join_if_all(now_ms)
@@ -72,29 +74,31 @@ class Group(RebalancingGroup):
         return self._take()
 
     def sync(self, request: SyncRequest, now_ms: int) -> list[Effect]:
-        """SyncGroup. The leader's carries the assignment; everybody waits until it is logged."""
+        """SyncGroup. The leader's request carries the assignment; every member waits until it is committed."""
         error = self._refuse_sync(request)
         if error is not ErrorCode.none:
-            self._effects.append(Answer(token=request.token, result=SyncResult(error=error)))
+            self._effects.append(SendResponse(token=request.token, result=SyncResult(error=error)))
             return self._take()
         member = self.members[request.member_id]
         self._pending_syncs.discard(member.member_id)
         if self.state is STABLE:
-            self._effects.append(Answer(token=request.token, result=self._sync_result(member)))
-            self._heard(member, now_ms)
+            self._effects.append(
+                SendResponse(token=request.token, result=self._sync_result(member))
+            )
+            self._restart_session(member, now_ms)
             return self._take()
-        self._answer_sync(member, SyncResult(error=ErrorCode.rebalance_in_progress))
+        self._respond_to_sync(member, SyncResult(error=ErrorCode.rebalance_in_progress))
         member.syncing = request.token
         member.session_deadline_ms = None
         if member.member_id == self.members.leader:
             given = {name: request.assignments.get(name, b"") for name in self.members.ids()}
-            self._effects.append(Persist(generation=self.generation, assignments=given))
+            self._effects.append(WriteGroupMetadata(generation=self.generation, assignments=given))
         return self._take()
 
     def heartbeat(
         self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
-        """Heartbeat: the member lives. REBALANCE_IN_PROGRESS tells it to join again."""
+        """Heartbeat: restarts the member's session. REBALANCE_IN_PROGRESS makes the member join again."""
         if self.state is DEAD:
             return ErrorCode.coordinator_not_available
         error = self.members.check(member_id, group_instance_id)
@@ -103,13 +107,13 @@ class Group(RebalancingGroup):
         if generation != self.generation:
             return ErrorCode.illegal_generation
         if self.state is not EMPTY:
-            self._heard(self.members[member_id], now_ms)
+            self._restart_session(self.members[member_id], now_ms)
         return HEARTBEAT_ERRORS[self.state]
 
     def leave(
         self, member_id: str, group_instance_id: str | None, now_ms: int
     ) -> tuple[ErrorCode, list[Effect]]:
-        """LeaveGroup of one member; an empty id with an instance id removes whoever holds the instance."""
+        """LeaveGroup of one member; an empty id with an instance id removes the member that has the instance id."""
         if self.state is DEAD:
             return ErrorCode.coordinator_not_available, []
         if member_id == NO_MEMBER:
@@ -128,7 +132,7 @@ class Group(RebalancingGroup):
     def check_commit(
         self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
-        """May this member commit offsets now? Counts as a sign of life."""
+        """NONE when this member may commit offsets now; the commit restarts its session."""
         if self.state is DEAD:
             return ErrorCode.coordinator_not_available
         if generation < 0 and self.state is EMPTY:
@@ -144,25 +148,27 @@ class Group(RebalancingGroup):
             return ErrorCode.illegal_generation
         if self.state is COMPLETING:
             return ErrorCode.rebalance_in_progress
-        self._heard(self.members[member_id], now_ms)
+        self._restart_session(self.members[member_id], now_ms)
         return ErrorCode.none
 
-    # ---- what happens ----------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------
 
-    def persisted(self, persist: Persist, error: ErrorCode, now_ms: int) -> list[Effect]:
-        """The log's answer to a `Persist`; late ones (another generation, no longer waiting) are dropped."""
-        if persist.static is not None:
-            self._static_persisted(persist.static, error, persist.generation, now_ms)
-        elif self.state is COMPLETING and persist.generation == self.generation:
+    def metadata_written(
+        self, write: WriteGroupMetadata, error: ErrorCode, now_ms: int
+    ) -> list[Effect]:
+        """The result of a `WriteGroupMetadata`; a late result (of another generation, for example) changes nothing."""
+        if write.static is not None:
+            self._static_member_written(write.static, error, write.generation, now_ms)
+        elif self.state is COMPLETING and write.generation == self.generation:
             if error is not ErrorCode.none:
                 self._fail_syncs(error, now_ms)
                 self._prepare_rebalance(now_ms)
             else:
-                self._become_stable(persist.assignments, now_ms)
+                self._become_stable(write.assignments, now_ms)
         return self._take()
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Do whatever is due at `now_ms`; harmless when nothing is."""
+        """Act on every deadline that has passed at `now_ms`; does nothing when none has."""
         for member_id in [name for name, due in self._pending_joins.items() if due <= now_ms]:
             self._remove_pending(member_id, now_ms)
         for member in self.members:
@@ -176,17 +182,17 @@ class Group(RebalancingGroup):
         return self._take()
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` next has something to do; None while nothing is due ever."""
+        """The next deadline; None while the group has none."""
         due = (self.phase_deadline_ms(), *self.member_deadlines().values())
         return min((at for at in due if at is not None), default=None)
 
     def phase_deadline_ms(self) -> int | None:
-        """When the rebalance goes on without those that have not joined, or not synced; None where none waits."""
+        """When the rebalance continues without the members that have not joined or synced; None outside a phase."""
         due = (self._join_deadline_ms, self._sync_deadline_ms)
         return min((at for at in due if at is not None), default=None)
 
     def member_deadlines(self) -> dict[str, int]:
-        """When who is given up unless heard of: members, and ids given out to clients that have not joined."""
+        """Member id -> when its session times out; also ids that were given to clients which have not joined yet."""
         deadlines = dict(self._pending_joins)
         for member in self.members:
             if member.session_deadline_ms is not None:
@@ -194,17 +200,19 @@ class Group(RebalancingGroup):
         return deadlines
 
     def member_deadline_ms(self, member_id: str) -> int | None:
-        """The same of one; None for who waits for an answer, or is unknown."""
+        """When the session of one member times out; None while a request of the member waits, or it is unknown."""
         member = self.members.get(member_id)
         if member is None:
             return self._pending_joins.get(member_id)
         return member.session_deadline_ms
 
     def close(self, error: ErrorCode) -> list[Effect]:
-        """The group is deleted or its partition lost: everybody who waits gets `error`; the group is Dead."""
+        """The group is deleted or its partition lost: each waiting request gets `error`, and the group is Dead."""
         for member in self.members:
-            self._answer_join_of(member, JoinResult(error=error, member_id=member.member_id))
-            self._answer_sync(member, SyncResult(error=error))
+            self._respond_to_member_join(
+                member, JoinResult(error=error, member_id=member.member_id)
+            )
+            self._respond_to_sync(member, SyncResult(error=error))
             member.session_deadline_ms = None
         self._pending_joins.clear()
         self._pending_syncs.clear()
@@ -221,7 +229,7 @@ class Group(RebalancingGroup):
         leader: str | None,
         members: Iterable[Member],
     ) -> None:
-        """Take over what the log says of this group; sessions begin with `start_sessions`."""
+        """Set what the log stores of this group; `start_sessions` starts the session timeouts."""
         assert self.state is EMPTY, f"{self.group_id}: restored over a live group"
         self.members.restore(members, leader, protocol_type)
         self.generation = generation
@@ -229,15 +237,15 @@ class Group(RebalancingGroup):
         self.state = STABLE if self.members else EMPTY
 
     def start_sessions(self, now_ms: int) -> list[Effect]:
-        """The group was loaded: its members have a whole session from now to be heard of."""
+        """The group was loaded: each member has a whole session timeout from now."""
         for member in self.members:
-            self._heard(member, now_ms)
+            self._restart_session(member, now_ms)
         if self.members and len(self.members) > self._limits.max_size:
             self._prepare_rebalance(now_ms)
         return self._take()
 
     def current_assignments(self) -> dict[str, bytes]:
-        """What each member has now."""
+        """Member id -> its present assignment."""
         return {member.member_id: member.assignment or b"" for member in self.members}
 
     # ---- joining ---------------------------------------------------------------------------------
@@ -259,7 +267,7 @@ class Group(RebalancingGroup):
         )
 
     def _accepts(self, member_id: str) -> bool:
-        """Room for one more (KIP-389)? Who has joined this rebalance already always has."""
+        """True when `group.max.size` admits the member (KIP-389); a member that waits in this rebalance is admitted."""
         if self.state is PREPARING:
             member = self.members.get(member_id)
             waiting = member is not None and member.joining is not None
@@ -275,7 +283,7 @@ class Group(RebalancingGroup):
         elif request.member_id_required and request.group_instance_id is None:
             self._pending_joins[request.new_member_id] = now_ms + request.session_timeout_ms
             error = ErrorCode.member_id_required
-            self._answer_join(
+            self._respond_to_join(
                 request.token, JoinResult(error=error, member_id=request.new_member_id)
             )
         else:
@@ -284,13 +292,13 @@ class Group(RebalancingGroup):
     def _join_known(self, request: JoinRequest, now_ms: int) -> None:
         member = self.members[request.member_id]
         unchanged = member.protocols == request.protocols
-        # A repeated join with the same subscription has lost its answer; a stable leader that joins
-        # again asks for a new assignment.
-        lost_answer = self.state is COMPLETING or (
+        # A member that repeats its join with the same subscription has lost the response. A leader that
+        # joins a stable group again requests a new assignment.
+        lost_response = self.state is COMPLETING or (
             self.state is STABLE and member.member_id != self.members.leader
         )
-        if unchanged and lost_answer:
-            self._answer_join(request.token, self._join_result(member))
+        if unchanged and lost_response:
+            self._respond_to_join(request.token, self._join_result(member))
         else:
             self._update(member, request)
             if not member.is_new:
@@ -318,7 +326,7 @@ class Group(RebalancingGroup):
 
     def _update(self, member: Member, request: JoinRequest) -> None:
         stale = ErrorCode.rebalance_in_progress
-        self._answer_join_of(member, JoinResult(error=stale, member_id=member.member_id))
+        self._respond_to_member_join(member, JoinResult(error=stale, member_id=member.member_id))
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -329,54 +337,56 @@ class Group(RebalancingGroup):
     # ---- static members --------------------------------------------------------------------------
 
     def _replace_static(self, request: JoinRequest, old: Member, now_ms: int) -> None:
-        """The instance came back (KIP-345): the old member id is fenced, the group stays if it can."""
+        """The static member joined again (KIP-345): fence its old member id, and keep the generation if possible."""
         fenced = ErrorCode.fenced_instance_id
-        self._answer_join_of(old, JoinResult(error=fenced, member_id=old.member_id))
-        self._answer_sync(old, SyncResult(error=fenced))
+        self._respond_to_member_join(old, JoinResult(error=fenced, member_id=old.member_id))
+        self._respond_to_sync(old, SyncResult(error=fenced))
         before = replace(old)
         old_leader = self.members.leader or NO_MEMBER
         self._pending_syncs.discard(old.member_id)
         self.members.rename(old, request.new_member_id)
         self._update(old, request)
-        self._heard(old, now_ms)
+        self._restart_session(old, now_ms)
         if self.state is STABLE and self.members.select_protocol() == self.protocol_name:
             change = StaticReplacement(
                 request=request, old=before, new_member_id=old.member_id, old_leader=old_leader
             )
             assignments = self.current_assignments()
             self._effects.append(
-                Persist(generation=self.generation, assignments=assignments, static=change)
+                WriteGroupMetadata(
+                    generation=self.generation, assignments=assignments, static=change
+                )
             )
             return
-        # In CompletingRebalance the leader may already be assigning to the old id: start over.
+        # In CompletingRebalance the leader may already have assigned partitions to the old id: rebalance again.
         self._prepare_or_complete(now_ms)
 
-    def _static_persisted(
+    def _static_member_written(
         self, change: StaticReplacement, error: ErrorCode, generation: int, now_ms: int
     ) -> None:
         member = self.members.get(change.new_member_id)
         if member is None or member.joining is not change.request.token:
-            return  # answered by a rebalance, a leave or the group's end
+            return  # a rebalance, a leave or the close of the group sent its response
         if self.state is not STABLE or generation != self.generation:
-            return  # its join waits for the rebalance that has begun
+            return  # its join waits for the rebalance that began meanwhile
         if error is not ErrorCode.none:
             self.members.rename(member, change.old.member_id)
             member.protocols = change.old.protocols
             member.session_timeout_ms = change.old.session_timeout_ms
             member.rebalance_timeout_ms = change.old.rebalance_timeout_ms
-            self._answer_join_of(
+            self._respond_to_member_join(
                 member, JoinResult(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER)
             )
             return
         result = self._join_result(member)
         if not change.request.can_skip_assignment:
-            # Shown the old leader's id it does not take itself for the leader: a stable group would
-            # not spread what it assigned.
+            # With the old leader's id in the response the member does not act as leader: a stable group would
+            # not distribute its assignment.
             result = replace(result, leader=change.old_leader, members=())
         elif member.member_id == self.members.leader:
             result = replace(result, skip_assignment=True)
-        self._answer_join_of(member, result)
-        self._heard(member, now_ms)
+        self._respond_to_member_join(member, result)
+        self._restart_session(member, now_ms)
 
     def _refuse_sync(self, request: SyncRequest) -> ErrorCode:
         if self.state is DEAD:

@@ -1,7 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests in, answers of the group's machine out.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests for a group's state machine, and its responses.
 
-Owns: the translation between the protocol's versions and `membership.Group`; validation that Kafka does
-before a group is looked up. May fail: KafkaError only, answered by `request.fail`.
+Owns: the translation between the protocol's versions and `membership.Group`, and the validation that Kafka does before
+it looks up a group. May fail: KafkaError only, which becomes the error of the response.
 
 Source: Kafka's GroupCoordinatorService and the classicGroup… methods of GroupMetadataManager.
 """
@@ -35,63 +35,63 @@ class MembershipApi:
 
     def join_group(self, request: Request) -> None:
         """JoinGroup v0 to v9."""
-        asked = request.decode()
+        body = request.decode()
 
         def reply(result: JoinResult) -> None:
             request.respond(_join_response(request, result))
 
         try:
-            self._check_session_timeout(messages.to_milliseconds(asked.session_timeout))
-            shard, hosted = self._group_to_join(asked)
+            self._check_session_timeout(messages.to_milliseconds(body.session_timeout))
+            shard, hosted = self._group_to_join(body)
         except KafkaError as error:
-            reply(JoinResult(error=error.code, member_id=asked.member_id))
+            reply(JoinResult(error=error.code, member_id=body.member_id))
             return
-        join = self._join_request(request, asked, reply)
+        join = self._join_request(request, body, reply)
         now_ms = self._service.host.clock.monotonic_ms()
         shard.run(hosted, hosted.group.join(join, now_ms))
         shard.discard_if_idle(hosted)
 
     def sync_group(self, request: Request) -> None:
         """SyncGroup v0 to v5."""
-        asked = request.decode()
+        body = request.decode()
 
         def reply(result: SyncResult) -> None:
             request.respond(_sync_response(request, result))
 
         try:
-            shard, hosted = self._known_group(asked.group_id)
+            shard, hosted = self._known_group(body.group_id)
         except KafkaError as error:
             reply(SyncResult(error=_rebalance_if_loading(error.code)))
             return
         sync = SyncRequest(
             token=reply,
-            member_id=asked.member_id,
-            group_instance_id=getattr(asked, "group_instance_id", None),
-            generation=asked.generation_id,
-            protocol_type=getattr(asked, "protocol_type", None),
-            protocol_name=getattr(asked, "protocol_name", None),
-            assignments={row.member_id: bytes(row.assignment) for row in asked.assignments},
+            member_id=body.member_id,
+            group_instance_id=getattr(body, "group_instance_id", None),
+            generation=body.generation_id,
+            protocol_type=getattr(body, "protocol_type", None),
+            protocol_name=getattr(body, "protocol_name", None),
+            assignments={row.member_id: bytes(row.assignment) for row in body.assignments},
         )
         now_ms = self._service.host.clock.monotonic_ms()
         shard.run(hosted, hosted.group.sync(sync, now_ms))
 
     def heartbeat(self, request: Request) -> None:
         """Heartbeat v0 to v4."""
-        asked = request.decode()
+        body = request.decode()
         request.respond(
-            messages.response(request).HeartbeatResponse(error_code=self._heartbeat(asked))
+            messages.response(request).HeartbeatResponse(error_code=self._heartbeat(body))
         )
 
     def leave_group(self, request: Request) -> None:
         """LeaveGroup v0 to v5; from v3 on several members at once, each with its own error."""
-        asked = request.decode()
+        body = request.decode()
         s = messages.response(request)
         if request.version < BATCHED_LEAVE_FROM:
-            error = self._leave(asked.group_id, asked.member_id, None)
+            error = self._leave(body.group_id, body.member_id, None)
             request.respond(s.LeaveGroupResponse(error_code=error))
             return
         try:
-            self._service.shard_of(asked.group_id)
+            self._service.shard_of(body.group_id)
         except KafkaError as error:
             request.respond(s.LeaveGroupResponse(error_code=error.code, members=()))
             return
@@ -99,9 +99,9 @@ class MembershipApi:
             s.MemberResponse(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
-                error_code=self._leave(asked.group_id, member.member_id, member.group_instance_id),
+                error_code=self._leave(body.group_id, member.member_id, member.group_instance_id),
             )
-            for member in asked.members
+            for member in body.members
         )
         request.respond(s.LeaveGroupResponse(error_code=ErrorCode.none, members=rows))
 
@@ -117,14 +117,14 @@ class MembershipApi:
                 f"session timeout {session_timeout_ms} ms: expected {low} to {high}",
             )
 
-    def _group_to_join(self, asked: Any) -> tuple[GroupShard, HostedGroup]:
-        if not asked.group_id:
+    def _group_to_join(self, body: Any) -> tuple[GroupShard, HostedGroup]:
+        if not body.group_id:
             raise KafkaError(ErrorCode.invalid_group_id)
-        shard, hosted = self._service.find(asked.group_id)
+        shard, hosted = self._service.find(body.group_id)
         if hosted is None:
-            if asked.member_id != NO_MEMBER:
+            if body.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)
-            hosted = shard.create(asked.group_id)
+            hosted = shard.create(body.group_id)
         return shard, hosted
 
     def _known_group(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
@@ -133,23 +133,23 @@ class MembershipApi:
             raise KafkaError(ErrorCode.unknown_member_id)
         return shard, hosted
 
-    def _join_request(self, request: Request, asked: Any, reply: object) -> JoinRequest:
-        session_ms = messages.to_milliseconds(asked.session_timeout)
+    def _join_request(self, request: Request, body: Any, reply: object) -> JoinRequest:
+        session_ms = messages.to_milliseconds(body.session_timeout)
         rebalance_ms = session_ms
         if request.version >= REBALANCE_TIMEOUT_FROM:
-            rebalance_ms = messages.to_milliseconds(asked.rebalance_timeout)
-        instance = getattr(asked, "group_instance_id", None)
+            rebalance_ms = messages.to_milliseconds(body.rebalance_timeout)
+        instance = getattr(body, "group_instance_id", None)
         return JoinRequest(
             token=reply,
-            member_id=asked.member_id,
+            member_id=body.member_id,
             new_member_id=f"{instance or request.client_id}-{self._new_uuid()}",
             group_instance_id=instance,
             client_id=request.client_id,
             client_host=f"/{request.peer.address}",
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=rebalance_ms,
-            protocol_type=asked.protocol_type,
-            protocols=tuple(Protocol(row.name, bytes(row.metadata)) for row in asked.protocols),
+            protocol_type=body.protocol_type,
+            protocols=tuple(Protocol(row.name, bytes(row.metadata)) for row in body.protocols),
             member_id_required=request.version >= MEMBER_ID_REQUIRED_FROM,
             can_skip_assignment=request.version >= SKIP_ASSIGNMENT_FROM,
         )
@@ -160,19 +160,19 @@ class MembershipApi:
             (digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:])
         )
 
-    def _heartbeat(self, asked: Any) -> ErrorCode:
+    def _heartbeat(self, body: Any) -> ErrorCode:
         try:
-            shard, hosted = self._service.find(asked.group_id)
+            shard, hosted = self._service.find(body.group_id)
         except KafkaError as error:
-            # Kafka's: while the group loads its members shall neither fail nor rejoin.
+            # As in Kafka: while the group loads, its members must neither fail nor join again.
             loading = error.code is ErrorCode.coordinator_load_in_progress
             return ErrorCode.none if loading else error.code
         if hosted is None:
             return ErrorCode.unknown_member_id
         now_ms = self._service.host.clock.monotonic_ms()
-        instance = getattr(asked, "group_instance_id", None)
-        code = hosted.group.heartbeat(asked.member_id, instance, asked.generation_id, now_ms)
-        shard.heard(hosted, asked.member_id)
+        instance = getattr(body, "group_instance_id", None)
+        code = hosted.group.heartbeat(body.member_id, instance, body.generation_id, now_ms)
+        shard.heartbeat_received(hosted, body.member_id)
         return code
 
     def _leave(self, group_id: str, member_id: str, instance: str | None) -> ErrorCode:
@@ -189,7 +189,7 @@ class MembershipApi:
 
 
 def _rebalance_if_loading(code: ErrorCode) -> ErrorCode:
-    """Kafka's: a sync that finds the group loading starts over with a join."""
+    """As in Kafka: a member whose SyncGroup arrives while the group loads joins again."""
     loading = code is ErrorCode.coordinator_load_in_progress
     return ErrorCode.rebalance_in_progress if loading else code
 

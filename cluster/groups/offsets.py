@@ -1,8 +1,8 @@
 """Committed offsets of one group (G4).
 
-Owns: the newest committed offset of each partition a group has committed, ordered by where the commit
-stands in the log. Invariant (G4): an entry is replaced only by a commit that stands later in the log, so
-that answers that arrive out of order never take a committed offset back.
+Owns: the newest committed offset of each partition, with the log offset of its record, and which commits are in
+progress. Invariant (G4): an entry is replaced or removed only by a record with a higher log offset, so that results
+of the log that arrive out of order never move a committed offset backwards.
 
 Source: Kafka's GroupMetadata.offsets (appendedBatchOffset).
 """
@@ -18,7 +18,7 @@ from .records import OffsetValue
 
 
 class Committed(NamedTuple):
-    """A committed offset and where its record stands in the offsets partition."""
+    """A committed offset, and the log offset of its record in the offsets partition."""
 
     value: OffsetValue
     log_offset: Offset
@@ -41,29 +41,29 @@ class GroupOffsets:
 
     @property
     def in_flight(self) -> bool:
-        """True while a commit waits for its replicas."""
+        """True while a commit is in progress."""
         return bool(self._pending)
 
     def is_pending(self, topic_partition: TopicPartition) -> bool:
-        """True while a commit of that partition waits for its replicas."""
+        """True while a commit of that partition is in progress."""
         return topic_partition in self._pending
 
     def items(self) -> list[tuple[TopicPartition, OffsetValue]]:
-        """What is committed."""
+        """Every committed offset."""
         return [(tp, committed.value) for tp, committed in self._committed.items()]
 
     def get(self, topic_partition: TopicPartition) -> OffsetValue | None:
-        """What is committed; None where nothing is."""
+        """The committed offset; None where there is none."""
         found = self._committed.get(topic_partition)
         return None if found is None else found.value
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """A commit of these partitions was handed to the log; `end` follows."""
+        """A commit of these partitions is written to the log; `end` follows."""
         for tp in partitions:
             self._pending[tp] += 1
 
     def end(self, partitions: Iterable[TopicPartition]) -> None:
-        """The log has answered that commit."""
+        """That commit was committed or refused."""
         for tp in partitions:
             assert self._pending[tp] > 0, f"{tp}: a commit ended that never began"
             self._pending[tp] -= 1
@@ -71,7 +71,7 @@ class GroupOffsets:
                 del self._pending[tp]
 
     def put(self, topic_partition: TopicPartition, value: OffsetValue, log_offset: Offset) -> bool:
-        """Take a commit that the log holds at `log_offset`; False when a later one is known already."""
+        """Store a commit whose record has `log_offset`; False when a later commit is stored already."""
         found = self._committed.get(topic_partition)
         if found is not None and found.log_offset > log_offset:
             return False
@@ -79,7 +79,7 @@ class GroupOffsets:
         return True
 
     def remove(self, topic_partition: TopicPartition, log_offset: Offset) -> bool:
-        """Take a tombstone that the log holds at `log_offset`; False when a later commit is known already."""
+        """Apply a tombstone whose record has `log_offset`; False when a later commit is stored already."""
         found = self._committed.get(topic_partition)
         if found is None or found.log_offset > log_offset:
             return False

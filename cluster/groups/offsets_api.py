@@ -1,10 +1,10 @@
 """OffsetCommit, OffsetFetch and OffsetDelete.
 
-Owns: the translation between the protocol's versions and `GroupOffsets`. A commit is answered when all
-its replicas have it (acks=all), and only then shown to OffsetFetch. May fail: KafkaError only, answered
-for each group, topic or partition as its version has a place.
+Owns: the translation between the protocol's versions and `GroupOffsets`. The response to a commit follows once all
+in-sync replicas have it (acks=all), and OffsetFetch returns it only then. May fail: KafkaError only, which becomes the
+error of the group, topic or partition, whichever the version has a field for.
 
-`require_stable` changes nothing: no offset is pending in a transaction before there are transactions.
+`require_stable` changes nothing, because no offset can be pending in a transaction: TxnOffsetCommit is not served yet.
 Source: Kafka's OffsetMetadataManager and OffsetFetchResponse.
 """
 
@@ -37,7 +37,7 @@ GROUP_ERROR_FROM = 2
 MANY_GROUPS_FROM = 8
 DEFAULT_RETENTION = timedelta(milliseconds=-1)
 """Retention time of a commit that leaves the retention to the broker; versions from 5 on have no other."""
-NOTHING = OffsetValue(offset=Offset(-1))
+NO_OFFSET_VALUE = OffsetValue(offset=Offset(-1))
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -52,51 +52,53 @@ class OffsetsApi:
 
     def offset_commit(self, request: Request) -> None:
         """OffsetCommit v2 to v9."""
-        asked = request.decode()
+        body = request.decode()
         try:
-            shard, hosted = self._committer(asked)
+            shard, hosted = self._committer(body)
         except KafkaError as error:
-            _answer_commit(request, asked, dict.fromkeys(_asked_partitions(asked), error.code))
+            _respond_to_commit(
+                request, body, dict.fromkeys(_requested_partitions(body), error.code)
+            )
             return
         errors: dict[TopicPartition, ErrorCode] = {}
         values: dict[TopicPartition, OffsetValue] = {}
-        for tp, row in _commit_rows(asked):
-            refused = self._refuse(tp, row)
+        for tp, row in _commit_rows(body):
+            refused = self._check_offset(tp, row)
             if refused is not ErrorCode.none:
                 errors[tp] = refused
             else:
-                values[tp] = self._value(row, asked)
+                values[tp] = self._value(row, body)
         if values:
-            self._commit(request, asked, shard, hosted, values, errors)
+            self._commit(request, body, shard, hosted, values, errors)
         else:
-            _answer_commit(request, asked, errors)
+            _respond_to_commit(request, body, errors)
 
-    def _committer(self, asked: Any) -> tuple[GroupShard, HostedGroup]:
-        shard, hosted = self._service.find(asked.group_id)
-        generation = asked.generation_id_or_member_epoch
+    def _committer(self, body: Any) -> tuple[GroupShard, HostedGroup]:
+        shard, hosted = self._service.find(body.group_id)
+        generation = body.generation_id_or_member_epoch
         if hosted is None:
             if generation >= 0:
                 raise KafkaError(ErrorCode.illegal_generation)
-            hosted = shard.create(asked.group_id)
+            hosted = shard.create(body.group_id)
         now_ms = self._service.host.clock.monotonic_ms()
-        instance = getattr(asked, "group_instance_id", None)
-        error = hosted.group.check_commit(asked.member_id, instance, generation, now_ms)
+        instance = getattr(body, "group_instance_id", None)
+        error = hosted.group.check_commit(body.member_id, instance, generation, now_ms)
         if error is not ErrorCode.none:
             raise KafkaError(error)
         return shard, hosted
 
-    def _refuse(self, tp: TopicPartition, row: Any) -> ErrorCode:
+    def _check_offset(self, tp: TopicPartition, row: Any) -> ErrorCode:
         metadata: str = row.committed_metadata or ""
         if len(metadata) > self._service.config.number("offset.metadata.max.bytes"):
             return ErrorCode.offset_metadata_too_large
-        known = self._service.cache.partition_count(tp.topic)
-        if not 0 <= tp.partition < known:
+        count = self._service.cache.partition_count(tp.topic)
+        if not 0 <= tp.partition < count:
             return ErrorCode.unknown_topic_or_partition
         return ErrorCode.none
 
-    def _value(self, row: Any, asked: Any) -> OffsetValue:
+    def _value(self, row: Any, body: Any) -> OffsetValue:
         now_ms = self._service.host.clock.wall_ms()
-        retention_ms = messages.to_milliseconds(getattr(asked, "retention_time", DEFAULT_RETENTION))
+        retention_ms = messages.to_milliseconds(getattr(body, "retention_time", DEFAULT_RETENTION))
         return OffsetValue(
             offset=Offset(row.committed_offset),
             leader_epoch=LeaderEpoch(getattr(row, "committed_leader_epoch", NO_EPOCH)),
@@ -108,7 +110,7 @@ class OffsetsApi:
     def _commit(
         self,
         request: Request,
-        asked: Any,
+        body: Any,
         shard: GroupShard,
         hosted: HostedGroup,
         values: Mapping[TopicPartition, OffsetValue],
@@ -120,28 +122,28 @@ class OffsetsApi:
             for tp, value in values.items()
         ]
 
-        def done(error: ErrorCode, base_offset: Offset) -> None:
+        def on_result(error: ErrorCode, base_offset: Offset) -> None:
             hosted.offsets.end(values)
             if error is ErrorCode.none:
                 for delta, (tp, value) in enumerate(values.items()):
                     hosted.offsets.put(tp, value, Offset(base_offset + delta))
-            _answer_commit(request, asked, {**dict.fromkeys(values, error), **refused})
+            _respond_to_commit(request, body, {**dict.fromkeys(values, error), **refused})
 
         hosted.offsets.begin(values)
-        shard.write(records, done)
+        shard.write(records, on_result)
 
     # ---- OffsetFetch -----------------------------------------------------------------------------
 
     def offset_fetch(self, request: Request) -> None:
         """OffsetFetch v1 to v9; from v8 on for several groups at once."""
-        asked = request.decode()
+        body = request.decode()
         s = messages.response(request)
         if request.version >= MANY_GROUPS_FROM:
-            groups = tuple(self._fetch_group(s, group) for group in asked.groups)
+            groups = tuple(self._fetch_group(s, group) for group in body.groups)
             request.respond(s.OffsetFetchResponse(groups=groups))
             return
-        error, offsets = self._offsets_of(asked.group_id)
-        # v0 and v1 have no place for an error of the group: each partition carries it.
+        error, offsets = self._offsets_of(body.group_id)
+        # v0 and v1 have no field for an error of the group: each partition carries it.
         row_error = error if request.version < GROUP_ERROR_FROM else ErrorCode.none
         topics = tuple(
             s.OffsetFetchResponseTopic(
@@ -151,12 +153,12 @@ class OffsetsApi:
                     for index in indexes
                 ),
             )
-            for topic, indexes in _fetch_topics(asked.topics, offsets, error, row_error)
+            for topic, indexes in _fetch_topics(body.topics, offsets, error, row_error)
         )
         request.respond(s.OffsetFetchResponse(error_code=error, topics=topics))
 
-    def _fetch_group(self, s: Any, asked: Any) -> Any:
-        error, offsets = self._offsets_of(asked.group_id)
+    def _fetch_group(self, s: Any, body: Any) -> Any:
+        error, offsets = self._offsets_of(body.group_id)
         topics = tuple(
             s.OffsetFetchResponseTopics(
                 name=topic,
@@ -167,9 +169,9 @@ class OffsetsApi:
                     for index in indexes
                 ),
             )
-            for topic, indexes in _fetch_topics(asked.topics, offsets, error)
+            for topic, indexes in _fetch_topics(body.topics, offsets, error)
         )
-        return s.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=error)
+        return s.OffsetFetchResponseGroup(group_id=body.group_id, topics=topics, error_code=error)
 
     def _offsets_of(self, group_id: str) -> tuple[ErrorCode, GroupOffsets]:
         try:
@@ -181,37 +183,37 @@ class OffsetsApi:
     # ---- OffsetDelete ----------------------------------------------------------------------------
 
     def offset_delete(self, request: Request) -> None:
-        """OffsetDelete v0: tombstones for offsets that no member of the group uses."""
-        asked = request.decode()
-        wanted = [
+        """OffsetDelete v0: tombstones for offsets of topics that no member subscribes to."""
+        body = request.decode()
+        requested = [
             TopicPartition(topic.name, row.partition_index)
-            for topic in asked.topics
+            for topic in body.topics
             for row in topic.partitions
         ]
         try:
-            shard, hosted = self._existing(asked.group_id)
+            shard, hosted = self._existing(body.group_id)
             subscribed = _known_subscriptions(hosted.group)
         except KafkaError as error:
-            _answer_delete(request, asked, error.code, {})
+            _respond_to_delete(request, body, error.code, {})
             return
-        in_use = [tp for tp in wanted if tp.topic in subscribed]
+        in_use = [tp for tp in requested if tp.topic in subscribed]
         refused = dict.fromkeys(in_use, ErrorCode.group_subscribed_to_topic)
-        known = [tp for tp in wanted if tp not in refused and hosted.offsets.get(tp) is not None]
+        known = [tp for tp in requested if tp not in refused and hosted.offsets.get(tp) is not None]
         if not known:
-            _answer_delete(request, asked, ErrorCode.none, refused)
+            _respond_to_delete(request, body, ErrorCode.none, refused)
             return
 
-        def done(error: ErrorCode, base_offset: Offset) -> None:
+        def on_result(error: ErrorCode, base_offset: Offset) -> None:
             if error is ErrorCode.none:
                 for delta, tp in enumerate(known):
                     hosted.offsets.remove(tp, Offset(base_offset + delta))
-            _answer_delete(
-                request, asked, ErrorCode.none, {**dict.fromkeys(known, error), **refused}
+            _respond_to_delete(
+                request, body, ErrorCode.none, {**dict.fromkeys(known, error), **refused}
             )
 
         group_id = hosted.group.group_id
         tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in known]
-        shard.write(tombstones, done)
+        shard.write(tombstones, on_result)
 
     def _existing(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find(group_id)
@@ -228,17 +230,17 @@ def _known_subscriptions(group: Group) -> frozenset[str]:
     return subscribed
 
 
-def _commit_rows(asked: Any) -> Iterable[tuple[TopicPartition, Any]]:
-    for topic in asked.topics:
+def _commit_rows(body: Any) -> Iterable[tuple[TopicPartition, Any]]:
+    for topic in body.topics:
         for row in topic.partitions:
             yield TopicPartition(topic.name, row.partition_index), row
 
 
-def _asked_partitions(asked: Any) -> list[TopicPartition]:
-    return [tp for tp, _ in _commit_rows(asked)]
+def _requested_partitions(body: Any) -> list[TopicPartition]:
+    return [tp for tp, _ in _commit_rows(body)]
 
 
-def _answer_commit(request: Request, asked: Any, errors: Errors) -> None:
+def _respond_to_commit(request: Request, body: Any, errors: Errors) -> None:
     s = messages.response(request)
     topics = tuple(
         s.OffsetCommitResponseTopic(
@@ -251,25 +253,25 @@ def _answer_commit(request: Request, asked: Any, errors: Errors) -> None:
                 for row in topic.partitions
             ),
         )
-        for topic in asked.topics
+        for topic in body.topics
     )
     request.respond(s.OffsetCommitResponse(topics=topics))
 
 
 def _fetch_topics(
-    asked: Iterable[Any] | None,
+    requested: Iterable[Any] | None,
     offsets: GroupOffsets,
     error: ErrorCode,
     row_error: ErrorCode = ErrorCode.none,
 ) -> Iterable[tuple[str, Iterable[int]]]:
-    """What is to be answered: what was asked, or everything that is committed when asked for null.
+    """Topics and partitions of the response: the requested ones, or every committed one when null was requested.
 
-    Nothing with an error of the whole group, unless the version can say it of the rows only.
+    None when the whole group has an error, unless the version has a field only for errors of partitions.
     """
     if error is not row_error:
         return []
-    if asked is not None:
-        return [(topic.name, topic.partition_indexes) for topic in asked]
+    if requested is not None:
+        return [(topic.name, topic.partition_indexes) for topic in requested]
     found: dict[str, list[int]] = {}
     for tp in offsets:
         found.setdefault(tp.topic, []).append(tp.partition)
@@ -277,7 +279,7 @@ def _fetch_topics(
 
 
 def _fetched(topic: str, index: int, offsets: GroupOffsets, error: ErrorCode) -> dict[str, Any]:
-    value = offsets.get(TopicPartition(topic, index)) or NOTHING
+    value = offsets.get(TopicPartition(topic, index)) or NO_OFFSET_VALUE
     return {
         "partition_index": index,
         "committed_offset": value.offset,
@@ -287,7 +289,7 @@ def _fetched(topic: str, index: int, offsets: GroupOffsets, error: ErrorCode) ->
     }
 
 
-def _answer_delete(request: Request, asked: Any, error: ErrorCode, errors: Errors) -> None:
+def _respond_to_delete(request: Request, body: Any, error: ErrorCode, errors: Errors) -> None:
     s = messages.response(request)
     topics = tuple(
         s.OffsetDeleteResponseTopic(
@@ -302,7 +304,7 @@ def _answer_delete(request: Request, asked: Any, error: ErrorCode, errors: Error
                 for row in topic.partitions
             ),
         )
-        for topic in asked.topics
+        for topic in body.topics
     )
     shown = topics if error is ErrorCode.none else ()
     request.respond(s.OffsetDeleteResponse(error_code=error, topics=shown))

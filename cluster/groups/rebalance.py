@@ -1,7 +1,7 @@
-"""How a group rebalances: from the first join of a generation to everybody's assignment.
+"""The rebalance of a group: from the first join of a generation until every member has its assignment.
 
-Owns: `RebalancingGroup`, the inner half of the state machine `membership.Group`: what happens once a request
-was found good. Its state, its deadlines, its effects. The invariants are in `membership`'s head.
+Owns: `RebalancingGroup`, the inner half of the state machine `membership.Group`: the group's state, its deadlines and
+its effects, and what follows a request that was accepted. The invariants are in the head of `membership`.
 
 Source: Kafka's GroupMetadataManager (prepareRebalance, completeClassicGroupJoin, propagateAssignment).
 """
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import ErrorCode
+from .group_members import GroupMembers
 from .members import (
     NO_MEMBER,
-    Answer,
     Effect,
     JoinedMember,
     JoinResult,
     Member,
-    Persist,
+    SendResponse,
     SyncResult,
+    WriteGroupMetadata,
 )
-from .roster import Roster
 from .states import COMPLETING, EMPTY, PREPARING, STABLE, TRANSITIONS, GroupState
 
 
@@ -58,12 +58,14 @@ class RebalancingGroup:
         self.state = EMPTY
         self.generation = 0
         self.protocol_name: str | None = None
-        self.members = Roster()
+        self.members = GroupMembers()
         self._limits = limits
-        self._pending_joins: dict[str, int] = {}  # member id given out, not yet joined -> deadline
+        self._pending_joins: dict[
+            str, int
+        ] = {}  # member id that was given to a client which has not joined yet -> deadline
         self._pending_syncs: set[str] = set()
         self._join_deadline_ms: int | None = None
-        self._initial_remaining_ms: int | None = None  # set during the initial delay only
+        self._initial_remaining_ms: int | None = None  # set only during the initial delay
         self._new_member_added = False
         self._sync_deadline_ms: int | None = None
         self._effects: list[Effect] = []
@@ -104,7 +106,7 @@ class RebalancingGroup:
     def _join_due(self, now_ms: int) -> None:
         remaining = self._initial_remaining_ms
         if remaining and self._new_member_added:
-            # KIP-134: each newcomer prolongs the wait, up to the rebalance timeout in all.
+            # KIP-134: each new member extends the delay, up to the rebalance timeout in total.
             delay = min(self._limits.initial_rebalance_delay_ms, remaining)
             self._new_member_added = False
             self._initial_remaining_ms = max(remaining - delay, 0)
@@ -118,7 +120,7 @@ class RebalancingGroup:
             if member.joining is None and member.group_instance_id is None:
                 self._forget(member)
         if self.members and not self.members.elect_leader():
-            # Only silent static members are left: wait until they come or their sessions end.
+            # Only static members that have not joined are left: wait until they join or their sessions time out.
             self._join_deadline_ms = now_ms + self.members.rebalance_timeout_ms()
             return
         self._begin_generation(now_ms)
@@ -130,7 +132,7 @@ class RebalancingGroup:
             self.protocol_name = None
             self.members.leader = None
             self._transition(EMPTY)
-            self._effects.append(Persist(generation=self.generation))
+            self._effects.append(WriteGroupMetadata(generation=self.generation))
             return
         self.protocol_name = self.members.select_protocol()
         self._transition(COMPLETING)
@@ -138,12 +140,12 @@ class RebalancingGroup:
             member.is_new = False
             member.assignment = None
             self._pending_syncs.add(member.member_id)
-            self._answer_join_of(member, self._join_result(member))
-            self._heard(member, now_ms)
+            self._respond_to_member_join(member, self._join_result(member))
+            self._restart_session(member, now_ms)
         self._sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms()
 
     def _sync_due(self, now_ms: int) -> None:
-        """Who joined this generation and never synced is out (KAFKA-9752)."""
+        """Remove each member that joined this generation and did not send SyncGroup in time (KAFKA-9752)."""
         self._sync_deadline_ms = None
         silent = [self.members[name] for name in self._pending_syncs if name in self.members]
         self._pending_syncs.clear()
@@ -156,15 +158,15 @@ class RebalancingGroup:
         self._transition(STABLE)
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
-            self._answer_sync(member, self._sync_result(member))
-            self._heard(member, now_ms)
+            self._respond_to_sync(member, self._sync_result(member))
+            self._restart_session(member, now_ms)
 
     def _fail_syncs(self, error: ErrorCode, now_ms: int) -> None:
         for member in self.members:
             member.assignment = None
             if member.syncing is not None:
-                self._answer_sync(member, SyncResult(error=error))
-                self._heard(member, now_ms)
+                self._respond_to_sync(member, SyncResult(error=error))
+                self._restart_session(member, now_ms)
 
     # ---- small steps -----------------------------------------------------------------------------
 
@@ -172,8 +174,8 @@ class RebalancingGroup:
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.state = state
 
-    def _heard(self, member: Member, now_ms: int) -> None:
-        """A whole session from now, unless a waiting request keeps it alive anyway."""
+    def _restart_session(self, member: Member, now_ms: int) -> None:
+        """The member has a whole session timeout from now; none while a waiting request keeps it alive."""
         if member.is_new:
             return
         waits = member.joining is not None or member.syncing is not None
@@ -189,9 +191,9 @@ class RebalancingGroup:
             self._prepare_or_complete(now_ms)
 
     def _forget(self, member: Member) -> None:
-        gone = ErrorCode.unknown_member_id
-        self._answer_join_of(member, JoinResult(error=gone, member_id=NO_MEMBER))
-        self._answer_sync(member, SyncResult(error=gone))
+        error = ErrorCode.unknown_member_id
+        self._respond_to_member_join(member, JoinResult(error=error, member_id=NO_MEMBER))
+        self._respond_to_sync(member, SyncResult(error=error))
         self.members.remove(member)
         self._pending_syncs.discard(member.member_id)
 
@@ -217,17 +219,17 @@ class RebalancingGroup:
             assignment=member.assignment or b"",
         )
 
-    def _answer_join(self, token: object, result: JoinResult) -> None:
-        self._effects.append(Answer(token=token, result=result))
+    def _respond_to_join(self, token: object, result: JoinResult) -> None:
+        self._effects.append(SendResponse(token=token, result=result))
 
-    def _answer_join_of(self, member: Member, result: JoinResult) -> None:
+    def _respond_to_member_join(self, member: Member, result: JoinResult) -> None:
         if member.joining is not None:
-            self._answer_join(member.joining, result)
+            self._respond_to_join(member.joining, result)
             member.joining = None
 
-    def _answer_sync(self, member: Member, result: SyncResult) -> None:
+    def _respond_to_sync(self, member: Member, result: SyncResult) -> None:
         if member.syncing is not None:
-            self._effects.append(Answer(token=member.syncing, result=result))
+            self._effects.append(SendResponse(token=member.syncing, result=result))
             member.syncing = None
 
     def _take(self) -> list[Effect]:

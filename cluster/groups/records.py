@@ -7,10 +7,10 @@ int16 version; strings are int16-prefixed UTF-8 (-1: null), byte strings int32-p
     group metadata  key v2 {group}                       value v3 {protocol type, generation, protocol, leader,
                                                                    since, members}
 
-Older value versions (0 to 3) are read; a null value is a tombstone. Keys of other versions (KIP-848 and
-newer) belong to others and decode to None.
+Value versions 0 to 3 are read; a null value is a tombstone. Keys of other versions (KIP-848 and newer) decode to None,
+because classic groups do not have them.
 
-May fail: `RecordFormatError` for bytes that are none of these; the loader skips and reports such a record.
+May fail: `RecordFormatError` for bytes that are no such record; the coordinator loader reports and skips the record.
 Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Apache Kafka.
 """
 
@@ -53,7 +53,7 @@ class GroupKey(NamedTuple):
 class OffsetValue:
     """A committed offset. `timestamp_ms` is the wall time of the commit.
 
-    `expire_timestamp_ms` is the wall time of its own expiration where an old client asked for one (OffsetCommit v2 to
+    `expire_timestamp_ms` is the wall time of its own expiration where an old client requested it (OffsetCommit v2 to
     v4, value v1); -1: it expires as the broker's `offsets.retention.minutes` says (KIP-211).
     """
 
@@ -66,7 +66,7 @@ class OffsetValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
-    """One member as it was when the assignment was stored."""
+    """One member at the time when the assignment was written."""
 
     member_id: str
     group_instance_id: str | None
@@ -118,7 +118,7 @@ class _Writer:
 
 
 class _Reader:
-    """Takes big-endian fields one after the other; RecordFormatError at the end of the bytes."""
+    """Reads big-endian fields in order; RecordFormatError at the end of the bytes."""
 
     __slots__ = ("_at", "_data")
 
@@ -177,7 +177,7 @@ def encode_group_key(group: str) -> bytes:
 
 
 def decode_key(key: Buffer) -> OffsetKey | GroupKey | None:
-    """Whose record it is; None for record types that classic groups do not have."""
+    """The key of a record; None for record types that classic groups do not have."""
     reader = _Reader(key)
     version = reader.i16()
     if version in OFFSET_KEY_VERSIONS:
@@ -202,7 +202,7 @@ def encode_offset_value(value: OffsetValue) -> bytes:
 
 
 def decode_offset_value(value: Buffer) -> OffsetValue:
-    """Any value of version 0 to 3; what the version lacks has its default."""
+    """A value of version 0 to 3; a field that the version lacks has its default."""
     reader = _Reader(value)
     version = _value_version(reader)
     offset = reader.i64()
@@ -238,7 +238,7 @@ def encode_group_value(value: GroupValue) -> bytes:
 
 
 def decode_group_value(value: Buffer) -> GroupValue:
-    """Any value of version 0 to 3; what the version lacks has its default."""
+    """A value of version 0 to 3; a field that the version lacks has its default."""
     reader = _Reader(value)
     version = _value_version(reader)
     protocol_type = reader.string()
@@ -277,7 +277,7 @@ def _decode_member(reader: _Reader, version: int) -> MemberValue:
 
 
 def decode_subscription(metadata: Buffer) -> list[str]:
-    """The topics in a consumer's subscription (ConsumerProtocolSubscription, any version begins so)."""
+    """The topics of a consumer's subscription (ConsumerProtocolSubscription; every version begins with them)."""
     reader = _Reader(metadata)
     reader.i16()
     return [reader.string() for _ in range(reader.i32())]

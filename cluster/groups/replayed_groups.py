@@ -1,4 +1,4 @@
-"""What the replayed records of one partition of `__consumer_offsets` come to: the newest value of each key.
+"""The state that the replayed records of a partition of `__consumer_offsets` add up to: the newest value of each key.
 
 Owns: `ReplayedGroups`, filled during a load and turned into groups at its end. Invariant (G4): a value is replaced
 only by a record with a higher offset, so a committed offset never goes back during a replay.

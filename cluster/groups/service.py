@@ -13,11 +13,11 @@ from ..coordinators import CoordinatorRuntime
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..internal_topics import OFFSETS
+from .deadlines import GroupDeadlines
 from .group_shard import GroupEnvironment, GroupShard
 from .hosted_group import HostedGroup
 from .offset_expiration import OffsetRetention
 from .rebalance import GroupLimits
-from .waits import GroupWaits
 
 if TYPE_CHECKING:
     from ..metadata import MetadataCache
@@ -42,10 +42,10 @@ class GroupService:
             write_timeout_ms=config.number("offsets.commit.timeout.ms"),
             factory=lambda shard: GroupShard(shard, self._environment),
         )
-        self.waits = GroupWaits(self.runtime.timer)
+        self.deadlines = GroupDeadlines(self.runtime.timer)
         self._environment = GroupEnvironment(
             host=host,
-            waits=self.waits,
+            deadlines=self.deadlines,
             retention=OffsetRetention(
                 retention_ms=config.number("offsets.retention.minutes") * 60_000,
                 check_interval_ms=config.number("offsets.retention.check.interval.ms"),

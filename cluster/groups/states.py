@@ -1,6 +1,6 @@
 """The states of a classic group, as tables.
 
-Owns: which state may follow which, and what SyncGroup and Heartbeat get in each. Source: Kafka's
+Owns: which state may follow which, and the error of SyncGroup and of Heartbeat in each state. Source: Kafka's
 ClassicGroupState and GroupMetadataManager.
 """
 
@@ -35,7 +35,7 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
     STABLE: frozenset({PREPARING, DEAD}),
     DEAD: frozenset({DEAD}),
 }
-"""state → states it may go to."""
+"""State -> states that may follow."""
 
 SYNC_ERRORS: Mapping[GroupState, ErrorCode] = {
     EMPTY: ErrorCode.unknown_member_id,
@@ -45,7 +45,7 @@ SYNC_ERRORS: Mapping[GroupState, ErrorCode] = {
 HEARTBEAT_ERRORS: Mapping[GroupState, ErrorCode] = {
     EMPTY: ErrorCode.unknown_member_id,
     PREPARING: ErrorCode.rebalance_in_progress,
-    # After the join is answered consumers heartbeat while they compute the assignment.
+    # After the response to JoinGroup consumers send heartbeats while the leader computes the assignment.
     COMPLETING: ErrorCode.none,
     STABLE: ErrorCode.none,
     DEAD: ErrorCode.coordinator_not_available,

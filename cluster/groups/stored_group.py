@@ -8,13 +8,13 @@ Source: Kafka's GroupMetadataManager (storeGroup, loadGroup) and GroupCoordinato
 from __future__ import annotations
 
 from ..coordinators import KeyValue
-from .members import Member, Persist, Protocol
+from .members import Member, Protocol, WriteGroupMetadata
 from .membership import Group
 from .records import GroupValue, MemberValue, encode_group_key, encode_group_value
 
 
-def group_record(group: Group, persist: Persist, since_ms: int | None) -> KeyValue:
-    """The record of a generation with the assignments that `persist` carries."""
+def group_record(group: Group, write: WriteGroupMetadata, since_ms: int | None) -> KeyValue:
+    """The record of a generation with the assignments that `write` carries."""
     members = [
         MemberValue(
             member_id=member.member_id,
@@ -24,13 +24,13 @@ def group_record(group: Group, persist: Persist, since_ms: int | None) -> KeyVal
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             session_timeout_ms=member.session_timeout_ms,
             subscription=member.metadata(group.protocol_name),
-            assignment=persist.assignments.get(member.member_id, b""),
+            assignment=write.assignments.get(member.member_id, b""),
         )
         for member in group.members
     ]
     value = GroupValue(
         protocol_type=group.members.protocol_type or "",
-        generation=persist.generation,
+        generation=write.generation,
         protocol=group.protocol_name,
         leader=group.members.leader,
         since_ms=-1 if since_ms is None else since_ms,

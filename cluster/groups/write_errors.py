@@ -1,4 +1,4 @@
-"""What a refused append to `__consumer_offsets` means to a client of a group.
+"""The errors that a client of a group receives when an append to `__consumer_offsets` is refused.
 
 Owns: the two translations, one for offsets and one for the group's metadata. Other errors pass as they are.
 
@@ -22,12 +22,12 @@ OFFSET_ERRORS: Mapping[ErrorCode, ErrorCode] = {
     **COORDINATOR_ERRORS,
     **dict.fromkeys(TOO_LARGE, ErrorCode.invalid_commit_offset_size),
 }
-"""Log error -> what OffsetCommit, OffsetDelete and DeleteGroups answer."""
+"""Log error -> the error of OffsetCommit, OffsetDelete and DeleteGroups."""
 
 GROUP_ERRORS: Mapping[ErrorCode, ErrorCode] = {
     **COORDINATOR_ERRORS,
-    # The members join again, because nobody knows whether the assignment was stored.
+    # The members join again, because it is unknown whether the assignment was stored.
     ErrorCode.request_timed_out: ErrorCode.rebalance_in_progress,
     **dict.fromkeys(TOO_LARGE, ErrorCode.unknown_server_error),
 }
-"""Log error -> what SyncGroup and JoinGroup answer."""
+"""Log error -> the error of SyncGroup and JoinGroup."""

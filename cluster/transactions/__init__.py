@@ -1,4 +1,4 @@
-"""Producer ids; transactions come later."""
+"""Producer ids for idempotent producers (F1). Transactions are not built yet."""
 
 from .producer_ids import ProducerIds
 

@@ -1,14 +1,14 @@
-"""Producer ids for idempotent producers (F1): blocks of them from the registry, and InitProducerId.
+"""Producer ids for idempotent producers (F1): blocks of ids from the registry, and InitProducerId.
 
-Owns: `ProducerIds`. A broker takes a block of 1000 ids by a conditional write of `/latest_producer_id_block` and hands
-them out one by one; ids of a block that a broker did not use up are never used. So no id is given twice,
-whatever dies.
+Owns: `ProducerIds`. A broker reserves a block of 1000 ids by a conditional write of `/latest_producer_id_block`, and
+assigns the ids in order; ids that a broker did not assign before it ended are never assigned. Therefore no id is
+assigned twice, whichever process ends.
 
-InitProducerId: without a transactional id, a fresh id with epoch 0; with a producer id and epoch given (KIP-360),
-the same id with the next epoch, or a fresh one when its epochs are used up. Transactions come later: a
-transactional id is answered UNSUPPORTED_VERSION, which every client takes as final.
+InitProducerId: without a transactional id the response has a new id with epoch 0. With a producer id and an epoch in
+the request (KIP-360) the response has the same id with the next epoch, or a new id when the epochs are used up. A
+transactional id gets UNSUPPORTED_VERSION, which every client treats as final: transactions are not built yet.
 
-What may fail: COORDINATOR_NOT_AVAILABLE (clients try again) while the registry is out of reach.
+What may fail: COORDINATOR_NOT_AVAILABLE, on which clients try again, while the registry cannot be reached.
 Source: Kafka's ZkProducerIdManager, TransactionCoordinator.handleInitProducerId.
 """
 
@@ -35,22 +35,22 @@ VERSIONS = (0, 5)
 
 
 class ProducerIds:
-    """Hands out producer ids on one broker."""
+    """Assigns producer ids on one broker."""
 
     def __init__(self, host: Host, registry: RegistryClient, node_id: NodeId) -> None:
         self._host = host
         self._registry = registry
         self._node_id = node_id
         self._next = 0
-        self._end = 0  # first id behind the block
+        self._end = 0  # first id after the block
         self._waiting: list[Promise[int]] = []
 
     def handlers(self) -> Iterable[ApiRow]:
         """InitProducerId."""
         yield ApiRow(ApiKey.INIT_PRODUCER_ID, *VERSIONS, self._init_producer_id)
 
-    async def take(self) -> int:
-        """An id that nobody else has or will have; RegistryError while no block can be had."""
+    async def new_id(self) -> int:
+        """A producer id that is assigned only once; RegistryError while no block can be reserved."""
         if not self._waiting and self._next < self._end:
             self._next += 1
             return self._next - 1
@@ -63,7 +63,7 @@ class ProducerIds:
     async def _refill(self) -> None:
         while self._waiting:
             try:
-                self._next, self._end = await self._take_block()
+                self._next, self._end = await self._reserve_block()
             except RegistryError as error:
                 waiting, self._waiting = self._waiting, []
                 for promise in waiting:
@@ -76,7 +76,7 @@ class ProducerIds:
                     promise.set_result(self._next)
                     self._next += 1
 
-    async def _take_block(self) -> tuple[int, int]:
+    async def _reserve_block(self) -> tuple[int, int]:
         while True:
             try:
                 data, stat = await self._registry.get(BLOCK_PATH)
@@ -85,7 +85,9 @@ class ProducerIds:
             else:
                 start, version = int(json.loads(data)["block_end"]) + 1, stat.version
             if start > PRODUCER_ID_MOST - BLOCK_SIZE:
-                raise RegistryError("producer ids are used up")
+                raise RegistryError(
+                    "every producer id is assigned: no producer can begin on this cluster any more"
+                )
             block = self._block_json(start)
             try:
                 if version is None:
@@ -93,7 +95,7 @@ class ProducerIds:
                 else:
                     await self._registry.set(BLOCK_PATH, block, version)
             except (BadVersionError, NodeExistsError):
-                continue  # another broker was faster
+                continue  # another broker reserved this block first
             return start, start + BLOCK_SIZE
 
     def _block_json(self, start: int) -> str:
@@ -106,10 +108,10 @@ class ProducerIds:
         return json.dumps(value, separators=(",", ":"))
 
     async def _init_producer_id(self, request: Request) -> None:
-        asked = request.decode()
+        body = request.decode()
         code, producer_id, epoch = ErrorCode.none, -1, ProducerEpoch(-1)
         try:
-            producer_id, epoch = await self._init(asked)
+            producer_id, epoch = await self._init(body)
         except KafkaError as error:
             code = error.code
         except RegistryError as error:
@@ -120,17 +122,19 @@ class ProducerIds:
             s.InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch)
         )
 
-    async def _init(self, asked: Any) -> tuple[int, ProducerEpoch]:
-        if asked.transactional_id is not None:
+    async def _init(self, body: Any) -> tuple[int, ProducerEpoch]:
+        if body.transactional_id is not None:
             raise KafkaError(
-                ErrorCode.unsupported_version, "transactions are not supported by this broker"
+                ErrorCode.unsupported_version,
+                "transactions are not supported by this broker: leave transactional.id unset",
             )
-        producer_id = getattr(asked, "producer_id", -1)  # from version 3 on
-        epoch = getattr(asked, "producer_epoch", -1)
+        producer_id = getattr(body, "producer_id", -1)  # from version 3 on
+        epoch = getattr(body, "producer_epoch", -1)
         if (producer_id < 0) != (epoch < 0):
             raise KafkaError(
-                ErrorCode.invalid_request, "producer id and epoch are given together or not at all"
+                ErrorCode.invalid_request,
+                "the producer id and the producer epoch must be given together",
             )
         if 0 <= epoch < EPOCH_MOST:
             return producer_id, ProducerEpoch(epoch + 1)
-        return await self.take(), ProducerEpoch(0)
+        return await self.new_id(), ProducerEpoch(0)

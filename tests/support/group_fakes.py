@@ -21,7 +21,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.request import Request
 
 
-class World:
+class GroupTestBed:
     """A coordinator that leads every offsets partition of one broker."""
 
     def __init__(self, **settings: object) -> None:

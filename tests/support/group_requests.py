@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from coordinator_fakes import Sent
-from group_fakes import World
+from group_fakes import GroupTestBed
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.internal_topics import partition_for
 from harrow.cluster.wire.api_keys import ApiKey
@@ -27,7 +27,7 @@ def subscription(*topics: str) -> bytes:
 
 
 def join(
-    world: World,
+    bed: GroupTestBed,
     member_id: str = "",
     version: int = 5,
     *,
@@ -35,10 +35,10 @@ def join(
     protocol_type: str = "consumer",
     **more: Any,
 ) -> Sent:
-    protocol = world.nested(
+    protocol = bed.nested(
         ApiKey.JOIN_GROUP, version, "JoinGroupRequestProtocol", name="range", metadata=metadata
     )
-    return world.send(
+    return bed.send(
         ApiKey.JOIN_GROUP,
         version,
         group_id=GROUP,
@@ -51,16 +51,16 @@ def join(
     )
 
 
-def sync(world: World, member_id: str, generation: int, give: bytes = b"mine") -> Sent:
+def sync(bed: GroupTestBed, member_id: str, generation: int, give: bytes = b"mine") -> Sent:
     version = 5
-    row = world.nested(
+    row = bed.nested(
         ApiKey.SYNC_GROUP,
         version,
         "SyncGroupRequestAssignment",
         member_id=member_id,
         assignment=give,
     )
-    return world.send(
+    return bed.send(
         ApiKey.SYNC_GROUP,
         version,
         group_id=GROUP,
@@ -70,16 +70,16 @@ def sync(world: World, member_id: str, generation: int, give: bytes = b"mine") -
     )
 
 
-def joined(world: World, **more: Any) -> tuple[str, int]:
+def joined(bed: GroupTestBed, **more: Any) -> tuple[str, int]:
     """A stable member's id and generation."""
-    member_id = join(world, **more).answer.member_id
-    generation = join(world, member_id, **more).answer.generation_id
-    assert sync(world, member_id, generation).answer.error_code is ErrorCode.none
+    member_id = join(bed, **more).answer.member_id
+    generation = join(bed, member_id, **more).answer.generation_id
+    assert sync(bed, member_id, generation).answer.error_code is ErrorCode.none
     return member_id, generation
 
 
-def heartbeat(world: World, member_id: str, generation: int) -> ErrorCode:
-    sent = world.send(
+def heartbeat(bed: GroupTestBed, member_id: str, generation: int) -> ErrorCode:
+    sent = bed.send(
         ApiKey.HEARTBEAT, 4, group_id=GROUP, generation_id=generation, member_id=member_id
     )
     code: ErrorCode = sent.answer.error_code
@@ -87,14 +87,14 @@ def heartbeat(world: World, member_id: str, generation: int) -> ErrorCode:
 
 
 def commit(
-    world: World,
+    bed: GroupTestBed,
     offset: int,
     member_id: str = "",
     generation: int = -1,
     version: int = 9,
     **more: Any,
 ) -> Sent:
-    row = world.nested(
+    row = bed.nested(
         ApiKey.OFFSET_COMMIT,
         version,
         "OffsetCommitRequestPartition",
@@ -102,14 +102,14 @@ def commit(
         committed_offset=offset,
         committed_metadata=more.pop("metadata", "m"),
     )
-    topic = world.nested(
+    topic = bed.nested(
         ApiKey.OFFSET_COMMIT,
         version,
         "OffsetCommitRequestTopic",
         name=more.pop("topic", "orders"),
         partitions=(row,),
     )
-    return world.send(
+    return bed.send(
         ApiKey.OFFSET_COMMIT,
         version,
         group_id=GROUP,
@@ -120,15 +120,15 @@ def commit(
     )
 
 
-def leave(world: World, member_id: str) -> ErrorCode:
-    sent = world.send(ApiKey.LEAVE_GROUP, 2, group_id=GROUP, member_id=member_id)
+def leave(bed: GroupTestBed, member_id: str) -> ErrorCode:
+    sent = bed.send(ApiKey.LEAVE_GROUP, 2, group_id=GROUP, member_id=member_id)
     code: ErrorCode = sent.answer.error_code
     return code
 
 
-def committed_offsets(world: World) -> dict[tuple[str, int], int]:
+def committed_offsets(bed: GroupTestBed) -> dict[tuple[str, int], int]:
     """All committed offsets of the group, as OffsetFetch shows them."""
-    answer = world.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).answer
+    answer = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).answer
     return {
         (topic.name, row.partition_index): row.committed_offset
         for topic in answer.topics

@@ -22,43 +22,43 @@ PRODUCER = TransactionalProducer(7, 1)
 
 
 @pytest.fixture
-def world() -> CountingCoordinator:
+def bed() -> CountingCoordinator:
     made = CountingCoordinator()
     made.replicas.lead(HOME)
     return made
 
 
-def warnings(world: CountingCoordinator) -> list[object]:
-    return [fields["message"] for event, fields in world.host.events if event == "log.warning"]
+def warnings(bed: CountingCoordinator) -> list[object]:
+    return [fields["message"] for event, fields in bed.host.events if event == "log.warning"]
 
 
 def test_write_is_answered_and_applied_once_its_record_is_committed(
-    world: CountingCoordinator,
+    bed: CountingCoordinator,
 ) -> None:
-    world.replicas.automatic = False
-    request = world.increment(KEY)
+    bed.replicas.automatic = False
+    request = bed.increment(KEY)
     assert not request.is_answered
-    assert world.count(KEY) == 0
-    world.replicas.acknowledge()
+    assert bed.count(KEY) == 0
+    bed.replicas.acknowledge()
     assert request.count == 1
-    assert world.count(KEY) == 1
-    assert world.replicas.logs[HOME].records() == [(b"apples", b"1")]
+    assert bed.count(KEY) == 1
+    assert bed.replicas.logs[HOME].records() == [(b"apples", b"1")]
 
 
 def test_key_of_a_partition_that_is_not_led_is_refused_with_not_coordinator() -> None:
-    world = CountingCoordinator()
-    world.replicas.lead(1 - HOME)
-    assert world.increment(KEY).error is ErrorCode.not_coordinator
-    assert not world.runtime.is_hosted(KEY)
+    bed = CountingCoordinator()
+    bed.replicas.lead(1 - HOME)
+    assert bed.increment(KEY).error is ErrorCode.not_coordinator
+    assert not bed.runtime.is_hosted(KEY)
 
 
-def test_leadership_of_another_topic_hosts_nothing(world: CountingCoordinator) -> None:
-    partition = world.replicas.partitions[HOME]
+def test_leadership_of_another_topic_hosts_nothing(bed: CountingCoordinator) -> None:
+    partition = bed.replicas.partitions[HOME]
     partition.topic_partition = partition.topic_partition._replace(
         topic=OFFSETS.name, partition=1 - HOME
     )
-    world.replicas.announce([partition], [])
-    assert world.runtime.hosted(1 - HOME) is None
+    bed.replicas.announce([partition], [])
+    assert bed.runtime.hosted(1 - HOME) is None
 
 
 @pytest.mark.parametrize(
@@ -70,110 +70,110 @@ def test_leadership_of_another_topic_hosts_nothing(world: CountingCoordinator) -
     ],
 )
 def test_failed_write_answers_the_translated_error_and_changes_nothing(
-    world: CountingCoordinator, log_error: ErrorCode, shown: ErrorCode
+    bed: CountingCoordinator, log_error: ErrorCode, shown: ErrorCode
 ) -> None:
-    world.replicas.next_error = log_error
-    assert world.increment(KEY).error is shown
-    assert world.count(KEY) == 0
-    assert world.increment(KEY).count == 1
+    bed.replicas.next_error = log_error
+    assert bed.increment(KEY).error is shown
+    assert bed.count(KEY) == 0
+    assert bed.increment(KEY).count == 1
 
 
 def test_shard_that_waits_for_the_high_watermark_answers_load_in_progress_until_it_moves(
-    world: CountingCoordinator,
+    bed: CountingCoordinator,
 ) -> None:
-    assert world.increment(KEY).count == 1
-    assert world.increment(KEY).count == 2
-    world.replicas.resign(HOME)
-    partition = world.replicas.lead(HOME, high_watermark=1)
-    world.host.advance(5_000)
-    assert world.count(KEY) is ErrorCode.coordinator_load_in_progress
-    assert world.runtime.any_loading
-    assert world.runtime.all_active() == []
-    world.replicas.advance_high_watermark(partition, 2)
-    assert world.count(KEY) == 2
-    assert not world.runtime.any_loading
+    assert bed.increment(KEY).count == 1
+    assert bed.increment(KEY).count == 2
+    bed.replicas.resign(HOME)
+    partition = bed.replicas.lead(HOME, high_watermark=1)
+    bed.host.advance(5_000)
+    assert bed.count(KEY) is ErrorCode.coordinator_load_in_progress
+    assert bed.runtime.any_loading
+    assert bed.runtime.all_active() == []
+    bed.replicas.advance_high_watermark(partition, 2)
+    assert bed.count(KEY) == 2
+    assert not bed.runtime.any_loading
 
 
-def test_load_reads_no_record_above_the_high_watermark(world: CountingCoordinator) -> None:
-    log = world.replicas.logs[HOME]
-    assert world.increment(KEY).count == 1
-    world.replicas.resign(HOME)
-    partition = world.replicas.lead(HOME)
+def test_load_reads_no_record_above_the_high_watermark(bed: CountingCoordinator) -> None:
+    log = bed.replicas.logs[HOME]
+    assert bed.increment(KEY).count == 1
+    bed.replicas.resign(HOME)
+    partition = bed.replicas.lead(HOME)
     log.append(build_batch([(b"apples", b"99", ())], timestamp_ms=0))
     partition.epoch_start = 1
-    world.replicas.resign(HOME)
-    partition = world.replicas.lead(HOME, high_watermark=1)
+    bed.replicas.resign(HOME)
+    partition = bed.replicas.lead(HOME, high_watermark=1)
     partition.epoch_start = 1
-    world.replicas.advance_high_watermark(partition, 1)
-    assert world.count(KEY) == 1
+    bed.replicas.advance_high_watermark(partition, 1)
+    assert bed.count(KEY) == 1
 
 
 def test_load_that_was_overtaken_by_a_newer_generation_serves_nothing(
-    world: CountingCoordinator,
+    bed: CountingCoordinator,
 ) -> None:
-    assert world.increment(KEY).count == 1
-    world.replicas.resign(HOME)
-    stale = world.replicas.lead(HOME, high_watermark=0)
-    world.replicas.resign(HOME)
-    world.replicas.lead(HOME)
-    assert world.increment(KEY).count == 2
+    assert bed.increment(KEY).count == 1
+    bed.replicas.resign(HOME)
+    stale = bed.replicas.lead(HOME, high_watermark=0)
+    bed.replicas.resign(HOME)
+    bed.replicas.lead(HOME)
+    assert bed.increment(KEY).count == 2
     stale.high_watermark = 99
-    world.replicas.produces.check_and_complete(stale.topic_partition)
-    world.host.advance(2_000)
-    assert world.count(KEY) == 2
-    assert [machine.life for machine in world.made] == [
+    bed.replicas.produces.check_and_complete(stale.topic_partition)
+    bed.host.advance(2_000)
+    assert bed.count(KEY) == 2
+    assert [machine.life for machine in bed.made] == [
         ["loaded", "unloaded"],
         ["unloaded"],
         ["loaded"],
     ]
 
 
-def test_new_leader_epoch_of_one_generation_keeps_the_shard(world: CountingCoordinator) -> None:
-    assert world.increment(KEY).count == 1
-    partition = world.replicas.partitions[HOME]
+def test_new_leader_epoch_of_one_generation_keeps_the_shard(bed: CountingCoordinator) -> None:
+    assert bed.increment(KEY).count == 1
+    partition = bed.replicas.partitions[HOME]
     partition.leader_epoch += 1
-    world.replicas.announce([partition], [])
-    assert len(world.made) == 1
-    assert world.made[0].shard.leader_epoch == partition.leader_epoch
-    assert world.count(KEY) == 1
+    bed.replicas.announce([partition], [])
+    assert len(bed.made) == 1
+    assert bed.made[0].shard.leader_epoch == partition.leader_epoch
+    assert bed.count(KEY) == 1
 
 
-def test_new_generation_without_a_resignation_loads_a_new_shard(world: CountingCoordinator) -> None:
-    assert world.increment(KEY).count == 1
-    world.replicas.lead(HOME)
-    assert [machine.life for machine in world.made] == [["loaded", "unloaded"], ["loaded"]]
-    assert world.count(KEY) == 1
+def test_new_generation_without_a_resignation_loads_a_new_shard(bed: CountingCoordinator) -> None:
+    assert bed.increment(KEY).count == 1
+    bed.replicas.lead(HOME)
+    assert [machine.life for machine in bed.made] == [["loaded", "unloaded"], ["loaded"]]
+    assert bed.count(KEY) == 1
 
 
 def test_lost_leadership_answers_writes_in_progress_and_drops_the_late_answer_of_the_log(
-    world: CountingCoordinator,
+    bed: CountingCoordinator,
 ) -> None:
-    world.replicas.automatic = False
-    request = world.increment(KEY)
-    assert world.made[0].shard.writes_in_progress == 1
-    world.replicas.resign(HOME)
+    bed.replicas.automatic = False
+    request = bed.increment(KEY)
+    assert bed.made[0].shard.writes_in_progress == 1
+    bed.replicas.resign(HOME)
     assert request.error is ErrorCode.not_coordinator
-    world.replicas.acknowledge()
-    assert world.made[0].counts == {}
-    assert world.made[0].shard.writes_in_progress == 0
+    bed.replicas.acknowledge()
+    assert bed.made[0].counts == {}
+    assert bed.made[0].shard.writes_in_progress == 0
 
 
 def test_write_that_was_refused_and_yet_replicated_is_served_after_the_reload(
-    world: CountingCoordinator,
+    bed: CountingCoordinator,
 ) -> None:
-    world.replicas.automatic = False
-    request = world.increment(KEY)
-    world.replicas.acknowledge(ErrorCode.request_timed_out)
+    bed.replicas.automatic = False
+    request = bed.increment(KEY)
+    bed.replicas.acknowledge(ErrorCode.request_timed_out)
     assert request.error is ErrorCode.coordinator_not_available
-    assert world.count(KEY) == 0
-    world.replicas.resign(HOME)
-    world.replicas.lead(HOME)
-    assert world.count(KEY) == 1
+    assert bed.count(KEY) == 0
+    bed.replicas.resign(HOME)
+    bed.replicas.lead(HOME)
+    assert bed.count(KEY) == 1
 
 
-def test_write_on_an_unloaded_shard_fails_with_not_coordinator(world: CountingCoordinator) -> None:
-    world.replicas.resign(HOME)
-    machine = world.made[0]
+def test_write_on_an_unloaded_shard_fails_with_not_coordinator(bed: CountingCoordinator) -> None:
+    bed.replicas.resign(HOME)
+    machine = bed.made[0]
     errors: list[ErrorCode] = []
     machine.shard.write(
         CoordinatorWrite(
@@ -184,15 +184,15 @@ def test_write_on_an_unloaded_shard_fails_with_not_coordinator(world: CountingCo
         )
     )
     assert errors == [ErrorCode.not_coordinator]
-    assert world.replicas.logs[HOME].records() == []
+    assert bed.replicas.logs[HOME].records() == []
 
 
 def test_write_on_a_loading_shard_is_a_bug_of_the_state_machine() -> None:
-    world = CountingCoordinator()
-    world.replicas.logs[HOME] = FakeLog()
-    world.replicas.logs[HOME].append(build_batch([(b"apples", b"1", ())], timestamp_ms=0))
-    world.replicas.lead(HOME, high_watermark=0)
-    (machine,) = world.made
+    bed = CountingCoordinator()
+    bed.replicas.logs[HOME] = FakeLog()
+    bed.replicas.logs[HOME].append(build_batch([(b"apples", b"1", ())], timestamp_ms=0))
+    bed.replicas.lead(HOME, high_watermark=0)
+    (machine,) = bed.made
     assert machine.shard.state is ShardState.LOADING
     with pytest.raises(AssertionError, match="write while loading"):
         machine.shard.write(
@@ -206,35 +206,35 @@ def test_write_on_a_loading_shard_is_a_bug_of_the_state_machine() -> None:
 
 
 def test_record_that_the_state_machine_refuses_is_reported_and_skipped() -> None:
-    world = CountingCoordinator()
-    log = world.replicas.logs[HOME] = FakeLog()
+    bed = CountingCoordinator()
+    log = bed.replicas.logs[HOME] = FakeLog()
     log.append(build_batch([(b"apples", b"4", ()), (b"apples", b"no", ())], timestamp_ms=0))
     log.append(build_batch([(None, b"5", ())], timestamp_ms=0))
-    world.replicas.lead(HOME)
-    assert world.count(KEY) == 4
-    assert [str(message).split(":")[0] for message in warnings(world)] == [f"__counters-{HOME}"] * 2
-    assert "record 1 skipped" in str(warnings(world)[0])
+    bed.replicas.lead(HOME)
+    assert bed.count(KEY) == 4
+    assert [str(message).split(":")[0] for message in warnings(bed)] == [f"__counters-{HOME}"] * 2
+    assert "record 1 skipped" in str(warnings(bed)[0])
 
 
 def test_log_that_cannot_be_read_leaves_the_partition_without_coordinator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = CountingCoordinator()
-    log = world.replicas.logs[HOME] = FakeLog()
+    bed = CountingCoordinator()
+    log = bed.replicas.logs[HOME] = FakeLog()
     log.append(build_batch([(b"apples", b"4", ())], timestamp_ms=0))
 
     def refuse(*_args: object, **_fields: object) -> None:
         raise StorageError("EIO")
 
     monkeypatch.setattr(log, "read", refuse)
-    world.replicas.lead(HOME)
-    assert world.count(KEY) is ErrorCode.not_coordinator
-    assert [event for event, _ in world.host.events] == ["log.error"]
+    bed.replicas.lead(HOME)
+    assert bed.count(KEY) is ErrorCode.not_coordinator
+    assert [event for event, _ in bed.host.events] == ["log.error"]
 
 
 def test_transactional_records_and_end_markers_are_replayed_with_their_producer() -> None:
-    world = CountingCoordinator()
-    log = world.replicas.logs[HOME] = FakeLog()
+    bed = CountingCoordinator()
+    log = bed.replicas.logs[HOME] = FakeLog()
     transactional = {"producer_id": 7, "producer_epoch": 1, "is_transactional": True}
     log.append(build_batch([(b"apples", b"4", ())], timestamp_ms=0, **transactional))  # type: ignore[arg-type] # one dict
     for commit in (True, False):
@@ -243,19 +243,19 @@ def test_transactional_records_and_end_markers_are_replayed_with_their_producer(
                 commit=commit, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp_ms=0
             )
         )
-    world.replicas.lead(HOME)
-    (machine,) = world.made
+    bed.replicas.lead(HOME)
+    (machine,) = bed.made
     assert machine.transactional == [("apples", PRODUCER)]
     assert machine.markers == [(PRODUCER, True), (PRODUCER, False)]
     assert machine.counts == {}
 
 
 def test_transactional_write_and_end_marker_carry_their_producer(
-    world: CountingCoordinator,
+    bed: CountingCoordinator,
 ) -> None:
     offsets: list[int] = []
     for records, marker in (([(b"apples", b"4")], None), ([], EndMarker(True, 3))):
-        world.made[0].shard.write(
+        bed.made[0].shard.write(
             CoordinatorWrite(
                 records=records,
                 committed=offsets.append,
@@ -266,58 +266,58 @@ def test_transactional_write_and_end_marker_carry_their_producer(
             )
         )
     assert offsets == [0, 1]
-    written = [header_at(batch) for batch in world.replicas.logs[HOME].batches]
+    written = [header_at(batch) for batch in bed.replicas.logs[HOME].batches]
     assert [(h.producer_id, h.producer_epoch, h.is_transactional) for h in written] == [
         (7, 1, True)
     ] * 2
     assert [h.is_control for h in written] == [False, True]
-    world.replicas.resign(HOME)
-    world.replicas.lead(HOME)
-    assert world.made[1].markers == [(PRODUCER, True)]
+    bed.replicas.resign(HOME)
+    bed.replicas.lead(HOME)
+    assert bed.made[1].markers == [(PRODUCER, True)]
 
 
 def test_timer_of_a_key_runs_once_after_its_delay_and_is_replaced_by_a_newer_one(
-    world: CountingCoordinator,
+    bed: CountingCoordinator,
 ) -> None:
-    world.increment(KEY)
-    world.host.advance(IDLE_MS - 1)
-    world.increment(KEY)
-    world.host.advance(IDLE_MS - 1)
-    assert world.count(KEY) == 2
-    world.host.advance(1)
-    assert world.count(KEY) == 0
-    assert world.replicas.logs[HOME].records()[-1] == (b"apples", None)
-    assert len(world.made[0].shard.timers) == 0
+    bed.increment(KEY)
+    bed.host.advance(IDLE_MS - 1)
+    bed.increment(KEY)
+    bed.host.advance(IDLE_MS - 1)
+    assert bed.count(KEY) == 2
+    bed.host.advance(1)
+    assert bed.count(KEY) == 0
+    assert bed.replicas.logs[HOME].records()[-1] == (b"apples", None)
+    assert len(bed.made[0].shard.timers) == 0
 
 
-def test_timers_of_an_unloaded_shard_never_run(world: CountingCoordinator) -> None:
-    world.increment(KEY)
-    world.replicas.resign(HOME)
-    world.host.advance(2 * IDLE_MS)
-    assert world.replicas.logs[HOME].records() == [(b"apples", b"1")]
+def test_timers_of_an_unloaded_shard_never_run(bed: CountingCoordinator) -> None:
+    bed.increment(KEY)
+    bed.replicas.resign(HOME)
+    bed.host.advance(2 * IDLE_MS)
+    assert bed.replicas.logs[HOME].records() == [(b"apples", b"1")]
     with pytest.raises(AssertionError, match="unloaded shard"):
-        world.made[0].shard.timers.schedule("late", 1, lambda: None)
+        bed.made[0].shard.timers.schedule("late", 1, lambda: None)
 
 
 def test_close_unloads_every_shard_and_answers_every_write_in_progress() -> None:
-    world = CountingCoordinator()
+    bed = CountingCoordinator()
     for number in range(PARTITIONS):
-        world.replicas.lead(number)
-    world.replicas.automatic = False
-    requests = [world.increment(key) for key in ("a", "b", "c", "d")]
+        bed.replicas.lead(number)
+    bed.replicas.automatic = False
+    requests = [bed.increment(key) for key in ("a", "b", "c", "d")]
     assert len({partition_for(request.key, PARTITIONS) for request in requests}) == PARTITIONS
-    world.runtime.close()
+    bed.runtime.close()
     assert [request.error for request in requests] == [ErrorCode.not_coordinator] * 4
-    assert [machine.life for machine in world.made] == [["loaded", "unloaded"]] * PARTITIONS
-    assert world.count(KEY) is ErrorCode.not_coordinator
+    assert [machine.life for machine in bed.made] == [["loaded", "unloaded"]] * PARTITIONS
+    assert bed.count(KEY) is ErrorCode.not_coordinator
 
 
 def test_partition_count_is_the_created_one_and_the_configured_one_before_the_creation(
-    world: CountingCoordinator,
+    bed: CountingCoordinator,
 ) -> None:
-    assert world.runtime.partition_count() == PARTITIONS
-    del world.cache.topics[COUNTERS.name]
-    assert world.runtime.partition_count() == 50
+    assert bed.runtime.partition_count() == PARTITIONS
+    del bed.cache.topics[COUNTERS.name]
+    assert bed.runtime.partition_count() == 50
 
 
 def test_write_without_records_is_refused() -> None:

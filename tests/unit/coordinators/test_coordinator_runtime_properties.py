@@ -31,43 +31,43 @@ class CoordinatorLife(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.world = CountingCoordinator(idle_ms=10**9)
-        self.world.replicas.automatic = False
+        self.bed = CountingCoordinator(idle_ms=10**9)
+        self.bed.replicas.automatic = False
         self.requests: list[Increment] = []
         for number in range(PARTITIONS):
-            self.world.replicas.lead(number)
+            self.bed.replicas.lead(number)
 
     def _leads(self, number: int) -> bool:
-        partition = self.world.replicas.partitions.get(number)
+        partition = self.bed.replicas.partitions.get(number)
         return partition is not None and partition.is_leader
 
     @rule(key=st.sampled_from(KEYS))
     def increment_and_commit(self, key: str) -> None:
-        self.requests.append(self.world.increment(key))
-        self.world.replicas.acknowledge()
+        self.requests.append(self.bed.increment(key))
+        self.bed.replicas.acknowledge()
 
     @rule(key=st.sampled_from(KEYS))
     def increment(self, key: str) -> None:
-        self.requests.append(self.world.increment(key))
+        self.requests.append(self.bed.increment(key))
 
-    @precondition(lambda self: self.world.replicas.waiting)
+    @precondition(lambda self: self.bed.replicas.waiting)
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
-        count = data.draw(st.integers(1, len(self.world.replicas.waiting)))
-        self.world.replicas.acknowledge(count=count)
+        count = data.draw(st.integers(1, len(self.bed.replicas.waiting)))
+        self.bed.replicas.acknowledge(count=count)
 
-    @precondition(lambda self: self.world.replicas.waiting)
+    @precondition(lambda self: self.bed.replicas.waiting)
     @rule(error=LOG_ERRORS)
     def refuse_after_the_append(self, error: ErrorCode) -> None:
-        self.world.replicas.acknowledge(error, count=1)
+        self.bed.replicas.acknowledge(error, count=1)
 
     @rule(number=NUMBERS, lag=st.integers(0, 3))
     def lead(self, number: int, lag: int) -> None:
         """Begin to lead; the HW may lag behind everything that was acknowledged."""
         if not self._leads(number):
-            log = self.world.replicas.logs.get(number)
+            log = self.bed.replicas.logs.get(number)
             end = 0 if log is None else log.log_end_offset
-            self.world.replicas.lead(number, high_watermark=max(0, end - lag))
+            self.bed.replicas.lead(number, high_watermark=max(0, end - lag))
 
     @rule(number=NUMBERS, lag=st.integers(0, 3), data=st.data())
     def fail_over_and_back(self, number: int, lag: int, data: st.DataObject) -> None:
@@ -77,16 +77,16 @@ class CoordinatorLife(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def high_watermark_reaches_the_epoch_start(self, number: int) -> None:
         if self._leads(number):
-            partition = self.world.replicas.partitions[number]
+            partition = self.bed.replicas.partitions[number]
             to = max(partition.high_watermark, partition.epoch_start)
-            self.world.replicas.advance_high_watermark(partition, to)
+            self.bed.replicas.advance_high_watermark(partition, to)
 
     @rule(number=NUMBERS, data=st.data())
     def resign(self, number: int, data: st.DataObject) -> None:
         """Stop leading; another leader keeps what is below the HW, and any part of what is above."""
         if not self._leads(number):
             return
-        replicas = self.world.replicas
+        replicas = self.bed.replicas
         partition = replicas.partitions[number]
         replicas.resign(number)
         # The appends of that generation are answered by replication, after the unload.
@@ -102,12 +102,12 @@ class CoordinatorLife(RuleBasedStateMachine):
 
     @rule(by_ms=st.sampled_from([1, 500, 2_000]))
     def time_passes(self, by_ms: int) -> None:
-        self.world.host.advance(by_ms)
+        self.bed.host.advance(by_ms)
 
     @invariant()
     def acknowledged_counts_never_go_back(self) -> None:
         for key in KEYS:
-            served = self.world.count(key)
+            served = self.bed.count(key)
             if isinstance(served, ErrorCode):
                 continue
             acknowledged = max((r.count or 0 for r in self.requests if r.key == key), default=0)
@@ -124,13 +124,13 @@ class CoordinatorLife(RuleBasedStateMachine):
     @invariant()
     def requests_without_answer_wait_on_an_active_shard(self) -> None:
         waiting = sum(not request.is_answered for request in self.requests)
-        in_progress = sum(m.shard.writes_in_progress for m in self.world.made if m.shard.is_active)
+        in_progress = sum(m.shard.writes_in_progress for m in self.bed.made if m.shard.is_active)
         assert waiting == in_progress
 
     def teardown(self) -> None:
-        self.world.runtime.close()
+        self.bed.runtime.close()
         assert all(request.is_answered for request in self.requests)
-        assert all(machine.life[-1:] == ["unloaded"] for machine in self.world.made)
+        assert all(machine.life[-1:] == ["unloaded"] for machine in self.bed.made)
 
 
 CoordinatorLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

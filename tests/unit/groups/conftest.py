@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from group_fakes import World
+from group_fakes import GroupTestBed
 from group_requests import HOME
 
 
 @pytest.fixture
-def world() -> World:
-    made = World()
+def bed() -> GroupTestBed:
+    made = GroupTestBed()
     made.lead(HOME)
     return made

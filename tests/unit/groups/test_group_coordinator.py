@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from coordinator_fakes import FakeLog, Sent
-from group_fakes import World
+from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, heartbeat, join, joined, sync
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.records import (
@@ -29,59 +29,59 @@ def commit_error(sent: Sent) -> ErrorCode:
     return code
 
 
-def fetched(world: World, version: int = 7) -> Any:
+def fetched(bed: GroupTestBed, version: int = 7) -> Any:
     """The answer's row of orders-0."""
     if version >= 8:
-        topic = world.nested(
+        topic = bed.nested(
             ApiKey.OFFSET_FETCH,
             version,
             "OffsetFetchRequestTopics",
             name="orders",
             partition_indexes=(0,),
         )
-        group = world.nested(
+        group = bed.nested(
             ApiKey.OFFSET_FETCH,
             version,
             "OffsetFetchRequestGroup",
             group_id=GROUP,
             topics=(topic,),
         )
-        answer = world.send(ApiKey.OFFSET_FETCH, version, groups=(group,)).answer.groups[0]
+        answer = bed.send(ApiKey.OFFSET_FETCH, version, groups=(group,)).answer.groups[0]
     else:
-        topic = world.nested(
+        topic = bed.nested(
             ApiKey.OFFSET_FETCH,
             version,
             "OffsetFetchRequestTopic",
             name="orders",
             partition_indexes=(0,),
         )
-        answer = world.send(ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=(topic,)).answer
+        answer = bed.send(ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=(topic,)).answer
     if getattr(answer, "error_code", ErrorCode.none) is not ErrorCode.none:
         return answer
     return answer.topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_join_version_gets_a_member_in(world: World, version: int) -> None:
-    answer = join(world, version=version).answer
+def test_every_join_version_gets_a_member_in(bed: GroupTestBed, version: int) -> None:
+    answer = join(bed, version=version).answer
     if version >= 4:
         assert answer.error_code is ErrorCode.member_id_required
-        answer = join(world, answer.member_id, version=version).answer
+        answer = join(bed, answer.member_id, version=version).answer
     assert answer.error_code is ErrorCode.none
     assert answer.leader == answer.member_id
     assert answer.generation_id == 1
     assert [bytes(row.metadata) for row in answer.members] == [b"sub"]
 
 
-def test_a_generation_is_logged_before_the_sync_is_answered(world: World) -> None:
-    world.replicas.automatic = False
-    member_id = join(world).answer.member_id
-    join(world, member_id)
-    sent = sync(world, member_id, 1)
+def test_a_generation_is_logged_before_the_sync_is_answered(bed: GroupTestBed) -> None:
+    bed.replicas.automatic = False
+    member_id = join(bed).answer.member_id
+    join(bed, member_id)
+    sent = sync(bed, member_id, 1)
     assert not sent.answered
-    world.replicas.acknowledge()
+    bed.replicas.acknowledge()
     assert bytes(sent.answer.assignment) == b"mine"
-    key, value = world.replicas.logs[HOME].records()[-1]
+    key, value = bed.replicas.logs[HOME].records()[-1]
     assert key is not None
     assert value is not None
     assert decode_key(key) == GroupKey(GROUP)
@@ -90,40 +90,40 @@ def test_a_generation_is_logged_before_the_sync_is_answered(world: World) -> Non
     assert [row.assignment for row in stored.members] == [b"mine"]
 
 
-def test_sessions_end_by_the_clock_and_live_by_heartbeats(world: World) -> None:
-    member_id, generation = joined(world)
+def test_sessions_end_by_the_clock_and_live_by_heartbeats(bed: GroupTestBed) -> None:
+    member_id, generation = joined(bed)
     for _ in range(3):
-        world.host.advance(9_000)
-        assert heartbeat(world, member_id, generation) is ErrorCode.none
-    world.host.advance(10_001)
-    assert heartbeat(world, member_id, generation) is ErrorCode.unknown_member_id
+        bed.host.advance(9_000)
+        assert heartbeat(bed, member_id, generation) is ErrorCode.none
+    bed.host.advance(10_001)
+    assert heartbeat(bed, member_id, generation) is ErrorCode.unknown_member_id
 
 
-def test_leaving_one_by_one_and_in_batches(world: World) -> None:
-    member_id, _ = joined(world)
-    old = world.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id="nobody")
+def test_leaving_one_by_one_and_in_batches(bed: GroupTestBed) -> None:
+    member_id, _ = joined(bed)
+    old = bed.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id="nobody")
     assert old.answer.error_code is ErrorCode.unknown_member_id
     rows = tuple(
-        world.nested(ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name)
+        bed.nested(ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name)
         for name in (member_id, "nobody")
     )
-    answer = world.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).answer
+    answer = bed.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).answer
     errors = [row.error_code for row in answer.members]
     assert errors == [ErrorCode.none, ErrorCode.unknown_member_id]
 
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_commit_is_answered_after_its_replicas_have_it_and_then_shown(
-    world: World, version: int
+    bed: GroupTestBed, version: int
 ) -> None:
-    world.replicas.automatic = False
-    sent = commit(world, 41, version=version)
+    bed.replicas.automatic = False
+    sent = commit(bed, 41, version=version)
     assert not sent.answered
-    assert fetched(world).committed_offset == -1
-    world.replicas.acknowledge()
+    assert fetched(bed).committed_offset == -1
+    bed.replicas.acknowledge()
     assert commit_error(sent) is ErrorCode.none
-    assert fetched(world).committed_offset == 41
-    key, value = world.replicas.logs[HOME].records()[-1]
+    assert fetched(bed).committed_offset == 41
+    key, value = bed.replicas.logs[HOME].records()[-1]
     assert key is not None
     assert value is not None
     assert decode_key(key) == OffsetKey(GROUP, TopicPartition("orders", 0))
@@ -131,16 +131,16 @@ def test_a_commit_is_answered_after_its_replicas_have_it_and_then_shown(
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_every_fetch_version_shows_the_committed_offset(world: World, version: int) -> None:
-    commit(world, 41)
-    row = fetched(world, version)
+def test_every_fetch_version_shows_the_committed_offset(bed: GroupTestBed, version: int) -> None:
+    commit(bed, 41)
+    row = fetched(bed, version)
     assert (row.committed_offset, row.metadata, row.error_code) == (41, "m", ErrorCode.none)
 
 
-def test_fetching_all_topics_of_a_group(world: World) -> None:
-    commit(world, 4, partition=2)
-    commit(world, 3, partition=1)
-    answer = world.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).answer
+def test_fetching_all_topics_of_a_group(bed: GroupTestBed) -> None:
+    commit(bed, 4, partition=2)
+    commit(bed, 3, partition=1)
+    answer = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).answer
     rows = [(row.partition_index, row.committed_offset) for row in answer.topics[0].partitions]
     assert rows == [(1, 3), (2, 4)]
 
@@ -157,23 +157,23 @@ def test_fetching_all_topics_of_a_group(world: World) -> None:
     ],
 )
 def test_errors_of_the_log_are_translated(
-    world: World, log_error: ErrorCode, shown: ErrorCode
+    bed: GroupTestBed, log_error: ErrorCode, shown: ErrorCode
 ) -> None:
-    world.replicas.next_error = log_error
-    assert commit_error(commit(world, 41)) is shown
-    assert fetched(world).committed_offset == -1
+    bed.replicas.next_error = log_error
+    assert commit_error(commit(bed, 41)) is shown
+    assert fetched(bed).committed_offset == -1
 
 
-def test_commits_that_are_refused_row_by_row(world: World) -> None:
-    assert commit_error(commit(world, 1, topic="nowhere")) is ErrorCode.unknown_topic_or_partition
-    assert commit_error(commit(world, 1, partition=3)) is ErrorCode.unknown_topic_or_partition
-    long = commit(world, 1, metadata="x" * 5_000)
+def test_commits_that_are_refused_row_by_row(bed: GroupTestBed) -> None:
+    assert commit_error(commit(bed, 1, topic="nowhere")) is ErrorCode.unknown_topic_or_partition
+    assert commit_error(commit(bed, 1, partition=3)) is ErrorCode.unknown_topic_or_partition
+    long = commit(bed, 1, metadata="x" * 5_000)
     assert commit_error(long) is ErrorCode.offset_metadata_too_large
-    assert commit_error(commit(world, 1, "m", 3)) is ErrorCode.unknown_member_id
+    assert commit_error(commit(bed, 1, "m", 3)) is ErrorCode.unknown_member_id
 
 
-def test_a_broker_that_does_not_lead_is_no_coordinator(world: World) -> None:
-    other = World()
+def test_a_broker_that_does_not_lead_is_no_coordinator(bed: GroupTestBed) -> None:
+    other = GroupTestBed()
     assert commit_error(commit(other, 1)) is ErrorCode.not_coordinator
     assert fetched(other, 1).error_code is ErrorCode.not_coordinator
     assert fetched(other, 5).error_code is ErrorCode.not_coordinator
@@ -182,144 +182,144 @@ def test_a_broker_that_does_not_lead_is_no_coordinator(world: World) -> None:
     assert heartbeat(other, "m", 1) is ErrorCode.not_coordinator
 
 
-def test_failover_keeps_generation_members_and_offsets(world: World) -> None:
-    member_id, generation = joined(world)
-    commit(world, 41, member_id, generation)
-    world.resign(HOME)
-    assert heartbeat(world, member_id, generation) is ErrorCode.not_coordinator
-    world.lead(HOME)
-    assert heartbeat(world, member_id, generation) is ErrorCode.none
-    assert fetched(world).committed_offset == 41
-    world.host.advance(10_001)
-    assert heartbeat(world, member_id, generation) is ErrorCode.unknown_member_id
+def test_failover_keeps_generation_members_and_offsets(bed: GroupTestBed) -> None:
+    member_id, generation = joined(bed)
+    commit(bed, 41, member_id, generation)
+    bed.resign(HOME)
+    assert heartbeat(bed, member_id, generation) is ErrorCode.not_coordinator
+    bed.lead(HOME)
+    assert heartbeat(bed, member_id, generation) is ErrorCode.none
+    assert fetched(bed).committed_offset == 41
+    bed.host.advance(10_001)
+    assert heartbeat(bed, member_id, generation) is ErrorCode.unknown_member_id
 
 
-def test_a_join_that_waits_is_answered_when_the_partition_is_lost(world: World) -> None:
-    joined(world)
-    first = join(world).answer.member_id
-    waiting = join(world, first)
+def test_a_join_that_waits_is_answered_when_the_partition_is_lost(bed: GroupTestBed) -> None:
+    joined(bed)
+    first = join(bed).answer.member_id
+    waiting = join(bed, first)
     assert not waiting.answered
-    world.resign(HOME)
+    bed.resign(HOME)
     assert waiting.answer.error_code is ErrorCode.not_coordinator
 
 
-def test_loading_waits_for_the_high_watermark_to_reach_the_epochs_start(world: World) -> None:
-    commit(world, 41)
-    commit(world, 42)
-    world.resign(HOME)
-    partition = world.lead(HOME, high_watermark=1)
-    assert fetched(world).error_code is ErrorCode.coordinator_load_in_progress
-    assert commit_error(commit(world, 1)) is ErrorCode.coordinator_load_in_progress
-    listed = world.send(ApiKey.LIST_GROUPS, 5).answer
+def test_loading_waits_for_the_high_watermark_to_reach_the_epochs_start(bed: GroupTestBed) -> None:
+    commit(bed, 41)
+    commit(bed, 42)
+    bed.resign(HOME)
+    partition = bed.lead(HOME, high_watermark=1)
+    assert fetched(bed).error_code is ErrorCode.coordinator_load_in_progress
+    assert commit_error(commit(bed, 1)) is ErrorCode.coordinator_load_in_progress
+    listed = bed.send(ApiKey.LIST_GROUPS, 5).answer
     assert listed.error_code is ErrorCode.coordinator_load_in_progress
     partition.high_watermark = 2
-    world.replicas.produces.check_and_complete(partition.topic_partition)
-    world.host.run_due()
-    assert fetched(world).committed_offset == 42
+    bed.replicas.produces.check_and_complete(partition.topic_partition)
+    bed.host.run_due()
+    assert fetched(bed).committed_offset == 42
 
 
-def test_a_load_that_was_overtaken_leaves_no_trace(world: World) -> None:
-    commit(world, 41)
-    world.resign(HOME)
-    stale = world.lead(HOME, high_watermark=0)
-    world.resign(HOME)
-    fresh = world.lead(HOME)
-    commit(world, 50)
+def test_a_load_that_was_overtaken_leaves_no_trace(bed: GroupTestBed) -> None:
+    commit(bed, 41)
+    bed.resign(HOME)
+    stale = bed.lead(HOME, high_watermark=0)
+    bed.resign(HOME)
+    fresh = bed.lead(HOME)
+    commit(bed, 50)
     stale.high_watermark = 99
-    world.replicas.produces.check_and_complete(stale.topic_partition)
-    world.host.advance(2_000)
+    bed.replicas.produces.check_and_complete(stale.topic_partition)
+    bed.host.advance(2_000)
     assert fresh.generation > stale.generation
-    assert fetched(world).committed_offset == 50
+    assert fetched(bed).committed_offset == 50
 
 
-def test_an_unbroken_leadership_is_not_loaded_again(world: World) -> None:
-    member_id, generation = joined(world)
-    partition = world.replicas.partitions[HOME]
+def test_an_unbroken_leadership_is_not_loaded_again(bed: GroupTestBed) -> None:
+    member_id, generation = joined(bed)
+    partition = bed.replicas.partitions[HOME]
     reads = partition.log.reads
-    for hook in world.replicas.on_leadership:
+    for hook in bed.replicas.on_leadership:
         hook([partition], [])
-    world.host.run_due()
+    bed.host.run_due()
     assert partition.log.reads == reads
-    assert heartbeat(world, member_id, generation) is ErrorCode.none
+    assert heartbeat(bed, member_id, generation) is ErrorCode.none
 
 
 def test_records_that_nobody_understands_are_skipped_and_reported() -> None:
-    world = World()
-    log = world.replicas.logs[HOME] = FakeLog()
+    bed = GroupTestBed()
+    log = bed.replicas.logs[HOME] = FakeLog()
     log.append(build_batch([(b"\x00\x01", b"x", ()), (None, b"x", ())], timestamp_ms=0))
     log.append(build_batch([(b"\x00\x09", b"x", ())], timestamp_ms=0))
-    world.lead(HOME)
-    assert fetched(world).committed_offset == -1
-    warnings = [fields for event, fields in world.host.events if event == "log.warning"]
+    bed.lead(HOME)
+    assert fetched(bed).committed_offset == -1
+    warnings = [fields for event, fields in bed.host.events if event == "log.warning"]
     assert len(warnings) == 2
 
 
-def test_describe_list_and_delete(world: World) -> None:
-    member_id, generation = joined(world)
-    commit(world, 41, member_id, generation)
-    (described,) = world.send(ApiKey.DESCRIBE_GROUPS, 5, groups=(GROUP,)).answer.groups
+def test_describe_list_and_delete(bed: GroupTestBed) -> None:
+    member_id, generation = joined(bed)
+    commit(bed, 41, member_id, generation)
+    (described,) = bed.send(ApiKey.DESCRIBE_GROUPS, 5, groups=(GROUP,)).answer.groups
     assert (described.group_state, described.protocol_data) == ("Stable", "range")
     assert [bytes(row.member_assignment) for row in described.members] == [b"mine"]
-    (row,) = world.send(ApiKey.LIST_GROUPS, 5, states_filter=("Stable",)).answer.groups
+    (row,) = bed.send(ApiKey.LIST_GROUPS, 5, states_filter=("Stable",)).answer.groups
     assert (row.group_id, row.protocol_type, row.group_type) == (GROUP, "consumer", "classic")
-    assert not world.send(ApiKey.LIST_GROUPS, 5, states_filter=("Empty",)).answer.groups
+    assert not bed.send(ApiKey.LIST_GROUPS, 5, states_filter=("Empty",)).answer.groups
 
     def delete() -> ErrorCode:
-        (result,) = world.send(ApiKey.DELETE_GROUPS, 2, groups_names=(GROUP,)).answer.results
+        (result,) = bed.send(ApiKey.DELETE_GROUPS, 2, groups_names=(GROUP,)).answer.results
         code: ErrorCode = result.error_code
         return code
 
     assert delete() is ErrorCode.non_empty_group
-    world.send(ApiKey.LEAVE_GROUP, 2, group_id=GROUP, member_id=member_id)
+    bed.send(ApiKey.LEAVE_GROUP, 2, group_id=GROUP, member_id=member_id)
     assert delete() is ErrorCode.none
     assert delete() is ErrorCode.group_id_not_found
-    tombstones = [key for key, value in world.replicas.logs[HOME].records() if value is None]
+    tombstones = [key for key, value in bed.replicas.logs[HOME].records() if value is None]
     assert len(tombstones) == 2
-    world.resign(HOME)
-    world.lead(HOME)
-    assert fetched(world).committed_offset == -1
-    (unknown,) = world.send(ApiKey.DESCRIBE_GROUPS, 6, groups=(GROUP,)).answer.groups
+    bed.resign(HOME)
+    bed.lead(HOME)
+    assert fetched(bed).committed_offset == -1
+    (unknown,) = bed.send(ApiKey.DESCRIBE_GROUPS, 6, groups=(GROUP,)).answer.groups
     assert (unknown.error_code, unknown.group_state) == (ErrorCode.group_id_not_found, "Dead")
 
 
-def test_deleting_offsets(world: World) -> None:
-    commit(world, 41)
-    row = world.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestPartition", partition_index=0)
-    topic = world.nested(
+def test_deleting_offsets(bed: GroupTestBed) -> None:
+    commit(bed, 41)
+    row = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestPartition", partition_index=0)
+    topic = bed.nested(
         ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestTopic", name="orders", partitions=(row,)
     )
-    answer = world.send(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=(topic,)).answer
+    answer = bed.send(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=(topic,)).answer
     assert answer.error_code is ErrorCode.none
-    assert fetched(world).committed_offset == -1
+    assert fetched(bed).committed_offset == -1
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_finding_the_coordinator(world: World, version: int) -> None:
-    world.cache.leaders[TopicPartition(OFFSETS.name, HOME)] = 2
+def test_finding_the_coordinator(bed: GroupTestBed, version: int) -> None:
+    bed.cache.leaders[TopicPartition(OFFSETS.name, HOME)] = 2
 
     def find(**more: Any) -> Any:
         asked = {"key": GROUP} if version < 4 else {"coordinator_keys": (GROUP,)}
-        answer = world.send(ApiKey.FIND_COORDINATOR, version, **asked, **more).answer
+        answer = bed.send(ApiKey.FIND_COORDINATOR, version, **asked, **more).answer
         return answer if version < 4 else answer.coordinators[0]
 
     found = find()
     assert (found.node_id, found.host, found.port) == (2, "127.0.0.1", 9002)
     if version >= 1:
         assert find(key_type=1).error_code is ErrorCode.invalid_request
-    del world.cache.topics[OFFSETS.name]
+    del bed.cache.topics[OFFSETS.name]
     assert find().error_code is ErrorCode.coordinator_not_available
-    assert [row[:3] for row in world.admin.created] == [(OFFSETS.name, 50, 3)]
+    assert [row[:3] for row in bed.admin.created] == [(OFFSETS.name, 50, 3)]
     assert find().error_code is ErrorCode.none
 
 
-def test_session_timeouts_out_of_bounds_and_empty_group_names(world: World) -> None:
-    strict = World(group_min_session_timeout_ms=20_000)
+def test_session_timeouts_out_of_bounds_and_empty_group_names(bed: GroupTestBed) -> None:
+    strict = GroupTestBed(group_min_session_timeout_ms=20_000)
     strict.lead(HOME)
     assert join(strict).answer.error_code is ErrorCode.invalid_session_timeout
 
 
-def test_stopping_answers_who_waits(world: World) -> None:
-    joined(world)
-    waiting = join(world, join(world).answer.member_id)
-    world.coordinator.service.runtime.close()
+def test_stopping_answers_who_waits(bed: GroupTestBed) -> None:
+    joined(bed)
+    waiting = join(bed, join(bed).answer.member_id)
+    bed.coordinator.service.runtime.close()
     assert waiting.answer.error_code is ErrorCode.not_coordinator

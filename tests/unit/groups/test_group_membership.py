@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.members import (
-    Answer,
     Effect,
     JoinRequest,
     JoinResult,
-    Persist,
     Protocol,
+    SendResponse,
     SyncRequest,
     SyncResult,
+    WriteGroupMetadata,
 )
 from harrow.cluster.groups.membership import Group
 from harrow.cluster.groups.rebalance import GroupLimits
@@ -74,11 +74,11 @@ def sync(
 
 
 def answers(effects: list[Effect]) -> dict[object, Any]:
-    return {effect.token: effect.result for effect in effects if isinstance(effect, Answer)}
+    return {effect.token: effect.result for effect in effects if isinstance(effect, SendResponse)}
 
 
-def persists(effects: list[Effect]) -> list[Persist]:
-    return [effect for effect in effects if isinstance(effect, Persist)]
+def persists(effects: list[Effect]) -> list[WriteGroupMetadata]:
+    return [effect for effect in effects if isinstance(effect, WriteGroupMetadata)]
 
 
 def new_group(delay_ms: int = 0, max_size: int = 100) -> Group:
@@ -95,8 +95,8 @@ def stable_group(*names: str) -> Group:
         now_ms += 100
         group.tick(now_ms)
     given = {f"{name}-id": name.encode() for name in names}
-    (persist,) = persists(group.sync(sync(names[0], group.generation, given), now_ms))
-    group.persisted(persist, ErrorCode.none, now_ms)
+    (write,) = persists(group.sync(sync(names[0], group.generation, given), now_ms))
+    group.metadata_written(write, ErrorCode.none, now_ms)
     for name in names[1:]:
         group.sync(sync(name, group.generation), now_ms)
     assert group.state is GroupState.STABLE
@@ -116,9 +116,9 @@ def test_a_lone_member_joins_leads_and_gets_what_it_assigned() -> None:
     assert [row.member_id for row in result.members] == ["a-id"]
     effects = group.sync(sync("a", 1, {"a-id": b"p0"}), 0)
     assert not answers(effects)
-    (persist,) = persists(effects)
-    assert persist.assignments == {"a-id": b"p0"}
-    synced: SyncResult = answers(group.persisted(persist, ErrorCode.none, 0))["sync-a"]
+    (write,) = persists(effects)
+    assert write.assignments == {"a-id": b"p0"}
+    synced: SyncResult = answers(group.metadata_written(write, ErrorCode.none, 0))["sync-a"]
     assert (synced.error, synced.assignment) == (ErrorCode.none, b"p0")
     assert group.state is GroupState.STABLE
 
@@ -208,11 +208,11 @@ def test_a_failed_store_fails_the_syncs_and_rebalances() -> None:
     group = new_group(delay_ms=10)
     group.join(join("a"), 0)
     group.tick(10)
-    (persist,) = persists(group.sync(sync("a", 1, {"a-id": b"x"}), 10))
-    done = answers(group.persisted(persist, ErrorCode.coordinator_not_available, 11))
+    (write,) = persists(group.sync(sync("a", 1, {"a-id": b"x"}), 10))
+    done = answers(group.metadata_written(write, ErrorCode.coordinator_not_available, 11))
     assert done["sync-a"].error is ErrorCode.coordinator_not_available
     assert group.state is GroupState.PREPARING_REBALANCE
-    assert not group.persisted(persist, ErrorCode.none, 12)
+    assert not group.metadata_written(write, ErrorCode.none, 12)
 
 
 @pytest.mark.parametrize(
@@ -271,12 +271,12 @@ def test_a_repeated_join_with_a_lost_answer_gets_it_again() -> None:
 def test_a_static_member_returns_without_rebalance_and_fences_its_former_self() -> None:
     group = new_group()
     group.join(join("a", instance="i"), 0)
-    (persist,) = persists(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
-    group.persisted(persist, ErrorCode.none, 0)
+    (write,) = persists(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
+    group.metadata_written(write, ErrorCode.none, 0)
     effects = group.join(join("b", instance="i", skip=True), 10)
     (stored,) = persists(effects)
     assert stored.assignments == {"b-id": b"mine"}
-    result: JoinResult = answers(group.persisted(stored, ErrorCode.none, 11))["join-b"]
+    result: JoinResult = answers(group.metadata_written(stored, ErrorCode.none, 11))["join-b"]
     assert (result.generation, result.skip_assignment) == (1, True)
     assert group.state is GroupState.STABLE
     assert group.heartbeat("a-id", "i", 1, 12) is ErrorCode.fenced_instance_id
@@ -285,10 +285,10 @@ def test_a_static_member_returns_without_rebalance_and_fences_its_former_self() 
 def test_a_static_return_that_was_not_stored_is_undone() -> None:
     group = new_group()
     group.join(join("a", instance="i"), 0)
-    (persist,) = persists(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
-    group.persisted(persist, ErrorCode.none, 0)
+    (write,) = persists(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
+    group.metadata_written(write, ErrorCode.none, 0)
     (stored,) = persists(group.join(join("b", instance="i"), 10))
-    done = answers(group.persisted(stored, ErrorCode.not_coordinator, 11))
+    done = answers(group.metadata_written(stored, ErrorCode.not_coordinator, 11))
     assert done["join-b"].error is ErrorCode.unknown_member_id
     assert group.heartbeat("a-id", "i", 1, 12) is ErrorCode.none
 
@@ -317,13 +317,13 @@ class GroupLife(RuleBasedStateMachine):
         self.tokens = 0
         self.waiting: set[object] = set()
         self.leaders: dict[int, str] = {}
-        self.stored: list[Persist] = []
+        self.stored: list[WriteGroupMetadata] = []
         self.logged: dict[int, dict[str, bytes]] = {}
         self.last_generation = 0
 
     def take(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Persist):
+            if isinstance(effect, WriteGroupMetadata):
                 self.stored.append(effect)
                 continue
             assert effect.token in self.waiting, "answered twice"
@@ -363,10 +363,10 @@ class GroupLife(RuleBasedStateMachine):
     @rule(error=st.sampled_from([ErrorCode.none, ErrorCode.none, ErrorCode.not_coordinator]))
     def the_log_answers(self, error: ErrorCode) -> None:
         stored, self.stored = self.stored, []
-        for persist in stored:
+        for write in stored:
             if error is ErrorCode.none:
-                self.logged[persist.generation] = dict(persist.assignments)
-            self.take(self.group.persisted(persist, error, self.now_ms))
+                self.logged[write.generation] = dict(write.assignments)
+            self.take(self.group.metadata_written(write, error, self.now_ms))
 
     @rule(name=NAMES)
     def a_leave(self, name: str) -> None:

@@ -48,7 +48,7 @@ def test_ids_of_several_brokers_never_meet(tmp_path: Path) -> None:
         for number in range(3):
             client = await registry.client(f"broker {number}")
             brokers.append(ProducerIds(client.host, client, NodeId(number)))
-        taken = await asyncio.gather(*[ids.take() for ids in brokers for _ in range(1100)])
+        taken = await asyncio.gather(*[ids.new_id() for ids in brokers for _ in range(1100)])
         assert len(set(taken)) == 3300
         client = await registry.client("broker 9")
         block = json.loads((await client.get("/latest_producer_id_block"))[0])
@@ -82,7 +82,7 @@ def test_without_a_registry_clients_are_told_to_try_again(tmp_path: Path) -> Non
         ids = ProducerIds(client.host, client, NodeId(1))
         await client.close()
         with pytest.raises(RegistryError):
-            await ids.take()
+            await ids.new_id()
         assert (await ask(ids, 4))[0] is ErrorCode.coordinator_not_available
 
     run(tmp_path, test)

@@ -1,12 +1,13 @@
-"""What groups wait for, as delayed operations (E5): a phase of a rebalance, and each member's session.
+"""The deadlines of groups as delayed operations (E5): the phase of a rebalance, and each member's session timeout.
 
-Owns: the purgatories `Rebalance` and `Heartbeat` of this broker. The machine of a group (`membership`) says which
-deadlines it has; here each is an operation, watched under its group, or under its member. What the group does wakes
-it: it completes when the machine no longer waits for that deadline (everybody joined, a heartbeat came, the member
-left), and the next deadline is a new operation. One that reaches its deadline has the machine ticked.
+Owns: the purgatories `Rebalance` and `Heartbeat` of this broker. The state machine of a group (`membership`) returns
+its deadlines; this module keeps one delayed operation for each, under the key of the group or of the member. The
+operation completes when the state machine no longer has that deadline (every member joined, a heartbeat arrived, the
+member left); the next deadline is a new operation. When an operation reaches its deadline, the group's `tick` runs.
 
-Invariant: whatever the machine waits for has an operation that comes no later. A session that was prolonged
-behind this module's back (a commit proves a member alive, too) is found out at the old deadline.
+Invariant: each deadline of a state machine has an operation that expires no later. A commit also restarts a session;
+this module is not notified of commits, so the operation expires at the old deadline, finds the session alive, and is
+replaced.
 
 Source: Kafka's `DelayedRebalance` (DelayedJoin, DelayedSync) and `DelayedHeartbeat`.
 """
@@ -20,7 +21,7 @@ from .hosted_group import HostedGroup
 
 
 class DelayedDeadline(DelayedOperation):
-    """One deadline of a group: of the rebalance's phase, or of a member (`member_id`)."""
+    """One deadline of a group: of the rebalance's phase, or of the member `member_id`."""
 
     __slots__ = ("_due", "_held", "_member_id")
 
@@ -33,34 +34,34 @@ class DelayedDeadline(DelayedOperation):
         self._due = due
 
     def try_complete(self) -> bool:
-        """Complete when the machine waits for this deadline no longer."""
+        """Complete when the state machine no longer has this deadline."""
         group, member_id = self._held.group, self._member_id
-        stands = (
+        current_ms = (
             group.phase_deadline_ms() if member_id is None else group.member_deadline_ms(member_id)
         )
-        return stands != self.deadline_ms and self.force_complete()
+        return current_ms != self.deadline_ms and self.force_complete()
 
     def on_complete(self) -> None:
-        """Nothing: the machine answers who waits."""
+        """Nothing: the state machine responds to the waiting requests."""
 
     def on_expiration(self) -> None:
-        """Have the machine ticked."""
+        """Run the group's `tick`."""
         if self._member_id is not None:
             self._held.watched.pop(self._member_id, None)
         self._due()
 
 
-class GroupWaits:
+class GroupDeadlines:
     """The delayed operations of all groups of one broker."""
 
     def __init__(self, timer: PurgatoryTimer) -> None:
         self.rebalances = Purgatory("Rebalance", timer)
-        """Under (offsets partition, group id)."""
+        """Key: (offsets partition, group id)."""
         self.heartbeats = Purgatory("Heartbeat", timer)
-        """Under (offsets partition, group id, member id)."""
+        """Key: (offsets partition, group id, member id)."""
 
-    def follow(self, partition: int, held: HostedGroup, due: Callable[[], None]) -> None:
-        """Watch what the group waits for now, and nothing else."""
+    def watch(self, partition: int, held: HostedGroup, due: Callable[[], None]) -> None:
+        """Watch exactly the deadlines that the group has now."""
         group, watched = held.group, held.watched
         key = (partition, group.group_id)
         self.rebalances.check_and_complete(key)
@@ -68,16 +69,16 @@ class GroupWaits:
         if phase_ms is not None and not self.rebalances.waiting(key):
             self.rebalances.watch(DelayedDeadline(held, None, phase_ms, due), (key,))
         deadlines = group.member_deadlines()
-        if deadlines == watched:  # of many members few change at a time
+        if deadlines == watched:  # few of many members change at a time
             return
-        for member_id in watched | deadlines:  # in an order that no hash decides
+        for member_id in watched | deadlines:  # the order must not depend on a hash
             if watched.get(member_id) != deadlines.get(member_id):
-                self.heard(partition, held, member_id, due)
+                self.heartbeat_received(partition, held, member_id, due)
 
-    def heard(
+    def heartbeat_received(
         self, partition: int, held: HostedGroup, member_id: str, due: Callable[[], None]
     ) -> None:
-        """The same for one member's session."""
+        """Watch the session timeout of one member."""
         key = (partition, held.group.group_id, member_id)
         self.heartbeats.check_and_complete(key)
         deadline_ms = held.group.member_deadline_ms(member_id)

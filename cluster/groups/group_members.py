@@ -1,7 +1,7 @@
-"""Who is in a group, who leads it, and which protocol all of them speak.
+"""The members of a group, its leader, and the protocol that every member supports.
 
-Owns: members, the instance ids of static ones (KIP-345), the leader. Invariants: the leader is a
-member whenever there are members; each instance id belongs to one member.
+Owns: the members by id, the instance ids of static members (KIP-345), the leader. Invariants: while the group has
+members, its leader is a member; each instance id belongs to one member.
 
 Source: Kafka's ClassicGroup (members, staticMembers, leaderId, supportedProtocols).
 """
@@ -15,8 +15,8 @@ from ..errors import ErrorCode
 from .members import NO_MEMBER, Member, Protocol
 
 
-class Roster:
-    """The members of one group by id, in the order in which they came."""
+class GroupMembers:
+    """The members of one group by id, in the order in which they joined."""
 
     __slots__ = ("_members", "_static_ids", "leader", "protocol_type")
 
@@ -47,12 +47,12 @@ class Roster:
         return list(self._members)
 
     def holder(self, group_instance_id: str | None) -> Member | None:
-        """The member that holds a static instance id now."""
+        """The member that has a static instance id now."""
         member_id = self._static_ids.get(group_instance_id or "")
         return None if member_id is None else self._members[member_id]
 
     def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE for a member; FENCED_INSTANCE_ID when its instance id has moved on to another member id."""
+        """NONE for a member; FENCED_INSTANCE_ID when its instance id belongs to another member id now."""
         if group_instance_id is not None:
             holder = self._static_ids.get(group_instance_id)
             if holder is None:
@@ -62,7 +62,7 @@ class Roster:
         return ErrorCode.none if member_id in self._members else ErrorCode.unknown_member_id
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Let it in; the first one settles the protocol type and leads."""
+        """Add a member; the first member sets the protocol type and is the leader."""
         if not self._members:
             self.protocol_type = protocol_type
         self._members[member.member_id] = member
@@ -72,7 +72,7 @@ class Roster:
             self.leader = member.member_id
 
     def remove(self, member: Member) -> None:
-        """Let it go; if it led, the next member leads."""
+        """Remove a member; if it was the leader, the next member is."""
         del self._members[member.member_id]
         if member.group_instance_id is not None:
             self._static_ids.pop(member.group_instance_id, None)
@@ -80,7 +80,7 @@ class Roster:
             self.leader = next(iter(self._members), None)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member goes on under a new id, as leader if it was the leader."""
+        """Give a static member a new id; a leader stays the leader."""
         assert member.group_instance_id is not None, "only static members are renamed"
         del self._members[member.member_id]
         if self.leader == member.member_id:
@@ -90,7 +90,7 @@ class Roster:
         self._static_ids[member.group_instance_id] = member_id
 
     def restore(self, members: Iterable[Member], leader: str | None, protocol_type: str) -> None:
-        """Take over what the log says."""
+        """Add the members that the log stores."""
         for member in members:
             self.add(member, protocol_type)
         self.protocol_type = protocol_type or None
@@ -98,7 +98,7 @@ class Roster:
             self.leader = leader if self._members else None
 
     def elect_leader(self) -> bool:
-        """Keep the leader if it waits to join, else take the first that does; False when nobody does."""
+        """Keep the leader if it waits to join, else elect the first member that does; False when no member does."""
         current = self._members.get(self.leader or NO_MEMBER)
         if current is not None and current.joining is not None:
             return True
@@ -109,7 +109,7 @@ class Roster:
         return True
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Could a member with these protocols work with those who are here?"""
+        """True when a member with these protocols shares a protocol with every present member."""
         if not protocol_type or not protocols:
             return False
         if not self._members:
@@ -118,7 +118,7 @@ class Roster:
         return protocol_type == self.protocol_type and any(p.name in shared for p in protocols)
 
     def select_protocol(self) -> str:
-        """Each member votes for its favourite among those that all support; ties as the members stand."""
+        """Each member votes for its favourite among the shared protocols; the order of the members decides a tie."""
         shared = self._shared_protocols()
         votes = Counter(
             vote for m in self._members.values() if (vote := m.vote(shared)) is not None
@@ -127,11 +127,11 @@ class Roster:
         return votes.most_common(1)[0][0]
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
 
     def joined_count(self) -> int:
-        """How many wait for the rebalance to complete."""
+        """Number of members whose JoinGroup waits for the rebalance."""
         return sum(member.joining is not None for member in self._members.values())
 
     def _shared_protocols(self) -> frozenset[str]:
