@@ -1,7 +1,7 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
-Owns: the versions of the request, and the creation of an internal topic for the first request.
-Until the topic exists and its partition has a leader the error is COORDINATOR_NOT_AVAILABLE, and clients try again.
+Owns: the versions of the request, and the creation of an internal topic for the first request. Until the topic
+exists and its partition has a leader, the error is COORDINATOR_NOT_AVAILABLE, on which clients try again.
 
 A type that this broker does not serve gets INVALID_REQUEST with a message that says so: clients report the message
 instead of trying without end. Source: Kafka's KafkaApis.getCoordinator, AutoTopicCreationManager.

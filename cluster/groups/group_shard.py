@@ -1,8 +1,8 @@
 """The groups of one partition of `__consumer_offsets`: the state machine that the coordinator runtime hosts.
 
-Owns: the groups of one shard, by group id. A group's own state machine (`membership.Group`) is called only by this
-module and by the request handlers beside it, and each call is followed by `run` (or `heartbeat_received`), which
-carries out its effects (responses, records) and lets `deadlines` watch its deadlines.
+Owns: the groups of one shard, by group id. Only this module and the request handlers beside it call a group's own
+state machine (`membership.Group`). After each call they call `run` (or `heartbeat_received`), which
+carries out the effects (responses, records) and lets `deadlines` watch the group's deadlines.
 
 Invariants: a group takes part in requests only while its shard is active; at the unload each group is closed, which
 responds NOT_COORDINATOR to every waiting request.

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.host.seam import Buffer
+from harrow.cluster.host.seam import Buffer, Peer
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.internal_topics import OFFSETS
 from harrow.cluster.purgatory import Purgatory, PurgatoryTimer
 from harrow.cluster.wire import messages
+from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
+from harrow.cluster.wire.request import Request
 
 
 class FakePromise:
@@ -282,6 +284,7 @@ class FakeTopicAdmin:
     def __init__(self, cache: FakeCache) -> None:
         self.cache = cache
         self.created: list[tuple[str, int, int, Mapping[str, object]]] = []
+        self.refusal: Exception | None = None
 
     async def ensure_topic(
         self,
@@ -291,25 +294,42 @@ class FakeTopicAdmin:
         replication_factor: int,
         config: Mapping[str, object],
     ) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         self.created.append((name, partitions, replication_factor, config))
         self.cache.topics[name] = partitions
 
 
 class Sent:
-    """A request on its way; `answer` is its decoded response, None until there is one."""
+    """A request on its way; `response` is its decoded response, None until there is one."""
 
     def __init__(self, api_key: int, version: int) -> None:
         self._of = (api_key, version)
-        self._answer: Any = None
+        self._response: Any = None
 
     @property
-    def answered(self) -> bool:
-        return self._answer is not None
+    def has_response(self) -> bool:
+        return self._response is not None
 
     @property
-    def answer(self) -> Any:
-        return self._answer
+    def response(self) -> Any:
+        return self._response
 
     def complete(self, parts: Any, on_send: Any) -> None:
-        assert self._answer is None
-        self._answer = messages.decode_response(*self._of, b"".join(parts))
+        assert self._response is None
+        self._response = messages.decode_response(*self._of, b"".join(parts))
+
+
+def send_request(host: FakeHost, row: ApiRow, version: int, **fields: Any) -> Sent:
+    """Encode, decode and handle a request as a connection would."""
+    api_key = int(row.api_key)
+    assert row.low <= version <= row.high
+    entity = messages.schema(api_key, version, "request").root(**fields)
+    frame = messages.encode_request(api_key, version, entity)
+    sent = Sent(api_key, version)
+    peer = Peer("client", "app")
+    assert (
+        row.handler(Request(api_key, version, 1, "app", frame, 0, peer, 0, sent.complete)) is None
+    )
+    host.run_due()
+    return sent

@@ -1,4 +1,4 @@
-"""What members of one group ask of its coordinator."""
+"""Requests that the members of one group send to its coordinator."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def join(
     *,
     metadata: bytes = UNREADABLE,
     protocol_type: str = "consumer",
+    group_id: str = GROUP,
     **more: Any,
 ) -> Sent:
     protocol = bed.nested(
@@ -41,7 +42,7 @@ def join(
     return bed.send(
         ApiKey.JOIN_GROUP,
         version,
-        group_id=GROUP,
+        group_id=group_id,
         session_timeout=timedelta(milliseconds=10_000),
         rebalance_timeout=timedelta(milliseconds=60_000),
         member_id=member_id,
@@ -72,9 +73,9 @@ def sync(bed: GroupTestBed, member_id: str, generation: int, give: bytes = b"min
 
 def joined(bed: GroupTestBed, **more: Any) -> tuple[str, int]:
     """A stable member's id and generation."""
-    member_id = join(bed, **more).answer.member_id
-    generation = join(bed, member_id, **more).answer.generation_id
-    assert sync(bed, member_id, generation).answer.error_code is ErrorCode.none
+    member_id = join(bed, **more).response.member_id
+    generation = join(bed, member_id, **more).response.generation_id
+    assert sync(bed, member_id, generation).response.error_code is ErrorCode.none
     return member_id, generation
 
 
@@ -82,7 +83,7 @@ def heartbeat(bed: GroupTestBed, member_id: str, generation: int) -> ErrorCode:
     sent = bed.send(
         ApiKey.HEARTBEAT, 4, group_id=GROUP, generation_id=generation, member_id=member_id
     )
-    code: ErrorCode = sent.answer.error_code
+    code: ErrorCode = sent.response.error_code
     return code
 
 
@@ -122,15 +123,15 @@ def commit(
 
 def leave(bed: GroupTestBed, member_id: str) -> ErrorCode:
     sent = bed.send(ApiKey.LEAVE_GROUP, 2, group_id=GROUP, member_id=member_id)
-    code: ErrorCode = sent.answer.error_code
+    code: ErrorCode = sent.response.error_code
     return code
 
 
 def committed_offsets(bed: GroupTestBed) -> dict[tuple[str, int], int]:
     """All committed offsets of the group, as OffsetFetch shows them."""
-    answer = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).answer
+    response = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).response
     return {
         (topic.name, row.partition_index): row.committed_offset
-        for topic in answer.topics
+        for topic in response.topics
         for row in topic.partitions
     }

@@ -1,4 +1,4 @@
-"""Random lives of a coordinator: no acknowledged count goes back, and every request is answered once.
+"""Random runs of a coordinator: no acknowledged count decreases, and every request gets one response.
 
 The model of one counter is an interval: at least the highest count that was acknowledged, at most the highest count
 that was ever appended (a refused write may be in the log).

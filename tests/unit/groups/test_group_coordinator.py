@@ -17,7 +17,6 @@ from harrow.cluster.groups.records import (
     decode_offset_value,
 )
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.internal_topics import OFFSETS
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
 
@@ -25,12 +24,12 @@ LATEST_JOIN = 9
 
 
 def commit_error(sent: Sent) -> ErrorCode:
-    code: ErrorCode = sent.answer.topics[0].partitions[0].error_code
+    code: ErrorCode = sent.response.topics[0].partitions[0].error_code
     return code
 
 
 def fetched(bed: GroupTestBed, version: int = 7) -> Any:
-    """The answer's row of orders-0."""
+    """The response's row of orders-0."""
     if version >= 8:
         topic = bed.nested(
             ApiKey.OFFSET_FETCH,
@@ -46,7 +45,7 @@ def fetched(bed: GroupTestBed, version: int = 7) -> Any:
             group_id=GROUP,
             topics=(topic,),
         )
-        answer = bed.send(ApiKey.OFFSET_FETCH, version, groups=(group,)).answer.groups[0]
+        response = bed.send(ApiKey.OFFSET_FETCH, version, groups=(group,)).response.groups[0]
     else:
         topic = bed.nested(
             ApiKey.OFFSET_FETCH,
@@ -55,32 +54,32 @@ def fetched(bed: GroupTestBed, version: int = 7) -> Any:
             name="orders",
             partition_indexes=(0,),
         )
-        answer = bed.send(ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=(topic,)).answer
-    if getattr(answer, "error_code", ErrorCode.none) is not ErrorCode.none:
-        return answer
-    return answer.topics[0].partitions[0]
+        response = bed.send(ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=(topic,)).response
+    if getattr(response, "error_code", ErrorCode.none) is not ErrorCode.none:
+        return response
+    return response.topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_join_version_gets_a_member_in(bed: GroupTestBed, version: int) -> None:
-    answer = join(bed, version=version).answer
+def test_join_of_every_version_adds_the_member(bed: GroupTestBed, version: int) -> None:
+    response = join(bed, version=version).response
     if version >= 4:
-        assert answer.error_code is ErrorCode.member_id_required
-        answer = join(bed, answer.member_id, version=version).answer
-    assert answer.error_code is ErrorCode.none
-    assert answer.leader == answer.member_id
-    assert answer.generation_id == 1
-    assert [bytes(row.metadata) for row in answer.members] == [b"sub"]
+        assert response.error_code is ErrorCode.member_id_required
+        response = join(bed, response.member_id, version=version).response
+    assert response.error_code is ErrorCode.none
+    assert response.leader == response.member_id
+    assert response.generation_id == 1
+    assert [bytes(row.metadata) for row in response.members] == [b"sub"]
 
 
-def test_a_generation_is_logged_before_the_sync_is_answered(bed: GroupTestBed) -> None:
+def test_sync_response_follows_the_commit_of_the_generation(bed: GroupTestBed) -> None:
     bed.replicas.automatic = False
-    member_id = join(bed).answer.member_id
+    member_id = join(bed).response.member_id
     join(bed, member_id)
     sent = sync(bed, member_id, 1)
-    assert not sent.answered
+    assert not sent.has_response
     bed.replicas.acknowledge()
-    assert bytes(sent.answer.assignment) == b"mine"
+    assert bytes(sent.response.assignment) == b"mine"
     key, value = bed.replicas.logs[HOME].records()[-1]
     assert key is not None
     assert value is not None
@@ -90,7 +89,7 @@ def test_a_generation_is_logged_before_the_sync_is_answered(bed: GroupTestBed) -
     assert [row.assignment for row in stored.members] == [b"mine"]
 
 
-def test_sessions_end_by_the_clock_and_live_by_heartbeats(bed: GroupTestBed) -> None:
+def test_session_times_out_without_heartbeats_and_continues_with_them(bed: GroupTestBed) -> None:
     member_id, generation = joined(bed)
     for _ in range(3):
         bed.host.advance(9_000)
@@ -99,26 +98,26 @@ def test_sessions_end_by_the_clock_and_live_by_heartbeats(bed: GroupTestBed) -> 
     assert heartbeat(bed, member_id, generation) is ErrorCode.unknown_member_id
 
 
-def test_leaving_one_by_one_and_in_batches(bed: GroupTestBed) -> None:
+def test_leave_of_one_or_several_members_reports_an_error_for_each(bed: GroupTestBed) -> None:
     member_id, _ = joined(bed)
     old = bed.send(ApiKey.LEAVE_GROUP, 1, group_id=GROUP, member_id="nobody")
-    assert old.answer.error_code is ErrorCode.unknown_member_id
+    assert old.response.error_code is ErrorCode.unknown_member_id
     rows = tuple(
         bed.nested(ApiKey.LEAVE_GROUP, 5, "MemberIdentity", member_id=name)
         for name in (member_id, "nobody")
     )
-    answer = bed.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).answer
-    errors = [row.error_code for row in answer.members]
+    response = bed.send(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=rows).response
+    errors = [row.error_code for row in response.members]
     assert errors == [ErrorCode.none, ErrorCode.unknown_member_id]
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_a_commit_is_answered_after_its_replicas_have_it_and_then_shown(
+def test_offset_commit_response_follows_the_replication_and_then_fetch_returns_it(
     bed: GroupTestBed, version: int
 ) -> None:
     bed.replicas.automatic = False
     sent = commit(bed, 41, version=version)
-    assert not sent.answered
+    assert not sent.has_response
     assert fetched(bed).committed_offset == -1
     bed.replicas.acknowledge()
     assert commit_error(sent) is ErrorCode.none
@@ -131,17 +130,19 @@ def test_a_commit_is_answered_after_its_replicas_have_it_and_then_shown(
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_every_fetch_version_shows_the_committed_offset(bed: GroupTestBed, version: int) -> None:
+def test_offset_fetch_of_every_version_returns_the_committed_offset(
+    bed: GroupTestBed, version: int
+) -> None:
     commit(bed, 41)
     row = fetched(bed, version)
     assert (row.committed_offset, row.metadata, row.error_code) == (41, "m", ErrorCode.none)
 
 
-def test_fetching_all_topics_of_a_group(bed: GroupTestBed) -> None:
+def test_offset_fetch_of_all_topics_returns_every_committed_offset(bed: GroupTestBed) -> None:
     commit(bed, 4, partition=2)
     commit(bed, 3, partition=1)
-    answer = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).answer
-    rows = [(row.partition_index, row.committed_offset) for row in answer.topics[0].partitions]
+    response = bed.send(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=None).response
+    rows = [(row.partition_index, row.committed_offset) for row in response.topics[0].partitions]
     assert rows == [(1, 3), (2, 4)]
 
 
@@ -156,7 +157,7 @@ def test_fetching_all_topics_of_a_group(bed: GroupTestBed) -> None:
         (ErrorCode.message_too_large, ErrorCode.invalid_commit_offset_size),
     ],
 )
-def test_errors_of_the_log_are_translated(
+def test_refused_append_of_a_commit_returns_the_translated_error(
     bed: GroupTestBed, log_error: ErrorCode, shown: ErrorCode
 ) -> None:
     bed.replicas.next_error = log_error
@@ -164,7 +165,7 @@ def test_errors_of_the_log_are_translated(
     assert fetched(bed).committed_offset == -1
 
 
-def test_commits_that_are_refused_row_by_row(bed: GroupTestBed) -> None:
+def test_invalid_offset_commit_is_refused_for_its_partition(bed: GroupTestBed) -> None:
     assert commit_error(commit(bed, 1, topic="nowhere")) is ErrorCode.unknown_topic_or_partition
     assert commit_error(commit(bed, 1, partition=3)) is ErrorCode.unknown_topic_or_partition
     long = commit(bed, 1, metadata="x" * 5_000)
@@ -172,13 +173,13 @@ def test_commits_that_are_refused_row_by_row(bed: GroupTestBed) -> None:
     assert commit_error(commit(bed, 1, "m", 3)) is ErrorCode.unknown_member_id
 
 
-def test_a_broker_that_does_not_lead_is_no_coordinator(bed: GroupTestBed) -> None:
+def test_request_to_a_broker_that_does_not_lead_returns_not_coordinator(bed: GroupTestBed) -> None:
     other = GroupTestBed()
     assert commit_error(commit(other, 1)) is ErrorCode.not_coordinator
     assert fetched(other, 1).error_code is ErrorCode.not_coordinator
     assert fetched(other, 5).error_code is ErrorCode.not_coordinator
     assert fetched(other, 9).error_code is ErrorCode.not_coordinator
-    assert join(other).answer.error_code is ErrorCode.not_coordinator
+    assert join(other).response.error_code is ErrorCode.not_coordinator
     assert heartbeat(other, "m", 1) is ErrorCode.not_coordinator
 
 
@@ -194,23 +195,23 @@ def test_failover_keeps_generation_members_and_offsets(bed: GroupTestBed) -> Non
     assert heartbeat(bed, member_id, generation) is ErrorCode.unknown_member_id
 
 
-def test_a_join_that_waits_is_answered_when_the_partition_is_lost(bed: GroupTestBed) -> None:
+def test_lost_partition_responds_not_coordinator_to_a_waiting_join(bed: GroupTestBed) -> None:
     joined(bed)
-    first = join(bed).answer.member_id
+    first = join(bed).response.member_id
     waiting = join(bed, first)
-    assert not waiting.answered
+    assert not waiting.has_response
     bed.resign(HOME)
-    assert waiting.answer.error_code is ErrorCode.not_coordinator
+    assert waiting.response.error_code is ErrorCode.not_coordinator
 
 
-def test_loading_waits_for_the_high_watermark_to_reach_the_epochs_start(bed: GroupTestBed) -> None:
+def test_load_waits_until_the_high_watermark_reaches_the_epoch_start(bed: GroupTestBed) -> None:
     commit(bed, 41)
     commit(bed, 42)
     bed.resign(HOME)
     partition = bed.lead(HOME, high_watermark=1)
     assert fetched(bed).error_code is ErrorCode.coordinator_load_in_progress
     assert commit_error(commit(bed, 1)) is ErrorCode.coordinator_load_in_progress
-    listed = bed.send(ApiKey.LIST_GROUPS, 5).answer
+    listed = bed.send(ApiKey.LIST_GROUPS, 5).response
     assert listed.error_code is ErrorCode.coordinator_load_in_progress
     partition.high_watermark = 2
     bed.replicas.produces.check_and_complete(partition.topic_partition)
@@ -218,7 +219,7 @@ def test_loading_waits_for_the_high_watermark_to_reach_the_epochs_start(bed: Gro
     assert fetched(bed).committed_offset == 42
 
 
-def test_a_load_that_was_overtaken_leaves_no_trace(bed: GroupTestBed) -> None:
+def test_load_of_an_older_generation_changes_nothing(bed: GroupTestBed) -> None:
     commit(bed, 41)
     bed.resign(HOME)
     stale = bed.lead(HOME, high_watermark=0)
@@ -232,7 +233,7 @@ def test_a_load_that_was_overtaken_leaves_no_trace(bed: GroupTestBed) -> None:
     assert fetched(bed).committed_offset == 50
 
 
-def test_an_unbroken_leadership_is_not_loaded_again(bed: GroupTestBed) -> None:
+def test_new_leader_epoch_of_one_generation_is_not_loaded_again(bed: GroupTestBed) -> None:
     member_id, generation = joined(bed)
     partition = bed.replicas.partitions[HOME]
     reads = partition.log.reads
@@ -243,7 +244,7 @@ def test_an_unbroken_leadership_is_not_loaded_again(bed: GroupTestBed) -> None:
     assert heartbeat(bed, member_id, generation) is ErrorCode.none
 
 
-def test_records_that_nobody_understands_are_skipped_and_reported() -> None:
+def test_unknown_records_are_skipped_and_reported() -> None:
     bed = GroupTestBed()
     log = bed.replicas.logs[HOME] = FakeLog()
     log.append(build_batch([(b"\x00\x01", b"x", ()), (None, b"x", ())], timestamp_ms=0))
@@ -254,18 +255,20 @@ def test_records_that_nobody_understands_are_skipped_and_reported() -> None:
     assert len(warnings) == 2
 
 
-def test_describe_list_and_delete(bed: GroupTestBed) -> None:
+def test_stable_group_is_described_and_listed_and_an_empty_group_is_deleted(
+    bed: GroupTestBed,
+) -> None:
     member_id, generation = joined(bed)
     commit(bed, 41, member_id, generation)
-    (described,) = bed.send(ApiKey.DESCRIBE_GROUPS, 5, groups=(GROUP,)).answer.groups
+    (described,) = bed.send(ApiKey.DESCRIBE_GROUPS, 5, groups=(GROUP,)).response.groups
     assert (described.group_state, described.protocol_data) == ("Stable", "range")
     assert [bytes(row.member_assignment) for row in described.members] == [b"mine"]
-    (row,) = bed.send(ApiKey.LIST_GROUPS, 5, states_filter=("Stable",)).answer.groups
+    (row,) = bed.send(ApiKey.LIST_GROUPS, 5, states_filter=("Stable",)).response.groups
     assert (row.group_id, row.protocol_type, row.group_type) == (GROUP, "consumer", "classic")
-    assert not bed.send(ApiKey.LIST_GROUPS, 5, states_filter=("Empty",)).answer.groups
+    assert not bed.send(ApiKey.LIST_GROUPS, 5, states_filter=("Empty",)).response.groups
 
     def delete() -> ErrorCode:
-        (result,) = bed.send(ApiKey.DELETE_GROUPS, 2, groups_names=(GROUP,)).answer.results
+        (result,) = bed.send(ApiKey.DELETE_GROUPS, 2, groups_names=(GROUP,)).response.results
         code: ErrorCode = result.error_code
         return code
 
@@ -278,48 +281,32 @@ def test_describe_list_and_delete(bed: GroupTestBed) -> None:
     bed.resign(HOME)
     bed.lead(HOME)
     assert fetched(bed).committed_offset == -1
-    (unknown,) = bed.send(ApiKey.DESCRIBE_GROUPS, 6, groups=(GROUP,)).answer.groups
+    (unknown,) = bed.send(ApiKey.DESCRIBE_GROUPS, 6, groups=(GROUP,)).response.groups
     assert (unknown.error_code, unknown.group_state) == (ErrorCode.group_id_not_found, "Dead")
 
 
-def test_deleting_offsets(bed: GroupTestBed) -> None:
+def test_deleted_offset_is_not_returned_by_offset_fetch(bed: GroupTestBed) -> None:
     commit(bed, 41)
     row = bed.nested(ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestPartition", partition_index=0)
     topic = bed.nested(
         ApiKey.OFFSET_DELETE, 0, "OffsetDeleteRequestTopic", name="orders", partitions=(row,)
     )
-    answer = bed.send(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=(topic,)).answer
-    assert answer.error_code is ErrorCode.none
+    response = bed.send(ApiKey.OFFSET_DELETE, 0, group_id=GROUP, topics=(topic,)).response
+    assert response.error_code is ErrorCode.none
     assert fetched(bed).committed_offset == -1
 
 
-@pytest.mark.parametrize("version", range(7))
-def test_finding_the_coordinator(bed: GroupTestBed, version: int) -> None:
-    bed.cache.leaders[TopicPartition(OFFSETS.name, HOME)] = 2
-
-    def find(**more: Any) -> Any:
-        asked = {"key": GROUP} if version < 4 else {"coordinator_keys": (GROUP,)}
-        answer = bed.send(ApiKey.FIND_COORDINATOR, version, **asked, **more).answer
-        return answer if version < 4 else answer.coordinators[0]
-
-    found = find()
-    assert (found.node_id, found.host, found.port) == (2, "127.0.0.1", 9002)
-    if version >= 1:
-        assert find(key_type=1).error_code is ErrorCode.invalid_request
-    del bed.cache.topics[OFFSETS.name]
-    assert find().error_code is ErrorCode.coordinator_not_available
-    assert [row[:3] for row in bed.admin.created] == [(OFFSETS.name, 50, 3)]
-    assert find().error_code is ErrorCode.none
-
-
-def test_session_timeouts_out_of_bounds_and_empty_group_names(bed: GroupTestBed) -> None:
+def test_join_with_a_session_timeout_out_of_bounds_or_an_empty_group_id_is_refused(
+    bed: GroupTestBed,
+) -> None:
     strict = GroupTestBed(group_min_session_timeout_ms=20_000)
     strict.lead(HOME)
-    assert join(strict).answer.error_code is ErrorCode.invalid_session_timeout
+    assert join(strict).response.error_code is ErrorCode.invalid_session_timeout
+    assert join(bed, group_id="").response.error_code is ErrorCode.invalid_group_id
 
 
-def test_stopping_answers_who_waits(bed: GroupTestBed) -> None:
+def test_stop_responds_not_coordinator_to_waiting_requests(bed: GroupTestBed) -> None:
     joined(bed)
-    waiting = join(bed, join(bed).answer.member_id)
+    waiting = join(bed, join(bed).response.member_id)
     bed.coordinator.service.runtime.close()
-    assert waiting.answer.error_code is ErrorCode.not_coordinator
+    assert waiting.response.error_code is ErrorCode.not_coordinator

@@ -16,32 +16,32 @@ def delayed(bed: GroupTestBed) -> tuple[int, ...]:
     return tuple(purgatory.delayed for purgatory in bed.coordinator.purgatories())
 
 
-def test_a_rebalance_and_a_session_wait_in_their_purgatories_and_each_ends_the_other() -> None:
+def test_rebalance_and_session_timeout_have_one_delayed_operation_each() -> None:
     """E5: a join that waits keeps its member alive; the join done, its session runs."""
     bed = GroupTestBed(group_initial_rebalance_delay_ms=3_000)
     bed.lead(HOME)
-    member_id = join(bed).answer.member_id
+    member_id = join(bed).response.member_id
     assert delayed(bed) == (0, 1), "an id was given out"
     sent = join(bed, member_id)
-    assert not sent.answered
+    assert not sent.has_response
     assert delayed(bed) == (1, 1), "the initial delay; a newcomer, too, has a deadline (KIP-394)"
     bed.host.advance(3_000)
-    assert sent.answer.error_code is ErrorCode.none
+    assert sent.response.error_code is ErrorCode.none
     assert delayed(bed) == (1, 1), "the sync that is to come, and the session"
-    assert sync(bed, member_id, sent.answer.generation_id).answer.error_code is ErrorCode.none
+    assert sync(bed, member_id, sent.response.generation_id).response.error_code is ErrorCode.none
     bed.host.advance(60_000)  # the sync's deadline found nobody to wait for; the session is over
     assert delayed(bed) == (0, 0)
-    assert heartbeat(bed, member_id, sent.answer.generation_id) is ErrorCode.unknown_member_id
+    assert heartbeat(bed, member_id, sent.response.generation_id) is ErrorCode.unknown_member_id
 
 
-def test_a_heartbeat_ends_one_wait_and_begins_the_next(bed: GroupTestBed) -> None:
+def test_heartbeat_replaces_the_delayed_operation_of_the_session(bed: GroupTestBed) -> None:
     member_id, generation = joined(bed)
     for _ in range(3):
         bed.host.advance(9_999)
         assert heartbeat(bed, member_id, generation) is ErrorCode.none
         assert delayed(bed)[1] == 1
     bed.host.advance(9_999)
-    assert commit(bed, 5, member_id, generation).answered, "a commit proves it alive, too"
+    assert commit(bed, 5, member_id, generation).has_response, "a commit proves it alive, too"
     bed.host.advance(9_999)
     assert heartbeat(bed, member_id, generation) is ErrorCode.none
     bed.host.advance(10_001)
@@ -50,7 +50,7 @@ def test_a_heartbeat_ends_one_wait_and_begins_the_next(bed: GroupTestBed) -> Non
 
 
 @pytest.mark.parametrize("end", ["leave", "resign"])
-def test_who_is_gone_waits_no_longer(bed: GroupTestBed, end: str) -> None:
+def test_removed_member_has_no_delayed_operation(bed: GroupTestBed, end: str) -> None:
     member_id, _ = joined(bed)
     assert delayed(bed)[1] == 1
     if end == "leave":
@@ -61,8 +61,8 @@ def test_who_is_gone_waits_no_longer(bed: GroupTestBed, end: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_waits_is_what_the_groups_wait_for(seed: int) -> None:
-    """Whatever happens: one operation for each deadline of a machine, none that a member left behind."""
+def test_random_requests_keep_one_delayed_operation_for_each_deadline(seed: int) -> None:
+    """Each deadline of a group has exactly one operation, and no removed member has one."""
     rng = random.Random(seed)
     bed = GroupTestBed(group_initial_rebalance_delay_ms=rng.choice([0, 3_000]))
     bed.lead(HOME)
@@ -74,8 +74,8 @@ def test_what_waits_is_what_the_groups_wait_for(seed: int) -> None:
         match rng.randrange(6):
             case 0 | 1:
                 sent = join(bed, rng.choice(["", member_id]))
-                if sent.answered and sent.answer.member_id:
-                    known.append(sent.answer.member_id)
+                if sent.has_response and sent.response.member_id:
+                    known.append(sent.response.member_id)
             case 2:
                 sync(bed, member_id, rng.randrange(1, 4))
             case 3:

@@ -1,4 +1,4 @@
-"""The group's state machine: tables for single steps, hypothesis for whole lives."""
+"""The group's state machine: tables for single steps, hypothesis for random runs."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def sync(
     )
 
 
-def answers(effects: list[Effect]) -> dict[object, Any]:
+def responses(effects: list[Effect]) -> dict[object, Any]:
     return {effect.token: effect.result for effect in effects if isinstance(effect, SendResponse)}
 
 
-def persists(effects: list[Effect]) -> list[WriteGroupMetadata]:
+def writes(effects: list[Effect]) -> list[WriteGroupMetadata]:
     return [effect for effect in effects if isinstance(effect, WriteGroupMetadata)]
 
 
@@ -95,7 +95,7 @@ def stable_group(*names: str) -> Group:
         now_ms += 100
         group.tick(now_ms)
     given = {f"{name}-id": name.encode() for name in names}
-    (write,) = persists(group.sync(sync(names[0], group.generation, given), now_ms))
+    (write,) = writes(group.sync(sync(names[0], group.generation, given), now_ms))
     group.metadata_written(write, ErrorCode.none, now_ms)
     for name in names[1:]:
         group.sync(sync(name, group.generation), now_ms)
@@ -103,78 +103,78 @@ def stable_group(*names: str) -> Group:
     return group
 
 
-def test_tables_say_something_about_every_state() -> None:
+def test_tables_cover_every_state() -> None:
     assert set(TRANSITIONS) == set(GroupState) == set(HEARTBEAT_ERRORS)
     served = {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}
     assert set(SYNC_ERRORS) == set(GroupState) - served
 
 
-def test_a_lone_member_joins_leads_and_gets_what_it_assigned() -> None:
+def test_single_member_leads_and_receives_its_own_assignment() -> None:
     group = new_group()
-    result: JoinResult = answers(group.join(join("a"), 0))["join-a"]
+    result: JoinResult = responses(group.join(join("a"), 0))["join-a"]
     assert (result.generation, result.leader, result.member_id) == (1, "a-id", "a-id")
     assert [row.member_id for row in result.members] == ["a-id"]
     effects = group.sync(sync("a", 1, {"a-id": b"p0"}), 0)
-    assert not answers(effects)
-    (write,) = persists(effects)
+    assert not responses(effects)
+    (write,) = writes(effects)
     assert write.assignments == {"a-id": b"p0"}
-    synced: SyncResult = answers(group.metadata_written(write, ErrorCode.none, 0))["sync-a"]
+    synced: SyncResult = responses(group.metadata_written(write, ErrorCode.none, 0))["sync-a"]
     assert (synced.error, synced.assignment) == (ErrorCode.none, b"p0")
     assert group.state is GroupState.STABLE
 
 
-def test_a_member_without_id_gets_one_first_when_its_version_asks_so() -> None:
+def test_member_without_id_receives_an_id_before_it_joins() -> None:
     group = new_group()
-    refused: JoinResult = answers(group.join(join("a", required=True), 0))["join-a"]
+    refused: JoinResult = responses(group.join(join("a", required=True), 0))["join-a"]
     assert refused.error is ErrorCode.member_id_required
     assert refused.member_id == "a-id"
     assert group.state is GroupState.EMPTY
-    accepted: JoinResult = answers(group.join(join("a", "a-id", required=True), 0))["join-a"]
+    accepted: JoinResult = responses(group.join(join("a", "a-id", required=True), 0))["join-a"]
     assert accepted.error is ErrorCode.none
 
 
-def test_an_id_that_was_given_out_and_never_used_expires() -> None:
+def test_member_id_that_is_never_used_expires() -> None:
     group = new_group()
     group.join(join("a", required=True), 0)
     assert group.next_deadline_ms() == SESSION_MS
     group.tick(SESSION_MS)
-    late: JoinResult = answers(group.join(join("a", "a-id", required=True), SESSION_MS))["join-a"]
+    late: JoinResult = responses(group.join(join("a", "a-id", required=True), SESSION_MS))["join-a"]
     assert late.error is ErrorCode.unknown_member_id
 
 
-def test_the_initial_delay_is_prolonged_by_newcomers_and_ends_at_the_rebalance_timeout() -> None:
+def test_new_members_extend_the_initial_delay_up_to_the_rebalance_timeout() -> None:
     group = new_group(delay_ms=3_000)
     assert not group.join(join("a"), 0)
     assert not group.join(join("b"), 1_000)
-    assert not answers(group.tick(3_000))
+    assert not responses(group.tick(3_000))
     assert group.next_deadline_ms() == 6_000
-    both = answers(group.tick(6_000))
+    both = responses(group.tick(6_000))
     assert {result.generation for result in both.values()} == {1}
     assert [len(both[token].members) for token in ("join-a", "join-b")] == [2, 0]
 
 
-def test_a_newcomer_rebalances_a_stable_group_and_heartbeats_say_so() -> None:
+def test_new_member_starts_a_rebalance_and_heartbeats_report_it() -> None:
     group = stable_group("a", "b")
     group.join(join("c"), 1_000)
     assert group.state is GroupState.PREPARING_REBALANCE
     beat = group.heartbeat("a-id", None, group.generation, 1_100)
     assert beat is ErrorCode.rebalance_in_progress
     group.join(join("a", "a-id"), 1_200)
-    done = answers(group.join(join("b", "b-id"), 1_300))
+    done = responses(group.join(join("b", "b-id"), 1_300))
     assert {result.generation for result in done.values()} == {2}
     assert set(done) == {"join-a", "join-b", "join-c"}
 
 
-def test_who_does_not_rejoin_in_time_is_out() -> None:
+def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
     group = stable_group("a", "b")
     group.join(join("a", "a-id", protocols=(Protocol("range", b"new"),)), 1_000)
     group.heartbeat("b-id", None, 1, 1_000)
-    done = answers(group.tick(1_000 + SESSION_MS))
+    done = responses(group.tick(1_000 + SESSION_MS))
     assert done["join-a"].generation == 2
     assert group.members.ids() == ["a-id"]
 
 
-def test_a_silent_member_loses_its_session() -> None:
+def test_silent_member_is_removed_after_its_session_timeout() -> None:
     group = stable_group("a", "b")
     due = group.next_deadline_ms()
     assert due is not None
@@ -184,15 +184,15 @@ def test_a_silent_member_loses_its_session() -> None:
     assert group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_when_the_last_one_leaves_the_empty_generation_is_stored() -> None:
+def test_leave_of_the_last_member_writes_the_empty_generation() -> None:
     group = stable_group("a")
     error, effects = group.leave("a-id", None, 1_000)
     assert error is ErrorCode.none
     assert group.state is GroupState.EMPTY
-    assert [(p.generation, dict(p.assignments)) for p in persists(effects)] == [(2, {})]
+    assert [(p.generation, dict(p.assignments)) for p in writes(effects)] == [(2, {})]
 
 
-def test_who_joined_and_never_syncs_is_out() -> None:
+def test_member_that_never_syncs_is_removed() -> None:
     group = new_group(delay_ms=10)
     group.join(join("a"), 0)
     group.join(join("b"), 0)
@@ -204,12 +204,12 @@ def test_who_joined_and_never_syncs_is_out() -> None:
     assert group.members.ids() == ["a-id"]
 
 
-def test_a_failed_store_fails_the_syncs_and_rebalances() -> None:
+def test_failed_write_of_a_generation_fails_the_syncs_and_rebalances() -> None:
     group = new_group(delay_ms=10)
     group.join(join("a"), 0)
     group.tick(10)
-    (write,) = persists(group.sync(sync("a", 1, {"a-id": b"x"}), 10))
-    done = answers(group.metadata_written(write, ErrorCode.coordinator_not_available, 11))
+    (write,) = writes(group.sync(sync("a", 1, {"a-id": b"x"}), 10))
+    done = responses(group.metadata_written(write, ErrorCode.coordinator_not_available, 11))
     assert done["sync-a"].error is ErrorCode.coordinator_not_available
     assert group.state is GroupState.PREPARING_REBALANCE
     assert not group.metadata_written(write, ErrorCode.none, 12)
@@ -225,82 +225,84 @@ def test_a_failed_store_fails_the_syncs_and_rebalances() -> None:
         ("a-id", -1, ErrorCode.illegal_generation),
     ],
 )
-def test_commits_to_a_stable_group(member_id: str, generation: int, error: ErrorCode) -> None:
+def test_commit_to_a_stable_group_checks_member_and_generation(
+    member_id: str, generation: int, error: ErrorCode
+) -> None:
     assert stable_group("a").check_commit(member_id, None, generation, 500) is error
 
 
-def test_commits_to_an_empty_group_need_no_member_but_not_during_completion() -> None:
+def test_commit_to_an_empty_group_needs_no_member_and_is_refused_during_completion() -> None:
     group = new_group()
     assert group.check_commit("", None, -1, 0) is ErrorCode.none
     group.join(join("a"), 0)
     assert group.check_commit("a-id", None, 1, 0) is ErrorCode.rebalance_in_progress
 
 
-def test_a_protocol_that_the_others_lack_is_refused() -> None:
+def test_join_without_a_shared_protocol_is_refused() -> None:
     group = stable_group("a")
     odd = join("b", protocols=(Protocol("sticky", b""),))
-    result: JoinResult = answers(group.join(odd, 0))["join-b"]
+    result: JoinResult = responses(group.join(odd, 0))["join-b"]
     assert result.error is ErrorCode.inconsistent_group_protocol
 
 
-def test_the_protocol_with_most_votes_among_the_shared_ones_wins() -> None:
+def test_shared_protocol_with_most_votes_is_selected() -> None:
     group = new_group(delay_ms=10)
-    one, two = Protocol("range", b"r"), Protocol("sticky", b"s")
-    group.join(join("a", protocols=(two, one)), 0)
-    group.join(join("b", protocols=(two, one)), 0)
-    group.join(join("c", protocols=(one, two)), 0)
-    done = answers(group.tick(10)) | answers(group.tick(20))
+    range_protocol, sticky = Protocol("range", b"r"), Protocol("sticky", b"s")
+    group.join(join("a", protocols=(sticky, range_protocol)), 0)
+    group.join(join("b", protocols=(sticky, range_protocol)), 0)
+    group.join(join("c", protocols=(range_protocol, sticky)), 0)
+    done = responses(group.tick(10)) | responses(group.tick(20))
     assert {result.protocol_name for result in done.values()} == {"sticky"}
     assert {row.metadata for row in done["join-a"].members} == {b"s"}
 
 
-def test_a_full_group_refuses_one_more() -> None:
+def test_join_of_a_full_group_is_refused() -> None:
     group = new_group(max_size=1)
     group.join(join("a"), 0)
-    result: JoinResult = answers(group.join(join("b"), 0))["join-b"]
+    result: JoinResult = responses(group.join(join("b"), 0))["join-b"]
     assert result.error is ErrorCode.group_max_size_reached
 
 
-def test_a_repeated_join_with_a_lost_answer_gets_it_again() -> None:
+def test_repeated_join_after_a_lost_response_gets_it_again() -> None:
     group = new_group()
-    first: JoinResult = answers(group.join(join("a"), 0))["join-a"]
-    again: JoinResult = answers(group.join(join("a", "a-id", token="again"), 1))["again"]
+    first: JoinResult = responses(group.join(join("a"), 0))["join-a"]
+    again: JoinResult = responses(group.join(join("a", "a-id", token="again"), 1))["again"]
     assert again == first
 
 
-def test_a_static_member_returns_without_rebalance_and_fences_its_former_self() -> None:
+def test_static_member_rejoins_without_rebalance_and_fences_its_old_id() -> None:
     group = new_group()
     group.join(join("a", instance="i"), 0)
-    (write,) = persists(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
+    (write,) = writes(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
     group.metadata_written(write, ErrorCode.none, 0)
     effects = group.join(join("b", instance="i", skip=True), 10)
-    (stored,) = persists(effects)
+    (stored,) = writes(effects)
     assert stored.assignments == {"b-id": b"mine"}
-    result: JoinResult = answers(group.metadata_written(stored, ErrorCode.none, 11))["join-b"]
+    result: JoinResult = responses(group.metadata_written(stored, ErrorCode.none, 11))["join-b"]
     assert (result.generation, result.skip_assignment) == (1, True)
     assert group.state is GroupState.STABLE
     assert group.heartbeat("a-id", "i", 1, 12) is ErrorCode.fenced_instance_id
 
 
-def test_a_static_return_that_was_not_stored_is_undone() -> None:
+def test_failed_write_of_a_static_member_restores_its_old_id() -> None:
     group = new_group()
     group.join(join("a", instance="i"), 0)
-    (write,) = persists(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
+    (write,) = writes(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
     group.metadata_written(write, ErrorCode.none, 0)
-    (stored,) = persists(group.join(join("b", instance="i"), 10))
-    done = answers(group.metadata_written(stored, ErrorCode.not_coordinator, 11))
+    (stored,) = writes(group.join(join("b", instance="i"), 10))
+    done = responses(group.metadata_written(stored, ErrorCode.not_coordinator, 11))
     assert done["join-b"].error is ErrorCode.unknown_member_id
     assert group.heartbeat("a-id", "i", 1, 12) is ErrorCode.none
 
 
-def test_a_lost_partition_answers_everybody_who_waits() -> None:
+def test_close_responds_to_every_waiting_request() -> None:
     group = stable_group("a", "b")
     group.join(join("c"), 1_000)
-    done = answers(group.close(ErrorCode.not_coordinator))
+    done = responses(group.close(ErrorCode.not_coordinator))
     assert done["join-c"].error is ErrorCode.not_coordinator
     assert group.state is GroupState.DEAD
     assert group.next_deadline_ms() is None
-    late: JoinResult = answers(group.join(join("d"), 1_001))["join-d"]
+    late: JoinResult = responses(group.join(join("d"), 1_001))["join-d"]
     assert late.error is ErrorCode.coordinator_not_available
 
 
@@ -326,7 +328,7 @@ class GroupLife(RuleBasedStateMachine):
             if isinstance(effect, WriteGroupMetadata):
                 self.stored.append(effect)
                 continue
-            assert effect.token in self.waiting, "answered twice"
+            assert effect.token in self.waiting, "a second response"
             self.waiting.discard(effect.token)
             result = effect.result
             if isinstance(result, JoinResult) and result.members:
@@ -350,7 +352,7 @@ class GroupLife(RuleBasedStateMachine):
             required=required,
         )
         if not known and f"{name}-id" in self.group.members:
-            self.waiting.discard(request.token)  # ids are unique: this one is taken
+            self.waiting.discard(request.token)  # ids are unique: a member has this id already
             return
         self.take(self.group.join(request, self.now_ms))
 
@@ -361,7 +363,7 @@ class GroupLife(RuleBasedStateMachine):
         self.take(self.group.sync(sync(name, generation, given, token=self.token()), self.now_ms))
 
     @rule(error=st.sampled_from([ErrorCode.none, ErrorCode.none, ErrorCode.not_coordinator]))
-    def the_log_answers(self, error: ErrorCode) -> None:
+    def write_ends(self, error: ErrorCode) -> None:
         stored, self.stored = self.stored, []
         for write in stored:
             if error is ErrorCode.none:
@@ -409,7 +411,7 @@ class GroupLife(RuleBasedStateMachine):
             assert self.group.state is not GroupState.EMPTY
 
     @invariant()
-    def who_waits_is_waited_for(self) -> None:
+    def waiting_requests_are_those_of_the_members(self) -> None:
         held = {m.joining for m in self.group.members} | {m.syncing for m in self.group.members}
         assert self.waiting == held - {None}
 

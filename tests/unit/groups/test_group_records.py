@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 from harrow.cluster.coordinators import RecordFormatError
 from harrow.cluster.groups.offsets import GroupOffsets
 from harrow.cluster.groups.records import (
@@ -30,7 +31,7 @@ I64 = st.integers(-1, 2**63 - 1)
 ORDERS = TopicPartition("orders", 2)
 
 
-def test_golden_offset_commit() -> None:
+def test_offset_commit_record_equals_kafkas_bytes() -> None:
     assert encode_offset_key("g", ORDERS).hex() == "000100016700066f726465727300000002"
     value = OffsetValue(
         offset=Offset(258), leader_epoch=LeaderEpoch(7), metadata="m", timestamp_ms=1
@@ -39,7 +40,7 @@ def test_golden_offset_commit() -> None:
     assert encode_offset_value(value).hex() == golden
 
 
-def test_golden_group_metadata() -> None:
+def test_group_metadata_record_equals_kafkas_bytes() -> None:
     assert encode_group_key("g").hex() == "0002000167"
     member = MemberValue(
         member_id="m",
@@ -74,7 +75,7 @@ def test_golden_group_metadata() -> None:
     assert encode_group_value(value).hex() == golden
 
 
-def test_older_values_are_read() -> None:
+def test_values_of_older_versions_are_decoded() -> None:
     v1 = bytes.fromhex("00010000000000000005000000000000000000010000000000000002")
     assert decode_offset_value(v1) == OffsetValue(
         offset=Offset(5), timestamp_ms=1, expire_timestamp_ms=2
@@ -120,20 +121,43 @@ def test_offset_value_with_an_expiration_of_its_own_is_stored_as_version_1(
 
 
 @given(st.binary(max_size=60))
-def test_garbage_is_refused_in_one_way(data: bytes) -> None:
+def test_invalid_bytes_raise_only_record_format_error(data: bytes) -> None:
     for decode in (decode_key, decode_offset_value, decode_group_value):
         with contextlib.suppress(RecordFormatError):
             decode(data)
 
 
-def test_a_new_kind_of_key_is_somebody_elses() -> None:
+def test_key_of_an_unknown_version_decodes_to_none() -> None:
     assert decode_key(b"\x00\x03\x00\x01g") is None
 
 
-def test_an_answer_out_of_order_takes_nothing_back() -> None:
+def test_commit_with_a_lower_log_offset_is_ignored() -> None:
     offsets = GroupOffsets()
     assert offsets.put(ORDERS, OffsetValue(offset=Offset(9)), Offset(5))
     assert not offsets.put(ORDERS, OffsetValue(offset=Offset(3)), Offset(4))
     found = offsets.get(ORDERS)
     assert found is not None
     assert found.offset == 9
+
+
+def test_tombstone_with_a_lower_log_offset_than_the_commit_is_ignored() -> None:
+    offsets = GroupOffsets()
+    offsets.put(ORDERS, OffsetValue(offset=Offset(9)), Offset(5))
+    assert not offsets.remove(ORDERS, Offset(4))
+    assert len(offsets) == 1
+    assert offsets.remove(ORDERS, Offset(6))
+    assert not offsets.remove(ORDERS, Offset(7))
+    assert offsets.get(ORDERS) is None
+
+
+def test_commit_in_progress_is_pending_until_its_last_result() -> None:
+    offsets = GroupOffsets()
+    offsets.begin([ORDERS])
+    offsets.begin([ORDERS])
+    offsets.end([ORDERS])
+    assert offsets.is_pending(ORDERS)
+    offsets.end([ORDERS])
+    assert not offsets.is_pending(ORDERS)
+    assert not offsets.in_flight
+    with pytest.raises(AssertionError, match="never began"):
+        offsets.end([ORDERS])

@@ -55,7 +55,7 @@ def tombstones(bed: GroupTestBed) -> list[object]:
 
 
 def group_state(bed: GroupTestBed) -> str:
-    (described,) = bed.send(ApiKey.DESCRIBE_GROUPS, 5, groups=(GROUP,)).answer.groups
+    (described,) = bed.send(ApiKey.DESCRIBE_GROUPS, 5, groups=(GROUP,)).response.groups
     state: str = described.group_state
     return state
 
@@ -170,7 +170,7 @@ def test_nothing_expires_while_a_group_rebalances(bed: GroupTestBed) -> None:
     member_id, generation = joined(bed, metadata=subscription("parcels"))
     commit(bed, 41, member_id, generation)
     keep_alive(bed, member_id, generation, MINUTE_MS - 2 * SESSION_MS)
-    newcomer = join(bed, metadata=subscription("parcels")).answer.member_id
+    newcomer = join(bed, metadata=subscription("parcels")).response.member_id
     join(bed, newcomer, metadata=subscription("parcels"))
     for _ in range(3):
         bed.host.advance(SESSION_MS)
@@ -187,7 +187,7 @@ def test_offset_whose_next_commit_is_in_progress_does_not_expire(bed: GroupTestB
     bed.host.advance(CHECK_MS)
     assert tombstones(bed) == []
     bed.replicas.acknowledge()
-    assert sent.answered
+    assert sent.has_response
     assert committed_offsets(bed) == {("orders", 0): 42}
 
 
@@ -211,8 +211,8 @@ def test_group_that_a_member_joins_while_its_tombstone_is_in_progress_stays(
     leave(bed, member_id)
     bed.replicas.automatic = False
     bed.host.advance(MINUTE_MS + CHECK_MS)
-    newcomer = join(bed).answer.member_id
-    assert join(bed, newcomer).answer.generation_id > generation
+    newcomer = join(bed).response.member_id
+    assert join(bed, newcomer).response.generation_id > generation
     bed.replicas.acknowledge()
     assert group_state(bed) == "CompletingRebalance"
     assert committed_offsets(bed) == {}
@@ -257,9 +257,9 @@ def test_empty_group_without_offsets_is_removed_by_a_tombstone_at_the_next_check
 def test_empty_group_that_gave_out_a_member_id_is_kept_until_the_member_joins(
     bed: GroupTestBed,
 ) -> None:
-    member_id = join(bed).answer.member_id
+    member_id = join(bed).response.member_id
     bed.host.advance(2 * CHECK_MS)
-    assert join(bed, member_id).answer.error_code is ErrorCode.none
+    assert join(bed, member_id).response.error_code is ErrorCode.none
     assert tombstones(bed) == []
 
 

@@ -1,4 +1,4 @@
-"""Producer ids are unique, and InitProducerId returns them (F1)."""
+"""No producer id is assigned twice, and InitProducerId returns them (F1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harrow.cluster.wire.request import Request
 from registry_in_process import RegistryFixture, run
 
 
-async def ask(
+async def init_producer_id(
     ids: ProducerIds, version: int, transactional_id: str | None = None, *given: int
 ) -> tuple[ErrorCode, int, int]:
     fields: dict[str, Any] = {
@@ -28,28 +28,28 @@ async def ask(
     if version >= 3 and given:
         fields |= {"producer_id": given[0], "producer_epoch": given[1]}
     entity = messages.request_type(22, version)(**fields)
-    answers: list[bytes] = []
+    responses: list[bytes] = []
     request = Request(
         22, version, 1, "test", messages.encode_request(22, version, entity), 0, Peer("client", "test"), 0,
-        lambda parts, _on_send: answers.append(b"".join(map(bytes_of, parts or ()))),
+        lambda parts, _on_send: responses.append(b"".join(map(bytes_of, parts or ()))),
     )  # fmt: skip
     (row,) = ids.handlers()
     assert row.low <= version <= row.high
     handled = row.handler(request)
     assert handled is not None
     await handled
-    answer = messages.decode_response(22, version, answers[0])
-    return answer.error_code, answer.producer_id, answer.producer_epoch
+    response = messages.decode_response(22, version, responses[0])
+    return response.error_code, response.producer_id, response.producer_epoch
 
 
-def test_ids_of_several_brokers_never_meet(tmp_path: Path) -> None:
+def test_producer_ids_of_several_brokers_are_distinct(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         brokers: list[ProducerIds] = []
         for number in range(3):
             client = await registry.client(f"broker {number}")
             brokers.append(ProducerIds(client.host, client, NodeId(number)))
-        taken = await asyncio.gather(*[ids.new_id() for ids in brokers for _ in range(1100)])
-        assert len(set(taken)) == 3300
+        assigned = await asyncio.gather(*[ids.new_id() for ids in brokers for _ in range(1100)])
+        assert len(set(assigned)) == 3300
         client = await registry.client("broker 9")
         block = json.loads((await client.get("/latest_producer_id_block"))[0])
         assert block["version"] == 1
@@ -59,30 +59,38 @@ def test_ids_of_several_brokers_never_meet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_init_producer_id(tmp_path: Path, version: int) -> None:
+def test_init_producer_id_of_every_version_assigns_or_bumps(tmp_path: Path, version: int) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         ids = ProducerIds(client.host, client, NodeId(1))
-        assert await ask(ids, version) == (ErrorCode.none, 0, 0)
-        assert await ask(ids, version) == (ErrorCode.none, 1, 0)
+        assert await init_producer_id(ids, version) == (ErrorCode.none, 0, 0)
+        assert await init_producer_id(ids, version) == (ErrorCode.none, 1, 0)
         refused = (ErrorCode.unsupported_version, -1, -1)
-        assert await ask(ids, version, "a transaction") == refused
+        assert await init_producer_id(ids, version, "a transaction") == refused
         if version >= 3:
-            assert await ask(ids, version, None, 1, 0) == (ErrorCode.none, 1, 1)
-            assert await ask(ids, version, None, 1, 32766) == (ErrorCode.none, 1, 32767)
-            assert await ask(ids, version, None, 1, 32767) == (ErrorCode.none, 2, 0)
-            assert (await ask(ids, version, None, 1, -1))[0] is ErrorCode.invalid_request
+            assert await init_producer_id(ids, version, None, 1, 0) == (ErrorCode.none, 1, 1)
+            assert await init_producer_id(ids, version, None, 1, 32766) == (
+                ErrorCode.none,
+                1,
+                32767,
+            )
+            assert await init_producer_id(ids, version, None, 1, 32767) == (ErrorCode.none, 2, 0)
+            assert (await init_producer_id(ids, version, None, 1, -1))[
+                0
+            ] is ErrorCode.invalid_request
 
     run(tmp_path, test)
 
 
-def test_without_a_registry_clients_are_told_to_try_again(tmp_path: Path) -> None:
+def test_init_producer_id_without_a_registry_returns_coordinator_not_available(
+    tmp_path: Path,
+) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         ids = ProducerIds(client.host, client, NodeId(1))
         await client.close()
         with pytest.raises(RegistryError):
             await ids.new_id()
-        assert (await ask(ids, 4))[0] is ErrorCode.coordinator_not_available
+        assert (await init_producer_id(ids, 4))[0] is ErrorCode.coordinator_not_available
 
     run(tmp_path, test)
