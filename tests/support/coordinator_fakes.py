@@ -185,7 +185,7 @@ class FakeReplicas:
         self.logs: dict[int, FakeLog] = {}
         self.automatic = True
         self.next_error = ErrorCode.none
-        self.waiting: list[tuple[FakePartition, int, Callable[..., None]]] = []
+        self.waiting: list[tuple[FakePartition, int, int, Callable[..., None]]] = []
         self._host = host
         self._topic = topic
 
@@ -242,7 +242,7 @@ class FakeReplicas:
             done({tp: FakeResult(error)})
             return
         base = partition.log.append(records)
-        self.waiting.append((partition, base, done))
+        self.waiting.append((partition, base, partition.log.log_end_offset, done))
         if self.automatic:
             self.acknowledge()
 
@@ -250,19 +250,11 @@ class FakeReplicas:
         """Answer the oldest `count` appends that wait, all of them by default."""
         count = len(self.waiting) if count is None else count
         answered, self.waiting = self.waiting[:count], self.waiting[count:]
-        for partition, base, done in answered:
-            result = FakeResult(error)
+        for partition, base, end, done in answered:
             if error is ErrorCode.none:
-                batches = partition.log.batches
-                end = max(header_at(b).last_offset + 1 for b in batches if base in _offsets(b))
                 partition.high_watermark = max(partition.high_watermark, end)
-                result = FakeResult(error, base)
-            done({partition.topic_partition: result})
-
-
-def _offsets(batch: bytes) -> range:
-    header = header_at(batch)
-    return range(header.base_offset, header.last_offset + 1)
+            first = base if error is ErrorCode.none else -1
+            done({partition.topic_partition: FakeResult(error, first)})
 
 
 class FakeCache:
