@@ -262,13 +262,13 @@ SETTINGS: tuple[Setting, ...] = (
     _int(
         "offsets.retention.minutes",
         10_080,
-        "committed offsets of an empty group go after this",
+        "committed offsets of an empty group expire after this",
         low=1,
     ),
     _int(
         "offsets.retention.check.interval.ms",
         600_000,
-        "how often expired offsets are looked for",
+        "how often coordinators check for expired offsets",
         low=1,
     ),
     _int("offset.metadata.max.bytes", 4_096, "longest metadata string of a commit"),

@@ -67,9 +67,11 @@ class ShardLoader:
             if not self._shard.is_current:
                 return False
         offset, upper = partition.log.log_start_offset, partition.high_watermark
+        assert upper >= partition.epoch_start, f"{partition.topic_partition}: loads up to {upper}"
         while offset < upper:
             data = partition.log.read(offset, SLICE_BYTES, upper, at_least_one=True)
             reached = self._replay_batches(b"".join(data.parts))
+            assert reached <= upper, f"{partition.topic_partition}: {reached} is above the HW"
             if reached <= offset:
                 break
             offset = reached

@@ -78,6 +78,7 @@ class GroupMembers:
             self._static_ids.pop(member.group_instance_id, None)
         if self.leader == member.member_id:
             self.leader = next(iter(self._members), None)
+        assert (self.leader in self._members) == bool(self._members), f"leader {self.leader}"
 
     def rename(self, member: Member, member_id: str) -> None:
         """Give a static member a new id; a leader stays the leader."""

@@ -30,6 +30,7 @@ from .offset_expiration import OffsetRetention, expired_offsets, is_removable
 from .rebalance import GroupLimits
 from .records import encode_group_key, encode_offset_key
 from .replayed_groups import ReplayedGroups
+from .states import GroupState
 from .stored_group import group_record
 from .write_errors import GROUP_ERRORS, OFFSET_ERRORS
 
@@ -117,6 +118,9 @@ class GroupShard:
 
     def remove(self, hosted: HostedGroup) -> None:
         """Remove a group that is deleted."""
+        assert hosted.group.state is GroupState.EMPTY, (
+            f"group {hosted.group_id} is deleted while it is {hosted.group.state.value}"
+        )
         self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
         if self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]

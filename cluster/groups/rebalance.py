@@ -155,6 +155,8 @@ class RebalancingGroup:
             self._prepare_rebalance(now_ms)
 
     def _become_stable(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
+        assert self.members, f"{self.group_id}: Stable without members"
+        assert self.members.leader in self.members, f"{self.group_id}: Stable without a leader"
         self._transition(STABLE)
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")

@@ -29,7 +29,7 @@ def test_rebalance_and_session_timeout_have_one_delayed_operation_each() -> None
     assert sent.response.error_code is ErrorCode.none
     assert delayed(bed) == (1, 1), "the sync that is to come, and the session"
     assert sync(bed, member_id, sent.response.generation_id).response.error_code is ErrorCode.none
-    bed.host.advance(60_000)  # the sync's deadline found nobody to wait for; the session is over
+    bed.host.advance(60_000)  # the sync deadline passes without effect, and the session times out
     assert delayed(bed) == (0, 0)
     assert heartbeat(bed, member_id, sent.response.generation_id) is ErrorCode.unknown_member_id
 
