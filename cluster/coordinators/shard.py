@@ -134,8 +134,8 @@ class Shard:
     def fail_writes(self) -> None:
         """Fail every write in progress with NOT_COORDINATOR, the oldest first."""
         assert self.state is ShardState.UNLOADED, f"{self.topic_partition} is {self.state.value}"
-        in_progress, self._in_progress = self._in_progress, {}
-        for write in in_progress.values():
+        writes, self._in_progress = self._in_progress, {}
+        for write in writes.values():
             write.failed(ErrorCode.not_coordinator)
 
     def _change(self, state: ShardState) -> None:

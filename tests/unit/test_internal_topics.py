@@ -1,4 +1,4 @@
-"""Internal topics: how they are created, and which partition a key lives in."""
+"""Internal topics: how they are created, and which partition a key lives in (G1)."""
 
 from __future__ import annotations
 

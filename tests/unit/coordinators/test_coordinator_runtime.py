@@ -1,4 +1,4 @@
-"""The coordinator runtime over a state machine that is not a group: load, serve, write, unload."""
+"""The coordinator runtime over a state machine that is not a group: load, serve, write, unload (G3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random runs of a coordinator: no acknowledged count decreases, and every request gets one response.
+"""Random runs of a coordinator: no acknowledged count decreases, and every request gets one response (G3).
 
 The model of one counter is an interval: at least the highest count that was acknowledged, at most the highest count
 that was ever appended (a refused write may be in the log).

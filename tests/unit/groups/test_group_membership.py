@@ -1,4 +1,4 @@
-"""The group's state machine: tables for single steps, hypothesis for random runs."""
+"""The group's state machine: tables for single steps, hypothesis for random runs (G2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own formats: golden bytes, round trips, refusals."""
+"""Kafka's own formats (G1): golden bytes, round trips, refusals. The order of commits by log offset (G4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Committed offsets expire as KIP-211 says (`offsets.retention.minutes`), on virtual time."""
+"""Committed offsets expire as KIP-211 says (G4, `offsets.retention.minutes`), on virtual time."""
 
 from __future__ import annotations
 
