@@ -86,7 +86,7 @@ def test_entries_that_do_not_fit_the_log_are_told_last_first(tmp_path: Path) -> 
     [
         (".log", bytes(100), "Found record size 0 smaller than minimum record overhead (14) in file"),
         (".log", bytes(11) + b"\x60" + bytes(4) + b"\x01" + bytes(200), "magic 1"),
-        (".log", build_batch([(b"k", b"v", ())], timestamp_ms=1)[:61] + bytes(9), "not a batch of records"),
+        (".log", build_batch([(b"k", b"v", ())], timestamp_ms=1)[:61] + bytes(9), "the batch does not decode"),
         (".index", struct.pack(">ii", 3, 900), "slice from position 900 exceeds"),
         (".index", struct.pack(">ii", 3, 0) + b"x", "no whole batch"),
         (".txnindex", struct.pack(">hqqqq", 1, 7, 10, 20, 15), "Unexpected aborted transaction version 1"),
