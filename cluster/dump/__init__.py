@@ -11,7 +11,7 @@ from .messages import (
     offsets_parser,
     transactions_parser,
 )
-from .source import DumpError, LogFiles, SegmentFile
+from .source import DumpError, LogFiles, OpenFile
 from .tool import DumpOptions, dump_files
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "DumpOptions",
     "LogFiles",
     "MessageParser",
-    "SegmentFile",
+    "OpenFile",
     "TextParser",
     "dump_files",
     "offsets_parser",

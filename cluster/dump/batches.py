@@ -22,7 +22,7 @@ from ..wire.batch_header import (
     BatchHeader,
     header_at,
 )
-from .source import DumpError, SegmentFile, name_of
+from .source import DumpError, OpenFile, name_of
 
 MAX_INT = 2**31 - 1
 DELETE_HORIZON = 0x40
@@ -39,7 +39,7 @@ class FileBatch:
 
     __slots__ = ("_file", "header", "position")
 
-    def __init__(self, file: SegmentFile, position: int, header: BatchHeader) -> None:
+    def __init__(self, file: OpenFile, position: int, header: BatchHeader) -> None:
         self._file = file
         self.position = position
         self.header = header
@@ -66,7 +66,7 @@ class FileBatch:
 
 
 def batches(
-    file: SegmentFile, path: str, *, start: int = 0, most: int = MAX_INT
+    file: OpenFile, path: str, *, start: int = 0, most: int = MAX_INT
 ) -> Iterator[FileBatch]:
     """Yields every batch in the `most` bytes from `start` on; DumpError where Kafka throws."""
     size = file.size()

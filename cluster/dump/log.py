@@ -16,7 +16,7 @@ from .batches import MAX_INT, FileBatch, batches
 from .control import control_record_text
 from .java_text import optional_long
 from .messages import MessageParser
-from .source import DumpError, LogFiles, SegmentFile, Streams, base_offset_of, name_of
+from .source import DumpError, LogFiles, OpenFile, Streams, base_offset_of, name_of
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BOOTSTRAP = "bootstrap.checkpoint"
@@ -25,7 +25,7 @@ RECORD_INDENT = "| "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
+class LogDumpOptions:
     """Which parts of a log are printed. `print_contents` has an effect only with `deep`, which prints records."""
 
     deep: bool = False
@@ -38,7 +38,7 @@ class LogDump:
     """Dumps a `.log` file. `gaps` holds the pairs of neighbouring offsets that are not consecutive."""
 
     def __init__(
-        self, files: LogFiles, streams: Streams, options: LogOptions, parser: MessageParser
+        self, files: LogFiles, streams: Streams, options: LogDumpOptions, parser: MessageParser
     ) -> None:
         self._files = files
         self._out = streams.out
@@ -56,7 +56,7 @@ class LogDump:
         finally:
             file.close()
 
-    def _dump(self, file: SegmentFile, path: str) -> None:
+    def _dump(self, file: OpenFile, path: str) -> None:
         most = self._options.max_bytes
         valid_bytes = 0
         for batch in batches(file, path, most=most):

@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 
 from .batches import FileBatch, batches
-from .source import DumpError, LogFiles, SegmentFile, Streams, base_offset_of, sibling
+from .source import DumpError, LogFiles, OpenFile, Streams, base_offset_of, sibling
 
 ENTRY = struct.Struct(">ii")
 _WARM_ENTRIES = 8192 // ENTRY.size
@@ -113,7 +113,7 @@ def dump_index(
 
 
 def _verify(
-    index: OffsetIndexFile, log: SegmentFile, log_path: str, streams: Streams, options: IndexOptions
+    index: OffsetIndexFile, log: OpenFile, log_path: str, streams: Streams, options: IndexOptions
 ) -> list[tuple[int, int]]:
     mismatches: list[tuple[int, int]] = []
     for slot in range(index.entries):
@@ -128,7 +128,7 @@ def _verify(
     return mismatches
 
 
-def _batch_at(log: SegmentFile, log_path: str, position: int, most: int) -> FileBatch:
+def _batch_at(log: OpenFile, log_path: str, position: int, most: int) -> FileBatch:
     for batch in batches(log, log_path, start=position, most=most):
         return batch
     raise DumpError(f"{log_path}: no complete batch of at most {most} bytes at position {position}")

@@ -17,7 +17,7 @@ class DumpError(HarrowError):
     """A file cannot be dumped any further; Kafka's tool throws an exception here."""
 
 
-class SegmentFile(Protocol):
+class OpenFile(Protocol):
     """An open file of a log folder."""
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -36,7 +36,7 @@ class SegmentFile(Protocol):
 class LogFiles(Protocol):
     """The file system, for reading only."""
 
-    def open(self, path: str) -> SegmentFile:
+    def open(self, path: str) -> OpenFile:
         """Opens a file; FileNotFoundError or another OSError when that fails."""
         ...
 

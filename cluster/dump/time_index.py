@@ -15,7 +15,7 @@ from ..errors import KafkaError
 from ..wire.records import decode_records
 from .batches import FileBatch, batches
 from .offset_index import IndexOptions, OffsetIndexFile, read_index, read_whole
-from .source import DumpError, LogFiles, SegmentFile, Streams, base_offset_of, sibling
+from .source import DumpError, LogFiles, OpenFile, Streams, base_offset_of, sibling
 
 ENTRY = struct.Struct(">qi")
 NO_TIMESTAMP = -1
@@ -94,7 +94,7 @@ def dump_time_index(
 
 
 def _verify(
-    log: SegmentFile,
+    log: OpenFile,
     log_path: str,
     index: OffsetIndexFile,
     entry: tuple[int, int, int],

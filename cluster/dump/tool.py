@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .log import LogDump, LogOptions
+from .log import LogDump, LogDumpOptions
 from .messages import MessageParser, TextParser
 from .offset_index import IndexOptions, dump_index
 from .snapshot import dump_snapshot
@@ -26,7 +26,7 @@ Pairs = list[tuple[int, int]]
 class DumpOptions:
     """What the tool prints; the defaults are those of Kafka's tool."""
 
-    log: LogOptions = field(default_factory=LogOptions)
+    log: LogDumpOptions = field(default_factory=LogDumpOptions)
     index: IndexOptions = field(default_factory=IndexOptions)
     parser: MessageParser = field(default_factory=TextParser)
 

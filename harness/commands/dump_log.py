@@ -26,7 +26,7 @@ from harrow.cluster.dump import (
     transactions_parser,
 )
 from harrow.cluster.dump.batches import MAX_INT
-from harrow.cluster.dump.log import LogOptions
+from harrow.cluster.dump.log import LogDumpOptions
 from harrow.cluster.dump.messages import DECODERS
 from harrow.cluster.dump.offset_index import IndexOptions
 
@@ -181,7 +181,7 @@ def command(
     named = key_decoder_class is not None or value_decoder_class is not None
     contents = print_data_log or offsets_decoder or transaction_log_decoder or named
     options = DumpOptions(
-        log=LogOptions(
+        log=LogDumpOptions(
             deep=deep_iteration or contents,
             print_contents=contents,
             skip_record_metadata=skip_record_metadata,

@@ -9,7 +9,7 @@ import pytest
 from harrow.cluster.host.seam import Host
 from harrow.cluster.purgatory import DelayedOperation, Purgatory, PurgatoryTimer
 
-from .hand_host import HandHost
+from .fake_host import FakeHost
 
 
 class Op(DelayedOperation):
@@ -34,8 +34,8 @@ class Op(DelayedOperation):
         self.log.append("expired")
 
 
-def make(purge: int = 1000) -> tuple[HandHost, Purgatory]:
-    host = HandHost()
+def make(purge: int = 1000) -> tuple[FakeHost, Purgatory]:
+    host = FakeHost()
     return host, Purgatory("test", PurgatoryTimer(cast("Host", host)), purge)
 
 

@@ -16,7 +16,7 @@ from harrow.cluster.purgatory import DelayedOperation, Purgatory, PurgatoryTimer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .hand_host import HandHost
+from .fake_host import FakeHost
 
 KEYS = "abc"
 Ending = tuple[int, str, int]
@@ -74,7 +74,7 @@ class WatchedOperation(DelayedOperation):
     __slots__ = ("endings", "host", "model", "op")
 
     def __init__(
-        self, op: ModelOperation, model: Model, host: HandHost, endings: list[Ending]
+        self, op: ModelOperation, model: Model, host: FakeHost, endings: list[Ending]
     ) -> None:
         super().__init__(op.deadline_ms)
         self.op, self.model, self.host, self.endings = op, model, host, endings
@@ -113,7 +113,7 @@ STEPS = st.lists(
 def test_random_actions_complete_the_same_operations_as_the_model(
     steps: list[tuple[object, ...]], purge_interval: int
 ) -> None:
-    host = HandHost()
+    host = FakeHost()
     model = Model(host.now)
     purgatory = Purgatory("test", PurgatoryTimer(cast("Host", host)), purge_interval)
     endings: list[Ending] = []

@@ -15,7 +15,7 @@ class Timer:
         self.cancelled = True
 
 
-class HandHost:
+class FakeHost:
     """The clock, tasks and trace of a host; `calls` counts the timers that were armed."""
 
     def __init__(self) -> None:
