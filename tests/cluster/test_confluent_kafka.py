@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import admin as untyped_admin
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -57,7 +57,7 @@ def test_more_replicas_than_brokers_is_refused_with_both_numbers(harrow: Harrow)
     admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
     made: Any = admin.create_topics([NewTopic("too-many", num_partitions=1, replication_factor=5)])
     with pytest.raises(
-        Exception, match=r"INVALID_REPLICATION_FACTOR|replication factor"
+        KafkaException, match=r"INVALID_REPLICATION_FACTOR|replication factor"
     ) as refusal:
         made["too-many"].result(10)
     assert "5" in str(refusal.value)

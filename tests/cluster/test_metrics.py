@@ -78,8 +78,13 @@ def test_what_was_done_can_be_read_in_both_ways(cluster: Cluster) -> None:
     requests = ("kafka_network_RequestMetrics_RequestsPerSec_total", (("request", "Produce"),))
     assert page[requests] >= 1
     assert page["kafka_network_RequestMetrics_TotalTimeMs_total", requests[1]] > 0
-    waiting = (("delayedOperation", "Fetch"),)
-    assert page["kafka_server_DelayedOperationPurgatory_NumDelayedOperations", waiting] >= 0
+    delayed = (
+        "kafka_server_DelayedOperationPurgatory_NumDelayedOperations",
+        (("delayedOperation", "Fetch"),),
+    )
+    until(
+        lambda: scraped(cluster, leader)[delayed] == 1, "the follower's fetch waits at the leader"
+    )
     assert page["harrow_metrics_Metrics_FailedSources", ()] == 0
     assert (
         asked(cluster, leader, "kafka.log:type=Log,name=LogEndOffset,topic=measured,partition=0")

@@ -99,7 +99,9 @@ def test_lanes_say_who_was_dead_paused_and_leading(folder: Path) -> None:
 
 
 def test_high_watermarks_never_go_back(folder: Path) -> None:
-    for lane in build_model(folder)["partitions"]:
+    lanes = build_model(folder)["partitions"]
+    assert lanes
+    for lane in lanes:
         values = [value for _, value in lane["hw"]]
         assert values == sorted(values)
         assert values[-1] > 0
