@@ -47,13 +47,13 @@ ALL = sources(*LAYERS, "package", "tests", "benchmarks", "examples")
 LOGIC = [path for path in sources("cluster") if not relative(path).startswith(MACHINE)]
 
 
-def test_there_is_something_to_read() -> None:
+def test_the_tidy_rules_find_files_to_check() -> None:
     assert len(ALL) > 50
     assert len(LOGIC) > 30
 
 
 @pytest.mark.parametrize("path", ALL, ids=relative)
-def test_files_and_functions_stay_small(path: Path) -> None:
+def test_files_and_functions_are_within_their_limits(path: Path) -> None:
     text = path.read_text()
     lines = text.count("\n")
     assert lines <= FILE_LINES_MOST, f"{relative(path)} has {lines} lines: split it by concept"
@@ -66,7 +66,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sources(*LAYERS, "package"), ids=relative)
-def test_every_module_opens_with_its_contract(path: Path) -> None:
+def test_every_module_has_a_docstring(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text())), (
         f"{relative(path)} has no module docstring"
     )

@@ -67,7 +67,9 @@ def moved(admin: Any) -> bool:
 # ------------------------------------------------------------- CreatePartitions
 
 
-def test_racks_are_told_and_replicas_are_spread_over_them(cluster: Cluster, admin: Any) -> None:
+def test_brokers_with_racks_report_them_and_replicas_spread_over_them(
+    cluster: Cluster, admin: Any
+) -> None:
     racks = {row["broker_id"]: row["rack"] for row in admin.describe_cluster()["brokers"]}
     assert racks == {1: "north", 2: "north", 3: "south", 4: "south"}
     admin.create_topics([NewTopic("racked", 4, 2)])
@@ -78,7 +80,7 @@ def test_racks_are_told_and_replicas_are_spread_over_them(cluster: Cluster, admi
     assert sorted(row[0] for row in rows.values()) == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
-def test_added_partitions_take_records_at_once(cluster: Cluster, admin: Any) -> None:
+def test_adding_partitions_makes_them_accept_records_at_once(cluster: Cluster, admin: Any) -> None:
     placed(admin, "grown", [1, 2])
     theirs: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     grown: Any = theirs.create_partitions([NewPartitions("grown", 2, [[4, 3]])])
@@ -108,7 +110,7 @@ def test_added_partitions_take_records_at_once(cluster: Cluster, admin: Any) -> 
         ({"kept": {"count": 3, "assignments": [[1, 1]]}}, "InvalidReplicationAssignment"),
     ],
 )
-def test_partitions_that_cannot_be_added(
+def test_adding_invalid_partitions_is_refused(
     cluster: Cluster, admin: Any, asked: Any, refusal: str
 ) -> None:
     if "kept" not in cluster.describe().topics:
@@ -119,7 +121,7 @@ def test_partitions_that_cannot_be_added(
     assert replicas_of(cluster, "kept") == {0: (1, 2), 1: (2, 3)}
 
 
-def test_partitions_are_only_validated_where_that_is_asked(cluster: Cluster, admin: Any) -> None:
+def test_adding_partitions_with_validate_only_changes_nothing(cluster: Cluster, admin: Any) -> None:
     placed(admin, "dry", [1, 2])
     admin.create_partitions({"dry": 5}, validate_only=True)
     assert replicas_of(cluster, "dry") == {0: (1, 2)}
@@ -128,7 +130,7 @@ def test_partitions_are_only_validated_where_that_is_asked(cluster: Cluster, adm
 # ----------------------------------------------------------------- ElectLeaders
 
 
-def test_the_preferred_leader_comes_back_when_asked_for(cluster: Cluster, admin: Any) -> None:
+def test_a_preferred_election_restores_the_preferred_leader(cluster: Cluster, admin: Any) -> None:
     placed(admin, "preferred", [3, 1, 2], [1, 2, 3])
     cluster.brokers[3].restart()
     cluster.await_full_isr()
@@ -147,7 +149,7 @@ def test_the_preferred_leader_comes_back_when_asked_for(cluster: Cluster, admin:
     assert not any(place.topic == "preferred" for place in done.result(20))
 
 
-def test_an_unclean_leader_only_when_asked_for_and_none_is_alive(
+def test_an_unclean_election_elects_only_when_requested_and_without_a_live_isr(
     cluster: Cluster, admin: Any
 ) -> None:
     placed(admin, "unclean", [4, 3])
@@ -169,7 +171,7 @@ def test_an_unclean_leader_only_when_asked_for_and_none_is_alive(
 # ---------------------------------------------------------------- reassignment
 
 
-def test_replicas_move_under_load_and_nothing_is_lost_or_doubled(
+def test_reassigning_replicas_under_load_loses_and_duplicates_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
     placed(admin, "moving", [1, 2], [2, 1])
@@ -191,9 +193,7 @@ def test_replicas_move_under_load_and_nothing_is_lost_or_doubled(
     cluster.await_converged()
 
 
-def test_a_reassignment_is_listed_cancelled_and_leaves_nothing(
-    cluster: Cluster, admin: Any
-) -> None:
+def test_cancelling_a_listed_reassignment_leaves_no_trace(cluster: Cluster, admin: Any) -> None:
     placed(admin, "turned", [1, 2])
     where = Where("turned", 0)
     cluster.control(4, "links.block", peers=["broker 1", "broker 2"], direction="both")
@@ -224,7 +224,7 @@ def test_a_reassignment_is_listed_cancelled_and_leaves_nothing(
         (None, "NoReassignmentInProgress"),
     ],
 )
-def test_reassignments_that_cannot_be(
+def test_invalid_reassignments_are_refused(
     cluster: Cluster, admin: Any, replicas: Any, refusal: str
 ) -> None:
     if "stays" not in cluster.describe().topics:
@@ -236,7 +236,9 @@ def test_reassignments_that_cannot_be(
     assert replicas_of(cluster, "stays") == {0: (1, 2)}
 
 
-def test_the_next_controller_ends_what_the_last_one_began(cluster: Cluster, admin: Any) -> None:
+def test_a_new_controller_finishes_a_reassignment_that_the_old_one_started(
+    cluster: Cluster, admin: Any
+) -> None:
     controller = cluster.controller_id()
     assert controller is not None
     others = [node for node in cluster.brokers if node != controller]
@@ -256,7 +258,7 @@ def test_the_next_controller_ends_what_the_last_one_began(cluster: Cluster, admi
     cluster.await_converged()
 
 
-def test_a_removed_replica_that_was_dead_deletes_its_log_when_it_is_back(
+def test_a_removed_replica_of_a_dead_broker_deletes_its_log_after_the_restart(
     cluster: Cluster, admin: Any
 ) -> None:
     controller = cluster.controller_id()

@@ -106,7 +106,7 @@ def one() -> Iterator[Cluster]:
         "cleaner.between-final-renames",
     ],
 )
-def test_a_broker_killed_while_it_compacts_loses_nothing(one: Cluster, failpoint: str) -> None:
+def test_killing_a_broker_during_compaction_loses_nothing(one: Cluster, failpoint: str) -> None:
     config = {
         "cleanup.policy": "compact",
         "segment.bytes": "4000",
@@ -132,7 +132,7 @@ def test_a_broker_killed_while_it_compacts_loses_nothing(one: Cluster, failpoint
 
 
 @SOCKETS
-def test_what_was_compacted_is_copied_and_kept_when_the_policy_changes() -> None:
+def test_compacted_logs_are_replicated_and_kept_when_the_policy_changes() -> None:
     """A new follower takes the gaps that an earlier policy left; a crash of all brokers takes nothing."""
     with Cluster(brokers=2, config={**CONFIG, "min.insync.replicas": 1}) as cluster:
         config = {
@@ -167,7 +167,7 @@ def test_what_was_compacted_is_copied_and_kept_when_the_policy_changes() -> None
         cluster.await_converged()
 
 
-def test_records_without_keys_are_refused(one: Cluster) -> None:
+def test_producing_a_record_without_a_key_to_a_compacted_topic_is_refused(one: Cluster) -> None:
     topic = make_topic(one, {"cleanup.policy": "compact"}, 1)
     errors: list[Any] = []
     producer = Producer({"bootstrap.servers": one.bootstrap_servers, "message.timeout.ms": 10_000})
@@ -176,7 +176,7 @@ def test_records_without_keys_are_refused(one: Cluster) -> None:
     assert [error.name() for error in errors] == ["INVALID_RECORD"]
 
 
-def test_retention_takes_old_segments_and_their_files(one: Cluster) -> None:
+def test_retention_deletes_old_segments_and_their_files(one: Cluster) -> None:
     topic = make_topic(one, {"segment.bytes": "4000", "retention.bytes": "8000"}, 1)
     assert produce(one, topic, [("k", "x" * 200)] * 100) == 100
     until(lambda: len([n for n in files(one, 1, topic) if n.endswith(".log")]) <= 4)
@@ -186,7 +186,7 @@ def test_retention_takes_old_segments_and_their_files(one: Cluster) -> None:
     assert max(left) == 99
 
 
-def test_a_deleted_topics_folder_goes_in_two_steps(one: Cluster) -> None:
+def test_deleting_a_topic_renames_its_folder_and_then_removes_it(one: Cluster) -> None:
     topic = make_topic(one, {"file.delete.delay.ms": "2000"}, 1)
     produce(one, topic, [("k", "v")])
     data = one.brokers[1].folder / "data"
@@ -214,7 +214,7 @@ def delete_before(cluster: Cluster, topic: str, offset: int) -> int:
     return int(future.result(30).low_watermark)
 
 
-def test_deleted_records_are_gone_on_every_replica_and_stay_gone() -> None:
+def test_deleting_records_removes_them_on_every_replica_across_restarts() -> None:
     with Cluster(brokers=3, config=CONFIG) as cluster:
         topic = make_topic(cluster, {"segment.bytes": "2000"}, 3)
         assert produce(cluster, topic, [("k", "x" * 100)] * 60) == 60

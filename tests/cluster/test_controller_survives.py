@@ -83,7 +83,7 @@ def controller_of(cluster: Cluster) -> int:
 # ---------------------------------------------------------------------- zombies
 
 
-def test_a_controller_paused_past_its_session_changes_nothing_when_it_wakes(
+def test_resuming_a_controller_after_its_session_expired_changes_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
     zombie = controller_of(cluster)
@@ -114,7 +114,9 @@ def test_a_controller_paused_past_its_session_changes_nothing_when_it_wakes(
     load.exactly_once()
 
 
-def test_a_controller_without_registry_decides_nothing(cluster: Cluster, admin: Any) -> None:
+def test_a_controller_isolated_from_the_registry_decides_nothing(
+    cluster: Cluster, admin: Any
+) -> None:
     """It is awake, cut off from the registry, and still asked to elect and to reassign."""
     zombie = controller_of(cluster)
     other, third = [node for node in cluster.brokers if node != zombie]
@@ -154,7 +156,7 @@ def controller_of_or_0(cluster: Cluster) -> int:
 # --------------------------------------------------------------------- registry
 
 
-def test_brokers_serve_on_without_a_registry_and_sessions_resume(
+def test_stopping_the_registry_keeps_brokers_serving_and_sessions_resume(
     cluster: Cluster, admin: Any
 ) -> None:
     placed(admin, "unregistered", [1, 2, 3], [2, 3, 1], [3, 1, 2])
@@ -173,7 +175,9 @@ def test_brokers_serve_on_without_a_registry_and_sessions_resume(
     load.exactly_once()
 
 
-def test_who_died_meanwhile_expires_when_the_registry_is_back(cluster: Cluster, admin: Any) -> None:
+def test_a_broker_that_died_without_a_registry_expires_when_the_registry_returns(
+    cluster: Cluster, admin: Any
+) -> None:
     controller = controller_of(cluster)
     dead, other = [node for node in cluster.brokers if node != controller]
     placed(admin, "expires", [dead, other, controller])
@@ -189,7 +193,9 @@ def test_who_died_meanwhile_expires_when_the_registry_is_back(cluster: Cluster, 
     cluster.await_converged()
 
 
-def test_a_session_that_expires_while_its_broker_lives(cluster: Cluster, admin: Any) -> None:
+def test_expiring_the_session_of_a_running_broker_registers_it_again(
+    cluster: Cluster, admin: Any
+) -> None:
     controller = controller_of(cluster)
     cut, other = [node for node in cluster.brokers if node != controller]
     placed(admin, "expired", [cut, other, controller])
@@ -219,7 +225,7 @@ def test_a_session_that_expires_while_its_broker_lives(cluster: Cluster, admin: 
 # -------------------------------------------------------------------- elections
 
 
-def test_ten_elections_in_a_row_each_with_its_own_epoch(
+def test_ten_controller_elections_have_ten_controller_epochs(
     cluster: Cluster, admin: Any, tmp_path: Path
 ) -> None:
     """The seat is taken away as soon as somebody sits on it: ten terms, one after the other."""
@@ -250,7 +256,7 @@ def test_ten_elections_in_a_row_each_with_its_own_epoch(
         assert len(elected) == len(set(elected))
 
 
-def test_ten_leaders_in_a_row_lose_nothing(cluster: Cluster, admin: Any) -> None:
+def test_electing_ten_leaders_in_a_row_loses_nothing(cluster: Cluster, admin: Any) -> None:
     """Preferred elections as fast as they are answered, under load."""
     placed(admin, "leaders", [1, 2, 3])
     from kafka.structs import TopicPartition
@@ -274,7 +280,9 @@ def test_ten_leaders_in_a_row_lose_nothing(cluster: Cluster, admin: Any) -> None
 # -------------------------------------------------------- deaths and comings back
 
 
-def test_all_brokers_killed_and_started_at_once(cluster: Cluster, admin: Any) -> None:
+def test_killing_and_starting_all_brokers_at_once_loses_nothing(
+    cluster: Cluster, admin: Any
+) -> None:
     placed(admin, "all", [1, 2, 3], [2, 3, 1])
     with Load(cluster, "all", partitions=2) as load:
         load.more(200)
@@ -292,7 +300,9 @@ def test_all_brokers_killed_and_started_at_once(cluster: Cluster, admin: Any) ->
     cluster.await_converged()
 
 
-def test_a_broker_that_bounces_faster_than_its_session(cluster: Cluster, admin: Any) -> None:
+def test_restarting_a_broker_within_its_session_timeout_loses_nothing(
+    cluster: Cluster, admin: Any
+) -> None:
     """It is a failure and a start: a new epoch, its leadership gone to another, and it back in the ISR (D6)."""
     bounced = next(node for node in cluster.brokers if node != controller_of(cluster))
     others = [node for node in cluster.brokers if node != bounced]
@@ -311,7 +321,7 @@ def test_a_broker_that_bounces_faster_than_its_session(cluster: Cluster, admin: 
     cluster.await_converged()
 
 
-def test_a_broker_serves_no_client_before_it_knows_the_cluster(cluster: Cluster) -> None:
+def test_a_starting_broker_serves_no_client_before_it_has_metadata(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     late = controller % 3 + 1
     cluster.brokers[late].kill()
@@ -330,7 +340,9 @@ def test_a_broker_serves_no_client_before_it_knows_the_cluster(cluster: Cluster)
 
 
 @pytest.mark.parametrize("who", ["leader", "controller"])
-def test_controlled_shutdown_fails_no_record(cluster: Cluster, admin: Any, who: str) -> None:
+def test_a_controlled_shutdown_under_load_fails_no_record(
+    cluster: Cluster, admin: Any, who: str
+) -> None:
     """Leaders move before the process ends; no client hears of an error (D4)."""
     name = f"leaving-{who}"
     controller = controller_of(cluster)
@@ -348,7 +360,7 @@ def test_controlled_shutdown_fails_no_record(cluster: Cluster, admin: Any, who: 
     cluster.await_converged()
 
 
-def test_the_preferred_leader_comes_back_by_itself() -> None:
+def test_automatic_rebalancing_restores_the_preferred_leader() -> None:
     """auto.leader.rebalance.enable, checked each second (D4)."""
     config = CONFIG | {
         "auto.leader.rebalance.enable": True,

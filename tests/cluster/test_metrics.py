@@ -64,7 +64,9 @@ def produce(cluster: Cluster, topic: str, count: int) -> None:
     assert producer.flush(30) == 0
 
 
-def test_what_was_done_can_be_read_in_both_ways(cluster: Cluster) -> None:
+def test_metrics_of_produced_records_are_read_over_http_and_the_control_socket(
+    cluster: Cluster,
+) -> None:
     produce(cluster, "measured", 100)
     cluster.await_converged()
     leader = cluster.leader("measured", 0)
@@ -92,14 +94,14 @@ def test_what_was_done_can_be_read_in_both_ways(cluster: Cluster) -> None:
     )
 
 
-def test_one_controller_in_the_cluster(cluster: Cluster) -> None:
+def test_the_active_controller_count_is_one_on_the_controller_only(cluster: Cluster) -> None:
     name = "kafka.controller:type=KafkaController,name=ActiveControllerCount"
     found = {node: asked(cluster, node, name) for node in cluster.brokers}
     assert sorted(found.values()) == [0, 1]
     assert found[cluster.controller_id() or 0] == 1
 
 
-def test_a_paused_follower_shows_and_its_coming_back_too(cluster: Cluster) -> None:
+def test_pausing_and_resuming_a_follower_shows_in_the_metrics(cluster: Cluster) -> None:
     produce(cluster, "watched", 10)
     cluster.await_converged()
     leader = cluster.leader("watched", 0)
@@ -122,7 +124,7 @@ def test_a_paused_follower_shows_and_its_coming_back_too(cluster: Cluster) -> No
     assert asked(cluster, leader, lag) == 0
 
 
-def test_the_page_serves_its_path_and_nothing_else(cluster: Cluster) -> None:
+def test_the_metrics_page_serves_only_get_of_its_path(cluster: Cluster) -> None:
     port = cluster.control(1, "metrics")["port"]
     assert get(port, "/")[0] == 404
     assert get(port, method="POST")[0] == 405
@@ -134,7 +136,7 @@ def test_the_page_serves_its_path_and_nothing_else(cluster: Cluster) -> None:
     assert get(port)[0] == 200
 
 
-def test_partitions_without_a_leader_are_counted(cluster: Cluster) -> None:
+def test_killing_the_only_replica_counts_an_offline_partition(cluster: Cluster) -> None:
     name = "kafka.controller:type=KafkaController,name=OfflinePartitionsCount"
     controller = cluster.controller_id()
     assert controller is not None

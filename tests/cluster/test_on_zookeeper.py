@@ -44,7 +44,7 @@ def epochs(cluster: Cluster) -> dict[int, int]:
     return {node: int(cluster.control(node, "state")["broker_epoch"]) for node in cluster.brokers}
 
 
-def test_a_controller_that_leads_is_killed_and_comes_back(cluster: Cluster) -> None:
+def test_killing_the_controller_elects_another_and_loses_nothing(cluster: Cluster) -> None:
     before = until(lambda: settled(cluster))
     controller = before.controller
     assert controller is not None
@@ -62,7 +62,7 @@ def test_a_controller_that_leads_is_killed_and_comes_back(cluster: Cluster) -> N
     cluster.await_converged()
 
 
-def test_zookeeper_dies_and_comes_back_and_brokers_serve_all_the_while(
+def test_killing_zookeeper_keeps_brokers_serving_until_it_returns(
     cluster: Cluster, zookeeper: ZooKeeperServer
 ) -> None:
     placed(cluster, "without", [1, 2, 3])
@@ -96,7 +96,7 @@ def answers(cluster: Cluster) -> bool:
     return settled(cluster) is not None
 
 
-def test_a_paused_broker_expires_and_registers_anew(cluster: Cluster) -> None:
+def test_pausing_a_broker_past_its_session_registers_it_again(cluster: Cluster) -> None:
     placed(cluster, "paused", [1, 2, 3])
     controller = until(lambda: settled(cluster)).controller
     assert controller is not None
@@ -116,7 +116,7 @@ def test_a_paused_broker_expires_and_registers_anew(cluster: Cluster) -> None:
     cluster.await_converged()
 
 
-def test_topics_and_settings_come_and_go(cluster: Cluster) -> None:
+def test_creating_changing_and_deleting_topics_works_over_zookeeper(cluster: Cluster) -> None:
     with admin_of(cluster) as admin:
         until(lambda: admin.create_topics([NewTopic("temporary", 4, 3)]), amid=TOO_FEW_NOW)
         until(lambda: admin.create_partitions({"temporary": 6}), amid=TOO_FEW_NOW)
@@ -127,7 +127,7 @@ def test_topics_and_settings_come_and_go(cluster: Cluster) -> None:
         assert list(cluster.describe().topics["temporary"]) == [0]
 
 
-def test_where_no_zookeeper_answers_brokers_say_so(tmp_path: Path) -> None:
+def test_a_cluster_without_a_reachable_zookeeper_reports_it(tmp_path: Path) -> None:
     config = CONFIG | {"zookeeper.connect": "127.0.0.1:1", "zookeeper.connection.timeout.ms": 500}
     with pytest.raises(ClusterError, match="ZooKeeper did not answer within 500 ms"):
         Cluster(brokers=1, config=config, folder=tmp_path / "c").start()

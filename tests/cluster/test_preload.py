@@ -37,7 +37,9 @@ def preloaded() -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_a_process_imports_nothing_that_the_fork_server_has_not(preloaded: set[str]) -> None:
+def test_a_forked_process_imports_only_what_the_fork_server_has_imported(
+    preloaded: set[str],
+) -> None:
     late = set(imported_late(CLUSTER / "process.py", "harrow.cluster"))
     assert {"harrow.cluster.broker", "harrow.cluster.host.real.host"} <= late
     assert late <= preloaded

@@ -40,7 +40,7 @@ def told(orders: Placed, leader: int, follower: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_two_rounds_make_a_record_visible() -> None:
+def test_a_produced_record_becomes_visible_after_two_fetches() -> None:
     """C1, C2: seed 004's table, and the second and third round of seed 002's, line by line."""
     with pair(replica_fetch_wait_max_ms=700, replica_lag_time_max_ms=30_000) as (orders, a, b):
         until(lambda: ("remote", 0, "follower-fetch") in told(orders, a, b), "B's first fetch")
@@ -62,7 +62,9 @@ def test_two_rounds_make_a_record_visible() -> None:
 
 
 @pytest.mark.parametrize(("checkpoint", "begins_with"), [(1, 1), (9, 3)])
-def test_the_high_watermark_at_start(checkpoint: int, begins_with: int) -> None:
+def test_restarting_a_broker_sets_the_high_watermark_to_at_most_checkpoint_and_leo(
+    checkpoint: int, begins_with: int
+) -> None:
     """C3: min(checkpoint, LEO), and the task that writes it runs from the first LeaderAndIsr on."""
     interval = {"replica_high_watermark_checkpoint_interval_ms": 50}
     with pair(replica_lag_time_max_ms=30_000, **interval) as (orders, a, b):
@@ -95,7 +97,7 @@ def isr_changes(orders: Placed, leader: int) -> list[tuple[str, list[int]]]:
     return [(row["cause"], row["isr"]) for row in orders.events(leader, "partition.isr")]
 
 
-def test_a_stuck_follower_leaves_the_isr_and_comes_back() -> None:
+def test_isolating_a_follower_removes_it_from_the_isr_until_it_catches_up() -> None:
     """C4: it fetches no more; back, it must reach the HW first."""
     fast = {"replica_fetch_wait_max_ms": 100, "replica_lag_time_max_ms": LAG_MS}
     with pair(**fast) as (orders, a, b):
@@ -126,7 +128,7 @@ def joined_at(orders: Placed, leader: int) -> int:
     return known_before(orders, leader, "expand")[-1][1]
 
 
-def test_a_slow_follower_leaves_the_isr_though_it_never_stops_fetching() -> None:
+def test_a_follower_that_fetches_too_slowly_leaves_the_isr() -> None:
     """C4: one batch a round, and each round longer than the next ten records take to come."""
     slow = {"replica_fetch_wait_max_ms": 100, "replica_fetch_max_bytes": 1}
     with pair(replica_lag_time_max_ms=LAG_MS, **slow) as (orders, a, b), orders.raw(a) as raw:
@@ -151,7 +153,7 @@ def test_a_slow_follower_leaves_the_isr_though_it_never_stops_fetching() -> None
         assert joined_at(orders, a) >= sent
 
 
-def test_a_bootstrapping_follower_is_let_in_when_it_has_everything() -> None:
+def test_a_bootstrapping_follower_joins_the_isr_when_it_has_caught_up() -> None:
     """C4: with an empty disk it fetches from the log's start, and counts for nothing until it reached the HW."""
     slow = {"replica_fetch_wait_max_ms": 100, "replica_fetch_max_bytes": 1}
     with pair(replica_lag_time_max_ms=LAG_MS, **slow) as (orders, a, b), orders.raw(a) as raw:

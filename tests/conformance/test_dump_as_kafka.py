@@ -31,7 +31,9 @@ def complaints(err: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("name", DUMPS)
-def test_every_line_is_kafkas(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dumping_the_golden_files_prints_every_line_as_kafka(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(GOLDEN)
     files = files_for(name)
     result = dump_log(files, *DUMPS[name])
@@ -42,7 +44,7 @@ def test_every_line_is_kafkas(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert complaints(said) == complaints((GOLDEN / f"{name}.err").read_bytes())
 
 
-def test_the_golden_files_hold_what_can_be_held() -> None:
+def test_the_golden_files_contain_every_kind_of_record() -> None:
     """A golden file that lost its tombstones would prove nothing about them."""
     content = (GOLDEN / "content.out").read_text()
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
@@ -70,7 +72,7 @@ def test_the_golden_files_hold_what_can_be_held() -> None:
         assert f'key: {{"type":"{kind}"' in offsets
 
 
-def test_an_index_that_a_crash_left_untrimmed_is_judged_as_kafka_judges_it() -> None:
+def test_sanity_checking_untrimmed_indexes_gives_the_results_of_kafka() -> None:
     """Zeroes at the end: an offset index passes a broker's check, a time index does not (Kafka throws too)."""
     folder = GOLDEN / "damaged"
     index, times = folder / f"{0:020d}.index", folder / f"{0:020d}.timeindex"

@@ -115,7 +115,7 @@ def kafka_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_that_kafka_closed_is_open_at_once(kafka_folder: Path) -> None:
+def test_opening_a_cleanly_closed_kafka_folder_needs_no_recovery(kafka_folder: Path) -> None:
     ends = OffsetCheckpoint(StorageHost().disk, f"{kafka_folder}/{RECOVERY_POINTS}").read()
     assert set(ends) == {TopicPartition(topic, 0) for topic in CLEAN}
     before = files_of(kafka_folder, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -149,7 +149,7 @@ def test_a_folder_that_kafka_closed_is_open_at_once(kafka_folder: Path) -> None:
     assert not changed, "nothing that Kafka wrote is changed"
 
 
-def test_a_folder_that_kafka_was_killed_in_loses_nothing(tmp_path: Path) -> None:
+def test_opening_the_folder_of_a_killed_kafka_loses_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(GOLDEN / "killed", folder)
     untrimmed = [data for data in files_of(folder, ".index").values() if len(data) == 4096]
@@ -171,7 +171,7 @@ def test_a_folder_that_kafka_was_killed_in_loses_nothing(tmp_path: Path) -> None
         assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_recovery_builds_the_indexes_that_kafka_built(kafka_folder: Path) -> None:
+def test_recovery_builds_the_same_indexes_as_kafka(kafka_folder: Path) -> None:
     """From nothing but the logs: index entries at the same batches, aborted transactions, producers.
 
     Up to Kafka's restart: there it began to count the interval anew. Kafka's own topics had another interval.
@@ -205,7 +205,9 @@ def test_recovery_builds_the_indexes_that_kafka_built(kafka_folder: Path) -> Non
         assert known <= set(told[topic]), "Kafka forgot those that were silent for a day"
 
 
-def test_whose_folder_it_is_kraft_says_in_another_version(kafka_folder: Path) -> None:
+def test_reading_the_meta_properties_of_a_kraft_folder_returns_its_ids(
+    kafka_folder: Path,
+) -> None:
     """Kafka 4's meta.properties is of version 1 (node.id); ours, as 3.9.1's with ZooKeeper, of version 0."""
     text = (kafka_folder / "meta.properties").read_text()
     assert "version=1" in text
@@ -215,7 +217,7 @@ def test_whose_folder_it_is_kraft_says_in_another_version(kafka_folder: Path) ->
     assert f"cluster.id={read.cluster_id}\n" in text
 
 
-def test_small_files_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
+def test_writing_checkpoints_and_metadata_gives_the_bytes_of_kafka(tmp_path: Path) -> None:
     """B2: reading Kafka's and writing them gives the same bytes; entries of checkpoints in another order."""
     disk = StorageHost().disk
     for name in (HIGH_WATERMARKS, RECOVERY_POINTS, CLEANER_OFFSETS, LOG_START_OFFSETS):
@@ -245,7 +247,7 @@ def test_small_files_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
     assert (tmp_path / CLEAN_SHUTDOWN).read_bytes() == marker
 
 
-def test_a_checkpoint_that_kafka_has_only_created_is_no_damage(tmp_path: Path) -> None:
+def test_opening_an_empty_checkpoint_of_kafka_is_no_error(tmp_path: Path) -> None:
     """`CheckpointFile` makes the file when it is opened; until the first write it has no bytes."""
     (tmp_path / LOG_START_OFFSETS).touch()
     assert OffsetCheckpoint(StorageHost().disk, str(tmp_path / LOG_START_OFFSETS)).read() == {}

@@ -121,7 +121,9 @@ def by_hand(folder: Path) -> None:
     log.close()
 
 
-def test_every_file_of_ours_is_kafkas(our_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_dumps_every_file_of_ours_as_we_do(
+    our_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(our_folders)
     files = [
         f"{part}/{file}"
@@ -143,7 +145,7 @@ def test_every_file_of_ours_is_kafkas(our_folders: Path, monkeypatch: pytest.Mon
         assert sign in text, sign
 
 
-def test_kafka_would_not_rebuild_one_index(
+def test_kafkas_sanity_check_accepts_all_our_indexes(
     our_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a clean stop no index; after a kill none but the active segment's, as in Kafka itself."""
@@ -167,7 +169,7 @@ def test_kafka_would_not_rebuild_one_index(
     ]
 
 
-def test_kafka_understands_our_offsets_topic(
+def test_kafka_decodes_our_offsets_topic(
     our_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G1: every record of __consumer_offsets, in Kafka's own JSON."""
@@ -183,7 +185,7 @@ def test_kafka_understands_our_offsets_topic(
     assert "skipping" not in text
 
 
-def test_kafka_reads_what_our_cleaner_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_reads_our_compacted_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B8: every codec cleaned, tombstones with their delete horizon, an aborted transaction; gaps are all it tells."""
     compaction = Compaction(str(tmp_path / "compacted-0"), {"delete.retention.ms": 10**9})
     for turn in range(4):
@@ -234,7 +236,7 @@ def free_port() -> Iterator[int]:
     os.environ.get("HARROW_APACHE") != "1",
     reason="a node of Kafka must start in time, alone on the machine: `make conformance`",
 )
-def test_a_folder_that_kafka_has_just_written(
+def test_dumping_a_folder_written_by_the_running_kafka_prints_the_same(
     tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not only the golden files: today's Kafka, our dump and our loader."""

@@ -86,7 +86,7 @@ def start_again(orders: Placed, *nodes: int) -> None:
 
 
 @by_rule("high-watermark", "kip-320")
-def test_a_committed_record_is_lost_by_truncating_to_the_high_watermark(
+def test_truncating_to_the_high_watermark_loses_a_committed_record(
     harrow: Harrow, orders: Placed, rule: str
 ) -> None:
     a, b, c = fast_double_failure(orders, rule)
@@ -106,7 +106,7 @@ def test_a_committed_record_is_lost_by_truncating_to_the_high_watermark(
 
 
 @by_rule("high-watermark", "kip-101")
-def test_logs_diverge_when_the_new_leader_writes_before_the_old_one_is_back(
+def test_logs_diverge_when_the_new_leader_appends_before_the_old_leader_returns(
     harrow: Harrow, orders: Placed, rule: str
 ) -> None:
     a, b, c = fast_double_failure(orders, rule)
@@ -124,7 +124,7 @@ def test_logs_diverge_when_the_new_leader_writes_before_the_old_one_is_back(
 
 
 @by_rule("kip-101", "kip-279", "kip-320")
-def test_a_fast_double_election_diverges_until_the_leader_names_its_epoch(
+def test_a_fast_double_election_diverges_unless_the_leader_returns_its_epoch(
     harrow: Harrow, orders: Placed, rule: str
 ) -> None:
     """KIP-279: epoch 1 lived on B alone; the leader of epoch 2 cannot know where it ends."""

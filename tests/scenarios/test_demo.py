@@ -38,7 +38,7 @@ def test_the_demo_kills_a_leader_and_proves_that_nothing_was_lost(tmp_path: Path
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-def test_chaos_keeps_a_ledger_and_counts_what_it_saw(tmp_path: Path) -> None:
+def test_chaos_writes_a_ledger_with_the_counts_of_each_seed(tmp_path: Path) -> None:
     done = run("chaos", "--seeds", "1", "--seed", "5", "--seconds", "2", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = (tmp_path / "chaos-safe" / "ledger.jsonl").read_text().splitlines()

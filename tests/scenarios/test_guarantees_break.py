@@ -35,7 +35,7 @@ def produce(producer: Producer, topic: str, count: int, prefix: str) -> int:
     return acknowledged
 
 
-def test_acks_1_and_a_leader_cut_off_from_its_followers_loses(harrow: Harrow) -> None:
+def test_isolating_the_leader_with_acks_1_loses_records(harrow: Harrow) -> None:
     orders = harrow.topic("orders")
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "1", **PATIENT})
     assert produce(producer, orders.name, 20, "before") == 20
@@ -69,7 +69,7 @@ def leave_only_the_follower(harrow: Harrow, producer: Producer, topic: str) -> t
     return first, follower
 
 
-def test_unclean_election_loses(harrow: Harrow) -> None:
+def test_an_unclean_election_loses_records(harrow: Harrow) -> None:
     config = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
     orders = harrow.topic("orders", replication_factor=2, config=config)
     cluster = harrow.cluster
@@ -84,7 +84,7 @@ def test_unclean_election_loses(harrow: Harrow) -> None:
     assert "lost-write" in found.value.verdict.totals
 
 
-def test_clean_election_waits_instead(harrow: Harrow) -> None:
+def test_a_clean_election_waits_for_the_isr_and_loses_nothing(harrow: Harrow) -> None:
     """The same outage with unclean election off: the partition is offline until its ISR is back, nothing is lost."""
     orders = harrow.topic("orders", replication_factor=2, config={"min.insync.replicas": 1})
     cluster = harrow.cluster
@@ -100,7 +100,9 @@ def test_clean_election_waits_instead(harrow: Harrow) -> None:
 @pytest.mark.parametrize(
     "idempotent", [False, True], ids=["without-idempotence", "with-idempotence"]
 )
-def test_a_response_lost_after_the_append(harrow: Harrow, idempotent: bool) -> None:
+def test_losing_a_response_duplicates_records_only_without_idempotence(
+    harrow: Harrow, idempotent: bool
+) -> None:
     orders = harrow.topic("orders")
     settings = {
         "bootstrap.servers": harrow.bootstrap_servers,

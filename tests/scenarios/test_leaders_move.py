@@ -37,7 +37,7 @@ def no_move_left(cluster: Cluster) -> bool:
         return not admin.list_partition_reassignments()
 
 
-def test_elections_and_reassignments_between_faults(harrow: Harrow) -> None:
+def test_elections_and_reassignments_under_load_lose_nothing(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=2, replication_factor=2)
     cluster, stop = harrow.cluster, threading.Event()
     mover = threading.Thread(target=keep_moving, args=(cluster, orders.name, stop), daemon=True)

@@ -30,7 +30,9 @@ def fail_over(orders: Placed, leader: int, follower: int) -> None:
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
-def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Placed) -> None:
+def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
+    harrow: Harrow, orders: Placed
+) -> None:
     """H1: the client gets no response and assumes success; the verdict names the loss and reports it as allowed."""
     leader, follower = orders.nodes()
     producer = harrow.producer(acks=0, enable_idempotence=False, message_timeout_ms=30_000)
@@ -54,7 +56,9 @@ def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Pl
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
-def test_acks_1_loses_what_the_dead_leader_had_alone(harrow: Harrow, orders: Placed) -> None:
+def test_killing_an_isolated_leader_with_acks_1_loses_its_records(
+    harrow: Harrow, orders: Placed
+) -> None:
     """H2: the leader acknowledges, and is killed before its follower has fetched."""
     leader, follower = orders.nodes()
     with orders.raw(leader) as raw:
