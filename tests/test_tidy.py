@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows, kept by reading the tree (style.md, "TigerBeetle")."""
+"""Rules of the project that no linter checks, checked by reading the source files (style.md, "TigerBeetle")."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_operations_of_real_clients_are_recorded_read_back_and_judged(
     assert commits.filter(pl.col("outcome") == Outcome.OK)["offset"].sum() == 200
     assert len(frame.filter(pl.col("kind") == Kind.BREAK))
     drained = read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
-    assert sum(one.records for one in drained) == 200
+    assert sum(read.records for read in drained) == 200
     verdict = judge(tmp_path, topics=[TOPIC], engine="local")
     assert verdict.valid, str(verdict)
     assert verdict.guarantees == ("exactly-once", "ordered")

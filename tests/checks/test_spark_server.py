@@ -74,13 +74,13 @@ def test_workers_share_a_server_that_ends_with_the_run(
     run = tmp_path / ("a-rather-long-name-" * 5) / "run"
     run.mkdir(parents=True)
     first, second = worker(run, controller.pid, "one"), worker(run, controller.pid, "two")
-    told = [answer(first), answer(second)]
-    assert [row["status"] for row in told] == ["valid", "valid"]
-    assert told[0]["pid"] == told[1]["pid"], "one JVM for both"
-    jvm, owner = os.pidfd_open(told[0]["pid"]), os.pidfd_open(told[0]["owner"])
+    responses = [answer(first), answer(second)]
+    assert [row["status"] for row in responses] == ["valid", "valid"]
+    assert responses[0]["pid"] == responses[1]["pid"], "one JVM for both"
+    jvm, owner = os.pidfd_open(responses[0]["pid"]), os.pidfd_open(responses[0]["owner"])
     third = answer(worker(run, controller.pid, "three"))
-    assert third["pid"] == told[0]["pid"], "it outlives the worker that asked first"
-    scratch = list(Path("/tmp").glob(f"harrow-spark-{told[0]['owner']}-*"))
+    assert third["pid"] == responses[0]["pid"], "it outlives the worker that asked first"
+    scratch = list(Path("/tmp").glob(f"harrow-spark-{responses[0]['owner']}-*"))
     assert scratch
     controller.send_signal(signal.SIGKILL)
     controller.wait()

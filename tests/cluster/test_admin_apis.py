@@ -1,4 +1,4 @@
-"""Admin APIs on real brokers, by the clients' own admin classes: partitions, elections, reassignment (A4, C9, D4)."""
+"""Admin APIs on real brokers through the clients' admin classes: partitions, elections, reassignment (A4, C9, D4)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def replicas_of(cluster: Cluster, topic: str) -> dict[int, tuple[int, ...]]:
 
 
 def elected(cluster: Cluster, kind: ElectionType, topic: str) -> str | None:
-    """What an election of partition 0 came to; librdkafka looks for the controller that lives now."""
+    """Elects a leader of partition 0 and returns the error, if any; librdkafka finds the current controller."""
     client: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     place = Place(topic, 0)
     for attempts_left in reversed(range(20)):
@@ -86,7 +86,9 @@ def test_adding_partitions_makes_them_accept_records_at_once(cluster: Cluster, a
     grown: Any = theirs.create_partitions([NewPartitions("grown", 2, [[4, 3]])])
     grown["grown"].result(20)
     assert replicas_of(cluster, "grown") == {0: (1, 2), 1: (4, 3)}
-    for address in cluster.bootstrap_servers.split(","):  # UpdateMetadata is on its way to some
+    for address in cluster.bootstrap_servers.split(
+        ","
+    ):  # UpdateMetadata may not have reached every broker
         of_one: Any = AdminClient({"bootstrap.servers": address, "log_level": 0})
         until(lambda: len(of_one.list_topics("grown").topics["grown"].partitions) == 2)  # noqa: B023
     landed: list[Any] = []
@@ -144,7 +146,7 @@ def test_a_preferred_election_restores_the_preferred_leader(cluster: Cluster, ad
     assert outcome[1].name() == "ELECTION_NOT_NEEDED"
     assert outcome[7].name() == "UNKNOWN_TOPIC_OR_PART"
     assert cluster.leader("preferred", 0) == 3
-    # all partitions: those that need none are not told of
+    # for all partitions: the result omits partitions that need no election
     done = theirs.elect_leaders(ElectionType.PREFERRED)
     assert not any(place.topic == "preferred" for place in done.result(20))
 

@@ -1,4 +1,4 @@
-"""aiokafka, unmodified, against our brokers (A1)."""
+"""aiokafka, unmodified, with our brokers (A1)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ CONFIG = {
 STALE = {
     "request.timeout.ms": 1_500, "socket.timeout.ms": 2_000, "topic.metadata.refresh.interval.ms": 500,
 }  # fmt: skip
-"""For a leader that does not know that it is none: a client learns of the new one by asking others."""
+"""Client settings for a stale leader: the client finds the new leader through another broker."""
 
 pytestmark = SOCKETS
 
@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def admin(cluster: Cluster) -> Iterator[Any]:
     with admin_of(cluster) as client:
         yield client
-    # after a failure: the next test begins with a whole cluster
+    # also after a failed test: the next test needs all brokers
     for node, broker in cluster.brokers.items():
         broker.resume()
         broker.start() if broker.state == "dead" else cluster.control(
@@ -91,7 +91,7 @@ def test_resuming_a_controller_after_its_session_expired_changes_nothing(
     placed(admin, "paused", [zombie, *others])
     epoch = cluster.describe().controller_epoch
     with Load(cluster, "paused", **STALE) as load:
-        # it sleeps with an order in its queue: somebody registers anew at that moment
+        # The controller is paused while a request for it is queued, and other brokers register again.
         cluster.brokers[zombie].pause()
         until(lambda: cluster.controller_id() in others)
         until(lambda: partition(cluster, "paused").leader in others)
@@ -117,7 +117,7 @@ def test_resuming_a_controller_after_its_session_expired_changes_nothing(
 def test_a_controller_isolated_from_the_registry_decides_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
-    """It is awake, cut off from the registry, and still asked to elect and to reassign."""
+    """The controller runs, but is isolated from the registry, and still receives requests to elect and to reassign."""
     zombie = controller_of(cluster)
     other, third = [node for node in cluster.brokers if node != zombie]
     placed(admin, "cut", [other, third])
@@ -163,12 +163,12 @@ def test_stopping_the_registry_keeps_brokers_serving_and_sessions_resume(
     before, view = epochs(cluster), cluster.describe()
     with Load(cluster, "unregistered", partitions=3) as load:
         cluster.registry.kill()
-        load.more(2 * SESSION_MS * 400 // 1_000)  # for longer than a session lives
+        load.more(2 * SESSION_MS * 400 // 1_000)  # for longer than a session timeout
         cluster.registry.start()
         load.more(200)
         until(lambda: set(cluster.describe().live) == {1, 2, 3})
         load.more(SESSION_MS * 400 // 1_000)
-    assert epochs(cluster) == before  # nobody expired, nobody registered anew
+    assert epochs(cluster) == before  # no session expired, and no broker registered again
     again = cluster.describe()
     assert (again.controller, again.controller_epoch) == (view.controller, view.controller_epoch)
     assert again.topics == view.topics
@@ -206,7 +206,7 @@ def test_expiring_the_session_of_a_running_broker_registers_it_again(
         until(lambda: cluster.leader("expired", 0) == cluster.leader("expired-fresh", 0) == other)
         with RawKafka(cluster.brokers[other].port) as raw:
             until(lambda: raw.metadata("expired-fresh").topics[0].partitions[0].leader_id == other)
-        # `load` asks nobody but the leader it knows; who comes now is told of the new one
+        # `load` only contacts the leader that it knows; a new client gets the new leader from the metadata.
         bootstrap = f"127.0.0.1:{cluster.brokers[other].port}"
         with Load(cluster, "expired-fresh", 1, bootstrap) as fresh:
             fresh.more(100)
@@ -228,7 +228,7 @@ def test_expiring_the_session_of_a_running_broker_registers_it_again(
 def test_ten_controller_elections_have_ten_controller_epochs(
     cluster: Cluster, admin: Any, tmp_path: Path
 ) -> None:
-    """The seat is taken away as soon as somebody sits on it: ten terms, one after the other."""
+    """Deletes the controller node as soon as a broker has won the election: ten elections in a row."""
     placed(admin, "elections", [1, 2, 3])
 
     async def unseat(client: RegistryClient) -> list[int]:
@@ -249,7 +249,7 @@ def test_ten_controller_elections_have_ten_controller_epochs(
     assert cluster.describe().controller_epoch == first + 10
     until(lambda: sum(row["controller"] for row in states(cluster)) == 1)
     load.exactly_once()
-    placed(admin, "after-elections", [3, 1, 2])  # the last one controls
+    placed(admin, "after-elections", [3, 1, 2])  # the last elected controller works
     cluster.await_converged()
     for node in cluster.brokers:
         elected = [row["epoch"] for row in traced(cluster, node, "controller.elected")]
@@ -257,7 +257,7 @@ def test_ten_controller_elections_have_ten_controller_epochs(
 
 
 def test_electing_ten_leaders_in_a_row_loses_nothing(cluster: Cluster, admin: Any) -> None:
-    """Preferred elections as fast as they are answered, under load."""
+    """Makes preferred elections as fast as the controller answers them, under load."""
     placed(admin, "leaders", [1, 2, 3])
     from kafka.structs import TopicPartition
 
@@ -277,7 +277,7 @@ def test_electing_ten_leaders_in_a_row_loses_nothing(cluster: Cluster, admin: An
     cluster.await_converged()
 
 
-# -------------------------------------------------------- deaths and comings back
+# -------------------------------------------------------- failures and restarts
 
 
 def test_killing_and_starting_all_brokers_at_once_loses_nothing(
@@ -303,7 +303,7 @@ def test_killing_and_starting_all_brokers_at_once_loses_nothing(
 def test_restarting_a_broker_within_its_session_timeout_loses_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
-    """It is a failure and a start: a new epoch, its leadership gone to another, and it back in the ISR (D6)."""
+    """It is a failure and a start: a new broker epoch, another leader, and the broker returns to the ISR (D6)."""
     bounced = next(node for node in cluster.brokers if node != controller_of(cluster))
     others = [node for node in cluster.brokers if node != bounced]
     placed(admin, "bounced", [bounced, *others])
@@ -343,7 +343,7 @@ def test_a_starting_broker_serves_no_client_before_it_has_metadata(cluster: Clus
 def test_a_controlled_shutdown_under_load_fails_no_record(
     cluster: Cluster, admin: Any, who: str
 ) -> None:
-    """Leaders move before the process ends; no client hears of an error (D4)."""
+    """The leaderships move before the process ends, and no client gets an error (D4)."""
     name = f"leaving-{who}"
     controller = controller_of(cluster)
     leaving = controller if who == "controller" else controller % 3 + 1

@@ -30,7 +30,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def asked(cluster: Cluster, node: int, name: str) -> float:
-    """A metric by the control socket."""
+    """Reads a metric through the control socket."""
     values: dict[str, float] = cluster.control(node, "metrics")["metrics"]
     return values[name]
 
@@ -45,7 +45,7 @@ def get(port: int, path: str = "/metrics", method: str = "GET") -> tuple[int, st
 
 
 def scraped(cluster: Cluster, node: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Everything that Prometheus would read."""
+    """Reads all metrics as Prometheus would."""
     status, text = get(cluster.control(node, "metrics")["port"])
     assert status == 200
     return {

@@ -1,4 +1,4 @@
-"""A cluster whose registry is a real ZooKeeper: elections, expiry, its death and coming back (D1, D3, D4, D5)."""
+"""A cluster with a real ZooKeeper as its registry: elections, session expiry, ZooKeeper's restart (D1, D3, D4, D5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [needs_zookeeper, SOCKETS]
 CONFIG = {"zookeeper.session.timeout.ms": 5_000, "auto.leader.rebalance.enable": False}
 
 TOO_FEW_NOW = (InvalidReplicationFactorError,)
-"""A session that expires on a busy machine takes its broker away for a moment."""
+"""On a busy machine a session may expire, and then its broker is missing until it registers again."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def epochs(cluster: Cluster) -> dict[int, int]:
 
 
 def test_killing_the_controller_elects_another_and_loses_nothing(cluster: Cluster) -> None:
-    before = until(lambda: settled(cluster))
+    before = until(lambda: stable_view(cluster))
     controller = before.controller
     assert controller is not None
     others = [node for node in cluster.brokers if node != controller]
@@ -71,20 +71,20 @@ def test_killing_zookeeper_keeps_brokers_serving_until_it_returns(
         zookeeper.kill()
         load.more(400)
         zookeeper.start()
-        until(lambda: answers(cluster))
+        until(lambda: is_stable(cluster))
         load.more(400)
     cluster.await_full_isr()
-    # a session resumes if its client is back in time; on a busy machine one may expire and begin anew
+    # A session resumes if its client reconnects in time; on a busy machine it may expire and start again.
     again, after = cluster.describe(), epochs(cluster)
     assert again.controller_epoch >= view.controller_epoch
     assert all(after[node] >= before[node] for node in before)
     if (after, again.controller_epoch, again.live) == (before, view.controller_epoch, view.live):
-        assert again.topics == view.topics, "nothing expired, nobody was elected"
+        assert again.topics == view.topics, "without an expired session there must be no election"
     load.exactly_once()
 
 
-def settled(cluster: Cluster) -> ClusterView | None:
-    """All brokers live, one of them the controller; None while that is not so or nobody answers."""
+def stable_view(cluster: Cluster) -> ClusterView | None:
+    """Returns the view when all brokers are live and one of them is the controller; None otherwise."""
     try:
         view = cluster.describe()
     except ClusterError:
@@ -92,23 +92,23 @@ def settled(cluster: Cluster) -> ClusterView | None:
     return view if set(view.live) == {1, 2, 3} and view.controller in view.live else None
 
 
-def answers(cluster: Cluster) -> bool:
-    return settled(cluster) is not None
+def is_stable(cluster: Cluster) -> bool:
+    return stable_view(cluster) is not None
 
 
 def test_pausing_a_broker_past_its_session_registers_it_again(cluster: Cluster) -> None:
     placed(cluster, "paused", [1, 2, 3])
-    controller = until(lambda: settled(cluster)).controller
+    controller = until(lambda: stable_view(cluster)).controller
     assert controller is not None
     before = epochs(cluster)
     others = [node for node in cluster.brokers if node != controller]
     stale = {"socket.timeout.ms": 2_000, "request.timeout.ms": 1_500}
     with Load(cluster, "paused", **stale) as load:
         cluster.brokers[controller].pause()
-        until(lambda: controller not in cluster.describe().live, "its session is over")
+        until(lambda: controller not in cluster.describe().live, "the session expires")
         until(lambda: cluster.controller_id() in others)
         cluster.brokers[controller].resume()
-        until(lambda: answers(cluster) and set(cluster.isr("paused", 0)) == {1, 2, 3})
+        until(lambda: is_stable(cluster) and set(cluster.isr("paused", 0)) == {1, 2, 3})
         load.more(50)
     assert epochs(cluster)[controller] > before[controller]
     assert cluster.controller_id() in others

@@ -1,4 +1,4 @@
-"""Answers and errors that a client sees, the same from ours and from Apache Kafka 4.2 (A2, A3, C5, C6, E3, E4)."""
+"""Responses and errors of our brokers are the same as those of Apache Kafka 4.2 (A2, A3, C5, C6, E3, E4)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_producing_with_acks_0_gets_no_response(kafka: Any) -> None:
     topic = kafka.topic("silent", 1)
     raw = kafka.raw(1)
     raw.send(ApiKey.PRODUCE, 9, produce_request(topic, 0, ["x"], 0, 1_000, 9))
-    answer = raw.list_offset(topic, 0, -1)  # asserts that it is the next answer
+    answer = raw.list_offset(topic, 0, -1)  # asserts that this is the next response
     assert answer.offset == 1
 
 
@@ -82,11 +82,11 @@ def test_producing_with_acks_all_times_out_while_a_follower_is_paused(kafka: Any
     finally:
         kafka.resume(2)
     assert answer.error_code is Code.request_timed_out
-    assert raw.produce(topic, 0, ["y"]).base_offset == 1, "what timed out was appended"
+    assert raw.produce(topic, 0, ["y"]).base_offset == 1, "the record that timed out was appended"
 
 
 def test_producing_with_min_insync_replicas_above_the_replica_count_is_accepted(kafka: Any) -> None:
-    """Kafka never asks for more replicas than there are (`effectiveMinIsr`)."""
+    """Kafka never requires more in-sync replicas than the partition has replicas (`effectiveMinIsr`)."""
     topic = kafka.topic("few", 1, min_insync_replicas="2")
     assert kafka.raw(1).produce(topic, 0, ["x"]).error_code is Code.none
 
@@ -107,7 +107,7 @@ ONE = batch(["a", "b"])
 
 
 def changed(layout: str, at: int, value: int) -> bytes:
-    """`ONE` with another field, and the CRC that goes with it."""
+    """Returns `ONE` with another value of a field, and the CRC that matches it."""
     data = bytearray(ONE)
     struct.pack_into(layout, data, at, value)
     struct.pack_into(">I", data, 17, crc32c(data[21:]))
@@ -156,7 +156,7 @@ def test_producing_several_or_partial_batches_returns_the_result_of_kafka(kafka:
     assert raw.list_offset(topic, 0, -1).offset == 2 * len(taken)
     stored = raw.fetch(topic, 0, 0).records
     attributes = [placed.header.attributes for placed in headers(stored, partial_ok=False)]
-    assert attributes == [0, 0, 0, 0, 0x80], "whose time a batch has is not the producer's to say"
+    assert attributes == [0, 0, 0, 0, 0x80], "the broker sets the timestamp type, not the producer"
 
 
 def test_producing_a_transactional_batch_without_a_transaction_is_refused(kafka: Any) -> None:
@@ -176,7 +176,9 @@ def test_list_offsets_returns_the_offsets_of_kafka(kafka: Any) -> None:
         found = raw.list_offset(topic, 0, timestamp)
         return found.error_code, found.timestamp, found.offset, found.leader_epoch
 
-    assert (row(-1), row(-2)) == ((0, -1, 0, 0), (0, -1, 0, 0)), "an epoch begins with its leader"
+    assert (row(-1), row(-2)) == ((0, -1, 0, 0), (0, -1, 0, 0)), (
+        "an epoch begins when its leader starts"
+    )
     assert row(1) == (0, -1, -1, -1)
     raw.produce(topic, 0, ["a", "b"])
     time = NOW_MS
@@ -206,8 +208,8 @@ def test_fetching_out_of_range_returns_the_error_of_kafka(kafka: Any) -> None:
     assert not at_end.records
     for offset in (3, -1):
         beyond = raw.fetch(topic, 0, offset)
-        told = (beyond.error_code, beyond.high_watermark, beyond.log_start_offset)
-        assert told == (Code.offset_out_of_range, -1, -1)
+        result = (beyond.error_code, beyond.high_watermark, beyond.log_start_offset)
+        assert result == (Code.offset_out_of_range, -1, -1)
 
 
 def test_fetching_with_a_small_limit_returns_at_least_one_batch(kafka: Any) -> None:
@@ -222,7 +224,7 @@ def test_fetching_with_a_small_limit_returns_at_least_one_batch(kafka: Any) -> N
 
 
 def test_fetching_with_a_matching_epoch_returns_no_diverging_epoch(kafka: Any) -> None:
-    """KIP-595's field answers whoever says the epoch of the last record it has."""
+    """KIP-595's field is set only for a fetch that contains the epoch of the last record and diverges."""
     topic = kafka.topic("diverging", 1)
     raw = kafka.raw(1)
     raw.produce(topic, 0, ["a", "b"])
@@ -240,7 +242,7 @@ def test_a_delayed_fetch_completes_when_the_record_arrives(kafka: Any) -> None:
     waiting.send(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, max_wait_ms=20_000))
     for _ in range(3):
         other.list_offset(topic, 0, -1)
-    assert not waiting.ready(), "there is nothing to answer with"
+    assert not waiting.ready(), "no record has arrived yet"
     other.produce(topic, 0, ["x"])
     row = waiting.take()[1].responses[0].partitions[0]
     assert (row.error_code, row.high_watermark, len(row.records)) == (0, 1, len(batch(["x"])))
@@ -259,7 +261,7 @@ def test_a_delayed_fetch_completes_at_min_bytes_or_at_its_deadline(kafka: Any) -
     other.produce(topic, 0, ["x"])
     assert len(waiting.take()[1].responses[0].partitions[0].records) == 2 * size
     late = other.fetch(topic, 0, 0, max_wait_ms=50, min_bytes=1 << 20)
-    assert len(late.records) == 2 * size, "at its deadline it has what there is"
+    assert len(late.records) == 2 * size, "at its deadline the fetch returns the available records"
 
 
 def test_pipelined_requests_get_their_responses_in_order(kafka: Any) -> None:
@@ -304,7 +306,9 @@ def test_an_election_changes_metadata_and_leader_epochs(kafka: Any) -> None:
             assert code is Code.fenced_leader_epoch, api
         assert leader.list_offset(topic, 0, -1).leader_epoch == row.leader_epoch
         leader.produce(topic, 0, ["b"])
-        ends = [leader.epoch_end(topic, 0, one).end_offset for one in (epoch, row.leader_epoch)]
+        ends = [
+            leader.epoch_end(topic, 0, number).end_offset for number in (epoch, row.leader_epoch)
+        ]
         assert ends == [1, 2]
         diverging = leader.fetch(topic, 0, 2, last_epoch=epoch).diverging_epoch
         assert (diverging.epoch, diverging.end_offset) == (epoch, 1)
@@ -326,7 +330,7 @@ def test_producing_with_too_few_in_sync_replicas_is_refused(kafka: Any) -> None:
         until(lambda: tuple(kafka.partition(topic, 1).isr_nodes) == (1,), "2 out of the ISR")
 
         def refused() -> bool:
-            # Kafka tells clients of the ISR a moment before its leader goes by it
+            # Kafka reports the changed ISR to clients shortly before the leader uses it
             answer = kafka.raw(1).produce(topic, 0, ["c"], timeout_ms=100)
             assert answer.error_code is not Code.none
             return (answer.error_code, answer.base_offset) == (Code.not_enough_replicas, -1)
@@ -363,7 +367,7 @@ def test_fetching_from_a_follower_as_a_consumer_returns_records(kafka: Any) -> N
 
 
 def test_a_fetch_with_an_unknown_session_id_is_refused(kafka: Any) -> None:
-    """Whoever asks for one and is given none (id 0) goes on with full fetches; who makes one up is refused."""
+    """A consumer that gets session id 0 continues with full fetches; an invented session id is refused."""
     topic = kafka.topic("session", 1)
     raw = kafka.raw(1)
     first = raw.ask(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, session_epoch=0))

@@ -1,4 +1,4 @@
-"""`scope="session"`: one cluster for the tests that ask for the same; and broker bugs fail the test that met them."""
+"""`scope="session"` shares a cluster between tests with the same options; a failed task fails the running test."""
 
 from __future__ import annotations
 

@@ -65,7 +65,10 @@ def fast_double_failure(orders: Placed, rule: str) -> tuple[int, int, int]:
     acknowledged(orders, a, "m0")
     acknowledged(orders, a, "m1")
     assert orders.seen(a).hw == 2
-    assert [(one.leo, one.hw) for one in (orders.seen(b), orders.seen(c))] == [(2, 1), (2, 1)]
+    assert [(replica.leo, replica.hw) for replica in (orders.seen(b), orders.seen(c))] == [
+        (2, 1),
+        (2, 1),
+    ]
     orders.await_checkpoint(a, 2)
     cut_off(orders, c, b)
     orders.cluster.brokers[a].kill()

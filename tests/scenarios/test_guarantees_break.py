@@ -1,4 +1,4 @@
-"""The harness sees what it is for: three directed schedules that lose or double, every time (H2, H3, H5)."""
+"""The verdict detects real violations: three directed schedules that lose or duplicate, every time (H2, H3, H5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENT: dict[str, Any] = {
 
 
 def produce(producer: Producer, topic: str, count: int, prefix: str) -> int:
-    """So many records to partition 0, one after another; how many were acknowledged."""
+    """Produces `count` records to partition 0, one after another; returns how many were acknowledged."""
     acknowledged = 0
 
     def delivered(error: object, _message: object) -> None:
@@ -54,7 +54,7 @@ def test_isolating_the_leader_with_acks_1_loses_records(harrow: Harrow) -> None:
 
 
 def leave_only_the_follower(harrow: Harrow, producer: Producer, topic: str) -> tuple[int, int]:
-    """The leader writes alone and dies, then its follower, dead before that, is back: (leader, follower)."""
+    """Lets the leader append alone and die, and restarts its follower, which died before: (leader, follower)."""
     cluster = harrow.cluster
     assert produce(producer, topic, 20, "before") == 20
     first = cluster.leader(topic, 0)
@@ -85,7 +85,7 @@ def test_an_unclean_election_loses_records(harrow: Harrow) -> None:
 
 
 def test_a_clean_election_waits_for_the_isr_and_loses_nothing(harrow: Harrow) -> None:
-    """The same outage with unclean election off: the partition is offline until its ISR is back, nothing is lost."""
+    """The same outage without unclean election: the partition is offline until its ISR returns."""
     orders = harrow.topic("orders", replication_factor=2, config={"min.insync.replicas": 1})
     cluster = harrow.cluster
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", **PATIENT})

@@ -1,4 +1,4 @@
-"""What must hold does, on real processes, through the fixture as a user has it (H4, J1)."""
+"""Guarantees hold under faults, on real processes, through the fixture as users have it (H4, J1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harrow import Harrow, controller, isolate, kill, leader, pause, terminate
 
 
 def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> int:
-    """Somebody's own code: it knows a bootstrap address and nothing of Harrow."""
+    """Stands for a user's code: it has a bootstrap address and does not use Harrow."""
     acknowledged = 0
     settings = {
         "bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True, "log_level": 0,

@@ -1,4 +1,4 @@
-"""Leaders and replicas moved on purpose under load lose, double and reorder nothing (C9, D4, K7)."""
+"""Moving leaders and replicas under load loses, duplicates and reorders nothing (C9, D4, K7)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_NOW = (KafkaError, RuntimeError)
 
 
 def keep_moving(cluster: Cluster, topic: str, stop: threading.Event) -> None:
-    """Give partition 0 other replicas and another leader, one move after the other, until told to stop."""
+    """Gives partition 0 other replicas and another leader, again and again, until `stop` is set."""
     turn = 0
     while not stop.wait(0.2):
         # kafka-python keeps to the controller that it found first, a dead one too: each error ends its client

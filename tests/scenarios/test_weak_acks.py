@@ -17,12 +17,12 @@ PATIENT_ISR = {"replica.lag.time.max.ms": 60_000, "min.insync.replicas": 1}
 
 @pytest.fixture
 def orders(harrow: Harrow) -> Placed:
-    """A topic on all brokers but the controller."""
+    """A topic on all brokers except the controller."""
     return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
 
 
 def fail_over(orders: Placed, leader: int, follower: int) -> None:
-    """The leader dies, its follower leads, and the dead one is back and in sync."""
+    """Kills the leader, waits until the follower leads, and restarts the old leader until it is in sync."""
     orders.cluster.brokers[leader].kill()
     orders.await_state(leader=follower, isr=(follower,))
     orders.cluster.brokers[leader].start()

@@ -118,7 +118,7 @@ def test_decoding_a_message_truncated_inside_a_timestamp_is_a_wire_error(version
     ],
 )
 def test_decoding_absurd_lengths_is_a_wire_error(version: int, body: bytes) -> None:
-    """kio's own reader aborts the process on the first of these."""
+    """The first of these bodies aborts the process in kio's own reader."""
     with pytest.raises(WireError):
         messages.request_reader(3, version)(body, 0)
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .entities import kio_bytes
-from .hand_made import joined_bytes, request_of
+from .fake_requests import joined_bytes, request_of
 
 VERSIONS = range(fetch.FETCH_VERSION_LOW, fetch.FETCH_VERSION_HIGH + 1)
 INT32 = st.integers(-1, 2**31 - 1)

@@ -1,6 +1,6 @@
 """The controller's requests equal those of Apache Kafka 3.9.1, byte for byte (C8).
 
-The bytes below were written by kafka-clients 3.9.1's own generated classes.
+The generated classes of kafka-clients 3.9.1 wrote the bytes below.
 """
 
 from __future__ import annotations

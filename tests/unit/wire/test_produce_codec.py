@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .entities import entities, kio_bytes
-from .hand_made import request_of
+from .fake_requests import request_of
 
 VERSIONS = range(produce.PRODUCE_VERSION_LOW, produce.PRODUCE_VERSION_HIGH + 1)
 

@@ -12,7 +12,7 @@ from harrow.cluster.wire.api import ApiRow, ApiTable, VersionRange
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.request import Request
 
-from .hand_made import Answer, body_of, request_of
+from .fake_requests import Answer, body_of, request_of
 
 
 def nothing(request: Request) -> None:
@@ -256,4 +256,4 @@ def test_reading_a_large_header_does_not_keep_it_in_memory() -> None:
     for frame in (plain, large, plain, large):
         assert reader.read(frame) == headers.parse_request_header(frame)
     kept = [getattr(reader, name) for name in reader.__slots__]
-    assert sum(len(one) for one in kept if isinstance(one, bytes)) < 2_000
+    assert sum(len(value) for value in kept if isinstance(value, bytes)) < 2_000

@@ -1,4 +1,4 @@
-"""A handler writes a response once, for all versions."""
+"""A handler builds a response once, with the fields of all versions, and it encodes in each version."""
 
 from __future__ import annotations
 
