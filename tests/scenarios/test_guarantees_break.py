@@ -40,7 +40,7 @@ def test_isolating_the_leader_with_acks_1_loses_records(harrow: Harrow) -> None:
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "1", **PATIENT})
     assert produce(producer, orders.name, 20, "before") == 20
     with harrow.chaos(isolate(leader(orders, 0), seconds=4)) as chaos:
-        # the old leader goes on acknowledging alone; healed, it truncates to its successor's log
+        # The isolated leader still acknowledges; after healing it truncates to the new leader's log.
         while not chaos.effects:
             produce(producer, orders.name, 1, "during")
         assert produce(producer, orders.name, 50, "alone") == 50

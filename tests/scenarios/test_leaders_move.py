@@ -14,18 +14,18 @@ from waiting import until
 pytestmark = SOCKETS
 
 NOT_NOW = (KafkaError, RuntimeError)
-"""A dead broker; kafka-python's word for a cluster without a controller."""
+"""Errors of a dead broker, and kafka-python's error for a cluster without a controller."""
 
 
 def keep_moving(cluster: Cluster, topic: str, stop: threading.Event) -> None:
     """Gives partition 0 other replicas and another leader, again and again, until `stop` is set."""
     turn = 0
     while not stop.wait(0.2):
-        # kafka-python keeps to the controller that it found first, a dead one too: each error ends its client
+        # kafka-python never leaves the controller that it found first, so each error ends the client.
         with contextlib.suppress(*NOT_NOW), admin_of(cluster) as admin:
             while not stop.wait(0.2):
                 if admin.list_partition_reassignments():
-                    continue  # a target that changes before it is reached is never reached on a busy machine
+                    continue  # wait until the reassignment is done: on a busy machine a changing target is never reached
                 turn += 1
                 target = [turn % 3 + 1, (turn + 1) % 3 + 1]
                 admin.alter_partition_reassignments({TopicPartition(topic, 0): target})

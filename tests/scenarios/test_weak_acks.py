@@ -43,7 +43,7 @@ def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
     orders.cluster.brokers[leader].pause()
     for number in range(30):
         producer.produce("orders", f"unread {number}", key="k", partition=0)
-    assert producer.flush(30) == 0, "sent, as far as the client can know"
+    assert producer.flush(30) == 0, "with acks=0 the client counts a sent record as delivered"
     fail_over(orders, leader, follower)
     verdict = harrow.verify("orders")
     assert verdict.guarantees == ("best-effort",), "derived from acks=0"
@@ -74,9 +74,9 @@ def test_killing_an_isolated_leader_with_acks_1_loses_its_records(
     orders.cluster.control(follower, "links.heal", mode="reset")
     orders.cluster.brokers[leader].start()
     orders.cluster.await_full_isr(30)
-    assert orders.seen(leader).leo == 20, "it truncated to its successor's log"
+    assert orders.seen(leader).leo == 20, "it truncated to the new leader's log"
     with pytest.raises(VerdictError) as found:
         harrow.verify("orders", guarantee="no-loss")
     assert found.value.verdict.names() == {"lost-write"}
     assert found.value.verdict.totals["lost-write"] == 30
-    until(lambda: orders.events(leader, "partition.truncated"), "the truncation in its trace")
+    until(lambda: orders.events(leader, "partition.truncated"), "the truncation is in the trace")
