@@ -1,4 +1,4 @@
-"""The failures of seeds 002 and 004 and of KIP-279, reproduced by directed faults for each truncation strategy (C7, C6).
+"""The failures of seeds 002 and 004 and of KIP-279, reproduced by directed faults by truncation strategy (C6, C7).
 
 Replicas A, B, C are on brokers that are not the controller. Every election is clean and every fault is directed, so
 nothing depends on timing: the high watermark of a follower is always one fetch behind (seed 004's table), and a
@@ -60,7 +60,7 @@ def cut_off(orders: Placed, node: int, leader: int) -> None:
 
 
 def fast_double_failure(orders: Placed, rule: str) -> tuple[int, int, int]:
-    """m1 is committed and acknowledged; A dies, B leads, C becomes B's follower but fetches nothing; B dies, C leads."""
+    """m1 is committed and acknowledged; A dies, B leads, C follows B but fetches nothing; B dies, C leads."""
     a, b, c = orders.nodes()
     acknowledged(orders, a, "m0")
     acknowledged(orders, a, "m1")

@@ -25,7 +25,7 @@ def keep_moving(cluster: Cluster, topic: str, stop: threading.Event) -> None:
         with contextlib.suppress(*NOT_NOW), admin_of(cluster) as admin:
             while not stop.wait(0.2):
                 if admin.list_partition_reassignments():
-                    continue  # wait until the reassignment is done: on a busy machine a changing target is never reached
+                    continue  # on a busy machine a changing target is never reached
                 turn += 1
                 target = [turn % 3 + 1, (turn + 1) % 3 + 1]
                 admin.alter_partition_reassignments({TopicPartition(topic, 0): target})
