@@ -114,7 +114,9 @@ class Purgatory:
         self._gathered += 1
         self.delayed += 1
         op.home = self
-        if self._gathered - self.delayed > self._purge_interval:
+        completed = self._gathered - self.delayed
+        assert completed >= 0, "more operations wait than were put on the watch lists"
+        if completed > self._purge_interval:
             self.purge()
 
     def check_and_complete(self, key: Hashable) -> int:

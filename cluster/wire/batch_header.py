@@ -39,6 +39,11 @@ CRC_AT = 17
 ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
 
+assert HEADER_SIZE == 61, "the header of format v2 has 61 bytes"
+assert struct.calcsize(">qii") == MAGIC_AT, "the magic follows the leader epoch"
+assert struct.calcsize(">qiibI") == ATTRIBUTES_AT, "the attributes follow the CRC"
+assert struct.calcsize(">qiibIhiq") == MAX_TIMESTAMP_AT, "it follows the base timestamp"
+
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10

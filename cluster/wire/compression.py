@@ -75,6 +75,7 @@ def _bounded(into: Callable[[bytes, bytearray], int], data: bytes) -> bytes:
                 raise
             room *= _ROOM_EACH
         else:
+            assert size <= len(out) <= DECOMPRESSED_BYTES_MAX, f"{size} bytes exceed the buffer"
             return bytes(memoryview(out)[:size])
 
 
