@@ -15,6 +15,7 @@ from kafka import errors
 from kafka.admin import NewTopic
 from kafka.structs import TopicPartition as Where
 from load_on_cluster import SOCKETS, Load, admin_of
+from topics_and_traces import create_placed
 from waiting import until
 
 pytestmark = SOCKETS
@@ -32,12 +33,6 @@ def cluster() -> Iterator[Cluster]:
 def admin(cluster: Cluster) -> Iterator[Any]:
     with admin_of(cluster) as client:
         yield client
-
-
-def placed(admin: Any, name: str, *replicas: list[int], **config: str) -> None:
-    admin.create_topics(
-        [NewTopic(name, replica_assignments=dict(enumerate(replicas)), topic_configs=config)]
-    )
 
 
 def replicas_of(cluster: Cluster, topic: str) -> dict[int, tuple[int, ...]]:
@@ -81,7 +76,7 @@ def test_brokers_with_racks_report_them_and_replicas_spread_over_them(
 
 
 def test_adding_partitions_makes_them_accept_records_at_once(cluster: Cluster, admin: Any) -> None:
-    placed(admin, "grown", [1, 2])
+    create_placed(admin, "grown", [1, 2])
     theirs: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     grown: Any = theirs.create_partitions([NewPartitions("grown", 2, [[4, 3]])])
     grown["grown"].result(20)
@@ -116,7 +111,7 @@ def test_adding_invalid_partitions_is_refused(
     cluster: Cluster, admin: Any, asked: Any, refusal: str
 ) -> None:
     if "kept" not in cluster.describe().topics:
-        placed(admin, "kept", [1, 2], [2, 3])
+        create_placed(admin, "kept", [1, 2], [2, 3])
     with pytest.raises(errors.KafkaError) as error:
         admin.create_partitions(asked)
     assert refusal in type(error.value).__name__
@@ -124,7 +119,7 @@ def test_adding_invalid_partitions_is_refused(
 
 
 def test_adding_partitions_with_validate_only_changes_nothing(cluster: Cluster, admin: Any) -> None:
-    placed(admin, "dry", [1, 2])
+    create_placed(admin, "dry", [1, 2])
     admin.create_partitions({"dry": 5}, validate_only=True)
     assert replicas_of(cluster, "dry") == {0: (1, 2)}
 
@@ -133,7 +128,7 @@ def test_adding_partitions_with_validate_only_changes_nothing(cluster: Cluster, 
 
 
 def test_a_preferred_election_restores_the_preferred_leader(cluster: Cluster, admin: Any) -> None:
-    placed(admin, "preferred", [3, 1, 2], [1, 2, 3])
+    create_placed(admin, "preferred", [3, 1, 2], [1, 2, 3])
     cluster.brokers[3].restart()
     cluster.await_full_isr()
     assert cluster.leader("preferred", 0) == 1
@@ -154,7 +149,7 @@ def test_a_preferred_election_restores_the_preferred_leader(cluster: Cluster, ad
 def test_an_unclean_election_elects_only_when_requested_and_without_a_live_isr(
     cluster: Cluster, admin: Any
 ) -> None:
-    placed(admin, "unclean", [4, 3])
+    create_placed(admin, "unclean", [4, 3])
     cluster.brokers[4].kill()
     until(lambda: cluster.isr("unclean", 0) == [3])
     assert elected(cluster, ElectionType.PREFERRED, "unclean") == "PREFERRED_LEADER_NOT_AVAILABLE"
@@ -176,7 +171,7 @@ def test_an_unclean_election_elects_only_when_requested_and_without_a_live_isr(
 def test_reassigning_replicas_under_load_loses_and_duplicates_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
-    placed(admin, "moving", [1, 2], [2, 1])
+    create_placed(admin, "moving", [1, 2], [2, 1])
     with Load(cluster, "moving", partitions=2) as load:
         results = admin.alter_partition_reassignments(
             {Where("moving", 0): [3, 4], Where("moving", 1): [4, 1, 3]}
@@ -196,7 +191,7 @@ def test_reassigning_replicas_under_load_loses_and_duplicates_nothing(
 
 
 def test_cancelling_a_listed_reassignment_leaves_no_trace(cluster: Cluster, admin: Any) -> None:
-    placed(admin, "turned", [1, 2])
+    create_placed(admin, "turned", [1, 2])
     where = Where("turned", 0)
     cluster.control(4, "links.block", peers=["broker 1", "broker 2"], direction="both")
     try:
@@ -230,7 +225,7 @@ def test_invalid_reassignments_are_refused(
     cluster: Cluster, admin: Any, replicas: Any, refusal: str
 ) -> None:
     if "stays" not in cluster.describe().topics:
-        placed(admin, "stays", [1, 2])
+        create_placed(admin, "stays", [1, 2])
     result = admin.alter_partition_reassignments({Where("stays", 0): replicas})[Where("stays", 0)]
     assert refusal in type(result).__name__ + str(result)
     unknown = admin.alter_partition_reassignments({Where("stays", 5): [1, 2]})[Where("stays", 5)]
@@ -245,7 +240,7 @@ def test_a_new_controller_finishes_a_reassignment_that_the_old_one_started(
     assert controller is not None
     others = [node for node in cluster.brokers if node != controller]
     before, after = others[:2], [others[2], others[1]]
-    placed(admin, "handed", before)
+    create_placed(admin, "handed", before)
     with Load(cluster, "handed") as load:
         cluster.control(after[0], "links.block", peers=[f"broker {before[0]}"], direction="both")
         admin.alter_partition_reassignments({Where("handed", 0): after})
@@ -265,7 +260,7 @@ def test_a_removed_replica_of_a_dead_broker_deletes_its_log_after_the_restart(
 ) -> None:
     controller = cluster.controller_id()
     dead, kept, new = [node for node in cluster.brokers if node != controller]
-    placed(admin, "left", [dead, kept])
+    create_placed(admin, "left", [dead, kept])
     folder = cluster.folder / f"broker-{dead}" / "data" / "left-0"
     until(folder.exists)
     cluster.brokers[dead].kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.admin import NewTopic as Placed
 from kafka.structs import TopicPartition as Where
 from load_on_cluster import SOCKETS, admin_of
+from topics_and_traces import trace_events
 from waiting import until
 
 CONFIG: dict[str, object] = {
@@ -82,9 +82,7 @@ def read_all(cluster: Cluster, topic: str) -> dict[int, tuple[bytes | None, byte
 
 
 def events(cluster: Cluster, node: int, name: str, topic: str) -> list[dict[str, Any]]:
-    lines = (cluster.brokers[node].folder / "trace.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines if f'"{name}"' in line]
-    return [row for row in rows if row.get("topic", topic) == topic]
+    return [row for row in trace_events(cluster, node, name) if row.get("topic", topic) == topic]
 
 
 def files(cluster: Cluster, node: int, topic: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,12 @@ import pytest
 from harrow import Cluster
 from harrow.cluster.registry import RegistryClient
 from harrow.cluster.view import PartitionView
-from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 from load_on_cluster import SOCKETS, Load, admin_of
 from raw_kafka import RawKafka
 from registry_in_process import Heard
 from registry_visitor import visit
+from topics_and_traces import broker_epochs, create_placed, trace_events
 from waiting import until
 
 SESSION_MS = 1_000
@@ -55,23 +54,8 @@ def admin(cluster: Cluster) -> Iterator[Any]:
     until(lambda: set(cluster.describe().live) == {1, 2, 3})
 
 
-def placed(admin: Any, name: str, *replicas: list[int]) -> None:
-    admin.create_topics([NewTopic(name, replica_assignments=dict(enumerate(replicas)))])
-
-
 def partition(cluster: Cluster, topic: str, number: int = 0) -> PartitionView:
     return cluster.describe().topics[topic][number]
-
-
-def traced(cluster: Cluster, node: int, event: str) -> list[dict[str, Any]]:
-    lines = (cluster.folder / f"broker-{node}" / "trace.jsonl").read_text().splitlines()
-    return [
-        row for line in lines if line.endswith("}") and (row := json.loads(line))["event"] == event
-    ]
-
-
-def epochs(cluster: Cluster) -> dict[int, int]:
-    return {node: int(cluster.control(node, "state")["broker_epoch"]) for node in cluster.brokers}
 
 
 def controller_of(cluster: Cluster) -> int:
@@ -88,7 +72,7 @@ def test_resuming_a_controller_after_its_session_expired_changes_nothing(
 ) -> None:
     zombie = controller_of(cluster)
     others = [node for node in cluster.brokers if node != zombie]
-    placed(admin, "paused", [zombie, *others])
+    create_placed(admin, "paused", [zombie, *others])
     epoch = cluster.describe().controller_epoch
     with Load(cluster, "paused", **STALE) as load:
         # The controller is paused while a request for it is queued, and other brokers register again.
@@ -99,9 +83,9 @@ def test_resuming_a_controller_after_its_session_expired_changes_nothing(
         view = cluster.describe()
         assert view.controller_epoch > epoch
         before = partition(cluster, "paused")
-        resigned = len(traced(cluster, zombie, "controller.resigned"))
+        resigned = len(trace_events(cluster, zombie, "controller.resigned"))
         cluster.brokers[zombie].resume()
-        until(lambda: len(traced(cluster, zombie, "controller.resigned")) > resigned)
+        until(lambda: len(trace_events(cluster, zombie, "controller.resigned")) > resigned)
         until(lambda: set(cluster.isr("paused", 0)) == {1, 2, 3})
         load.more(100)
     after = partition(cluster, "paused")
@@ -120,7 +104,7 @@ def test_a_controller_isolated_from_the_registry_decides_nothing(
     """The controller runs, but is isolated from the registry, and still receives requests to elect and to reassign."""
     zombie = controller_of(cluster)
     other, third = [node for node in cluster.brokers if node != zombie]
-    placed(admin, "cut", [other, third])
+    create_placed(admin, "cut", [other, third])
     zombies = f"127.0.0.1:{cluster.brokers[zombie].port}"
     before = partition(cluster, "cut")
     with admin_of(zombies, request_timeout_ms=4_000) as asking:
@@ -159,8 +143,8 @@ def controller_of_or_0(cluster: Cluster) -> int:
 def test_stopping_the_registry_keeps_brokers_serving_and_sessions_resume(
     cluster: Cluster, admin: Any
 ) -> None:
-    placed(admin, "unregistered", [1, 2, 3], [2, 3, 1], [3, 1, 2])
-    before, view = epochs(cluster), cluster.describe()
+    create_placed(admin, "unregistered", [1, 2, 3], [2, 3, 1], [3, 1, 2])
+    before, view = broker_epochs(cluster), cluster.describe()
     with Load(cluster, "unregistered", partitions=3) as load:
         cluster.registry.kill()
         load.more(2 * SESSION_MS * 400 // 1_000)  # for longer than a session timeout
@@ -168,7 +152,7 @@ def test_stopping_the_registry_keeps_brokers_serving_and_sessions_resume(
         load.more(200)
         until(lambda: set(cluster.describe().live) == {1, 2, 3})
         load.more(SESSION_MS * 400 // 1_000)
-    assert epochs(cluster) == before  # no session expired, and no broker registered again
+    assert broker_epochs(cluster) == before  # no session expired, and no broker registered again
     again = cluster.describe()
     assert (again.controller, again.controller_epoch) == (view.controller, view.controller_epoch)
     assert again.topics == view.topics
@@ -180,7 +164,7 @@ def test_a_broker_that_died_without_a_registry_expires_when_the_registry_returns
 ) -> None:
     controller = controller_of(cluster)
     dead, other = [node for node in cluster.brokers if node != controller]
-    placed(admin, "expires", [dead, other, controller])
+    create_placed(admin, "expires", [dead, other, controller])
     with Load(cluster, "expires") as load:
         cluster.registry.kill()
         cluster.brokers[dead].kill()
@@ -198,9 +182,9 @@ def test_expiring_the_session_of_a_running_broker_registers_it_again(
 ) -> None:
     controller = controller_of(cluster)
     cut, other = [node for node in cluster.brokers if node != controller]
-    placed(admin, "expired", [cut, other, controller])
-    placed(admin, "expired-fresh", [cut, other, controller])
-    before = epochs(cluster)
+    create_placed(admin, "expired", [cut, other, controller])
+    create_placed(admin, "expired-fresh", [cut, other, controller])
+    before = broker_epochs(cluster)
     with Load(cluster, "expired", **STALE) as load:
         cluster.control(cut, "links.block", peers=["registry"], direction="both")
         until(lambda: cluster.leader("expired", 0) == cluster.leader("expired-fresh", 0) == other)
@@ -213,7 +197,7 @@ def test_expiring_the_session_of_a_running_broker_registers_it_again(
         cluster.control(cut, "links.heal", mode="deliver")
         until(lambda: set(cluster.isr("expired", 0)) == {1, 2, 3})
         load.more(100)
-    after = epochs(cluster)
+    after = broker_epochs(cluster)
     assert after[cut] > before[cut]
     assert {node: after[node] for node in (other, controller)} == {
         node: before[node] for node in (other, controller)
@@ -229,7 +213,7 @@ def test_ten_controller_elections_have_ten_controller_epochs(
     cluster: Cluster, admin: Any, tmp_path: Path
 ) -> None:
     """Deletes the controller node as soon as a broker has won the election: ten elections in a row."""
-    placed(admin, "elections", [1, 2, 3])
+    create_placed(admin, "elections", [1, 2, 3])
 
     async def unseat(client: RegistryClient) -> list[int]:
         seen: list[int] = []
@@ -249,16 +233,16 @@ def test_ten_controller_elections_have_ten_controller_epochs(
     assert cluster.describe().controller_epoch == first + 10
     until(lambda: sum(row["controller"] for row in states(cluster)) == 1)
     load.exactly_once()
-    placed(admin, "after-elections", [3, 1, 2])  # the last elected controller works
+    create_placed(admin, "after-elections", [3, 1, 2])  # the last elected controller works
     cluster.await_converged()
     for node in cluster.brokers:
-        elected = [row["epoch"] for row in traced(cluster, node, "controller.elected")]
+        elected = [row["epoch"] for row in trace_events(cluster, node, "controller.elected")]
         assert len(elected) == len(set(elected))
 
 
 def test_electing_ten_leaders_in_a_row_loses_nothing(cluster: Cluster, admin: Any) -> None:
     """Makes preferred elections as fast as the controller answers them, under load."""
-    placed(admin, "leaders", [1, 2, 3])
+    create_placed(admin, "leaders", [1, 2, 3])
     from kafka.structs import TopicPartition
 
     first = partition(cluster, "leaders").leader_epoch
@@ -283,7 +267,7 @@ def test_electing_ten_leaders_in_a_row_loses_nothing(cluster: Cluster, admin: An
 def test_killing_and_starting_all_brokers_at_once_loses_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
-    placed(admin, "all", [1, 2, 3], [2, 3, 1])
+    create_placed(admin, "all", [1, 2, 3], [2, 3, 1])
     with Load(cluster, "all", partitions=2) as load:
         load.more(200)
         before = dict(load.delivered)
@@ -306,8 +290,8 @@ def test_restarting_a_broker_within_its_session_timeout_loses_nothing(
     """It is a failure and a start: a new broker epoch, another leader, and the broker returns to the ISR (D6)."""
     bounced = next(node for node in cluster.brokers if node != controller_of(cluster))
     others = [node for node in cluster.brokers if node != bounced]
-    placed(admin, "bounced", [bounced, *others])
-    before, view = epochs(cluster), partition(cluster, "bounced")
+    create_placed(admin, "bounced", [bounced, *others])
+    before, view = broker_epochs(cluster), partition(cluster, "bounced")
     assert view.leader == bounced
     with Load(cluster, "bounced") as load:
         cluster.brokers[bounced].kill()
@@ -315,7 +299,7 @@ def test_restarting_a_broker_within_its_session_timeout_loses_nothing(
         until(lambda: partition(cluster, "bounced").leader_epoch > view.leader_epoch)
         until(lambda: set(cluster.isr("bounced", 0)) == {1, 2, 3})
         load.more(100)
-    assert epochs(cluster)[bounced] > before[bounced]
+    assert broker_epochs(cluster)[bounced] > before[bounced]
     assert partition(cluster, "bounced").leader in others
     load.exactly_once()
     cluster.await_converged()
@@ -326,10 +310,10 @@ def test_a_starting_broker_serves_no_client_before_it_has_metadata(cluster: Clus
     late = controller % 3 + 1
     cluster.brokers[late].kill()
     cluster.control(controller, "links.block", peers=[f"broker {late}"], direction="out")
-    registered = len(traced(cluster, late, "broker.registered"))
+    registered = len(trace_events(cluster, late, "broker.registered"))
     try:
         cluster.brokers[late].begin()
-        until(lambda: len(traced(cluster, late, "broker.registered")) > registered)
+        until(lambda: len(trace_events(cluster, late, "broker.registered")) > registered)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", cluster.brokers[late].port), 10).close()
     finally:
@@ -348,7 +332,7 @@ def test_a_controlled_shutdown_under_load_fails_no_record(
     controller = controller_of(cluster)
     leaving = controller if who == "controller" else controller % 3 + 1
     others = [node for node in cluster.brokers if node != leaving]
-    placed(admin, name, [leaving, *others], [others[0], leaving, others[1]])
+    create_placed(admin, name, [leaving, *others], [others[0], leaving, others[1]])
     with Load(cluster, name, partitions=2) as load:
         cluster.brokers[leaving].terminate()
         assert partition(cluster, name).leader in others
@@ -368,7 +352,7 @@ def test_automatic_rebalancing_restores_the_preferred_leader() -> None:
     }
     with Cluster(brokers=2, config=config) as cluster:
         with admin_of(cluster) as admin:
-            placed(admin, "balanced", [1, 2], [2, 1])
+            create_placed(admin, "balanced", [1, 2], [2, 1])
         with Load(cluster, "balanced", partitions=2) as load:
             cluster.brokers[1].restart()
             until(lambda: cluster.leader("balanced", 0) == 1)

@@ -12,6 +12,7 @@ from harrow.cluster.view import ClusterView
 from kafka.admin import NewTopic
 from kafka.errors import InvalidReplicationFactorError
 from load_on_cluster import SOCKETS, Load, admin_of
+from topics_and_traces import broker_epochs, create_placed
 from waiting import until
 from zookeeper_server import ZooKeeperServer, needs_zookeeper
 
@@ -37,11 +38,7 @@ def cluster(zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
 
 def placed(cluster: Cluster, name: str, *replicas: list[int]) -> None:
     with admin_of(cluster) as admin:
-        admin.create_topics([NewTopic(name, replica_assignments=dict(enumerate(replicas)))])
-
-
-def epochs(cluster: Cluster) -> dict[int, int]:
-    return {node: int(cluster.control(node, "state")["broker_epoch"]) for node in cluster.brokers}
+        create_placed(admin, name, *replicas)
 
 
 def test_killing_the_controller_elects_another_and_loses_nothing(cluster: Cluster) -> None:
@@ -66,7 +63,7 @@ def test_killing_zookeeper_keeps_brokers_serving_until_it_returns(
     cluster: Cluster, zookeeper: ZooKeeperServer
 ) -> None:
     placed(cluster, "without", [1, 2, 3])
-    before, view = epochs(cluster), cluster.describe()
+    before, view = broker_epochs(cluster), cluster.describe()
     with Load(cluster, "without") as load:
         zookeeper.kill()
         load.more(400)
@@ -75,7 +72,7 @@ def test_killing_zookeeper_keeps_brokers_serving_until_it_returns(
         load.more(400)
     cluster.await_full_isr()
     # A session resumes if its client reconnects in time; on a busy machine it may expire and start again.
-    again, after = cluster.describe(), epochs(cluster)
+    again, after = cluster.describe(), broker_epochs(cluster)
     assert again.controller_epoch >= view.controller_epoch
     assert all(after[node] >= before[node] for node in before)
     if (after, again.controller_epoch, again.live) == (before, view.controller_epoch, view.live):
@@ -100,7 +97,7 @@ def test_pausing_a_broker_past_its_session_registers_it_again(cluster: Cluster) 
     placed(cluster, "paused", [1, 2, 3])
     controller = until(lambda: stable_view(cluster)).controller
     assert controller is not None
-    before = epochs(cluster)
+    before = broker_epochs(cluster)
     others = [node for node in cluster.brokers if node != controller]
     stale = {"socket.timeout.ms": 2_000, "request.timeout.ms": 1_500}
     with Load(cluster, "paused", **stale) as load:
@@ -110,7 +107,7 @@ def test_pausing_a_broker_past_its_session_registers_it_again(cluster: Cluster) 
         cluster.brokers[controller].resume()
         until(lambda: is_stable(cluster) and set(cluster.isr("paused", 0)) == {1, 2, 3})
         load.more(50)
-    assert epochs(cluster)[controller] > before[controller]
+    assert broker_epochs(cluster)[controller] > before[controller]
     assert cluster.controller_id() in others
     load.exactly_once()
     cluster.await_converged()
