@@ -71,7 +71,7 @@ def look_ups(host: Host, folder: Path, most: int) -> None:
         end = int(log.log_end_offset)
         first = [Offset(segment.base_offset + 5) for segment in log.segments[:-1]]
         begun = time.perf_counter()
-        for offset in first:  # each index is brought in once
+        for offset in first:  # loads each index
             log.read(offset, 1, ALL, at_least_one=True)
         cold = (time.perf_counter() - begun) / len(first)
         best_offset = best_time = 1e9

@@ -43,9 +43,9 @@ PROMISED = ("exactly-once", "ordered")
 FEW, FEW_MS = 1_000, 200.0
 MANY = 25_000_000
 WARM_FEW = 15
-"""Turns before those that count: the JVM compiles what it has run often; larger runs are warm by their first."""
+"""Turns before the measured ones: the JVM compiles code that runs often; larger runs are warm after the first."""
 WHOLE_MOST = 1_000_000
-"""Above it the lay-out is timed once."""
+"""For larger runs the lay-out is measured only once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,11 +28,11 @@ QUICK_CLIENT = {
     "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50, "log_level": 0,
 }  # fmt: skip
-"""Of the producer in a failover: its back-offs are far below the session timeout, so that they hide nothing."""
-LOOKS_OFTEN = {"topic.metadata.refresh.interval.ms": 100}
-"""librdkafka's own look-out for a moved leader comes once a second, and 2.16 forgets what it found there when the
-old leader is gone from the brokers' list (it decommissions that broker and reverts the partitions it is just moving
-to "no leader"): up to two seconds that no cluster can save it. So it is told to look again soon."""
+"""Settings of the producer in a failover: back-offs far below the session timeout, so that they do not add to it."""
+REFRESHES_OFTEN = {"topic.metadata.refresh.interval.ms": 100}
+"""librdkafka refreshes its metadata once a second. librdkafka 2.16 also discards the refreshed leaders when the old
+leader has left the list of brokers: it decommissions that broker and resets the partitions that are moving away from
+it to "no leader". Together that takes up to two seconds that no cluster can avoid, so this setting refreshes sooner."""
 
 
 class ExceededError(Exception):
@@ -202,15 +202,15 @@ class Failover:
     """The times of a leader's death, in milliseconds; without the registry's trace only `ack` has a value."""
 
     ack: float
-    """Kill to the next acknowledged record."""
+    """From the kill to the next acknowledged record."""
     session_end: float | None = None
-    """Kill to the end of its session."""
+    """From the kill to the end of the dead broker's session."""
     leaders: float | None = None
-    """The end of its session to the last of the new leaders."""
+    """From the end of that session to the last of the new leaders."""
 
 
 def fail_over(
-    peer: Peer, deadline: float, phase_s: float = 0.0, look_out: Mapping[str, Any] = LOOKS_OFTEN
+    peer: Peer, deadline: float, phase_s: float = 0.0, look_out: Mapping[str, Any] = REFRESHES_OFTEN
 ) -> Failover:
     """Kills the leader of partition 0 while a producer has a message to send.
 

@@ -31,7 +31,7 @@ KAFKA_NODES = 3
 KAFKA_SESSION_MS = 3000
 KAFKA_SETTINGS = f"broker.session.timeout.ms={KAFKA_SESSION_MS}\nbroker.heartbeat.interval.ms=500"
 PORTS = range(29090, 29990, 10)
-"""Bases that are tried: node i listens on base + i, its controller on base - 10000 + i."""
+"""Base ports to try: node i listens on base + i, its controller on base - 10000 + i."""
 
 HARROW, KAFKA, MOCK = "harrow", "apache kafka", "librdkafka mock"
 

@@ -43,9 +43,9 @@ class Truth:
 
     counts: dict[str, int]
     lost: tuple[int, int]
-    """Partition and offset of the record that is gone."""
+    """Partition and offset of the lost record."""
     twice: tuple[int, int]
-    """Partition of the record that is there twice, and the first of its offsets."""
+    """Partition of the duplicated record, and the first of its two offsets."""
 
     @property
     def operations(self) -> int:

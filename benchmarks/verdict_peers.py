@@ -21,7 +21,7 @@ from harrow.harness.histories.layout import DRAINED, Layout
 duckdb: Any = untyped_duckdb
 Place = tuple[int, int]
 Files = str | Mapping[int, Sequence[str]]
-"""Each partition's files, or the one file of all of them."""
+"""The files of each partition, or the single file of all partitions."""
 
 
 @dataclass(slots=True, kw_only=True)

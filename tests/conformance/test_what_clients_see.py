@@ -342,7 +342,7 @@ def test_producing_with_too_few_in_sync_replicas_is_refused(kafka: Any) -> None:
         assert correlation == asked
         row = kafka.raw(1).fetch(topic, 0, 1)
         code = waited.responses[0].partition_responses[0].error_code
-        # docs/compatibility.md, "Under min.insync.replicas the high watermark stands still"
+        # docs/compatibility.md, "The high watermark advances below `min.insync.replicas`"
         expected = {
             "harrow": (Code.not_enough_replicas_after_append, last + 1),
             "apache": (Code.request_timed_out, 1),
@@ -361,7 +361,7 @@ def test_fetching_from_a_follower_as_a_consumer_returns_records(kafka: Any) -> N
     assert (row.error_code, row.high_watermark) == (0, 1)
     assert len(row.records) == len(batch(["a"]))
     beyond = kafka.raw(2).fetch(topic, 0, 9)
-    # docs/compatibility.md, "A follower that lags sends nobody back"
+    # docs/compatibility.md, "A lagging follower does not reset a consumer"
     expected = {"harrow": Code.offset_not_available, "apache": Code.offset_out_of_range}
     assert beyond.error_code is expected[kafka.name]
 

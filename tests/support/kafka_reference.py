@@ -36,7 +36,7 @@ needs_kafka = pytest.mark.skipif(_missing() is not None, reason=_missing() or ""
 
 
 FAST_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""Half of the processor time of a program that is over in a second."""
+"""Halves the processor time of a JVM that runs for a second only."""
 
 _NOISE = (b"SLF4J: ", b"NOTE: ")
 

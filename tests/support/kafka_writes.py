@@ -54,7 +54,7 @@ transaction.state.log.num.partitions=1
 log.index.size.max.bytes=4096
 """
 FIRST_TIME = 1_700_000_000_000
-"""Records carry their own times, so that golden files differ only where they must."""
+"""Fixed timestamps of the records, so that rewriting the golden files changes as little as possible."""
 
 
 class KafkaNode:
@@ -76,7 +76,7 @@ class KafkaNode:
             "KAFKA_SET": SETTINGS,
         }
         command = [TOOL, "up", str(self.folder), "1"]
-        # it gives up after 30 s, which a busy machine may need; the node goes on starting
+        # the tool gives up after 30 s, which a busy machine may need; the node continues to start
         subprocess.run(command, env=environment, check=False, timeout=90, capture_output=True)
         until(self._listens, f"Kafka listens (see {self.folder}/1.log)", timeout_s=60)
 
@@ -328,7 +328,7 @@ DUMPS: dict[str, tuple[str, ...]] = {
     "java": ("--deep-iteration",),
     "killed": ("--deep-iteration",),
 }
-"""Name of a golden dump -> the options that Kafka's tool was given."""
+"""Name of a golden dump -> the options of Kafka's tool."""
 
 ONLY = {
     "shallow": "[!dko]*/0*",

@@ -43,7 +43,7 @@ class Load:
         """(partition, offset) -> number of the acknowledged record"""
         self.placeless: set[int] = set()
         """Acknowledged without an offset: the request failed, and librdkafka concluded from a later success that its
-        records are there (`rd_kafka_dr_implicit_ack`; a stopped follower brings it about now and then)."""
+        records are there (`rd_kafka_dr_implicit_ack`; a stopped follower sometimes causes it)."""
         self.failed: list[str] = []
         """Delivery errors, as an application sees them."""
         self.sent = 0
