@@ -16,17 +16,17 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 459,
+    "told": 458,
     "anew": 54,
     "whoever": 31,
-    "nobody": 143,
+    "nobody": 142,
     "somebody": 19,
     "everybody": 21,
     "but for": 10,
     "of now": 7,
     "of a moment": 0,
     "under way": 45,
-    "stands still": 20,
+    "stands still": 19,
     "knows of": 9,
     "hears of": 9,
     "heard of": 12,
