@@ -1,24 +1,26 @@
-"""A cluster of ours beside a warm Apache Kafka and librdkafka's mock, in one run.
+"""Measures a cluster of ours, a warm Apache Kafka and librdkafka's mock cluster in the same run.
 
     python benchmarks/bench_cluster.py [--messages 400000] [--rounds 3] [--skip start,load,failover,kafka,mock]
 
-Prints for each figure the medians of all peers, ours in terms of Kafka's, and the goal; exit 1 when one is missed.
-A line that a peer cannot give says why; the whole run ends within `--limit` seconds. Peers take turns, after each
-was warmed up by the same load until it got no faster.
+Prints for each figure the median of each peer, the ratio of ours to Kafka's, and the goal; exit code 1 when a goal is
+missed. Where a peer cannot be measured, the table shows the reason. The whole run ends within `--limit` seconds. The
+peers take turns; each was warmed up with the same load until it did not become faster.
 
-* start: cluster ready from a warm fork server, to first metadata, to first acks=all record (Kafka: its own start);
-  `harrow up` from the shell to its ready line, its bytecode cached as after the first call
-* produce: acks=all RF=3 messages a second at 100 B and 1 KiB, and CPU time of all brokers a message;
-  consume: messages a second of a topic filled in the same batches everywhere, and CPU time of all brokers a message
-  (the mock: of the 5 MiB a partition that it keeps)
-* one at a time: acks=all, linger 0, p50 and p99, and CPU time of all brokers a message. Peers take turns every 250
-  messages, so that what else the machine does meets all of them, and all turns are judged as one; beside them the
-  same hops between processes with nothing done at any (`hops.py`): what this machine leaves to win
+* start: time until the cluster is ready (from a warm fork server), until the first metadata, and until the first
+  acks=all record (Kafka: its own start); time of `harrow up` from the shell to its ready line, with cached bytecode
+* produce: messages per second with acks=all and replication factor 3, at 100 B and 1 KiB, and the CPU time of all
+  brokers per message
+* consume: messages per second from a topic that was filled with the same batches on every peer, and the CPU time of
+  all brokers per message (the mock keeps only 5 MiB of a partition)
+* one at a time: acks=all, linger 0: p50 and p99, and the CPU time of all brokers per message. The peers take turns
+  every 250 messages, so that other load on the machine affects all of them alike, and the turns of a peer are
+  evaluated together. For comparison the same hops between processes that do nothing else (`hops.py`): the lower bound
+  on this machine
 * memory: PSS of a broker after the run
-* failover: leader killed, session timeout 300 ms: the session's end to the last of the new leaders, and to the next
-  acknowledged record; kill to the next record less the session timeout (Kafka: one kill, session timeout 3 s).
-  The client looks for leaders every 100 ms; by its own look-out, once a second, in a line of its own. The kills are
-  spread evenly over that second
+* failover: a leader is killed with a session timeout of 300 ms. Time from the end of the session to the last of the
+  new leaders and to the next acknowledged record; time from the kill to the next record, minus the session timeout
+  (Kafka: one kill, session timeout 3 s). The client refreshes its metadata every 100 ms; a separate line has
+  librdkafka's default, once a second. The kills are spread evenly over that second
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ FAILED = (ExceededError, KafkaException, HarrowError, OSError, peers.Unavailable
 
 
 def attempt(figures: Figures, names: Sequence[str], peer: str, work: Callable[[], None]) -> None:
-    """One step; what it failed of stands in the table, and it is not tried again."""
+    """Runs a step; a failure is noted in the table, and its figures are not tried again for this peer."""
     if figures.skipped(names, peer):
         return
     try:
@@ -70,7 +72,7 @@ def attempt(figures: Figures, names: Sequence[str], peer: str, work: Callable[[]
 
 
 def measure_start(figures: Figures, rounds: int, budget: Budget) -> None:
-    """From nothing to the first record."""
+    """Measures the time from nothing to the first record."""
     fork_server().warm()
     with tempfile.TemporaryDirectory(prefix="harrow-bench-") as bytecode:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
@@ -117,7 +119,7 @@ def _up_ms(environment: dict[str, str]) -> float:
 
 
 def warm_up(peer: Peer, messages: int, budget: Budget, seconds: float) -> None:
-    """The load that is measured, until neither rate gains any more."""
+    """Runs the measured load until neither rate increases."""
     end = time.perf_counter() + seconds
     topics = {size: load.make_topic(peer) for size in SIZES}
     best: dict[str, float] = {}
@@ -141,7 +143,7 @@ def warm_up(peer: Peer, messages: int, budget: Budget, seconds: float) -> None:
 def measure_load(
     figures: Figures, running: list[Peer], options: argparse.Namespace, budget: Budget
 ) -> None:
-    """Rounds in which the peers take turns."""
+    """Runs rounds of the load in which the peers take turns."""
     for number in range(options.rounds):
         turn = number % len(running)
         for peer in [*running[turn:], *running[:turn]]:
@@ -189,7 +191,7 @@ def _consumed(figures: Figures, peer: Peer, name: str, messages: int, budget: Bu
 
 
 def measure_latency(figures: Figures, running: list[Peer], budget: Budget) -> None:
-    """One message at a time, in short turns."""
+    """Measures the latency of single messages, in short turns of the peers."""
     deadline = budget.step(STEP_S * 2)
     times: dict[str, list[float]] = {}
     cpu: dict[str, float] = {}
@@ -235,43 +237,43 @@ FAILOVER = (
     "failover: kill to session's end, ms", "failover: session's end to leaders, ms",
     "failover: session's end to ack, ms", "failover: kill to ack less session timeout, ms",
 )  # fmt: skip
-OWN_LOOK_OUT = "failover: that by librdkafka's own look-out, ms"
+OWN_REFRESH = "failover: that by librdkafka's own refresh, ms"
 
 
 def measure_failover(figures: Figures, rounds: int, budget: Budget) -> None:
-    """A fresh cluster for each death."""
+    """Measures failovers, each on a new cluster."""
 
     def work(phase_s: float) -> None:
         with peers.harrow({"zookeeper.session.timeout.ms": SESSION_MS}) as peer:
-            told = load.fail_over(peer, budget.step(STEP_S), phase_s)
-        assert told.session_end is not None and told.leaders is not None
+            times = load.fail_over(peer, budget.step(STEP_S), phase_s)
+        assert times.session_end is not None and times.leaders is not None
         values = (
-            told.session_end, told.leaders, told.ack - told.session_end, told.ack - SESSION_MS
+            times.session_end, times.leaders, times.ack - times.session_end, times.ack - SESSION_MS
         )  # fmt: skip
         for name, value in zip(FAILOVER, values, strict=True):
             figures.add(name, peer.name, value)
 
     def by_itself(phase_s: float) -> None:
         with peers.harrow({"zookeeper.session.timeout.ms": SESSION_MS}) as peer:
-            told = load.fail_over(peer, budget.step(STEP_S), phase_s, {})
-        figures.add(OWN_LOOK_OUT, peer.name, told.ack - SESSION_MS)
+            times = load.fail_over(peer, budget.step(STEP_S), phase_s, {})
+        figures.add(OWN_REFRESH, peer.name, times.ack - SESSION_MS)
 
     for number in range(rounds):
         attempt(figures, FAILOVER, peers.HARROW, partial(work, number / rounds))
-        attempt(figures, [OWN_LOOK_OUT], peers.HARROW, partial(by_itself, number / rounds))
+        attempt(figures, [OWN_REFRESH], peers.HARROW, partial(by_itself, number / rounds))
 
 
 def _kafka_failover(figures: Figures, kafka: Peer, budget: Budget) -> None:
     def work() -> None:
-        told = load.fail_over(kafka, budget.step(STEP_S))
-        figures.add(FAILOVER[3], kafka.name, told.ack - peers.KAFKA_SESSION_MS)
+        times = load.fail_over(kafka, budget.step(STEP_S))
+        figures.add(FAILOVER[3], kafka.name, times.ack - peers.KAFKA_SESSION_MS)
 
-    # one broker of it can be killed: with the client's own look-out there is no second death to tell of
+    # Only one broker of this cluster can be killed, so librdkafka's default has no second failover to measure.
     attempt(figures, FAILOVER[3:], kafka.name, work)
 
 
 def _beside(figures: Figures, options: argparse.Namespace, budget: Budget, skip: set[str]) -> None:
-    """Whatever needs peers that stay up."""
+    """Measures everything that needs peers that keep running."""
     makers = {
         peers.HARROW: peers.harrow, peers.KAFKA: peers.apache_kafka, peers.MOCK: peers.librdkafka_mock
     }  # fmt: skip
@@ -298,11 +300,11 @@ def _beside(figures: Figures, options: argparse.Namespace, budget: Budget, skip:
 
 
 def _terminated(number: int, _frame: FrameType | None) -> None:
-    sys.exit(128 + number)  # so that every `finally` has its say
+    sys.exit(128 + number)  # raises SystemExit, so that every `finally` runs
 
 
 def main() -> int:
-    """Measure, print, judge."""
+    """Measures, prints the table, and compares with the goals."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,19 +1,19 @@
-"""Compaction beside copying the same bytes, in one run (B8, B12).
+"""Compares compaction with copying the same bytes, in the same run (B8, B12).
 
     python benchmarks/bench_compaction.py [--megabytes 64] [--value 1000] [--rounds 3] [--keys 20000]
 
-A log of keyed records is written, cleaned by the broker's own cleaner (`log.cleaner.threads=1`, real fsyncs)
-and, in alternating rounds, its segments are copied file by file with the same fsyncs. Printed for each codec
-and for two mixes of keys:
+Writes a log of keyed records, cleans it with the broker's own cleaner (`log.cleaner.threads=1`, real fsyncs) and, in
+alternating rounds, copies its segments file by file with the same fsyncs. Prints for each codec and for two mixes of
+keys:
 
-* MB/s of dirty log compacted, MB/s copied, and the ratio;
-* CPU time for each record, which a busy machine does not spoil;
-* how much is left, and the peak memory that compaction added over the log's size.
+* MB/s of compacted dirty log, MB/s of copied log, and their ratio;
+* CPU time for each record, which other load on the machine does not change;
+* the share of the log that is left, and the peak memory that compaction needed.
 
-    unique      every key once: everything is kept, all of it is written again
-    few keys    the rest superseded: little is written, every batch is rebuilt
+    unique      every key once: compaction keeps and rewrites everything
+    few keys    most records are superseded: compaction writes little and rebuilds every batch
 
-The ratio of the copy is the limit: compaction reads every byte twice and looks at every record twice.
+The ratio cannot reach 1: compaction reads every byte twice and decodes every record twice.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ COPY_BYTES = 1024 * 1024
 
 
 class Quiet:
-    """Trace and failpoints of nobody."""
+    """A trace and failpoints that do nothing."""
 
     def emit(self, event: str, /, **fields: object) -> None:
-        """Not told."""
+        """Ignores the event."""
 
     def log(self, level: str, message: str, /, **_fields: object) -> None:
-        """Only what is wrong."""
+        """Fails on warnings and errors."""
         assert level not in ("error", "warning"), message
 
     def hit(self, name: str) -> None:
-        """Disarmed."""
+        """Does nothing: no failpoint is armed."""
 
 
 @contextmanager
 def real_host() -> Generator[tuple[Host, asyncio.AbstractEventLoop]]:
-    """Real files, clock and threads; no network."""
+    """A host with real files, clock and threads, without a network."""
     loop = asyncio.new_event_loop()
     quiet = Quiet()
     tasks = RealTasks(loop, cast("Trace", quiet))
@@ -83,7 +83,7 @@ def real_host() -> Generator[tuple[Host, asyncio.AbstractEventLoop]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Seconds and bytes of one round."""
+    """Seconds and bytes of a round."""
 
     compacting: float
     cpu: float
@@ -94,13 +94,13 @@ class Round:
 
 
 def options(config: BrokerConfig) -> LogOptions:
-    """A compacted topic."""
+    """The options of a compacted topic's log."""
     topic = {"cleanup.policy": "compact", "segment.bytes": 16 * MEGABYTE}
     return LogOptions(config=config.topic(topic), tail_bytes=0)
 
 
 def fill(log: Log, size: int, value: int, keys: int, codec: int) -> None:
-    """Batches of about 16 KB; `keys` 0: each key once."""
+    """Appends batches of about 16 KB; with `keys` 0 every key occurs once."""
     draw = random.Random(7)
     pool = draw.randbytes(1 << 20)  # half of each value compresses
     half, rest = value // 2, bytes(value - value // 2)
@@ -123,7 +123,7 @@ def fill(log: Log, size: int, value: int, keys: int, codec: int) -> None:
 
 
 def copy(log: Log, folder: Path) -> float:
-    """Seconds to copy its sealed segments with an fsync each, as much as pass two must."""
+    """Copies the sealed segments with an fsync each, as compaction's second pass must; returns the seconds."""
     folder.mkdir()
     begun = time.perf_counter()
     for segment in log.segments[:-1]:
@@ -140,7 +140,7 @@ def copy(log: Log, folder: Path) -> float:
 
 
 def one_round(arguments: argparse.Namespace, keys: int, codec: int) -> Round:
-    """A log, copied and then compacted."""
+    """Fills a log, copies it, and then compacts it."""
     config = BrokerConfig.parse({"log.cleaner.min.cleanable.ratio": 0})
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder, real_host() as (host, loop):
         path = f"{folder}/bench-0"
@@ -171,12 +171,12 @@ def one_round(arguments: argparse.Namespace, keys: int, codec: int) -> Round:
 
 
 def peak_megabytes() -> float:
-    """Most memory that this process ever had."""
+    """Returns the peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE
 
 
 def main() -> None:
-    """Print the table."""
+    """Prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

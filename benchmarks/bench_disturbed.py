@@ -1,19 +1,21 @@
-"""What a producer feels while something is broken: a leader's death, and a follower that stands still (C4, D1, K1).
+"""Measures a producer's latency during faults: the death of a leader and a paused follower (C4, D1, K1).
 
     python benchmarks/bench_disturbed.py [--rounds 3] [--sessions 300,600,1500] [--lag 1000] [--limit 300]
 
-Death: the leader is killed under an acks=all producer; kill to next acknowledged record beside the session timeout,
-which bounds when the cluster may know of the death. Pause: one message at a time, acks=all, RF 3, min.insync 2; one
-follower is stopped (SIGSTOP), falls out of the ISR and comes back. Told are the latencies
+Death: kills the leader of an acks=all producer. Prints the time from the kill to the next acknowledged record, and the
+session timeout, before which the cluster cannot detect the death.
+Pause: sends single messages with acks=all, replication factor 3, min.insync.replicas 2. A follower is stopped
+(SIGSTOP), leaves the ISR, and returns. Prints the latencies
 
-* before;
-* of the one message that waits for the shrink: at most 1.5 x `replica.lag.time.max.ms`, for the ISR is looked at every
-  half of it;
-* while the follower stands still, out of the ISR;
-* after it came back in.
+* before the pause;
+* of the message that waits for the ISR to shrink: at most 1.5 x `replica.lag.time.max.ms`, because the leader checks
+  the ISR every half of that time;
+* while the follower is paused and outside the ISR;
+* after it returned to the ISR.
 
-Fails (exit 1) when the stall is over that bound by more than a tenth, when the latency beside a stopped follower is
-over 1.5 times what it was, or when a death took longer than its session timeout and half a second.
+Exit code 1 when the wait for the shrink exceeds its bound by more than a tenth, when the latency with a paused
+follower is more than 1.5 times the latency before, or when a failover takes longer than the session timeout plus half
+a second.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ STALL_SLACK, SLOWER_MOST = 1.1, 1.5
 
 
 def deaths(sessions: list[int], rounds: int, budget: Budget) -> list[str]:
-    """Print a line for each session timeout; what was missed."""
+    """Prints a line for each session timeout; returns the missed goals."""
     missed: list[str] = []
     print(f"\n{'session timeout, ms':<32}{'kill to ack, ms':>18}{'its share':>12}")
     for session_ms in sessions:
@@ -51,12 +53,12 @@ def deaths(sessions: list[int], rounds: int, budget: Budget) -> list[str]:
 
 
 def many(sender: OneAtATime, count: int = MESSAGES) -> list[float]:
-    """Sorted times of `count` messages."""
+    """Sends `count` messages; returns their sorted times."""
     return sorted(sender.send() for _ in range(count))
 
 
 def until(sender: OneAtATime, holds: Callable[[], bool], deadline: float) -> list[float]:
-    """Sorted times of the messages until it holds, at least one."""
+    """Sends messages until `holds` is true, at least one; returns their sorted times."""
     times = [sender.send()]
     while not holds():
         times.append(sender.send())
@@ -66,11 +68,11 @@ def until(sender: OneAtATime, holds: Callable[[], bool], deadline: float) -> lis
 
 
 def paused(lag_ms: int, budget: Budget) -> list[str]:
-    """Print the latencies around a follower's pause; what was missed."""
+    """Prints the latencies before, during and after the pause of a follower; returns the missed goals."""
     config: dict[str, object] = {
         "replica.lag.time.max.ms": lag_ms,
         "min.insync.replicas": 2,
-        "zookeeper.session.timeout.ms": 60_000,  # its session outlives the pause: it is out of the ISR, not dead
+        "zookeeper.session.timeout.ms": 60_000,  # longer than the pause, so only the ISR changes
     }
     with peers.harrow(config) as peer:
         cluster = peer.cluster
@@ -93,7 +95,7 @@ def paused(lag_ms: int, budget: Budget) -> list[str]:
         after = many(client)
     bound_ms = 1.5 * lag_ms
     stall, slower = stalled[-1] / bound_ms, median(beside) / median(before)
-    print(f"\n{'a follower stands still':<32}{'p50, ms':>12}{'p99, ms':>12}{'ratio':>10}")
+    print(f"\n{'pause of a follower':<32}{'p50, ms':>12}{'p99, ms':>12}{'ratio':>10}")
     for name, times, ratio in (
         ("before", before, 1.0), ("out of the ISR", beside, slower),
         ("back in it", after, median(after) / median(before)),
@@ -101,7 +103,7 @@ def paused(lag_ms: int, budget: Budget) -> list[str]:
         p99 = quantile(times, 0.99)
         print(f"{name:<32}{median(times):>12.2f}{p99:>12.2f}{ratio:>9.2f}x")
     print(
-        f"{'the one that waited':<32}{stalled[-1]:>12,.0f}{'':>12}{stall:>9.2f}x of {bound_ms:,.0f} ms"
+        f"{'waited for the shrink':<32}{stalled[-1]:>12,.0f}{'':>12}{stall:>9.2f}x of {bound_ms:,.0f} ms"
     )
     missed: list[str] = []
     if stall > STALL_SLACK:
@@ -112,7 +114,7 @@ def paused(lag_ms: int, budget: Budget) -> list[str]:
 
 
 def main() -> int:
-    """Measure, print, judge."""
+    """Measures, prints, and compares with the goals."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,18 +1,18 @@
-"""What the log adds to the disk's and the socket's own speed (B12), as ratios measured in one run.
+"""Compares the log with the bare disk and the bare socket (B12), as ratios measured in the same run.
 
     python benchmarks/bench_log_io.py [--mib 256] [--batch 1048576 131072 16384] [--rounds 7]
 
-    append      batches through `Log.append_as_leader`            against  one `pwritev` a batch of the same bytes
+    append      batches through `Log.append_as_leader`            against  one `pwritev` a batch, same bytes
     fetch       `Log.read_to_send` → `Link.send`, 1 MiB a fetch   against  `os.sendfile` of the same ranges
-    memory      what the process holds more after a log four times as large was written and read
+    memory      growth of the process after it wrote and read a log four times as large
 
-Rounds of the two sides alternate, so that both meet the same machine; a ratio is that of the medians. Appends wait
-for nothing and are compared by processor time, fetches by the clock; nothing is fsynced on either side. Files lie in
-a temporary folder (`--folder`); the reader at the socket's other end is a thread that throws everything away, the
-same for both. Targets: append >= 0.6, fetch >= 0.7. Exit code 1 when missed.
+Rounds of the two sides alternate, so that other load on the machine affects both; a ratio is that of the medians.
+Appends never wait and are compared by processor time, fetches by elapsed time; neither side makes an fsync. The files
+are in a temporary folder (`--folder`). On both sides a thread at the other end of the socket reads and discards
+everything. Goals: append >= 0.6, fetch >= 0.7. Exit code 1 when a goal is missed.
 
-The append's target holds for batches as a loaded producer sends them (`LOADED_BYTES`). A smaller one is told without a
-target: its line says what the log takes for itself beside the write, in microseconds a batch, whatever its size.
+The goal for appends holds for batches of the size that a loaded producer sends (`LOADED_BYTES`). Smaller batches have
+no goal: their line shows how many microseconds per batch the log adds to the write.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from hops import tcp_pair
 
 APPEND_LEAST, FETCH_LEAST = 0.6, 0.7
 LOADED_BYTES = 100 * 1024
-"""What confluent-kafka puts in one batch under bench_cluster's load: 107 KiB of 100 B messages, 637 KiB of 1 KiB ones
+"""Sizes of confluent-kafka's batches under the load of bench_cluster: 107 KiB of 100 B messages, 637 KiB of 1 KiB ones
 (medians)."""
 FETCH_BYTES = 1024 * 1024
 FRESH_BYTES = 64 * 1024 * 1024
-"""More than any cache holds."""
+"""Larger than every cache of the processor."""
 MIB = 1024 * 1024
 
 
 def resident_mib() -> float:
-    """Memory that only this process has, without the page cache."""
+    """Returns the memory that only this process has, without the page cache."""
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
         if line.startswith("Private_Dirty"):
             return int(line.split()[1]) / 1024
@@ -63,7 +63,7 @@ def resident_mib() -> float:
 
 
 class Drain:
-    """Reads a socket to its end on a thread and counts."""
+    """Reads a socket to its end on a thread and counts the bytes."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.count = 0
@@ -77,13 +77,13 @@ class Drain:
             self.count += size
 
     def join(self) -> None:
-        """Wait for the end."""
+        """Waits for the end of the socket."""
         self._thread.join()
         self._sock.close()
 
 
 class Bench:
-    """One run: the same bytes by our code and by bare system calls."""
+    """A run: the same bytes through our code and through bare system calls."""
 
     def __init__(self, folder: Path, options: argparse.Namespace, batch: int) -> None:
         self.folder = folder
@@ -92,13 +92,13 @@ class Bench:
         self.count = options.mib * MIB // len(made)
         self.size = self.count * len(made)
         self.batch_size = len(made)
-        # requests come from fresh memory: one hot buffer would flatter whoever copies nothing
+        # Requests arrive in new memory: a buffer that stays in the cache would favour the side that copies nothing.
         self.batches = [bytes(bytearray(made)) for _ in range(max(1, FRESH_BYTES // len(made)))]
         self.config = BrokerConfig.parse({"log.segment.bytes": 2**30})
         self.runs = 0
 
     def logs(self, host: RealHost) -> tuple[LogManager, Log]:
-        """A fresh log."""
+        """Opens a new log."""
         self.runs += 1
         logs = LogManager(host, str(self.folder / f"data{self.runs}"), self.config)
         logs.load()
@@ -107,7 +107,7 @@ class Bench:
     # ---------------------------------------------------------------- append
 
     def append_ours(self, host: RealHost) -> float:
-        """Processor seconds of our appends."""
+        """Returns the processor seconds of our appends."""
         logs, log = self.logs(host)
         epoch, append = LeaderEpoch(0), log.append_as_leader
         begin = time.process_time()
@@ -119,7 +119,7 @@ class Bench:
         return took
 
     def append_bare(self) -> float:
-        """Processor seconds of bare writes."""
+        """Returns the processor seconds of bare writes."""
         path = self.folder / "bare"
         fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o644)
         at = 0
@@ -134,7 +134,7 @@ class Bench:
     # ----------------------------------------------------------------- fetch
 
     async def fetch_ours(self, log: Log) -> float:
-        """Seconds of reading all of the log to a socket."""
+        """Sends the whole log to a socket through our code; returns the seconds."""
         loop = asyncio.get_running_loop()
         ours, theirs = pair()
         context = LinkContext(
@@ -147,7 +147,7 @@ class Bench:
         begin = time.perf_counter()
         while offset < end:
             found = log.read_to_send(offset, FETCH_BYTES, end, at_least_one=True)
-            link.send([b"a response's header, and what is said of one partition", *found.parts])
+            link.send([b"a response's header, and the fields of a partition", *found.parts])
             offset = Offset(offset + found.size // self.batch_size)
             while link.unsent_bytes:  # noqa: ASYNC110 - the link writes on in each turn of the loop
                 await asyncio.sleep(0)
@@ -158,7 +158,7 @@ class Bench:
         return took
 
     async def fetch_bare(self, path: str) -> float:
-        """The same bytes, the same turns of a loop that waits for the socket."""
+        """Sends the same bytes with `os.sendfile`, from a loop that waits for the socket in the same way."""
         ours, theirs = pair()
         drain, at, fd = Drain(theirs), 0, os.open(path, os.O_RDONLY)
         begin = time.perf_counter()
@@ -177,21 +177,21 @@ class Bench:
 
 
 class Ending:
-    """A handler that only notes the end."""
+    """A link handler that only waits for the end of the link."""
 
     def __init__(self, ended: asyncio.Future[str]) -> None:
         self._ended = ended
 
     def frame_received(self, frame: bytes) -> None:
-        """Nobody sends."""
+        """Ignores frames; the other end sends none."""
 
     def link_closed(self, reason: str) -> None:
-        """Over."""
+        """Notes the end of the link."""
         self._ended.set_result(reason)
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends of a TCP connection on loopback, the first one not blocking."""
+    """Returns the two ends of a TCP connection on loopback; the first end does not block."""
     ours, theirs = tcp_pair()
     ours.setblocking(False)
     return ours, theirs
@@ -200,7 +200,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def line(
     name: str, size: int, ours: list[float], bare: list[float], least: float, count: int = 0
 ) -> bool:
-    """Print one comparison; whether the target is met. With `count` there is none: so many small batches it was."""
+    """Prints a comparison; True when the goal is met. With `count`, the number of small batches, there is no goal."""
     bare_s, ours_s = statistics.median(bare), statistics.median(ours)
     ratio = bare_s / ours_s
     met = ratio >= least or count > 0
@@ -218,7 +218,7 @@ def line(
 async def alternating(
     rounds: int, ours: Callable[[], Any], bare: Callable[[], Any]
 ) -> tuple[list[float], list[float]]:
-    """Times of both sides; the first round warms up and does not count."""
+    """Returns the times of both sides; the first round is a warm-up and does not count."""
     times: tuple[list[float], list[float]] = ([], [])
     for round_ in range(rounds + 1):
         order = ((0, ours), (1, bare)) if round_ % 2 else ((1, bare), (0, ours))
@@ -231,7 +231,7 @@ async def alternating(
 
 
 async def run(options: argparse.Namespace, folder: Path) -> bool:
-    """All comparisons; whether every target is met."""
+    """Makes all comparisons; True when every goal is met."""
     host = RealHost("bench", str(folder / "host"))
     print(f"{options.mib} MiB, {options.rounds} rounds, medians")
     met = True
@@ -268,7 +268,7 @@ async def run(options: argparse.Namespace, folder: Path) -> bool:
 
 
 def main() -> int:
-    """Parse, run, print."""
+    """Parses the arguments, runs, and prints."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

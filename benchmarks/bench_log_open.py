@@ -1,12 +1,13 @@
-"""What opening and looking up cost: each figure beside the limit measured in the same run.
+"""Measures opening a log and look-ups in it, each with its lower bound measured in the same run.
 
     python benchmarks/bench_log_open.py [--segments 10000] [--partitions 1000] [--mib 256] [--folder DIR]
 
-* look-up   one random read of one batch by offset, from the file, as the log's segments grow from 10 on;
-            and one look-up by timestamp. Flat is good.
-* recovery  an unclean start re-reads every batch; beside it the same files, read and CRC-ed whole (>= 0.5 x
-            for batches of 16 KB, which is Kafka's batch.size, and more; a batch of one record costs what it costs).
-* open      a data folder of many partitions: after a clean stop, and after a crash.
+* look-up   a random read of a batch by offset, from the file, and a look-up by timestamp, while the number of
+            segments grows from 10 on. The figures should not grow.
+* recovery  an unclean start reads every batch again; for comparison the same files are read and CRC-checked as a
+            whole (goal: >= 0.5 x for batches of 16 KB, which is Kafka's batch.size, and more; batches of one record
+            have no goal).
+* open      a data folder with many partitions, after a clean stop and after a crash.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def seconds(call: Callable[[Path], None], path: Path) -> float:
 
 
 def look_ups(host: Host, folder: Path, most: int) -> None:
-    """Eight batches a segment: what grows is the number of segments."""
+    """Measures look-ups with eight batches in each segment, so that only the number of segments grows."""
     batch = build_batch([(None, bytes(1_000), ())], timestamp_ms=NOW)
     topic: dict[str, object] = {
         "segment.bytes": 8 * len(batch),
@@ -70,7 +71,7 @@ def look_ups(host: Host, folder: Path, most: int) -> None:
         end = int(log.log_end_offset)
         first = [Offset(segment.base_offset + 5) for segment in log.segments[:-1]]
         begun = time.perf_counter()
-        for offset in first:  # each index is brought in once
+        for offset in first:  # loads each index
             log.read(offset, 1, ALL, at_least_one=True)
         cold = (time.perf_counter() - begun) / len(first)
         best_offset = best_time = 1e9

@@ -1,19 +1,21 @@
-"""The timing wheel beside heapq and loop.call_later in one run; 10 000 waiting fetches on an idle broker (E1, E4).
+"""Compares the timing wheel with heapq and loop.call_later; measures 10 000 delayed fetches on an idle broker (E1, E4).
 
     python benchmarks/bench_purgatory.py [--sizes 1e3,1e4,1e5,1e6] [--rounds 3] [--waiting 10000] [--idle 5]
 
-Timers: n of them wait at once, due within the next minute as requests' timeouts are; 95 % are cancelled before they
-are due, the rest expire. Everything is made, armed, cancelled and expired on a virtual clock, so what is timed is the
-processor's work alone (process time, the cyclic collector off as `timeit` has it), each structure at its best:
+Timers: n of them wait at the same time, due within the next minute, as the timeouts of requests are; 95 % are
+cancelled before they are due, the others expire. All are created, armed, cancelled and expired on a virtual clock, so
+that only processor time is measured (process time, with the cyclic collector off, as in `timeit`). Each structure runs
+in its best case:
 
-* harrow: `TimingWheel`, in service already, driven from bucket to bucket;
+* harrow: `TimingWheel`, already in use, advanced from bucket to bucket;
 * heapq: a list of [deadline, number, call], cancelled by emptying the call, popped when due;
 * call_later: asyncio's own event loop on a virtual clock, `TimerHandle.cancel`.
 
-All must expire the same number. Fetches: one broker, 10 000 fetches of an empty partition that wait for a minute; the
-broker process's CPU time while nothing happens, beside the same broker's without them. Fails (exit 1) when the
-wheel's cost per timer at the largest size is over twice that at the smallest, when it is behind either peer from 1e5
-timers on, or when the waiting fetches cost more than a thousandth of a core over what the idle broker does anyway.
+All three must expire the same number of timers.
+Fetches: 10 000 fetches of an empty partition wait for a minute at a broker; measures the CPU time of the idle broker
+process with and without them. Exit code 1 when the wheel's cost per timer at the largest size is more than twice that
+at the smallest, when the wheel is slower than another structure from 1e5 timers on, or when the delayed fetches add
+more than a thousandth of a core to the idle broker's CPU time.
 """
 
 from __future__ import annotations
@@ -45,31 +47,31 @@ AHEAD_FROM = 100_000
 FLAT_MOST = 2.0
 IDLE_CORE_MOST = 0.001
 PER_CONNECTION = 400
-SETTLE_S, SETTLED = 0.3, 0.05
-"""All fetches are in once the broker takes so little of a core for so long."""
+QUIET_S, QUIET_SHARE = 0.3, 0.05
+"""The broker has received all fetches when it uses less than this share of a core for this long."""
 PRODUCE, FETCH, CREATE_TOPICS = (0, 9), (1, 12), (19, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Deadlines in milliseconds, and which of them are cancelled."""
+    """The deadlines in milliseconds, and which timers are cancelled."""
 
     deadlines: list[int]
     cancelled: list[bool]
 
     @classmethod
     def of(cls, count: int) -> Load:
-        """The same one for the same count."""
+        """Returns the same load for the same count."""
         rng = random.Random(count)
         deadlines = [rng.randrange(1, HORIZON_MS) for _ in range(count)]
         return cls(deadlines=deadlines, cancelled=[rng.random() < CANCELLED for _ in range(count)])
 
 
 def wheel(load: Load) -> tuple[float, int]:
-    """Ours: (seconds, how many expired)."""
+    """Runs our timing wheel; returns (seconds, number of expired timers)."""
     now = 7 * HORIZON_MS
     timers = TimingWheel(now)
-    for delay in (1, HORIZON_MS // 20, 2 * HORIZON_MS):  # in service: its overflow wheels are there
+    for delay in (1, HORIZON_MS // 20, 2 * HORIZON_MS):  # a wheel in use has its overflow wheels
         warm = TimerEntry(now + delay)
         timers.add(warm)
         warm.cancel()
@@ -90,7 +92,7 @@ def wheel(load: Load) -> tuple[float, int]:
 
 
 def heap(load: Load) -> tuple[float, int]:
-    """The standard library's heap: (seconds, how many expired)."""
+    """Runs the standard library's heap; returns (seconds, number of expired timers)."""
     queue: list[list[Any]] = []
     entries: list[list[Any]] = []
     call: Callable[[], None] = lambda: None  # noqa: E731 - what is due
@@ -111,32 +113,32 @@ def heap(load: Load) -> tuple[float, int]:
 
 
 class VirtualSelector(selectors.SelectSelector):
-    """Never waits: it moves the clock instead."""
+    """A selector that moves the clock forward in place of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """Time passes."""
+        """Moves the clock forward by the timeout."""
         self.now += timeout or 0.0
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop on a clock that moves when it waits."""
+    """Asyncio's loop on a clock that moves forward when the loop waits."""
 
     def __init__(self) -> None:
         self.selector = VirtualSelector()
         super().__init__(self.selector)
 
     def time(self) -> float:
-        """Virtual seconds."""
+        """Returns the virtual time in seconds."""
         return self.selector.now
 
 
 def call_later(load: Load) -> tuple[float, int]:
-    """Asyncio's own timers: (seconds, how many expired)."""
+    """Runs asyncio's timers; returns (seconds, number of expired timers)."""
     loop = VirtualLoop()
     expired = 0
 
@@ -167,7 +169,7 @@ PEERS: dict[str, Callable[[Load], tuple[float, int]]] = {
 
 
 def timers(sizes: Sequence[int], rounds: int) -> list[str]:
-    """Print the table; what failed, in words."""
+    """Prints the table; returns the missed goals."""
     failures: list[str] = []
     ours: dict[int, float] = {}
     print(f"{'timers':>9}  " + "".join(f"{name:>16}" for name in PEERS) + "   ns per timer")
@@ -211,7 +213,7 @@ def timers(sizes: Sequence[int], rounds: int) -> list[str]:
 
 
 def frame(api: tuple[int, int], correlation: int, entity: Any) -> bytes:
-    """A request with its size before it."""
+    """Returns a request with its size before it."""
     body = encode_request_header(*api, correlation, "waiting") + messages.encode_request(
         *api, entity
     )
@@ -219,7 +221,7 @@ def frame(api: tuple[int, int], correlation: int, entity: Any) -> bytes:
 
 
 def fetch_entity(topic: str, wait_ms: int) -> Any:
-    """A consumer's fetch at the end of an empty partition."""
+    """Returns a consumer's fetch at the end of an empty partition."""
     s = messages.schema(*FETCH, "request")
     row = s.FetchPartition(
         partition=0, current_leader_epoch=-1, fetch_offset=0, last_fetched_epoch=-1,
@@ -233,14 +235,14 @@ def fetch_entity(topic: str, wait_ms: int) -> Any:
 
 
 def answers(link: socket.socket, count: int) -> None:
-    """Read so many responses."""
+    """Reads `count` responses."""
     for _ in range(count):
         size = int.from_bytes(link.recv(4, socket.MSG_WAITALL), "big")
         link.recv(size, socket.MSG_WAITALL)
 
 
 def produce(port: int, topic: str) -> None:
-    """One record, which all that wait are waiting for."""
+    """Produces the record that completes all delayed fetches."""
     s = messages.schema(*PRODUCE, "request")
     row = s.PartitionProduceData(index=0, records=build_batch([(None, b"x", ())], timestamp_ms=0))
     entity = s.ProduceRequest(
@@ -253,7 +255,7 @@ def produce(port: int, topic: str) -> None:
 
 
 def create(port: int, topic: str) -> None:
-    """A topic of one partition."""
+    """Creates a topic with a single partition."""
     s = messages.schema(*CREATE_TOPICS, "request")
     asked = s.CreatableTopic(
         name=topic, num_partitions=1, replication_factor=1, assignments=(), configs=()
@@ -267,19 +269,19 @@ def create(port: int, topic: str) -> None:
 
 
 def cpu_seconds(pid: int | None) -> float:
-    """What a process has had of the processors, to the nanosecond."""
+    """Returns the CPU time of a process, with a resolution of a nanosecond."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def busy(pid: int | None, seconds: float) -> float:
-    """The share of a core that `pid` takes over `seconds`."""
+    """Measures the share of a core that `pid` uses during `seconds`."""
     before = cpu_seconds(pid)
     time.sleep(seconds)
     return (cpu_seconds(pid) - before) / seconds
 
 
 def waiting_fetches(count: int, idle_s: float) -> list[str]:
-    """Print what they cost; what failed, in words."""
+    """Prints the cost of the delayed fetches; returns the missed goals."""
     with Cluster(brokers=1) as cluster:
         broker = cluster.brokers[1]
         create(broker.port, "quiet")
@@ -293,15 +295,13 @@ def waiting_fetches(count: int, idle_s: float) -> list[str]:
             few = min(PER_CONNECTION, count - first)
             link.sendall(b"".join(frame(FETCH, number + 1, asked) for number in range(few)))
             links.append(link)
-        while busy(broker.pid, SETTLE_S) > SETTLED:
-            pass  # they are still being taken in
+        while busy(broker.pid, QUIET_S) > QUIET_SHARE:
+            pass  # the broker still receives them
         arrived = cpu_seconds(broker.pid) - begun
         waiting = busy(broker.pid, idle_s)
         begun = cpu_seconds(broker.pid)
         produce(broker.port, "quiet")
-        for number, link in enumerate(
-            links
-        ):  # every one of them was waiting, and is answered by this record
+        for number, link in enumerate(links):  # this record completes every delayed fetch
             answers(link, min(PER_CONNECTION, count - number * PER_CONNECTION))
             link.close()
         woken = cpu_seconds(broker.pid) - begun
@@ -317,7 +317,7 @@ def waiting_fetches(count: int, idle_s: float) -> list[str]:
 
 
 def main() -> int:
-    """Both parts; 1 when one failed."""
+    """Runs both parts; returns 1 when a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--sizes", default="1e3,1e4,1e5,1e6")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,20 +1,21 @@
-"""The verdict beside polars alone and DuckDB alone in one run, at 1e3, 1e6 and 2.5e7 operations.
+"""Compares the verdict with polars alone and DuckDB alone, in the same run, at 1e3, 1e6 and 2.5e7 operations.
 
     python benchmarks/bench_verdict.py [--sizes 1e3,1e6,2.5e7] [--rounds 5]
 
-A run is synthesised for each size (`synthetic_run.py`: 16 partitions, a planted lost-write and a planted
-duplicate), laid out by topic-partition as `judge` does it, and judged from the same Parquet, all engines warm, in
-alternating turns, medians printed:
+For each size a run folder is synthesised (`synthetic_run.py`: 16 partitions, a planted lost-write and a planted
+duplicate) and laid out by topic-partition as `judge` does it. Each engine then judges the same Parquet files, warm, in
+alternating turns. Prints the medians:
 
 * harrow: `judge` on Spark (Connect, local[2]) from the laid-out history: plan, Spark, kernels, merge, verdict.json;
-* kernels: the same without Spark, all partitions in this process, for what Spark costs or gives;
-* polars, DuckDB: the same checks over the whole run (`verdict_peers.py`), every core;
-* lay-out: what `judge` does before, timed by itself; whole: `judge` on the raw run, lay-out included, also in terms
-  of polars and DuckDB, which are given the laid-out history for nothing.
+* kernels: the same without Spark, all partitions in this process; the difference is the cost or the gain of Spark;
+* polars, DuckDB: the same checks over the whole run (`verdict_peers.py`), on every core;
+* lay-out: the part of `judge` before these steps, measured separately; whole: `judge` on the raw run, including the
+  lay-out, also as a ratio to polars and DuckDB, whose times do not include a lay-out.
 
-An operation is a send, a read or a record of the final read, a third each. There are no replicas' logs: polars and
-DuckDB read no segments. All must find the same counts and the same two anomalies. Fails (exit 1) when the whole
-verdict on at most 1e3 operations takes over 200 ms, or the verdict on 2.5e7 and more is slower than polars.
+An operation is a send, a read or a record of the final read, a third each. There are no replica logs, because polars
+and DuckDB read no segments. All engines must find the same counts and the same two anomalies. Exit code 1 when the
+whole verdict on at most 1e3 operations takes more than 200 ms, or when the verdict on 2.5e7 operations or more is
+slower than polars.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ PROMISED = ("exactly-once", "ordered")
 FEW, FEW_MS = 1_000, 200.0
 MANY = 25_000_000
 WARM_FEW = 15
-"""Turns before those that count: the JVM compiles what it has run often; larger runs are warm by their first."""
+"""Turns before the measured ones: the JVM compiles code that runs often; larger runs are warm after the first."""
 WHOLE_MOST = 1_000_000
-"""Above it the lay-out is timed once."""
+"""For larger runs the lay-out is measured only once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Medians in seconds of one size."""
+    """The medians of a size, in seconds."""
 
     operations: int
     lay_out: float
@@ -57,11 +58,11 @@ class Row:
     times: dict[str, float]
 
     def ratio(self, peer: str, *, whole: bool = False) -> float:
-        """Harrow's time in terms of a peer's; `whole` adds its lay-out."""
+        """Returns Harrow's time divided by a peer's; with `whole` it includes Harrow's lay-out."""
         return (self.whole if whole else self.times["harrow"]) / self.times[peer]
 
     def line(self) -> str:
-        """For the table."""
+        """Returns the line of the table."""
         figures = [self.lay_out, self.whole, *self.times.values()]
         peers = ("polars", "duckdb")
         ratios = [f"{self.ratio(peer):>10.2f}x" for peer in peers]
@@ -74,22 +75,22 @@ def _shown(seconds: float) -> str:
 
 
 def findings(verdict: Verdict, truth: Truth) -> Findings:
-    """What Harrow said, in the peers' words."""
+    """Converts the findings of Harrow to those of the peers."""
     assert verdict.status is Status.INVALID, str(verdict)
-    told = Findings(counts={name: verdict.counts[name] for name in truth.counts})
+    found_by_engine = Findings(counts={name: verdict.counts[name] for name in truth.counts})
     for name in verdict.names():
         shown = [(a.partition, *a.offsets[:1]) for a in verdict.anomalies if a.name == name]
         assert len(shown) == verdict.totals[name], str(verdict)
-        told.note(name, shown)
-    return told
+        found_by_engine.note(name, shown)
+    return found_by_engine
 
 
-def check(engine: str, told: Findings, truth: Truth) -> None:
-    """An engine that found anything else was not worth timing."""
-    counts = {name: told.counts[name] for name in truth.counts}
+def check(engine: str, found_by_engine: Findings, truth: Truth) -> None:
+    """Fails when an engine found anything else than the planted anomalies."""
+    counts = {name: found_by_engine.counts[name] for name in truth.counts}
     assert counts == truth.counts, (engine, counts, truth.counts)
     wanted = {"lost-write": [truth.lost], "duplicate": [truth.twice]}
-    assert told.found == wanted, (engine, told.found, wanted)
+    assert found_by_engine.found == wanted, (engine, found_by_engine.found, wanted)
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
@@ -99,7 +100,7 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def measure(folder: Path, size: int, rounds: int, spark: SparkHandle) -> Row:
-    """One size: make the run, lay it out, let the engines take turns."""
+    """Measures a size: makes the run, lays it out, and lets the engines take turns."""
     truth = make_run(folder, size)
     took, layout = timed(lambda: lay_out(folder, [TOPIC]))
     lay_outs = [took]
@@ -116,7 +117,7 @@ def measure(folder: Path, size: int, rounds: int, spark: SparkHandle) -> Row:
 def _turns(
     folder: Path, layout: Layout, truth: Truth, rounds: int, spark: SparkHandle
 ) -> dict[str, float]:
-    """Median seconds of each engine, warm."""
+    """Returns the median seconds of each warm engine."""
     paths = files_of(layout)
 
     def whole() -> Findings:  # lays out into the same files
@@ -143,8 +144,8 @@ def _turns(
     warm = WARM_FEW if truth.operations <= FEW else 1
     for turn in range(warm + rounds):
         for name, engine in engines.items():
-            took, told = timed(engine)
-            check(name, told, truth)
+            took, found_by_engine = timed(engine)
+            check(name, found_by_engine, truth)
             if turn >= warm:
                 times[name].append(took)
             elif truth.operations > WHOLE_MOST:
@@ -153,14 +154,14 @@ def _turns(
 
 
 def shortfalls(rows: Sequence[Row]) -> list[str]:
-    """Which of the two promises do not hold."""
-    told: list[str] = []
+    """Returns which of the two goals are missed."""
+    missed: list[str] = []
     for row in rows:
         if row.operations <= FEW and row.whole * 1000 > FEW_MS:
-            told.append(f"{row.operations:,} operations took {row.whole * 1000:.0f} ms")
+            missed.append(f"{row.operations:,} operations took {row.whole * 1000:.0f} ms")
         if row.operations >= MANY * 0.99 and row.ratio("polars") > 1:
-            told.append(f"{row.operations:,} operations: slower than polars")
-    return told
+            missed.append(f"{row.operations:,} operations: slower than polars")
+    return missed
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""What a benchmark of clusters measured: values by figure and peer, goals, and the table of it.
+"""The results of a cluster benchmark: values by figure and peer, the goals, and the table.
 
-A line has a goal (`GOALS`): a ratio to Apache Kafka in the same run, or a limit in the figure's own unit. A peer
-that could not be measured has a reason in its place, and is not tried again.
+A figure may have a goal (`GOALS`): a ratio to Apache Kafka in the same run, or a limit in the figure's own unit. Where
+a peer could not be measured, the table shows the reason, and the figure is not tried again for this peer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PEERS = (HARROW, KAFKA, MOCK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """`limit` in the figure's unit, or in terms of Apache Kafka's; `least`: more is better."""
+    """`limit` in the figure's unit, or as a ratio to Apache Kafka's value; `least`: larger values are better."""
 
     limit: float
     of_kafka: bool = False
@@ -27,7 +27,7 @@ class Goal:
         return f"{'>=' if self.least else '<='} {self.limit:g}{'x' if self.of_kafka else ''}"
 
     def met(self, value: float) -> bool:
-        """Whether a value, or a ratio, is good enough."""
+        """True when a value, or a ratio, meets the goal."""
         return value >= self.limit if self.least else value <= self.limit
 
 
@@ -49,7 +49,7 @@ GOALS = {
 
 @dataclass(slots=True)
 class Figures:
-    """Values of a run, in the order in which figures came up."""
+    """The values of a run, in the order in which the figures were first added."""
 
     values: dict[str, dict[str, list[float]]] = field(
         default_factory=dict[str, dict[str, list[float]]]
@@ -57,21 +57,21 @@ class Figures:
     reasons: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def add(self, figure: str, peer: str, value: float) -> None:
-        """One more value."""
+        """Adds a value."""
         self.values.setdefault(figure, {}).setdefault(peer, []).append(value)
 
     def skip(self, figures: Sequence[str], peer: str, reason: str) -> None:
-        """Figures that a peer has no more values for."""
+        """Notes why a peer has no more values for these figures."""
         for figure in figures:
             self.values.setdefault(figure, {})
             self.reasons.setdefault((figure, peer), reason)
 
     def skipped(self, figures: Sequence[str], peer: str) -> bool:
-        """Whether one of these failed before."""
+        """True when one of these figures has failed before."""
         return any((figure, peer) in self.reasons for figure in figures)
 
     def report(self) -> list[str]:
-        """Print the table; the goals that were missed."""
+        """Prints the table; returns the missed goals."""
         heads = "".join(f"{name:>16}" for name in PEERS)
         print(f"\n{'figure':<48}{heads}{'to Kafka':>10}{'goal':>10}")
         missed: list[str] = []
@@ -86,8 +86,10 @@ class Figures:
                 end = "  met" if goal.met(judged) else "  MISSED"
                 missed += [] if goal.met(judged) else [f"{figure}: {judged:.2f}, goal {goal}"]
             cells = "".join(f"{self._cell(figure, name, middle):>16}" for name in PEERS)
-            told = "-" if ratio is None else f"{ratio:.2f}x"
-            print(f"{figure:<48}{cells}{told:>10}{'-' if goal is None else str(goal):>10}{end}")
+            ratio_text = "-" if ratio is None else f"{ratio:.2f}x"
+            print(
+                f"{figure:<48}{cells}{ratio_text:>10}{'-' if goal is None else str(goal):>10}{end}"
+            )
         for (figure, peer), reason in self.reasons.items():
             print(f"skipped: {figure} of {peer}: {reason}")
         return missed

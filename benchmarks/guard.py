@@ -1,8 +1,9 @@
-"""Keeps what a benchmark starts from outliving it: `python guard.py FOLDER`, its standard input a pipe.
+"""Ends the processes of a benchmark when the benchmark ends: `python guard.py FOLDER`, with a pipe as standard input.
 
-A JVM of a peer is nobody's child once its script has ended, and one that stays spoils the next run. The guard waits
-for the end of its input, which comes when the benchmark closes it **or dies in whatever way**; then it kills every
-process whose command line names FOLDER (a fresh temporary folder), until none is left, and removes the folder.
+The JVM of a peer has no parent process after its start script has ended, and a JVM that keeps running would distort
+the next run. The guard waits for the end of its input, which comes when the benchmark closes the pipe **or dies in any
+way**. Then it kills every process whose command line contains FOLDER (a new temporary folder), until none is left, and
+removes the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ END_TIMEOUT_S = 30.0
 
 @contextmanager
 def guarded_folder(prefix: str) -> Generator[Path]:
-    """A temporary folder that goes, with every process that names it, when the block or this process ends."""
+    """Creates a temporary folder. When the block or this process ends, the guard removes it and its processes."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     guard = subprocess.Popen(
         [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True
@@ -39,7 +40,7 @@ def guarded_folder(prefix: str) -> Generator[Path]:
 
 
 def naming(folder: str) -> list[int]:
-    """Processes whose command line names `folder`, but for this one."""
+    """Returns the processes whose command line contains `folder`, except this process."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -53,13 +54,15 @@ def naming(folder: str) -> list[int]:
 
 
 def main(folder: str) -> None:
-    """Wait for the end of the benchmark, then leave nothing of it behind."""
+    """Waits for the end of the benchmark, then kills its processes and removes its folder."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 4096):
         pass
     quiet = 0
-    while quiet < QUIET_SWEEPS:  # a script that was being killed may have begun one more
+    while (
+        quiet < QUIET_SWEEPS
+    ):  # a script may have started another process just before it was killed
         pids = naming(folder)
         for pid in pids:
             try:

@@ -1,10 +1,11 @@
-"""The least that a record with acks=all may take here: its hops between processes, and nothing done at any of them.
+"""The lower bound of the time of a record with acks=all on this machine: its hops between processes, without any work.
 
-`with bare_hops() as send:` gives the times of messages that go the way of a record: from this process to a leader, from
-it to two followers, back to it, and back to here. Leader and followers are processes of their own on plain blocking
-sockets of the loopback, which is as fast as Python gets; what a broker takes beyond it, is the broker's.
+`with bare_hops() as send:` measures messages that take the path of a record: from this process to a leader, from the
+leader to two followers, back to the leader, and back to this process. Leader and followers are separate processes with
+plain blocking sockets on loopback, which is the fastest that Python can do. The time of a broker above this bound is
+spent in the broker.
 
-    python hops.py leader|follower DESCRIPTOR …     (how the processes begin; they end with their sockets)
+    python hops.py leader|follower DESCRIPTOR …     (starts such a process; it ends with its sockets)
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from contextlib import ExitStack, contextmanager
 
 FOLLOWERS = 2
 REQUEST, RESPONSE = 200, 60
-"""About what a produce request of one small record has, and its response."""
+"""Approximate sizes of a produce request with a small record, and of its response."""
 END_TIMEOUT_S = 10.0
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    """The two ends of a TCP connection on loopback."""
+    """Returns the two ends of a TCP connection on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         near = socket.create_connection(server.getsockname())
         return near, server.accept()[0]
@@ -46,7 +47,10 @@ def _process(role: str, ends: list[socket.socket]) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def bare_hops() -> Generator[Callable[[], float]]:
-    """A function that sends one message and gives the milliseconds until its answer; OSError when a process is gone."""
+    """Yields a function that sends a message and returns the milliseconds until its response.
+
+    It raises OSError when a process has died.
+    """
     with ExitStack() as stack:
         client, served = _pair(stack)
         client.settimeout(END_TIMEOUT_S)
@@ -102,7 +106,7 @@ def _lead(client: socket.socket, followers: list[socket.socket]) -> None:
 
 
 def main() -> None:
-    """One of the processes."""
+    """Runs a leader or a follower process."""
     role, *numbers = sys.argv[1:]
     first, *others = (socket.socket(fileno=int(number)) for number in numbers)
     if role == "leader":

@@ -1,6 +1,6 @@
-"""What clients do to a cluster in a benchmark, each bounded by a deadline: confluent-kafka against any `Peer`.
+"""The load of the benchmarks: confluent-kafka clients against any `Peer`, every step bounded by a deadline.
 
-`ExceededError` is raised by whatever took too long, with what there was until then in its text.
+A step that exceeds its deadline raises `ExceededError`, whose text contains the results until then.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ QUICK_CLIENT = {
     "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50, "log_level": 0,
 }  # fmt: skip
-"""Of the producer in a failover: its back-offs are far below the session timeout, so that they hide nothing."""
-LOOKS_OFTEN = {"topic.metadata.refresh.interval.ms": 100}
-"""librdkafka's own look-out for a moved leader comes once a second, and 2.16 forgets what it found there when the
-old leader is gone from the brokers' list (it decommissions that broker and reverts the partitions it is just moving
-to "no leader"): up to two seconds that no cluster can save it. So it is told to look again soon."""
+"""Settings of the producer in a failover: back-offs far below the session timeout, so that they do not add to it."""
+REFRESHES_OFTEN = {"topic.metadata.refresh.interval.ms": 100}
+"""librdkafka refreshes its metadata once a second. librdkafka 2.16 also discards the refreshed leaders when the old
+leader has left the list of brokers: it decommissions that broker and resets the partitions that are moving away from
+it to "no leader". Together that takes up to two seconds that no cluster can avoid, so this setting refreshes sooner."""
 
 
 class ExceededError(Exception):
-    """A step that did not end in its time."""
+    """A step did not finish before its deadline."""
 
 
 class Budget:
-    """The time of a whole run, and of its steps."""
+    """The time limit of a whole run and of its steps."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.perf_counter() + seconds
 
     def step(self, seconds: float) -> float:
-        """The deadline of a step: `seconds` from now, or the end of the run."""
+        """Returns the deadline of a step: `seconds` from the current time, or the end of the run if that is earlier."""
         now = time.perf_counter()
         if now >= self._end:
             raise ExceededError("the time of the run is up (--limit)")
@@ -54,7 +54,7 @@ class Budget:
 
 
 def make_topic(peer: Peer, partitions: int = PARTITIONS) -> str:
-    """A fresh topic with three replicas."""
+    """Creates a new topic with three replicas."""
     name = f"bench-{uuid4().hex[:8]}"
     if not peer.pids:
         return name  # the mock creates topics of four partitions when they are asked for
@@ -75,7 +75,7 @@ def _producer(peer: Peer, **settings: Any) -> Producer:
 
 
 def produce(peer: Peer, topic: str, size: int, count: int, deadline: float) -> float:
-    """Messages a second, acks=all."""
+    """Produces with acks=all; returns messages per second."""
     failed: list[object] = []
     producer = _producer(peer, **{"linger.ms": 5})
 
@@ -114,9 +114,10 @@ def _flush(producer: Producer, peer: Peer, deadline: float) -> None:
 
 
 def fill(peer: Peer, topic: str, size: int, count: int, deadline: float) -> None:
-    """`count` messages for `consume`, to every peer in batches alike: what a consumer takes depends most on those.
+    """Produces `count` messages for `consume`, in batches of the same size on every peer.
 
-    (A slow cluster's producer has long queues and makes large batches of them, which are the faster to consume.)
+    The rate of a consumer depends mostly on the size of the batches: the producer of a slow cluster has long queues and
+    makes larger batches, which are faster to consume.
     """
     settings = {
         "linger.ms": 100,
@@ -133,7 +134,7 @@ def fill(peer: Peer, topic: str, size: int, count: int, deadline: float) -> None
 
 
 def consume(peer: Peer, topic: str, deadline: float) -> float:
-    """Messages a second of one consumer, from the first record that is kept to the last."""
+    """Consumes a topic from its first retained record to its last; returns messages per second."""
     consumer = Consumer(
         {"bootstrap.servers": peer.bootstrap_servers, "group.id": uuid4().hex, "auto.offset.reset": "earliest",
          "log_level": 0,
@@ -160,7 +161,7 @@ def consume(peer: Peer, topic: str, deadline: float) -> float:
 
 
 class OneAtATime:
-    """Sends a message, acks=all, when the one before is acknowledged."""
+    """Sends a message with acks=all only after the message before was acknowledged."""
 
     def __init__(self, bootstrap_servers: str, topic: str, patience_s: float = 10.0) -> None:
         self._producer = Producer(
@@ -170,7 +171,7 @@ class OneAtATime:
         self._patience_s = patience_s
 
     def send(self) -> float:
-        """Milliseconds of one message."""
+        """Sends a message; returns the milliseconds until its acknowledgement."""
         begun = time.perf_counter()
         self._producer.produce(self._topic, b"x" * 100, partition=0)
         if self._producer.flush(self._patience_s):
@@ -181,13 +182,13 @@ class OneAtATime:
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The value below which that share of them lies."""
+    """Returns the value below which `share` of the values lie."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def repeat(call: Callable[[], float], count: int, deadline: float) -> list[float]:
-    """What so many calls gave; ExceededError when there is no time for them."""
+    """Calls a function `count` times and returns the results; ExceededError at the deadline."""
     given: list[float] = []
     for _ in range(count):
         given.append(call())
@@ -198,23 +199,23 @@ def repeat(call: Callable[[], float], count: int, deadline: float) -> list[float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """Milliseconds of one leader's death; without the registry's trace only `ack` is known."""
+    """The times of a leader's death, in milliseconds; without the registry's trace only `ack` has a value."""
 
     ack: float
-    """Kill to the next acknowledged record."""
+    """From the kill to the next acknowledged record."""
     session_end: float | None = None
-    """Kill to the end of its session."""
+    """From the kill to the end of the dead broker's session."""
     leaders: float | None = None
-    """The end of its session to the last of the new leaders."""
+    """From the end of that session to the last of the new leaders."""
 
 
 def fail_over(
-    peer: Peer, deadline: float, phase_s: float = 0.0, look_out: Mapping[str, Any] = LOOKS_OFTEN
+    peer: Peer, deadline: float, phase_s: float = 0.0, look_out: Mapping[str, Any] = REFRESHES_OFTEN
 ) -> Failover:
-    """Kill the leader of partition 0 under a producer that has one message to send.
+    """Kills the leader of partition 0 while a producer has a message to send.
 
-    librdkafka looks for leaders of its own accord once a second, counted from the producer's making; `phase_s` says
-    where in that second the kill falls.
+    librdkafka refreshes its metadata once a second, counted from the creation of the producer; `phase_s` is the time of
+    the kill within this second.
     """
     topic = make_topic(peer, FAILOVER_PARTITIONS)
     settings: dict[str, Any] = {
@@ -262,7 +263,7 @@ def _expired_ns(cluster: Cluster, node: int, since_ns: int) -> int:
 
 
 def _elected_ns(cluster: Cluster, topic: str, led: set[int], since_ns: int, deadline: float) -> int:
-    """When the last of the partitions `led` by the dead broker had a new leader, by the leaders' own words."""
+    """Returns when the last partition that the dead broker led had a new leader, from the traces of the new leaders."""
     while True:
         times: dict[int, int] = {}
         for node in cluster.brokers:

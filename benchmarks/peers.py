@@ -1,10 +1,10 @@
-"""Clusters that a benchmark measures beside each other: ours, Apache Kafka, librdkafka's mock.
+"""The clusters that a benchmark compares: ours, Apache Kafka, and librdkafka's mock.
 
-Each peer is a context manager that yields a `Peer`: its name, its bootstrap servers and the pids whose memory and
-CPU count. Apache Kafka is found through `HARROW_APACHE_KAFKA` (a command that takes `up DIR`) or
-`../shared/tools/apache-kafka`; what stands in the way is raised as `UnavailableError`, with the reason. It listens on
-ports that were free a moment ago, so nobody else's Kafka is measured by mistake, and a guard (`guard.py`) ends it
-however the benchmark ends.
+Each peer is a context manager that yields a `Peer`: its name, its bootstrap servers, and the pids whose memory and CPU
+time are measured. Apache Kafka is found through `HARROW_APACHE_KAFKA` (a command that accepts `up DIR`) or at
+`../shared/tools/apache-kafka`; when it cannot run here, `UnavailableError` has the reason. It listens on ports that
+were free just before the start, so that no other Kafka is measured by mistake, and a guard (`guard.py`) ends it in
+whatever way the benchmark ends.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ KAFKA_NODES = 3
 KAFKA_SESSION_MS = 3000
 KAFKA_SETTINGS = f"broker.session.timeout.ms={KAFKA_SESSION_MS}\nbroker.heartbeat.interval.ms=500"
 PORTS = range(29090, 29990, 10)
-"""Bases that are tried: node i listens on base + i, its controller on base - 10000 + i."""
+"""Base ports to try: node i listens on base + i, its controller on base - 10000 + i."""
 
 HARROW, KAFKA, MOCK = "harrow", "apache kafka", "librdkafka mock"
 
 
 class UnavailableError(Exception):
-    """A peer that cannot be had here, and why."""
+    """A peer cannot run here; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A running cluster: where clients connect, and the pids of its brokers by node id."""
+    """A running cluster: its bootstrap servers, and the pids of its brokers by node id."""
 
     name: str
     bootstrap_servers: str
@@ -54,7 +54,7 @@ class Peer:
 
 @contextmanager
 def harrow(config: dict[str, object] | None = None) -> Generator[Peer]:
-    """Three brokers of ours."""
+    """Runs three brokers of ours."""
     began = time.perf_counter()
     with Cluster(brokers=3, config=config, name="bench") as cluster:
         pids = {i: b.pid for i, b in cluster.brokers.items() if b.pid is not None}
@@ -69,7 +69,7 @@ def harrow(config: dict[str, object] | None = None) -> Generator[Peer]:
 
 
 def kafka_tool() -> str:
-    """The command that starts an Apache Kafka here."""
+    """Returns the command that starts an Apache Kafka here."""
     named = os.environ.get("HARROW_APACHE_KAFKA")
     tool = named or (str(KAFKA_TOOL) if KAFKA_TOOL.exists() else "")
     if not tool:
@@ -82,7 +82,7 @@ def kafka_tool() -> str:
 
 @contextmanager
 def apache_kafka() -> Generator[Peer]:
-    """Three nodes of Apache Kafka, each broker and controller in one."""
+    """Runs three nodes of Apache Kafka, each both broker and controller."""
     tool = kafka_tool()
     with guarded_folder("harrow-kafka-") as folder:
         environment = {
@@ -137,9 +137,9 @@ def _free(port: int) -> bool:
 
 @contextmanager
 def librdkafka_mock() -> Generator[Peer]:
-    """Librdkafka's built-in mock cluster, which lives in this process and replicates nothing.
+    """Runs librdkafka's built-in mock cluster, which lives in this process and does not replicate.
 
-    It keeps the last 5 MiB of a partition, so whoever waits for more to be read waits for ever.
+    It keeps only the last 5 MiB of a partition: a consumer that expects more records waits for ever.
     """
     keeper = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "ignored", "log_level": 0})
     metadata: Any = keeper.list_topics(timeout=10)
@@ -149,7 +149,7 @@ def librdkafka_mock() -> Generator[Peer]:
 
 
 def pss_mib(pid: int) -> float:
-    """Proportional set size of a process in MiB (shared pages of the fork server counted by their share)."""
+    """Returns the proportional set size of a process in MiB: shared pages of the fork server count by their share."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
     assert found is not None
@@ -157,7 +157,7 @@ def pss_mib(pid: int) -> float:
 
 
 def cpu_seconds(peer: Peer) -> float:
-    """CPU time that a peer's brokers have used; 0 for one without processes of its own."""
+    """Returns the CPU time of a peer's brokers; 0 for a peer without processes of its own."""
     ticks = 0
     for pid in peer.pids.values():
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

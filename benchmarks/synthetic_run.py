@@ -1,11 +1,11 @@
-"""A run folder as recorders would have left it, made with numpy in seconds whatever its size.
+"""A run folder as recorders would write it, made with numpy in seconds at any size.
 
-Writes `history/*.ops` and `drain/*.ops` (`harness/histories/format.py`), so that the lay-out and the verdict on it
-are the real ones. A third of its operations each are sends (with their invocations), reads by consumers and the
-final read. One send in `UNKNOWN_EVERY` has an unknown outcome. Two things are wrong, and nothing else:
+Writes `history/*.ops` and `drain/*.ops` (`harness/histories/format.py`), so that the real lay-out and the real verdict
+can process it. A third each of its operations are sends (with their invocations), reads by consumers, and the final
+read. One send in `UNKNOWN_EVERY` has an unknown result. The run has two anomalies and no others:
 
-* an acknowledged record of partition `LOST_IN` lies above the final high watermark: a lost-write;
-* a record of partition `TWICE_IN` is there a second time, as its last one: a duplicate.
+* an acknowledged record of partition `LOST_IN` is above the final high watermark: a lost-write;
+* a record of partition `TWICE_IN` is repeated as the last record of the partition: a duplicate.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What every engine must say of a synthetic run."""
+    """The findings that every engine must report for a synthetic run."""
 
     counts: dict[str, int]
     lost: tuple[int, int]
-    """Partition and offset of the record that is gone."""
+    """Partition and offset of the lost record."""
     twice: tuple[int, int]
-    """Partition of the record that is there twice, and the first of its offsets."""
+    """Partition of the duplicated record, and the first of its two offsets."""
 
     @property
     def operations(self) -> int:
-        """Operations that are judged."""
+        """Number of operations that are judged."""
         told = ("acknowledged", "unacknowledged", "read", "drained")
         return sum(self.counts[name] for name in told)
 
 
 def make_run(folder: Path, operations: int) -> Truth:
-    """A run of about `operations` operations in `folder`."""
+    """Writes a run of about `operations` operations to `folder`."""
     depth = max(operations // 3 // PARTITIONS, 4)
     records = depth * PARTITIONS
     for start in range(0, records, FILE_RECORDS):
@@ -74,7 +74,7 @@ def make_run(folder: Path, operations: int) -> Truth:
 
 
 def _mixed(numbers: Numbers) -> npt.NDArray[np.uint64]:
-    """Splitmix64: another number for each number, as a hash would give."""
+    """Splitmix64: maps each number to another number, as a hash would."""
     x = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -82,7 +82,7 @@ def _mixed(numbers: Numbers) -> npt.NDArray[np.uint64]:
 
 
 def _rows(numbers: Numbers, kind: Kind) -> Rows:
-    """Record `n` lies in partition `n % PARTITIONS` at offset `n // PARTITIONS`."""
+    """Places record `n` in partition `n % PARTITIONS` at offset `n // PARTITIONS`."""
     rows = np.zeros(len(numbers), DTYPE)
     rows["kind"], rows["outcome"], rows["commit"] = kind, Outcome.OK, COMMITTED
     rows["partition"], rows["offset"] = numbers % PARTITIONS, numbers // PARTITIONS
@@ -95,7 +95,7 @@ def _rows(numbers: Numbers, kind: Kind) -> Rows:
 
 
 def _sends(numbers: Numbers) -> Rows:
-    """An invocation and a completion each."""
+    """Writes an invocation and a completion for each record."""
     done = _rows(numbers, Kind.SEND)
     done["client"] = 1 + numbers // PARTITIONS % PRODUCERS
     unknown = numbers % UNKNOWN_EVERY == 0

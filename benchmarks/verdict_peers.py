@@ -1,10 +1,10 @@
-"""The checks of a verdict on records, by polars alone and by DuckDB alone, for a benchmark beside Harrow's.
+"""The checks of a verdict on records with polars alone and with DuckDB alone, to compare Harrow with.
 
-Each reads the laid-out Parquet of a whole run at once and says the same as `harness/checks/kernels/records.py`
-does of a history with a final read and without replicas' logs: lost-write, unseen, inconsistent-offsets, duplicate,
-nonmonotonic-send, nonmonotonic-poll, poll-skip, and the figures. A partition is known by its
-folder, or in a tiny history's one file by a column. polars: lazy queries, collected together by the
-streaming engine. DuckDB: SQL in a fresh database in memory. Both take every core.
+Each reads the laid-out Parquet files of a whole run at once, and finds the same as `harness/checks/kernels/records.py`
+in a history with a final read and without replica logs: lost-write, unseen, inconsistent-offsets, duplicate,
+nonmonotonic-send, nonmonotonic-poll, poll-skip, and the figures. A partition is identified by its folder, or by a
+column in the single file of a tiny history. polars: lazy queries that the streaming engine collects together. DuckDB:
+SQL in a new in-memory database. Both use every core.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from harrow.harness.histories.layout import DRAINED, Layout
 duckdb: Any = untyped_duckdb
 Place = tuple[int, int]
 Files = str | Mapping[int, Sequence[str]]
-"""Each partition's files, or the one file of all of them."""
+"""The files of each partition, or the single file of all partitions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """Figures, and partition and (first) offset of whatever was found, by its name."""
+    """The figures, and the partition and (first) offset of every finding, by its name."""
 
     counts: dict[str, int]
     found: dict[str, list[Place]] = field(default_factory=dict[str, list[Place]])
 
     def note(self, name: str, places: Sequence[Sequence[int]]) -> None:
-        """Things of one name; none is nothing."""
+        """Adds the findings of a name; does nothing for an empty list."""
         if places:
             self.found[name] = sorted((int(p[0]), int(p[1])) for p in places)
 
@@ -48,7 +48,7 @@ AT = ["partition", "offset"]
 
 
 def files_of(layout: Layout) -> Files:
-    """A laid-out history as the peers read it."""
+    """Returns the files of a laid-out history."""
     places = layout.partitions.values()
     names = {part.path for place in places for part in place.ops}
     if len(names) == 1:
@@ -57,7 +57,7 @@ def files_of(layout: Layout) -> Files:
 
 
 def polars_alone(paths: Files) -> Findings:
-    """All checks in one `collect_all` of the streaming engine."""
+    """Makes all checks in a single `collect_all` of the streaming engine."""
     rows = (
         pl.scan_parquet(paths)
         if isinstance(paths, str)
@@ -104,7 +104,7 @@ def _figures(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _by_offset(rows: pl.LazyFrame, bounds: pl.LazyFrame) -> pl.LazyFrame:
-    """Offsets that are not in the final read, or where two values were seen."""
+    """Finds offsets that are missing in the final read, and offsets with two values."""
     key, value = pl.col("key_hash"), pl.col("value_hash")
     return (
         rows.filter(((SEND & OK) | READ | FINAL) & (pl.col("offset") >= 0))
@@ -121,7 +121,7 @@ def _by_offset(rows: pl.LazyFrame, bounds: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _by_value(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Records that are there more often than they were sent."""
+    """Finds values that are stored more often than they were sent."""
     sent = SEND & pl.col("outcome").is_in([int(Outcome.OK), int(Outcome.INFO)])
     return (
         rows.filter(sent | FINAL)
@@ -150,7 +150,7 @@ def _send_order(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _read_order(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Reads that do not follow the one before."""
+    """Finds reads that do not follow the read before them."""
     read = pl.col("kind") == Kind.POLL
     same = pl.all_horizontal(
         pl.col(name) == pl.col(name).shift(1) for name in ("partition", "client")
@@ -219,7 +219,7 @@ on r.final and r.partition = s.partition and r."offset" > s.before and r."offset
 
 
 def duckdb_alone(paths: Files) -> Findings:
-    """One SQL query a check."""
+    """Makes each check with one SQL query."""
     with duckdb.connect() as db:
         db.execute("set enable_progress_bar = false")
         if isinstance(paths, str):

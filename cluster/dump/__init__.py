@@ -1,7 +1,7 @@
-"""Reading the files of a log folder as Kafka's DumpLogSegments prints them: the judge's half of storage (N1, B1-B4).
+"""Prints the files of a log folder as Kafka's DumpLogSegments does: an independent check of storage (N1, B1-B4).
 
-Depends on formats only, never on the classes that write them: what it prints is what lies in the bytes. One file a
-file type; `tool` goes over many. Nothing is ever changed, and a file is opened for reading only.
+Depends on the file formats only, never on the classes that write them, so that its output shows the bytes of a file.
+Each file type has its own module; `tool` dumps a list of files. A file is opened for reading only and never changed.
 """
 
 from .messages import (
@@ -11,16 +11,16 @@ from .messages import (
     offsets_parser,
     transactions_parser,
 )
-from .source import DumpError, Reader, Source
+from .source import DumpError, LogFiles, OpenFile
 from .tool import DumpOptions, dump_files
 
 __all__ = [
     "CoordinatorParser",
     "DumpError",
     "DumpOptions",
+    "LogFiles",
     "MessageParser",
-    "Reader",
-    "Source",
+    "OpenFile",
     "TextParser",
     "dump_files",
     "offsets_parser",

@@ -1,9 +1,9 @@
-"""Walking the batches of a `.log` file as Kafka's `FileRecords` does, its refusals included.
+"""Iterates over the batches of a `.log` file as Kafka's `FileRecords` does, with the same errors.
 
-Owns: where a batch begins and ends within a slice of the file, and what is wrong with one. A batch that the slice
-ends within is not seen; zeroes where a batch should be are an error in Kafka's words.
+Owns: where each batch begins and ends within a slice of the file, and which batches are errors. A batch that is
+only partly inside the slice is ignored; zeroes in place of a batch are an error with Kafka's message.
 
-Message formats v0 and v1 (magic 0, 1) are not read: no log of Harrow's has them, and Kafka 4 writes none.
+Message formats v0 and v1 (magic 0, 1) are not supported: no log of Harrow's has them, and Kafka 4 does not write them.
 Source: Kafka's `FileLogInputStream.nextBatch`, `FileRecords.slice`.
 """
 
@@ -22,35 +22,35 @@ from ..wire.batch_header import (
     BatchHeader,
     header_at,
 )
-from .source import DumpError, Reader, name_of
+from .source import DumpError, OpenFile, name_of
 
 MAX_INT = 2**31 - 1
 DELETE_HORIZON = 0x40
-"""Attribute bit: the base timestamp is when tombstones may go (KIP-534)."""
+"""Attribute bit: the base timestamp is the delete horizon, the time when tombstones may be removed (KIP-534)."""
 
 _SMALLEST = 14
-"""Bytes of the smallest record of format v0."""
+"""Size of the smallest record of format v0, in bytes."""
 _UP_TO_MAGIC = MAGIC_AT + 1
 _FORMAT_V2 = 2
 
 
 class FileBatch:
-    """A batch in a file. Its records are read when asked for."""
+    """A batch in a file. Only `read` reads its records."""
 
-    __slots__ = ("_reader", "header", "position")
+    __slots__ = ("_file", "header", "position")
 
-    def __init__(self, reader: Reader, position: int, header: BatchHeader) -> None:
-        self._reader = reader
+    def __init__(self, file: OpenFile, position: int, header: BatchHeader) -> None:
+        self._file = file
         self.position = position
         self.header = header
 
     def read(self) -> bytes:
-        """All its bytes."""
-        return self._reader.read_at(self.position, self.header.size)
+        """Reads all bytes of the batch."""
+        return self._file.read_at(self.position, self.header.size)
 
     @property
     def delete_horizon_ms(self) -> int:
-        """When its tombstones may be removed; -1 where none is set."""
+        """Time when the tombstones of the batch may be removed; -1 when it is not set."""
         header = self.header
         return header.base_timestamp if header.attributes & DELETE_HORIZON else -1
 
@@ -60,22 +60,24 @@ class FileBatch:
         return "LogAppendTime" if self.header.is_log_append_time else "CreateTime"
 
     def is_valid(self, data: bytes) -> bool:
-        """True when `data`, its bytes, are those that its CRC was taken of."""
+        """True when `data`, the bytes of the batch, match its CRC."""
         checked = memoryview(data)[ATTRIBUTES_AT:]
         return self.header.size >= HEADER_SIZE and crc32c(checked) == self.header.crc
 
 
 def batches(
-    reader: Reader, path: str, *, start: int = 0, most: int = MAX_INT
+    file: OpenFile, path: str, *, start: int = 0, most: int = MAX_INT
 ) -> Iterator[FileBatch]:
-    """Every batch of the slice of `most` bytes at `start`; DumpError where Kafka throws."""
-    size = reader.size()
+    """Yields every batch in the `most` bytes from `start` on; DumpError where Kafka throws."""
+    size = file.size()
     if not 0 <= start <= size:
-        raise DumpError(f"{path}: slice from position {start} exceeds the file's end at {size}")
+        raise DumpError(
+            f"{path}: slice from position {start} exceeds the end of the file at {size}"
+        )
     end = min(start + most, size)
     position = start
     while position < end - _UP_TO_MAGIC:
-        head = reader.read_at(position, HEADER_SIZE)
+        head = file.read_at(position, HEADER_SIZE)
         _, length = OFFSET_AND_LENGTH.unpack_from(head)
         if length < _SMALLEST:
             raise DumpError(
@@ -86,9 +88,9 @@ def batches(
             return
         if head[MAGIC_AT] < _FORMAT_V2:
             raise DumpError(
-                f"{path}: batch at position {position} has magic {head[MAGIC_AT]}; formats before 2 are not read"
+                f"{path}: the batch at position {position} has magic {head[MAGIC_AT]}; only magic 2 is supported"
             )
         if len(head) < HEADER_SIZE:
-            raise DumpError(f"{path}: batch at position {position} is cut off within its header")
-        yield FileBatch(reader, position, header_at(head))
+            raise DumpError(f"{path}: the batch at position {position} has an incomplete header")
+        yield FileBatch(file, position, header_at(head))
         position += LOG_OVERHEAD + length

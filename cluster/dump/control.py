@@ -1,15 +1,15 @@
-"""Control records: what a record of a control batch says, in the words of Kafka's tool.
+"""Prints control records in the words of Kafka's tool.
 
-Owns: transaction markers (KIP-98) and KRaft's records (leader changes, snapshots' ends, voters). The type is in
-the key; an unknown one is named by its number. Source: Kafka's `ControlRecordType`, `ControlRecordUtils`,
-`EndTransactionMarker`, and the message files beside them.
+Owns: transaction markers (KIP-98) and KRaft's control records (leader changes, header and footer of a snapshot,
+voters). The key holds the type; an unknown type is printed as its number. Source: Kafka's `ControlRecordType`,
+`ControlRecordUtils`, `EndTransactionMarker`, and their message files.
 """
 
 from __future__ import annotations
 
 from ..wire.records import CONTROL_KEY, END_TXN_VALUE, Record
 from .java_text import json_text
-from .schema import Bytes, Many, MessageError, Struct, field, read_message
+from .schema import ByteCursor, Many, MessageError, Struct, field, read_message
 from .source import DumpError
 
 _VOTER = Struct("Voter", (field("voterId", "int32"), field("voterDirectoryId", "uuid", since=1)))
@@ -64,27 +64,32 @@ KRAFT_RECORDS = {
         Struct("VotersRecord", (_VERSION, field("voters", Many(_REGISTERED_VOTER))), flexible=0),
     ),
 }
-"""Type -> the words before it, its schema. The record's own version is its first field."""
+"""Type -> (words before the record, schema of the record). The first field of a record is its version."""
 
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
 
 
-def describe(record: Record) -> str:
-    """What the tool adds to the line of a control record."""
+def control_record_text(record: Record) -> str:
+    """Returns the text that the tool adds to the line of a control record."""
     key, value = record.key or b"", record.value or b""
     if len(key) < CONTROL_KEY.size:
-        raise DumpError(f"control record at offset {record.offset} has a key of {len(key)} bytes")
+        raise DumpError(
+            f"control record at offset {record.offset}: the key has {len(key)} bytes, fewer than {CONTROL_KEY.size}"
+        )
     _, kind = CONTROL_KEY.unpack_from(key)
     if kind in _MARKERS:
         if len(value) < END_TXN_VALUE.size:
-            raise DumpError(f"marker at offset {record.offset} has a value of {len(value)} bytes")
+            raise DumpError(
+                f"transaction marker at offset {record.offset}: the value has {len(value)} bytes, "
+                f"fewer than {END_TXN_VALUE.size}"
+            )
         _, coordinator_epoch = END_TXN_VALUE.unpack_from(value)
         return f" endTxnMarker: {_MARKERS[kind]} coordinatorEpoch: {coordinator_epoch}"
     if kind not in KRAFT_RECORDS:
         return f" controlType: UNKNOWN({kind})"
     words, schema = KRAFT_RECORDS[kind]
     try:
-        version = min(Bytes(value).number("int16"), schema.newest)
-        return words + json_text(read_message(schema, Bytes(value), version))
+        version = min(ByteCursor(value).number("int16"), schema.newest)
+        return words + json_text(read_message(schema, ByteCursor(value), version))
     except MessageError as error:
         raise DumpError(f"control record at offset {record.offset}: {error}") from None

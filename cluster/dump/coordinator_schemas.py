@@ -1,8 +1,8 @@
-"""What coordinators write: the records of `__consumer_offsets` and `__transaction_state`, by their type.
+"""Schemas of the records that coordinators write: `__consumer_offsets` and `__transaction_state`, by their type.
 
-Owns: nothing but the schemas, as Kafka 4.2 has them; classic groups (types 0 to 2), consumer groups (3 to 8, 16),
-share groups (10 to 15), streams groups (17 to 23), transactions. A key begins with the type,
-a value with its version (int16 both).
+Owns: only the schemas, as in Kafka 4.2: classic groups (types 0 to 2), consumer groups (3 to 8, 16),
+share groups (10 to 15), streams groups (17 to 23), transactions. A key begins with its type and
+a value with its version (both int16).
 Source: the message files of Kafka's group and transaction coordinators.
 """
 
@@ -18,12 +18,12 @@ def _strings(*names: str) -> tuple[Field, ...]:
     return tuple(field(name, "string") for name in names)
 
 
-def _maybe(name: str, kind: Kind = "string") -> Field:
+def _nullable(name: str, kind: Kind = "string") -> Field:
     return field(name, kind, nullable=True)
 
 
 def _tagged(name: str, kind: Kind, tag: int, default: Json, *, since: int = 0) -> Field:
-    # those that may be null have an empty default, whatever Kafka's message files say
+    # Kafka's generated code treats arrays and structs as null when empty, whatever the message files declare.
     nullable = not isinstance(kind, str)
     return field(name, kind, tag=tag, default=default, since=since, nullable=nullable)
 
@@ -56,7 +56,7 @@ KEYS: dict[int, Struct] = {
     **dict.fromkeys((3, 4, 6, 11, 12, 15, 17, 20, 23), _GROUP),
     **dict.fromkeys((5, 7, 8, 10, 13, 14, 19, 21, 22), _MEMBER),
 }
-"""Type of a record of `__consumer_offsets` -> its key."""
+"""Type of a record of `__consumer_offsets` -> the schema of its key."""
 
 _CLASSIC_MEMBER = Struct(
     "MemberMetadata",
@@ -93,8 +93,8 @@ _CLASSIC: dict[int, Struct] = {
         (
             field("protocolType", "string"),
             field("generation", "int32"),
-            _maybe("protocol"),
-            _maybe("leader"),
+            _nullable("protocol"),
+            _nullable("leader"),
             field("currentStateTimestamp", "int64", since=2),
             field("members", Many(_CLASSIC_MEMBER)),
         ),
@@ -123,13 +123,13 @@ _CONSUMER: dict[int, Struct] = {
     4: _value("ConsumerGroupPartitionMetadataValue", field("topics", Many(_TOPIC_METADATA))),
     5: _value(
         "ConsumerGroupMemberMetadataValue",
-        _maybe("instanceId"),
-        _maybe("rackId"),
+        _nullable("instanceId"),
+        _nullable("rackId"),
         *_CLIENT,
         _SUBSCRIBED,
-        _maybe("subscribedTopicRegex"),
+        _nullable("subscribedTopicRegex"),
         field("rebalanceTimeoutMs", "int32"),
-        _maybe("serverAssignor"),
+        _nullable("serverAssignor"),
         _tagged(
             "classicMemberMetadata",
             _CLASSIC_METADATA,
@@ -156,7 +156,7 @@ _CONSUMER: dict[int, Struct] = {
 _TOPIC_INFO = (field("topicId", "uuid"), field("topicName", "string"))
 _SHARED_TOPIC = Struct("TopicPartitionsInfo", (*_TOPIC_INFO, _PARTITIONS))
 _SHARE: dict[int, Struct] = {
-    10: _value("ShareGroupMemberMetadataValue", _maybe("rackId"), *_CLIENT, _SUBSCRIBED),
+    10: _value("ShareGroupMemberMetadataValue", _nullable("rackId"), *_CLIENT, _SUBSCRIBED),
     11: _value("ShareGroupMetadataValue", _EPOCH, field("metadataHash", "int64")),
     12: _value("ShareGroupTargetAssignmentMetadataValue", field("assignmentEpoch", "int32")),
     13: _value("ShareGroupTargetAssignmentMemberValue", _TARGET),
@@ -217,13 +217,13 @@ _STREAMS: dict[int, Struct] = {
     ),
     19: _value(
         "StreamsGroupMemberMetadataValue",
-        _maybe("instanceId"),
-        _maybe("rackId"),
+        _nullable("instanceId"),
+        _nullable("rackId"),
         *_CLIENT,
         field("rebalanceTimeoutMs", "int32"),
         field("topologyEpoch", "int32"),
         field("processId", "string"),
-        _maybe("userEndpoint", Struct("Endpoint", (*_strings("host"), field("port", "uint16")))),
+        _nullable("userEndpoint", Struct("Endpoint", (*_strings("host"), field("port", "uint16")))),
         field("clientTags", Many(_TEXT_PAIR)),
     ),
     20: _value("StreamsGroupTargetAssignmentMetadataValue", field("assignmentEpoch", "int32")),
@@ -244,7 +244,7 @@ _STREAMS: dict[int, Struct] = {
 }
 
 VALUES: dict[int, Struct] = {**_CLASSIC, **_CONSUMER, **_SHARE, **_STREAMS}
-"""Type of a record of `__consumer_offsets` -> its value."""
+"""Type of a record of `__consumer_offsets` -> the schema of its value."""
 
 _OWNED = Struct("TopicPartition", (field("topic", "string"), _PARTITIONS))
 
@@ -252,7 +252,7 @@ SUBSCRIPTION = Struct(
     "ConsumerProtocolSubscription",
     (
         field("topics", Many("string")),
-        _maybe("userData", "bytes"),
+        _nullable("userData", "bytes"),
         field("ownedPartitions", Many(_OWNED), since=1),
         field("generationId", "int32", since=2),
         field("rackId", "string", since=3, nullable=True),
@@ -261,7 +261,7 @@ SUBSCRIPTION = Struct(
 )
 ASSIGNMENT = Struct(
     "ConsumerProtocolAssignment",
-    (field("assignedPartitions", Many(_OWNED)), _maybe("userData", "bytes")),
+    (field("assignedPartitions", Many(_OWNED)), _nullable("userData", "bytes")),
     newest=3,
 )
 
@@ -280,7 +280,7 @@ TRANSACTION_VALUES = {
             _tagged("nextProducerEpoch", "int16", 3, -1, since=1),
             field("transactionTimeoutMs", "int32"),
             field("transactionStatus", "int8"),
-            _maybe("transactionPartitions", Many(_TRANSACTION_PARTITIONS)),
+            _nullable("transactionPartitions", Many(_TRANSACTION_PARTITIONS)),
             field("transactionLastUpdateTimestampMs", "int64"),
             field("transactionStartTimestampMs", "int64"),
             _tagged("clientTransactionVersion", "int16", 2, 0, since=1),
@@ -289,4 +289,4 @@ TRANSACTION_VALUES = {
         flexible=1,
     )
 }
-"""The one type of record in `__transaction_state`."""
+"""The only type of a record of `__transaction_state` -> the schema of its value."""

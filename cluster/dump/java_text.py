@@ -1,4 +1,4 @@
-"""Values as Java prints them, where Python prints them otherwise.
+"""Prints values as Java does, where Python's output differs.
 
 Owns: UTF-8 with replacement, `OptionalLong`, and Jackson's compact JSON. Bytes are base64 in JSON, as in Kafka's
 generated converters; the order of keys is the order of the fields.
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 Json = None | int | str | bytes | Sequence["Json"] | Mapping[str, "Json"]
-"""What a message's fields are made of."""
+"""The value of a field of a message."""
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _REPLACEMENT = "\ufffd".encode()
@@ -20,9 +20,9 @@ _ESCAPE = re.compile(r"\\(?:u00[0-9a-f]{2}|.)")
 
 
 def text(data: bytes) -> str:
-    """`new String(data, UTF_8)`: one replacement character for each malformed sequence.
+    """Decodes as Java's `new String(data, UTF_8)`: a replacement character for each malformed sequence.
 
-    A surrogate spelt in three bytes is one sequence to Java and three to Python.
+    A surrogate that is encoded in three bytes is a single malformed sequence for Java and three for Python.
     """
     try:
         return data.decode()
@@ -30,13 +30,13 @@ def text(data: bytes) -> str:
         return _SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
 
 
-def optional(value: int) -> str:
-    """`OptionalLong.toString`; negative numbers stand for nothing."""
+def optional_long(value: int) -> str:
+    """Formats as Java's `OptionalLong.toString`; a negative number stands for an empty value."""
     return f"OptionalLong[{value}]" if value >= 0 else "OptionalLong.empty"
 
 
 def json_text(value: Json) -> str:
-    """`ObjectNode.toString`: no blanks, text beyond ASCII as it is, control characters in capitals."""
+    """Formats as Jackson's `ObjectNode.toString`: no spaces, no escapes above ASCII, upper-case control escapes."""
     plain = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_base64)
     return _ESCAPE.sub(_capitals, plain) if "\\u00" in plain else plain
 
@@ -48,4 +48,4 @@ def _capitals(escape: re.Match[str]) -> str:
 def _base64(value: object) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    raise TypeError(f"{type(value).__name__} is no value of a message")
+    raise TypeError(f"{type(value).__name__} cannot be a value of a message")

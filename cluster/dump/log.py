@@ -1,7 +1,7 @@
-"""`.log` files (and KRaft's `.checkpoint` snapshots): a line for each batch, and one for each record if asked.
+"""Dumps `.log` files (and KRaft's `.checkpoint` snapshots): a line for each batch, and optionally for each record.
 
-Owns: the layout of those lines and what is said about the file's end. Offsets that do not follow one another are
-collected, as in Kafka, for the tool to report at the end; compaction leaves such gaps.
+Owns: the format of these lines and the message about invalid bytes at the end of the file. As in Kafka, pairs of
+non-consecutive offsets are collected and the tool reports them at the end; compaction leaves such gaps.
 Source: Kafka's `DumpLogSegments.dumpLog`, `printBatchLevel`.
 """
 
@@ -13,10 +13,10 @@ from ..errors import KafkaError
 from ..wire.batch_header import SEQUENCE_MODULUS
 from ..wire.records import Record, decode_records
 from .batches import MAX_INT, FileBatch, batches
-from .control import describe
-from .java_text import optional
+from .control import control_record_text
+from .java_text import optional_long
 from .messages import MessageParser
-from .source import DumpError, Reader, Source, Streams, base_offset_of, name_of
+from .source import DumpError, LogFiles, OpenFile, Streams, base_offset_of, name_of
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BOOTSTRAP = "bootstrap.checkpoint"
@@ -25,8 +25,8 @@ RECORD_INDENT = "| "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
-    """What of a log is printed. Contents (`print_contents`) need records (`deep`)."""
+class LogDumpOptions:
+    """Which parts of a log are printed. `print_contents` has an effect only with `deep`, which prints records."""
 
     deep: bool = False
     print_contents: bool = False
@@ -35,12 +35,12 @@ class LogOptions:
 
 
 class LogDump:
-    """One `.log` file's dump. `gaps` holds pairs of offsets that do not follow one another."""
+    """Dumps a `.log` file. `gaps` holds the pairs of neighbouring offsets that are not consecutive."""
 
     def __init__(
-        self, source: Source, streams: Streams, options: LogOptions, parser: MessageParser
+        self, files: LogFiles, streams: Streams, options: LogDumpOptions, parser: MessageParser
     ) -> None:
-        self._source = source
+        self._files = files
         self._out = streams.out
         self._options = options
         self._parser = parser
@@ -48,24 +48,24 @@ class LogDump:
         self.gaps: list[tuple[int, int]] = []
 
     def run(self, path: str) -> None:
-        """Print it; DumpError where it cannot be read on."""
+        """Prints the file; DumpError at the first batch or record that cannot be read."""
         self._out(_first_line(path))
-        reader = self._source.open(path)
+        file = self._files.open(path)
         try:
-            self._dump(reader, path)
+            self._dump(file, path)
         finally:
-            reader.close()
+            file.close()
 
-    def _dump(self, reader: Reader, path: str) -> None:
+    def _dump(self, file: OpenFile, path: str) -> None:
         most = self._options.max_bytes
         valid_bytes = 0
-        for batch in batches(reader, path, most=most):
+        for batch in batches(file, path, most=most):
             data = batch.read()
             self._out(batch_line(batch, data, path))
             if self._options.deep:
                 self._records(batch, data, path)
             valid_bytes += batch.header.size
-        trailing = reader.size() - valid_bytes
+        trailing = file.size() - valid_bytes
         if trailing > 0 and most == MAX_INT:
             self._out(f"Found {trailing} invalid bytes at the end of {name_of(path)}\n")
 
@@ -87,7 +87,7 @@ class LogDump:
             line = prefix + record_metadata(batch, record)
             prefix = " "
             if is_control:
-                line += describe(record)
+                line += control_record_text(record)
         if self._options.print_contents and not is_control:
             key, payload = self._parser.parse(record)
             if key is not None:
@@ -105,23 +105,23 @@ def _first_line(path: str) -> str:
         return "KRaft bootstrap snapshot\n"
     offset, _, epoch = name.removesuffix(CHECKPOINT).partition("-")
     if not offset.isdecimal() or not epoch.isdecimal():
-        raise DumpError(f"{path}: its name is not <offset>-<epoch>{CHECKPOINT}")
+        raise DumpError(f"{path}: the name of a snapshot must be <offset>-<epoch>{CHECKPOINT}")
     return f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}\n"
 
 
 def batch_line(batch: FileBatch, data: bytes, path: str) -> str:
-    """The line of a batch; `data` are its bytes."""
+    """Returns the line for a batch; `data` holds the bytes of the batch."""
     header = batch.header
     if header.codec >= len(CODECS):
         raise DumpError(
-            f"{path}: batch at position {batch.position} has the unknown compression type {header.codec}"
+            f"{path}: the batch at position {batch.position} has the unknown compression type {header.codec}"
         )
     return (
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
         f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
         f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
         f" partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_bool(header.is_transactional)}"
-        f" isControl: {_bool(header.is_control)} deleteHorizonMs: {optional(batch.delete_horizon_ms)}"
+        f" isControl: {_bool(header.is_control)} deleteHorizonMs: {optional_long(batch.delete_horizon_ms)}"
         f" position: {batch.position} {batch.timestamp_type}: {header.max_timestamp}"
         f" size: {header.size} magic: {header.magic} compresscodec: {CODECS[header.codec]}"
         f" crc: {header.crc} isvalid: {_bool(batch.is_valid(data))}\n"
@@ -129,7 +129,7 @@ def batch_line(batch: FileBatch, data: bytes, path: str) -> str:
 
 
 def record_metadata(batch: FileBatch, record: Record) -> str:
-    """What a record's line says before its contents."""
+    """Returns the part of a record's line before its key and payload."""
     header = batch.header
     sequence = header.base_sequence
     if sequence >= 0:

@@ -1,7 +1,7 @@
-"""What a record's key and value say: text, numbers, or a coordinator's records as JSON.
+"""Parses the key and value of a record for printing: as text, as numbers, or as JSON for a coordinator's records.
 
 Owns: the parsers behind `--print-data-log`, `--key-decoder-class`, `--offsets-decoder`, `--transaction-log-decoder`.
-A record that a coordinator's parser does not know is described, not refused; only one without a key is.
+A coordinator's parser prints a description of a record of unknown type; it raises only for a record without a key.
 Source: Kafka's `DumpLogSegments.CoordinatorRecordMessageParser`, `OffsetsMessageParser`, `CoordinatorRecordSerde`,
 `org.apache.kafka.tools.api.Decoder`.
 """
@@ -22,11 +22,11 @@ from .coordinator_schemas import (
     VALUES,
 )
 from .java_text import Json, json_text, text
-from .schema import Bytes, MessageError, Struct, read_message
+from .schema import ByteCursor, MessageError, Struct, read_message
 from .source import DumpError
 
 Parsed = tuple[str | None, str | None]
-"""Key and payload to be printed; None is not printed at all."""
+"""The key and the payload to print; None is not printed."""
 
 Decoder = Callable[[bytes], str]
 
@@ -35,10 +35,10 @@ _GROUP_METADATA = 2
 
 
 class MessageParser(Protocol):
-    """Turns a record into what is printed of it."""
+    """Parses the key and value of a record into printable text."""
 
     def parse(self, record: Record) -> Parsed:
-        """DumpError where Kafka's tool would throw."""
+        """Returns the texts to print; DumpError where Kafka's tool throws."""
         ...
 
 
@@ -58,38 +58,38 @@ DECODERS: dict[str, Decoder] = {
     "org.apache.kafka.tools.api.IntegerDecoder": _number(">i", "Integer"),
     "org.apache.kafka.tools.api.LongDecoder": _number(">q", "Long"),
 }
-"""Kafka's own decoders that print the same each time (`DefaultDecoder` prints an object's address)."""
+"""Kafka's decoders with a deterministic output (`DefaultDecoder` prints the address of an object)."""
 
 
 class TextParser:
-    """Keys and values by a decoder each."""
+    """Parses keys and values with a decoder for each."""
 
     def __init__(self, key: Decoder = text, value: Decoder = text) -> None:
         self._key = key
         self._value = value
 
     def parse(self, record: Record) -> Parsed:
-        """Null keys and values are not printed."""
+        """Returns the decoded key and value; None for a null key or value."""
         key = None if record.key is None else self._key(record.key)
         return key, None if record.value is None else self._value(record.value)
 
 
 class CoordinatorParser:
-    """Records of a coordinator's topic: keys and values by type."""
+    """Parses the records of a coordinator's topic by their type."""
 
     def __init__(self, keys: Mapping[int, Struct], values: Mapping[int, Struct]) -> None:
         self._keys = keys
         self._values = values
 
     def parse(self, record: Record) -> Parsed:
-        """DumpError for a record without a key."""
+        """Returns the key and the payload as JSON; DumpError for a record without a key."""
         if record.key is None:
             raise DumpError(
                 f"Failed to decode message at offset {record.offset} using the specified decoder "
                 "(message had a missing key)"
             )
         try:
-            data = Bytes(record.key)
+            data = ByteCursor(record.key)
             kind = _version(data, "key")
             if kind not in self._keys:
                 return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
@@ -101,7 +101,7 @@ class CoordinatorParser:
 
     def _payload(self, kind: int, content: bytes) -> str:
         schema = self._values[kind]
-        data = Bytes(content)
+        data = ByteCursor(content)
         version = _version(data, "value")
         if not 0 <= version <= schema.newest:
             raise MessageError(f"Found an unknown record version {version} for {kind} type")
@@ -112,24 +112,24 @@ class CoordinatorParser:
 
 
 def offsets_parser() -> CoordinatorParser:
-    """For `__consumer_offsets`."""
+    """Returns the parser for `__consumer_offsets`."""
     return CoordinatorParser(KEYS, VALUES)
 
 
 def transactions_parser() -> CoordinatorParser:
-    """For `__transaction_state`."""
+    """Returns the parser for `__transaction_state`."""
     return CoordinatorParser(TRANSACTION_KEYS, TRANSACTION_VALUES)
 
 
-def _version(data: Bytes, name: str) -> int:
+def _version(data: ByteCursor, name: str) -> int:
     try:
         return data.number("int16")
     except MessageError:
         raise MessageError(f"Could not read version from {name}'s buffer.") from None
 
 
-def _message(schema: Struct, data: Bytes, version: int, name: str) -> dict[str, Json]:
-    # a key has one version only, whatever its type's number is
+def _message(schema: Struct, data: ByteCursor, version: int, name: str) -> dict[str, Json]:
+    # The number at the front of a key is its type, not a version: every key schema has version 0 only.
     try:
         return read_message(schema, data, version if name == "value" else 0)
     except MessageError as error:
@@ -139,7 +139,7 @@ def _message(schema: Struct, data: Bytes, version: int, name: str) -> dict[str, 
 
 
 def _open_consumer_protocol(group: dict[str, Json]) -> None:
-    """Subscriptions and assignments of consumers are messages themselves; others stay bytes."""
+    """Decodes the subscriptions and assignments of consumers, which are messages; those of others stay bytes."""
     members = group["members"]
     if group["protocolType"] != CONSUMER_PROTOCOL or not isinstance(members, list):
         return
@@ -149,7 +149,7 @@ def _open_consumer_protocol(group: dict[str, Json]) -> None:
             content = member[name]
             assert isinstance(content, bytes)
             try:
-                data = Bytes(content)
+                data = ByteCursor(content)
                 member[name] = read_message(schema, data, data.number("int16"))
             except MessageError:
                 continue

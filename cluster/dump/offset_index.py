@@ -1,7 +1,8 @@
-"""`.index` files: 8-byte entries, a relative offset and a position each (B3).
+"""Dumps `.index` files: 8-byte entries, each with a relative offset and a position (B3).
 
-Owns: reading the entries, the look-up exactly as Kafka's (a file that was not trimmed ends in zeroes, and both must
-be misled alike), the check that a broker makes when it starts, and the check of each entry against the log.
+Owns: reading the entries, a look-up with the same steps as Kafka's (a file that was not trimmed ends in zeroes, and
+the result must then be wrong in the same way), the sanity check that a broker makes at start, and the check of each
+entry against the log.
 Source: Kafka's `OffsetIndex`, `AbstractIndex.indexSlotRangeFor`, `DumpLogSegments.dumpIndex`.
 """
 
@@ -11,7 +12,7 @@ import struct
 from dataclasses import dataclass
 
 from .batches import FileBatch, batches
-from .source import DumpError, Reader, Source, Streams, base_offset_of, sibling
+from .source import DumpError, LogFiles, OpenFile, Streams, base_offset_of, sibling
 
 ENTRY = struct.Struct(">ii")
 _WARM_ENTRIES = 8192 // ENTRY.size
@@ -19,7 +20,7 @@ _WARM_ENTRIES = 8192 // ENTRY.size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions:
-    """How the indexes are looked at: printed, only verified, or only checked as at a broker's start."""
+    """How an index is dumped: printed and verified, only verified, or only sanity-checked as at a broker's start."""
 
     sanity_only: bool = False
     verify_only: bool = False
@@ -27,7 +28,7 @@ class IndexOptions:
 
 
 class OffsetIndexFile:
-    """The entries of one `.index` file."""
+    """The entries of an `.index` file."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self._data = data
@@ -36,12 +37,12 @@ class OffsetIndexFile:
         self.entries = len(data) // ENTRY.size
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """(offset, position) at `slot`."""
+        """Returns (offset, position) of the entry at `slot`."""
         relative, position = ENTRY.unpack_from(self._data, slot * ENTRY.size)
         return self.base_offset + relative, position
 
     def check(self, absolute: str) -> None:
-        """What a broker checks before it trusts the file; DumpError in Kafka's words."""
+        """Makes the sanity check of a starting broker; DumpError with Kafka's message."""
         if self.entries and self.entry(self.entries - 1)[0] < self.base_offset:
             raise DumpError(
                 f"Corrupt index found, index file {absolute} has non-zero size but the last offset is "
@@ -54,7 +55,7 @@ class OffsetIndexFile:
             )
 
     def lookup(self, offset: int) -> int:
-        """The position to begin at when looking for `offset`."""
+        """Returns the position in the log where a search for `offset` begins."""
         if not self.entries:
             return 0
         warm = max(0, self.entries - 1 - _WARM_ENTRIES)
@@ -77,33 +78,33 @@ class OffsetIndexFile:
         return self.entry(low)[1]
 
 
-def read_index(source: Source, path: str) -> OffsetIndexFile:
-    """The index at `path`; FileNotFoundError where there is none."""
-    return OffsetIndexFile(read_whole(source, path), path)
+def read_index(files: LogFiles, path: str) -> OffsetIndexFile:
+    """Reads the index at `path`; FileNotFoundError when the file does not exist."""
+    return OffsetIndexFile(read_whole(files, path), path)
 
 
-def read_whole(source: Source, path: str) -> bytes:
-    """All bytes of a file."""
-    reader = source.open(path)
+def read_whole(files: LogFiles, path: str) -> bytes:
+    """Reads all bytes of a file."""
+    file = files.open(path)
     try:
-        return reader.read_at(0, reader.size())
+        return file.read_at(0, file.size())
     finally:
-        reader.close()
+        file.close()
 
 
 def dump_index(
-    source: Source, streams: Streams, path: str, options: IndexOptions
+    files: LogFiles, streams: Streams, path: str, options: IndexOptions
 ) -> list[tuple[int, int]]:
-    """Print it; returns (indexed offset, offset in the log) of the entries that do not fit the log."""
+    """Prints the file; returns (offset in the index, offset in the log) of the entries that do not match the log."""
     log_path = sibling(path, ".log")
-    log = source.open(log_path)
+    log = files.open(log_path)
     try:
-        index = read_index(source, path)
+        index = read_index(files, path)
         if not index.entries:
             streams.out(f"{path} is empty.\n")
             return []
         if options.sanity_only:
-            index.check(source.absolute(path))
+            index.check(files.absolute(path))
             streams.out(f"{path} passed sanity check.\n")
             return []
         return _verify(index, log, log_path, streams, options)
@@ -112,13 +113,13 @@ def dump_index(
 
 
 def _verify(
-    index: OffsetIndexFile, log: Reader, log_path: str, streams: Streams, options: IndexOptions
+    index: OffsetIndexFile, log: OpenFile, log_path: str, streams: Streams, options: IndexOptions
 ) -> list[tuple[int, int]]:
     mismatches: list[tuple[int, int]] = []
     for slot in range(index.entries):
         offset, position = index.entry(slot)
         if offset == index.base_offset and slot > 0:
-            break  # the zeroes behind the last entry
+            break  # zeroes after the last entry: the file was not trimmed
         batch = _batch_at(log, log_path, position, options.max_message_size)
         if batch.header.last_offset != offset:
             mismatches.append((offset, batch.header.last_offset))
@@ -127,7 +128,7 @@ def _verify(
     return mismatches
 
 
-def _batch_at(log: Reader, log_path: str, position: int, most: int) -> FileBatch:
+def _batch_at(log: OpenFile, log_path: str, position: int, most: int) -> FileBatch:
     for batch in batches(log, log_path, start=position, most=most):
         return batch
-    raise DumpError(f"{log_path}: no whole batch of at most {most} bytes at position {position}")
+    raise DumpError(f"{log_path}: no complete batch of at most {most} bytes at position {position}")

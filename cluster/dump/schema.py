@@ -1,10 +1,10 @@
-"""Messages by their schema: decoding any of Kafka's generated record types to the JSON that Kafka prints.
+"""Decodes messages by their schema: any of Kafka's generated record types, to the JSON that Kafka prints.
 
-Owns: the language of schemas (`Struct`, `Field`, `Many`), reading one from bytes in its version, and what Kafka's
-readers say when the bytes are none (`MessageError`, in the generated code's words, because the dump prints them).
+Owns: the schema types (`Struct`, `Field`, `Many`), the decoder, and the errors of Kafka's generated decoders
+(`MessageError` has their exact text, because the dump prints it).
 
-Rules of the generated converters: fields in their declared order, names in camel case; a field of another
-version is absent; a tagged field is absent when it has its default; bytes are base64, ids base64url.
+Rules of the generated converters: fields in their declared order, names in camel case; a field that this version
+lacks is absent; a tagged field with its default value is absent; bytes are base64, ids base64url.
 Source: Kafka's generator `MessageDataGenerator`, `JsonConverterGenerator`, `ByteBufferAccessor`.
 """
 
@@ -19,23 +19,26 @@ from ..errors import HarrowError
 from .java_text import Json, text
 
 NO_VERSION = 32767
-"""Above every version: a struct that is never flexible."""
+"""A number above every version, for a struct that is never flexible and a field that was never removed."""
 
 
 class MessageError(HarrowError):
-    """Bytes that are no message of the schema; the text is Kafka's."""
+    """The bytes do not decode with the schema; the text is that of Kafka's decoder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """An array."""
+    """The type of an array of `item`."""
 
     item: Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field: present in versions `since` to `until`; `tag`: among the tagged ones, absent at its default."""
+    """A field of a struct, present in versions `since` to `until`.
+
+    With `tag` it is a tagged field, which is absent when its value is `default`.
+    """
 
     name: str
     kind: Kind
@@ -48,7 +51,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A message, or a part of one."""
+    """A message, or a struct inside a message."""
 
     name: str
     fields: tuple[Field, ...]
@@ -80,14 +83,14 @@ def field(
     tag: int | None = None,
     default: Json = None,
 ) -> Field:
-    """A `Field`, in the order one writes it."""
+    """Returns a `Field`; takes name and type as positional arguments."""
     return Field(
         name=name, kind=kind, since=since, until=until, nullable=nullable, tag=tag, default=default
     )
 
 
-class Bytes:
-    """Takes values one after the other; MessageError past the end."""
+class ByteCursor:
+    """Decodes values from bytes one after the other; MessageError past the end."""
 
     __slots__ = ("_at", "_data")
 
@@ -97,20 +100,22 @@ class Bytes:
 
     @property
     def remaining(self) -> int:
-        """Bytes not yet taken."""
+        """Number of bytes that are not decoded yet."""
         return len(self._data) - self._at
 
     def number(self, kind: str) -> int:
-        """A number of a fixed size."""
+        """Decodes a number of a fixed size."""
         form = _NUMBERS[kind]
         if self.remaining < form.size:
-            raise MessageError("null")  # Java's BufferUnderflowException has no message
+            raise MessageError(
+                "null"
+            )  # Java prints null: a BufferUnderflowException has no message
         (value,) = form.unpack_from(self._data, self._at)
         self._at += form.size
         return int(value)
 
     def varint(self) -> int:
-        """An unsigned varint of at most five bytes."""
+        """Decodes an unsigned varint of at most five bytes."""
         value = 0
         for index in range(_VARINT_BYTES_MAX):
             if not self.remaining:
@@ -126,7 +131,7 @@ class Bytes:
         )
 
     def take(self, size: int) -> bytes:
-        """So many bytes."""
+        """Returns the next `size` bytes."""
         if size > self.remaining:
             raise MessageError(
                 f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available"
@@ -136,18 +141,18 @@ class Bytes:
         return taken
 
 
-class MessageReader:
-    """Reads one message in one version."""
+class MessageDecoder:
+    """Decodes a message in one version."""
 
     __slots__ = ("_data", "_newest", "_version")
 
-    def __init__(self, data: Bytes, version: int) -> None:
+    def __init__(self, data: ByteCursor, version: int) -> None:
         self._data = data
         self._newest = NO_VERSION
         self._version = version
 
     def read(self, message: Struct) -> dict[str, Json]:
-        """The message, its fields ready for JSON."""
+        """Decodes the message to values for `json_text`."""
         self._newest = message.newest
         return self._struct(message, flexible=self._version >= message.flexible)
 
@@ -155,9 +160,9 @@ class MessageReader:
         present = [f for f in message.fields if f.since <= self._version <= f.until]
         values: dict[str, Json] = {}
         tagged = {f.tag: f for f in present if f.tag is not None}
-        for one in present:
-            if one.tag is None:
-                values[one.name] = self._value(one, one.kind, flexible=flexible)
+        for plain in present:
+            if plain.tag is None:
+                values[plain.name] = self._value(plain, plain.kind, flexible=flexible)
         if flexible:
             for _ in range(self._data.varint()):
                 tag, size = self._data.varint(), self._data.varint()
@@ -170,54 +175,54 @@ class MessageReader:
                     values[known.name] = value
         return {f.name: values[f.name] for f in present if f.name in values}
 
-    def _value(self, one: Field, kind: Kind, *, flexible: bool) -> Json:
+    def _value(self, declared: Field, kind: Kind, *, flexible: bool) -> Json:
         if isinstance(kind, Many):
-            return self._many(one, kind, flexible=flexible)
+            return self._many(declared, kind, flexible=flexible)
         if isinstance(kind, Struct):
-            if one.nullable and self._is_null(one):
+            if declared.nullable and self._is_null(declared):
                 return None
-            if self._version > self._newest:  # only parts of a message look
+            if self._version > self._newest:  # Kafka checks this in nested structs only
                 raise MessageError(f"Can't read version {self._version} of {kind.name}")
             return self._struct(kind, flexible=flexible)
         if kind in _NUMBERS:
             return self._data.number(kind)
         if kind == "uuid":
             return base64.urlsafe_b64encode(self._data.take(_UUID_SIZE)).rstrip(b"=").decode()
-        return self._string(one, kind, flexible=flexible)
+        return self._string(declared, kind, flexible=flexible)
 
-    def _is_null(self, one: Field) -> bool:
-        """A nullable struct begins with a byte that says so; among the tagged fields with a varint."""
-        if one.tag is None:
+    def _is_null(self, declared: Field) -> bool:
+        """Decodes the marker at the front of a nullable struct: a byte, or a varint in a tagged field."""
+        if declared.tag is None:
             return self._data.number("int8") < 0
         return self._data.varint() == 0
 
-    def _string(self, one: Field, kind: str, *, flexible: bool) -> Json:
+    def _string(self, declared: Field, kind: str, *, flexible: bool) -> Json:
         length_of = "int16" if kind == "string" else "int32"
         size = self._data.varint() - 1 if flexible else self._data.number(length_of)
         if size < 0:
-            return self._null(one)
+            return self._null(declared)
         content = self._data.take(size)
         return text(content) if kind == "string" else content
 
-    def _many(self, one: Field, kind: Many, *, flexible: bool) -> Json:
+    def _many(self, declared: Field, kind: Many, *, flexible: bool) -> Json:
         count = self._data.varint() - 1 if flexible else self._data.number("int32")
         if count < 0:
-            return self._null(one)
+            return self._null(declared)
         if count > self._data.remaining:
             raise MessageError(
                 f"Tried to allocate a collection of size {count}, but there are only "
                 f"{self._data.remaining} bytes remaining."
             )
-        item = field(f"{one.name} element", kind.item)
+        item = field(f"{declared.name} element", kind.item)
         read: Callable[[], Json] = lambda: self._value(item, kind.item, flexible=flexible)  # noqa: E731 - one use
         return [read() for _ in range(count)]
 
     @staticmethod
-    def _null(one: Field) -> None:
-        if not one.nullable:
-            raise MessageError(f"non-nullable field {one.name} was serialized as null")
+    def _null(declared: Field) -> None:
+        if not declared.nullable:
+            raise MessageError(f"non-nullable field {declared.name} was serialized as null")
 
 
-def read_message(message: Struct, data: Bytes, version: int) -> dict[str, Json]:
-    """`message` from the bytes behind its version; MessageError in Kafka's words."""
-    return MessageReader(data, version).read(message)
+def read_message(message: Struct, data: ByteCursor, version: int) -> dict[str, Json]:
+    """Decodes `message` from the bytes after its version; MessageError with Kafka's text."""
+    return MessageDecoder(data, version).read(message)

@@ -1,9 +1,9 @@
-"""`.snapshot` files: what a log knew of its producers before an offset.
+"""Dumps `.snapshot` files: the producer state of a log before an offset.
 
     version i2 (1) · crc u4 (of all that follows) · count i4 · for each producer: id i8 · epoch i2 · last sequence i4 ·
     last offset i8 · offset delta i4 · timestamp i8 · coordinator epoch i4 · first offset of its transaction i8
 
-A file that is none is said on the error stream, and the tool goes on. Source: Kafka's
+For a file that is not a valid snapshot the tool prints a message on the error stream and continues. Source: Kafka's
 `ProducerStateManager.readSnapshot`, `DumpLogSegments.dumpProducerIdSnapshot`.
 """
 
@@ -14,9 +14,9 @@ import struct
 from crc32c import crc32c
 
 from ..wire.batch_header import SEQUENCE_MODULUS
-from .java_text import optional
+from .java_text import optional_long
 from .offset_index import read_whole
-from .source import DumpError, Source, Streams
+from .source import DumpError, LogFiles, Streams
 
 HEAD = struct.Struct(">hIi")
 ENTRY = struct.Struct(">qhiqiqiq")
@@ -26,21 +26,23 @@ _VERSION_SIZE = 2
 _CRC_END = 6
 
 
-def dump_snapshot(source: Source, streams: Streams, path: str) -> None:
-    """Print it, or what is wrong with it on the error stream."""
-    data = read_whole(source, path)
-    wrong = _wrong(data, path)
-    if wrong:
-        streams.err(f"{wrong}\n")
+def dump_snapshot(files: LogFiles, streams: Streams, path: str) -> None:
+    """Prints the file, or the reason why it is not a valid snapshot on the error stream."""
+    data = read_whole(files, path)
+    reason = _invalid_because(data, path)
+    if reason:
+        streams.err(f"{reason}\n")
         return
     _, _, count = HEAD.unpack_from(data)
     entries = memoryview(data)[HEAD.size : HEAD.size + count * ENTRY.size]
     streams.out("".join(_line(fields) for fields in ENTRY.iter_unpack(entries)))
 
 
-def _wrong(data: bytes, path: str) -> str | None:
+def _invalid_because(data: bytes, path: str) -> str | None:
     if len(data) < _VERSION_SIZE:
-        raise DumpError(f"{path}: {len(data)} bytes hold no version")
+        raise DumpError(
+            f"{path}: {len(data)} bytes are too few for a version ({_VERSION_SIZE} bytes)"
+        )
     version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
     if version != VERSION:
         return f"{SCHEMA}Snapshot contained an unknown file version {version}"
@@ -70,7 +72,7 @@ def _line(fields: tuple[int, ...]) -> str:
     producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn = fields
     line = (
         f"producerId: {producer_id} producerEpoch: {epoch} coordinatorEpoch: {coordinator_epoch} "
-        f"currentTxnFirstOffset: {optional(txn)} lastTimestamp: {timestamp} "
+        f"currentTxnFirstOffset: {optional_long(txn)} lastTimestamp: {timestamp} "
     )
     if offset >= 0:
         line += (

@@ -1,7 +1,7 @@
-"""What the dump reads from and prints to, and how it fails.
+"""The interfaces of the dump: the files that it reads, the streams that it prints to, and its error.
 
-Owns: the seam to the file system (reading only), the two streams of text, and `DumpError`, which stands where
-Kafka's tool ends with a stack trace: nothing after it is printed, and the command's exit code is 1.
+Owns: the seam to the file system (reading only), the two streams of text, and `DumpError`. The dump raises
+`DumpError` where Kafka's tool ends with a stack trace: it prints nothing after it, and the command's exit code is 1.
 """
 
 from __future__ import annotations
@@ -14,63 +14,63 @@ from ..errors import HarrowError
 
 
 class DumpError(HarrowError):
-    """A file that cannot be dumped any further; Kafka's tool throws here."""
+    """A file cannot be dumped any further; Kafka's tool throws an exception here."""
 
 
-class Reader(Protocol):
-    """One open file."""
+class OpenFile(Protocol):
+    """An open file of a log folder."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer at the end."""
+        """Returns up to `size` bytes; fewer at the end of the file."""
         ...
 
     def size(self) -> int:
-        """Bytes in it."""
+        """Returns the size of the file in bytes."""
         ...
 
     def close(self) -> None:
-        """Give it back."""
+        """Closes the file."""
         ...
 
 
-class Source(Protocol):
-    """The file system, for reading."""
+class LogFiles(Protocol):
+    """The file system, for reading only."""
 
-    def open(self, path: str) -> Reader:
-        """FileNotFoundError or another OSError where that cannot be."""
+    def open(self, path: str) -> OpenFile:
+        """Opens a file; FileNotFoundError or another OSError when that fails."""
         ...
 
     def absolute(self, path: str) -> str:
-        """As Java's `File.getAbsolutePath` says it: prefixed by the working folder, not resolved."""
+        """Returns the path as Java's `File.getAbsolutePath`: after the working folder, links not resolved."""
         ...
 
 
 Write = Callable[[str], object]
-"""Takes text with its line ends."""
+"""A function that prints text; the text includes its line ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Where lines go: Kafka's standard output and standard error."""
+    """The two streams of Kafka's tool: standard output and standard error."""
 
     out: Write
     err: Write
 
 
 def name_of(path: str) -> str:
-    """The last part of a path."""
+    """Returns the last part of a path."""
     return path.rpartition("/")[2]
 
 
 def sibling(path: str, suffix: str) -> str:
-    """The file of the same segment with another suffix, as Kafka names it: up to the first dot."""
+    """Returns the path of the same segment's file with another suffix; as in Kafka, the first dot ends the name."""
     folder, slash, name = path.rpartition("/")
     return folder + slash + name.partition(".")[0] + suffix
 
 
 def base_offset_of(path: str) -> int:
-    """The offset that the file's name begins with."""
+    """Returns the offset at the front of the file's name."""
     digits = name_of(path).partition(".")[0]
     if not digits.isascii() or not digits.removeprefix("-").isdigit():
-        raise DumpError(f"{path}: its name does not begin with an offset")
+        raise DumpError(f"{path}: the name of a file of a log must begin with an offset")
     return int(digits)

@@ -1,7 +1,8 @@
-"""`.timeindex` files: 12-byte entries, a timestamp and a relative offset each (B4).
+"""Dumps `.timeindex` files: 12-byte entries, each with a timestamp and a relative offset (B4).
 
-Owns: reading the entries, a broker's check at start, and the check of each entry against log and offset index:
-the offset is the last one of a batch, the timestamp is that batch's greatest, and timestamps increase.
+Owns: reading the entries, the sanity check that a broker makes at start, and the check of each entry against the log
+and the offset index: the offset is the last offset of a batch, the timestamp is the greatest one in this batch, and
+the timestamps increase.
 Source: Kafka's `TimeIndex`, `DumpLogSegments.dumpTimeIndex`, `TimeIndexDumpErrors`.
 """
 
@@ -14,7 +15,7 @@ from ..errors import KafkaError
 from ..wire.records import decode_records
 from .batches import FileBatch, batches
 from .offset_index import IndexOptions, OffsetIndexFile, read_index, read_whole
-from .source import DumpError, Reader, Source, Streams, base_offset_of, sibling
+from .source import DumpError, LogFiles, OpenFile, Streams, base_offset_of, sibling
 
 ENTRY = struct.Struct(">qi")
 NO_TIMESTAMP = -1
@@ -22,7 +23,7 @@ NO_TIMESTAMP = -1
 
 @dataclass(slots=True)
 class TimeIndexErrors:
-    """What does not fit, by kind; pairs of (said by the index, found)."""
+    """The entries that do not match the log, by the sort of error; pairs of (value in the index, value found)."""
 
     mismatched: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     out_of_order: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -30,7 +31,7 @@ class TimeIndexErrors:
 
 
 class TimeIndexFile:
-    """The entries of one `.timeindex` file."""
+    """The entries of a `.timeindex` file."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self._data = data
@@ -38,12 +39,12 @@ class TimeIndexFile:
         self.entries = len(data) // ENTRY.size
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """(timestamp, offset) at `slot`."""
+        """Returns (timestamp, offset) of the entry at `slot`."""
         timestamp, relative = ENTRY.unpack_from(self._data, slot * ENTRY.size)
         return timestamp, self.base_offset + relative
 
     def check(self, absolute: str) -> None:
-        """What a broker checks before it trusts the file; DumpError in Kafka's words."""
+        """Makes the sanity check of a starting broker; DumpError with Kafka's message."""
         if self.entries:
             timestamp, offset = self.entry(self.entries - 1)
             first, _ = self.entry(0)
@@ -65,24 +66,24 @@ class TimeIndexFile:
 
 
 def dump_time_index(
-    source: Source, streams: Streams, path: str, options: IndexOptions
+    files: LogFiles, streams: Streams, path: str, options: IndexOptions
 ) -> TimeIndexErrors:
-    """Print it; returns what does not fit the log."""
+    """Prints the file; returns the entries that do not match the log."""
     log_path = sibling(path, ".log")
     errors = TimeIndexErrors()
-    log = source.open(log_path)
+    log = files.open(log_path)
     try:
-        index = read_index(source, sibling(path, ".index"))
-        times = TimeIndexFile(read_whole(source, path), path)
+        index = read_index(files, sibling(path, ".index"))
+        times = TimeIndexFile(read_whole(files, path), path)
         if options.sanity_only:
-            times.check(source.absolute(path))
+            times.check(files.absolute(path))
             streams.out(f"{path} passed sanity check.\n")
             return errors
         previous = NO_TIMESTAMP
         for slot in range(times.entries):
             timestamp, offset = times.entry(slot)
             if offset == times.base_offset and slot > 0:
-                break  # the zeroes behind the last entry
+                break  # zeroes after the last entry: the file was not trimmed
             _verify(log, log_path, index, (timestamp, offset, previous), errors)
             if not options.verify_only:
                 streams.out(f"timestamp: {timestamp} offset: {offset}\n")
@@ -93,7 +94,7 @@ def dump_time_index(
 
 
 def _verify(
-    log: Reader,
+    log: OpenFile,
     log_path: str,
     index: OffsetIndexFile,
     entry: tuple[int, int, int],
@@ -120,5 +121,5 @@ def _newest(batch: FileBatch, log_path: str) -> int:
     try:
         records = decode_records(batch.read())
     except KafkaError as error:
-        raise DumpError(f"{log_path}: batch at position {batch.position}: {error}") from None
+        raise DumpError(f"{log_path}: the batch at position {batch.position}: {error}") from None
     return max((record.timestamp for record in records), default=NO_TIMESTAMP)

@@ -1,8 +1,8 @@
-"""Going over many files as Kafka's DumpLogSegments does: each by its suffix, the complaints about all at the end.
+"""Dumps a list of files as Kafka's DumpLogSegments does: by suffix, with a report of all mismatches.
 
-Owns: which reader a suffix has, and the report on the error stream: index entries that do not fit the log, time
-index entries that do not, offsets that do not follow one another. A suffix that is none of a segment's is passed
-over with a word. Complaints come in the order of the files (Kafka's in that of a hash table).
+Owns: the choice of the module by suffix, and the report on the error stream: entries of offset and time indexes
+that do not match the log, and non-consecutive offsets. A file with an unknown suffix is ignored, with a message.
+The report follows the order of the files (Kafka's follows the order of a hash table).
 Source: Kafka's `DumpLogSegments.main`.
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .log import LogDump, LogOptions
+from .log import LogDump, LogDumpOptions
 from .messages import MessageParser, TextParser
 from .offset_index import IndexOptions, dump_index
 from .snapshot import dump_snapshot
-from .source import DumpError, Source, Streams, Write, name_of
+from .source import DumpError, LogFiles, Streams, Write, name_of
 from .time_index import TimeIndexErrors, dump_time_index
 from .txn_index import dump_txn_index
 
@@ -24,26 +24,26 @@ Pairs = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """What is printed; the defaults are those of Kafka's tool."""
+    """What the tool prints; the defaults are those of Kafka's tool."""
 
-    log: LogOptions = field(default_factory=LogOptions)
+    log: LogDumpOptions = field(default_factory=LogDumpOptions)
     index: IndexOptions = field(default_factory=IndexOptions)
     parser: MessageParser = field(default_factory=TextParser)
 
 
 @dataclass(slots=True)
-class _Complaints:
-    """By absolute path, in the order of the files."""
+class _MismatchReport:
+    """The mismatches of all files, by absolute path, in the order of the files."""
 
     indexes: dict[str, Pairs] = field(default_factory=dict[str, Pairs])
     times: dict[str, TimeIndexErrors] = field(default_factory=dict[str, TimeIndexErrors])
     gaps: dict[str, Pairs] = field(default_factory=dict[str, Pairs])
 
     def print(self, err: Write) -> bool:
-        """Write all of them; True when an index does not fit its log."""
+        """Prints the report; True when an index does not match its log."""
         for path, pairs in self.indexes.items():
             err(f"Mismatches in :{path}\n")
-            # Kafka prepends to its list
+            # reversed, because Kafka prepends to its list
             for said, found in reversed(pairs):
                 err(f"  Index offset: {said}, log offset: {found}\n")
         self._print_times(err)
@@ -72,41 +72,43 @@ class _Complaints:
 
 
 def dump_files(
-    source: Source, paths: Iterable[str], options: DumpOptions, *, out: Write, err: Write
+    files: LogFiles, paths: Iterable[str], options: DumpOptions, *, out: Write, err: Write
 ) -> bool:
-    """Print every file; True when all indexes fit their logs. DumpError or OSError ends it early."""
+    """Prints every file; True when all indexes match their logs. DumpError or OSError ends the dump early."""
     streams = Streams(out, err)
-    complaints = _Complaints()
+    report = _MismatchReport()
     for path in paths:
         out(f"Dumping {path}\n")
-        _dump(source, streams, path, options, complaints)
-    return not complaints.print(err)
+        _dump(files, streams, path, options, report)
+    return not report.print(err)
 
 
 def _dump(
-    source: Source, streams: Streams, path: str, options: DumpOptions, complaints: _Complaints
+    files: LogFiles, streams: Streams, path: str, options: DumpOptions, report: _MismatchReport
 ) -> None:
-    absolute = source.absolute(path)
+    absolute = files.absolute(path)
     suffix = name_of(path).rpartition(".")
     match suffix[1] + suffix[2]:
         case ".log" | ".checkpoint":
-            log = LogDump(source, streams, options.log, options.parser)
+            log = LogDump(files, streams, options.log, options.parser)
             log.run(path)
             if log.gaps:
-                complaints.gaps[absolute] = log.gaps
+                report.gaps[absolute] = log.gaps
         case ".index":
-            mismatches = dump_index(source, streams, path, options.index)
+            mismatches = dump_index(files, streams, path, options.index)
             if mismatches:
-                complaints.indexes[absolute] = mismatches
+                report.indexes[absolute] = mismatches
         case ".timeindex":
-            errors = dump_time_index(source, streams, path, options.index)
+            errors = dump_time_index(files, streams, path, options.index)
             if errors.mismatched or errors.out_of_order or errors.not_found:
-                complaints.times[absolute] = errors
+                report.times[absolute] = errors
         case ".snapshot":
-            dump_snapshot(source, streams, path)
+            dump_snapshot(files, streams, path)
         case ".txnindex":
-            dump_txn_index(source, streams, path)
+            dump_txn_index(files, streams, path)
         case _:
             if not suffix[1]:
-                raise DumpError(f"{path}: a file without a suffix is none of a log's")
+                raise DumpError(
+                    f"{path}: a file of a log folder must have a suffix, for example .log"
+                )
             streams.err(f"Ignoring unknown file {path}\n")

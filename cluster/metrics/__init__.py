@@ -1,6 +1,7 @@
-"""Metrics as Kafka names them (C10). Owns: the register of what can be read, request times, the text form.
+"""Metrics under Kafka's names (C10). Owns: the register of metrics, request times, and the text format.
 
-Rooms keep plain numbers where they are; everything here is read when somebody asks, and costs nothing before.
+The other rooms keep their numbers as plain attributes. A reading of the metrics collects them; between two readings
+they cost nothing.
 """
 
 from .broker_metrics import broker_metrics

@@ -1,10 +1,10 @@
-"""What a broker's rooms have to say, under Kafka's names (C10).
+"""The metrics of a broker, under Kafka's names (C10).
 
-Owns: `broker_metrics`, which adds a source for each room. Rooms are read through their public attributes; nothing
-here is called between two readings.
+Owns: `broker_metrics`, which registers a sample source for each room. A source reads public attributes of its room;
+no function of this module runs between two readings.
 
-Kafka has no MBean for a partition's high watermark nor for a follower's lag at its leader; they are told as
-`kafka.log:type=Log,name=HighWatermark` and `kafka.cluster:type=Partition,name=ReplicaLag` (tag `replica`).
+Kafka has no MBean for the high watermark of a partition nor for the lag of each follower at the leader. They have the
+names `kafka.log:type=Log,name=HighWatermark` and `kafka.cluster:type=Partition,name=ReplicaLag` (tag `replica`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from .register import Kind, Metric, Metrics, Sample
+from .register import Metric, MetricKind, Metrics, Sample
 
 if TYPE_CHECKING:
     from ..controller import Controller
@@ -24,69 +24,95 @@ if TYPE_CHECKING:
     from .request_times import RequestTimes
 
 
-def _replica_manager(name: str, help_: str, kind: Kind = "gauge") -> Metric:
+def _replica_manager(name: str, help_: str, kind: MetricKind = "gauge") -> Metric:
     return Metric(group="kafka.server", type="ReplicaManager", name=name, help=help_, kind=kind)
 
 
-def _of(group: str, type_: str, name: str, help_: str) -> Metric:
+def _gauge(group: str, type_: str, name: str, help_: str) -> Metric:
     return Metric(group=group, type=type_, name=name, help=help_)
 
 
 UNDER_REPLICATED = _replica_manager(
-    "UnderReplicatedPartitions", "led here, with replicas outside the ISR"
+    "UnderReplicatedPartitions", "partitions led by this broker with replicas outside the ISR"
 )
 UNDER_MIN_ISR = _replica_manager(
-    "UnderMinIsrPartitionCount", "led here, with fewer in sync than min.insync.replicas"
+    "UnderMinIsrPartitionCount",
+    "partitions led by this broker whose ISR is smaller than min.insync.replicas",
 )
-AT_MIN_ISR = _replica_manager("AtMinIsrPartitionCount", "led here, with just min.insync.replicas")
-LEADERS = _replica_manager("LeaderCount", "partitions led here")
-PARTITIONS = _replica_manager("PartitionCount", "replicas here")
-OFFLINE_REPLICAS = _replica_manager("OfflineReplicaCount", "replicas here whose log has failed")
-ISR_SHRINKS = _replica_manager("IsrShrinksPerSec", "ISRs that became smaller", "counter")
-ISR_EXPANDS = _replica_manager("IsrExpandsPerSec", "ISRs that became larger", "counter")
+AT_MIN_ISR = _replica_manager(
+    "AtMinIsrPartitionCount",
+    "partitions led by this broker whose ISR has exactly min.insync.replicas members",
+)
+LEADERS = _replica_manager("LeaderCount", "partitions led by this broker")
+PARTITIONS = _replica_manager("PartitionCount", "replicas on this broker")
+OFFLINE_REPLICAS = _replica_manager(
+    "OfflineReplicaCount", "replicas on this broker whose log has failed"
+)
+ISR_SHRINKS = _replica_manager("IsrShrinksPerSec", "shrinks of an ISR", "counter")
+ISR_EXPANDS = _replica_manager("IsrExpandsPerSec", "expansions of an ISR", "counter")
 
-LOG_END = _of("kafka.log", "Log", "LogEndOffset", "offset of the next record")
-LOG_START = _of("kafka.log", "Log", "LogStartOffset", "first offset that is kept")
-LOG_SIZE = _of("kafka.log", "Log", "Size", "bytes of its segments")
-HIGH_WATERMARK = _of("kafka.log", "Log", "HighWatermark", "first offset consumers may not read yet")
-IN_SYNC = _of("kafka.cluster", "Partition", "InSyncReplicasCount", "size of the ISR, by its leader")
-REPLICAS = _of("kafka.cluster", "Partition", "ReplicasCount", "replicas, by the leader")
-PARTITION_UNDER_REPLICATED = _of(
+LOG_END = _gauge("kafka.log", "Log", "LogEndOffset", "offset of the next record")
+LOG_START = _gauge("kafka.log", "Log", "LogStartOffset", "first offset of the log")
+LOG_SIZE = _gauge("kafka.log", "Log", "Size", "bytes of the log's segments")
+HIGH_WATERMARK = _gauge(
+    "kafka.log", "Log", "HighWatermark", "first offset that consumers may not read yet"
+)
+IN_SYNC = _gauge(
+    "kafka.cluster", "Partition", "InSyncReplicasCount", "size of the ISR, reported by the leader"
+)
+REPLICAS = _gauge(
+    "kafka.cluster", "Partition", "ReplicasCount", "number of replicas, reported by the leader"
+)
+PARTITION_UNDER_REPLICATED = _gauge(
     "kafka.cluster", "Partition", "UnderReplicated", "1 while replicas are outside the ISR"
 )
-LAG = _of("kafka.cluster", "Partition", "ReplicaLag", "records a follower lacks, by its leader")
+LAG = _gauge(
+    "kafka.cluster",
+    "Partition",
+    "ReplicaLag",
+    "records that a follower lacks, reported by the leader",
+)
 
-ACTIVE = _of("kafka.controller", "KafkaController", "ActiveControllerCount", "1 on the controller")
-OFFLINE = _of(
+ACTIVE = _gauge(
+    "kafka.controller", "KafkaController", "ActiveControllerCount", "1 on the active controller"
+)
+OFFLINE = _gauge(
     "kafka.controller", "KafkaController", "OfflinePartitionsCount", "partitions without a leader"
 )
-IMBALANCE = _of(
+IMBALANCE = _gauge(
     "kafka.controller",
     "KafkaController",
     "PreferredReplicaImbalanceCount",
     "partitions not led by their preferred replica",
 )
-TOPICS = _of("kafka.controller", "KafkaController", "GlobalTopicCount", "topics of the cluster")
-ALL = _of(
+TOPICS = _gauge("kafka.controller", "KafkaController", "GlobalTopicCount", "topics of the cluster")
+ALL = _gauge(
     "kafka.controller", "KafkaController", "GlobalPartitionCount", "partitions of the cluster"
 )
-TO_DELETE = _of(
+TO_DELETE = _gauge(
     "kafka.controller", "KafkaController", "TopicsToDeleteCount", "topics marked for deletion"
 )
-MOVING = _of(
+MOVING = _gauge(
     "kafka.controller", "KafkaController", "ReassigningPartitions", "partitions being reassigned"
 )
-EVENTS = _of("kafka.controller", "ControllerEventManager", "EventQueueSize", "events that wait")
+EVENTS = _gauge(
+    "kafka.controller", "ControllerEventManager", "EventQueueSize", "events that wait in the queue"
+)
 
-DELAYED = _of(
+DELAYED = _gauge(
     "kafka.server", "DelayedOperationPurgatory", "NumDelayedOperations", "operations that wait"
 )
-PURGATORY = _of(
-    "kafka.server", "DelayedOperationPurgatory", "PurgatorySize", "entries in their watch lists"
+PURGATORY = _gauge(
+    "kafka.server", "DelayedOperationPurgatory", "PurgatorySize", "entries in the watch lists"
 )
-CONNECTIONS = _of("kafka.server", "socket-server-metrics", "connection-count", "open connections")
-SESSION = _of(
-    "kafka.server", "SessionExpireListener", "SessionState", "1 while the registry answers"
+CONNECTIONS = _gauge(
+    "kafka.server", "socket-server-metrics", "connection-count", "open connections"
+)
+SESSION = _gauge(
+    "kafka.server",
+    "SessionExpireListener",
+    "SessionState",
+    "1 while the registry session is connected",
 )
 
 
@@ -99,7 +125,7 @@ def broker_metrics(
     times: RequestTimes,
     purgatories: Callable[[], Iterable[Purgatory]],
 ) -> Metrics:
-    """The register of one broker."""
+    """Returns the register of a broker, with a sample source for each of its rooms."""
     metrics = Metrics()
     metrics.add(lambda: _replication(replicas))
     metrics.add(lambda: _logs(replicas))
@@ -118,14 +144,14 @@ def broker_metrics(
 
 def _replication(replicas: ReplicaManager) -> Iterator[Sample]:
     hosted = list(replicas.partitions())
-    led = [one for one in hosted if one.is_leader]
+    led = [partition for partition in hosted if partition.is_leader]
     counts = {
-        UNDER_REPLICATED: sum(_under_replicated(one) for one in led),
-        UNDER_MIN_ISR: sum(one.below_min_isr for one in led),
-        AT_MIN_ISR: sum(len(one.isr) == one.min_isr for one in led),
+        UNDER_REPLICATED: sum(_under_replicated(partition) for partition in led),
+        UNDER_MIN_ISR: sum(partition.below_min_isr for partition in led),
+        AT_MIN_ISR: sum(len(partition.isr) == partition.min_isr for partition in led),
         LEADERS: len(led),
         PARTITIONS: len(hosted),
-        OFFLINE_REPLICAS: sum(one.failed for one in hosted),
+        OFFLINE_REPLICAS: sum(partition.failed for partition in hosted),
         ISR_SHRINKS: replicas.isr_changes["shrink"],
         ISR_EXPANDS: replicas.isr_changes["expand"],
     }

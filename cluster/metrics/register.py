@@ -1,12 +1,12 @@
-"""The register of a broker's metrics: names like Kafka's MBeans, values read when asked for.
+"""The register of a broker's metrics: names like those of Kafka's MBeans, values collected at each reading.
 
-Owns: `Metric` (what is measured), `Sample` (its value for one set of tags), `Metrics` (where they come from).
-A source is a function that is called at each reading and gives samples; it must not await nor block.
+Owns: `Metric` (the name and meaning), `Sample` (its value for a set of tags), `Metrics` (the sample sources).
+A sample source is a function that returns samples at each reading; it must neither await nor block.
 
-    kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions                    as Kafka says it over JMX
-    kafka_server_ReplicaManager_UnderReplicatedPartitions                              as Prometheus is told it
+    kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions                    Kafka's name over JMX
+    kafka_server_ReplicaManager_UnderReplicatedPartitions                              the name for Prometheus
 
-May fail: a source that raises leaves out its own samples and is named in `harrow.metrics:…FailedSources`.
+A source that raises an exception loses its own samples only, and `harrow.metrics:…FailedSources` counts it.
 """
 
 from __future__ import annotations
@@ -15,77 +15,80 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["gauge", "counter"]
+MetricKind = Literal["gauge", "counter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One name. A counter only grows while the broker lives (Kafka's meters: `…PerSec` without their rates)."""
+    """The name and meaning of a metric.
+
+    A counter only grows while the broker runs. Kafka's meters (`…PerSec`) are counters here, without their rates.
+    """
 
     group: str
     """`kafka.server`, `kafka.controller`, `kafka.log`, …"""
     type: str
     name: str
     help: str = ""
-    kind: Kind = "gauge"
+    kind: MetricKind = "gauge"
 
     def mbean(self, tags: Mapping[str, str] | None = None) -> str:
-        """Kafka's name of it over JMX."""
+        """Returns Kafka's name of the metric over JMX."""
         rest = "".join(f",{key}={value}" for key, value in (tags or {}).items())
         return f"{self.group}:type={self.type},name={self.name}{rest}"
 
     @property
     def flat(self) -> str:
-        """The name in Prometheus' alphabet."""
+        """The name with only the characters that Prometheus allows."""
         text = f"{self.group}_{self.type}_{self.name}"
         return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A metric's value for one set of tags."""
+    """The value of a metric for a set of tags."""
 
     metric: Metric
     value: float
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Source = Callable[[], Iterable[Sample]]
+SampleSource = Callable[[], Iterable[Sample]]
 
 FAILED = Metric(
     group="harrow.metrics",
     type="Metrics",
     name="FailedSources",
-    help="sources that could not be read",
+    help="sample sources that raised an exception at this reading",
 )
 
 
 class Metrics:
-    """What one broker measures."""
+    """The register of a broker's metrics."""
 
     def __init__(self) -> None:
-        self._sources: list[Source] = []
+        self._sources: list[SampleSource] = []
 
-    def add(self, source: Source) -> None:
-        """Ask `source` at each reading from now on."""
+    def add(self, source: SampleSource) -> None:
+        """Registers `source`; each later reading calls it."""
         self._sources.append(source)
 
     def gauge(self, metric: Metric, read: Callable[[], float]) -> None:
-        """One number without tags."""
+        """Registers a metric with a single value and no tags."""
         self.add(lambda: (Sample(metric=metric, value=read()),))
 
     def samples(self) -> Iterator[Sample]:
-        """Everything, as it is now."""
+        """Reads all sources and yields their samples."""
         failed = 0
         for source in self._sources:
             try:
-                found = list(source())
-            except Exception:  # one room's bug does not hide the others' numbers
+                samples = list(source())
+            except Exception:  # a bug in one source must not hide the samples of the others
                 failed += 1
                 continue
-            yield from found
+            yield from samples
         yield Sample(metric=FAILED, value=failed)
 
     def values(self) -> dict[str, float]:
-        """Everything by Kafka's names: what the control socket answers."""
-        return {one.metric.mbean(one.tags): one.value for one in self.samples()}
+        """Reads all metrics, by Kafka's names, for the control socket."""
+        return {sample.metric.mbean(sample.tags): sample.value for sample in self.samples()}

@@ -1,7 +1,8 @@
-"""How long requests took, by API: kept by two additions a response, read as Kafka's RequestMetrics.
+"""Durations of requests, by API: two additions for each response, read as Kafka's RequestMetrics.
 
-Owns: `RequestTimes`: for each API key the number of responses, their total and longest time in nanoseconds, from
-the frame's arrival to the moment its response was given to the link. Kafka's TotalTimeMs.
+Owns: `RequestTimes`, which keeps for each API key the number of responses, and their total and longest time in
+nanoseconds. The time runs from the arrival of the frame until the response is passed to the link, as in Kafka's
+TotalTimeMs.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from .register import Metric, Sample
 
 _REQUESTS = Metric(
     group="kafka.network", type="RequestMetrics", name="RequestsPerSec", kind="counter",
-    help="requests answered",
+    help="number of answered requests",
 )  # fmt: skip
 _TOTAL = Metric(
     group="kafka.network", type="RequestMetrics", name="TotalTimeMs", kind="counter",
-    help="milliseconds from arrival to answer, added up; divide by RequestsPerSec for the mean",
+    help="sum of the milliseconds from arrival to response; divide it by RequestsPerSec for the mean",
 )  # fmt: skip
 _LONGEST = Metric(
     group="kafka.network", type="RequestMetrics", name="TotalTimeMsMax",
-    help="the longest of them since the broker began",
+    help="longest time from arrival to response since the broker started, in milliseconds",
 )  # fmt: skip
 _KNOWN = {int(key): "".join(part.title() for part in key.name.split("_")) for key in ApiKey}
 
 
 class RequestTimes:
-    """Counts of one broker, of all its listeners."""
+    """The durations of a broker's requests, on all its listeners."""
 
     __slots__ = ("_rows",)
 
@@ -35,7 +36,7 @@ class RequestTimes:
         self._rows: dict[int, list[int]] = {}
 
     def took(self, api_key: int, took_ns: int) -> None:
-        """One response left."""
+        """Counts a response that took `took_ns` nanoseconds."""
         row = self._rows.get(api_key)
         if row is None:
             self._rows[api_key] = [1, took_ns, took_ns]
@@ -46,7 +47,7 @@ class RequestTimes:
             row[2] = took_ns
 
     def samples(self) -> Iterator[Sample]:
-        """Every API that was asked for."""
+        """Yields the samples of every API that had a request."""
         for api_key, (count, total_ns, longest_ns) in sorted(self._rows.items()):
             tags = {"request": _KNOWN.get(api_key, str(api_key))}
             yield Sample(metric=_REQUESTS, value=count, tags=tags)

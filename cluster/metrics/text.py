@@ -1,6 +1,6 @@
-"""The register in Prometheus' text format, by the prometheus-client library.
+"""Writes the metrics in the text format of Prometheus, with the prometheus-client library.
 
-Owns: `prometheus_text`. The library is imported at the first reading: a broker that nobody scrapes never loads it.
+Owns: `prometheus_text`. It imports the library at the first reading, so that a broker without a scraper never loads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def prometheus_text(metrics: Metrics) -> bytes:
-    """Everything, as it is now."""
+    """Reads all metrics and returns them in the text format."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
@@ -26,13 +26,13 @@ def prometheus_text(metrics: Metrics) -> bytes:
 
 
 class _Collected:
-    """Samples as the library wants them: by family."""
+    """A collector for the library: the samples, grouped into metric families."""
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         self._samples = list(samples)
 
     def collect(self) -> Iterator[Family]:
-        """Called by the library once a reading."""
+        """Returns the families; the library calls it once for each reading."""
         from prometheus_client.core import Metric as Family
 
         families: dict[str, Family] = {}
@@ -46,5 +46,5 @@ class _Collected:
         yield from families.values()
 
     def describe(self) -> Iterable[Family]:
-        """Nothing is known before a reading."""
+        """Returns nothing: the families are known only at a reading."""
         return ()

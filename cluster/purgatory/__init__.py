@@ -1,6 +1,6 @@
 """Delayed operations: a hierarchical timing wheel and the purgatory on top of it (E1, E2).
 
-Sans-IO but for `PurgatoryTimer`, which asks the host for one call at the next bucket's expiry.
+Only `PurgatoryTimer` uses the host: it asks for a call at the expiry of the next bucket. The rest is sans-IO.
 """
 
 from .purgatory import DelayedOperation as DelayedOperation

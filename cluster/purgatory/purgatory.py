@@ -1,16 +1,18 @@
-"""Purgatory (E2): operations that wait for an event or their deadline, and complete once.
+"""Purgatory (E2): holds operations that wait for an event or for their deadline, and completes each one once.
 
-Owns: the watch lists (key -> operations) and the operations' completion. An operation is tried when it
-comes, watched under its keys when it cannot complete, and tried again whenever `check_and_complete(key)`
-says that something about a key has changed; its deadline completes it by force.
+Owns: the watch lists (key -> operations) and the completion of operations. The purgatory tries a new operation
+once. If it cannot complete, the purgatory watches it under its keys, and tries it again at every
+`check_and_complete(key)`, which reports that the state behind a key has changed. The deadline completes an operation
+whatever its condition is.
 
 Invariants:
-* `on_complete` runs exactly once: by `try_complete` (through `force_complete`) or by the deadline, in
-  which case `on_expiration` runs after it;
-* `check_and_complete` may be called from inside an `on_complete` (a completion that appends, say):
-  lists are walked as snapshots, so the inner call sees every operation and none is skipped;
-* completed operations leave the lists that woke them at once, the other lists when more than
-  `purge_interval` of them have gathered.
+* `on_complete` runs exactly once: from `try_complete` (through `force_complete`) or at the deadline, and then
+  `on_expiration` runs after it;
+* `check_and_complete` may be called from inside an `on_complete`, for example by a completion that appends: it
+  iterates over a snapshot of a list, so the inner call sees every operation and skips none;
+* a completed operation leaves the list whose event completed it at once, and the other lists when more than
+  `purge_interval` completed operations are in them;
+* `delayed` is the number of operations that were put on watch lists and have not completed.
 
 Source: Kafka's `DelayedOperation` and `DelayedOperationPurgatory`.
 """
@@ -24,7 +26,7 @@ from .timing_wheel import TimerEntry
 
 
 class DelayedOperation(TimerEntry):
-    """Something that completes later. Subclasses give `try_complete`, `on_complete`, `on_expiration`."""
+    """An operation that completes later. Subclasses define `try_complete`, `on_complete` and `on_expiration`."""
 
     __slots__ = ("completed", "home")
 
@@ -32,21 +34,21 @@ class DelayedOperation(TimerEntry):
         super().__init__(deadline_ms)
         self.completed = False
         self.home: Purgatory | None = None
-        """Where it waits; it counts itself out when it completes."""
+        """The purgatory that watches the operation. At completion the operation subtracts itself from its `delayed`."""
 
     def try_complete(self) -> bool:
-        """Complete by `force_complete` if the condition holds; True when this call completed it."""
+        """Completes the operation by `force_complete` if its condition holds; True when this call completed it."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """What is to be done at completion; called exactly once."""
+        """Does the work of the completion, for example sends the response; called exactly once."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Called after `on_complete` when it was the deadline that completed it."""
+        """Called after `on_complete` when the deadline completed the operation."""
 
     def force_complete(self) -> bool:
-        """Complete it now, whatever its condition; False when it was completed before."""
+        """Completes the operation now, whatever its condition is; False when it was already complete."""
         if self.completed:
             return False
         self.completed = True
@@ -54,17 +56,18 @@ class DelayedOperation(TimerEntry):
         home, self.home = self.home, None
         if home is not None:
             home.delayed -= 1
+            assert home.delayed >= 0, "the purgatory counted this operation's completion twice"
         self.on_complete()
         return True
 
     def expire(self) -> None:
-        """The deadline has come."""
+        """Completes the operation because its deadline has passed."""
         if self.force_complete():
             self.on_expiration()
 
 
 class Purgatory:
-    """Operations of one kind, watched by key."""
+    """Delayed operations of the same class, watched by key."""
 
     def __init__(self, name: str, timer: PurgatoryTimer, purge_interval: int = 1_000) -> None:
         self.name = name
@@ -76,14 +79,14 @@ class Purgatory:
 
     @property
     def watched(self) -> int:
-        """Entries in all watch lists, completed ones that are not purged yet included."""
+        """Number of entries in all watch lists, including completed operations that are not purged yet."""
         return sum(map(len, self._watchers.values()))
 
     def try_complete_else_watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> bool:
-        """Complete `op` now, or watch it under `keys` until an event or its deadline; True when completed.
+        """Completes `op` now, or watches it under `keys` until an event or its deadline; True when it completed.
 
-        It is tried once more after it was put on the lists: what happened between the first try and
-        the watching (a try may itself cause events) is not missed.
+        Tries it again after it was put on the lists, because the first try may itself cause an event for one of
+        the keys, and nothing watched the key at that moment.
         """
         if op.completed or op.try_complete():
             return True
@@ -94,11 +97,13 @@ class Purgatory:
         return False
 
     def watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> None:
-        """Watch `op`, which was tried in vain just now by a try that causes no events itself."""
+        """Watches `op` without a try: the caller has just tried it, and that try caused no events."""
+        assert not op.completed, "a completed operation cannot be watched"
         self._put(op, keys)
         self._timer.add(op)
 
     def _put(self, op: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        assert op.home is None, "an operation waits in one purgatory only, and is put there once"
         watchers = self._watchers
         for key in keys:
             found = watchers.get(key)
@@ -109,21 +114,23 @@ class Purgatory:
         self._gathered += 1
         self.delayed += 1
         op.home = self
-        if self._gathered - self.delayed > self._purge_interval:
+        completed = self._gathered - self.delayed
+        assert completed >= 0, "more operations wait than were put on the watch lists"
+        if completed > self._purge_interval:
             self.purge()
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try every operation watching `key`; how many this call completed."""
+        """Tries every operation that watches `key`; returns how many of them this call completed."""
         watching = self._watchers.get(key)
         if not watching:
             return 0
         if len(watching) == 1:
-            op = watching[0]  # nearly always: no snapshot, and a list of nobody goes at once
+            op = watching[0]  # the usual case needs no snapshot and no new list
             completed_here = not op.completed and op.try_complete()
             if op.completed:
                 if len(watching) == 1 and self._watchers.get(key) is watching:
                     del self._watchers[key]
-                else:  # its completion changed the list
+                else:  # the completion changed the list
                     self._sweep(key)
             return int(completed_here)
         done = 0
@@ -134,24 +141,16 @@ class Purgatory:
         return done
 
     def check_all(self) -> None:
-        """Try every operation: for an event that may concern any key."""
+        """Tries every operation, after an event that may concern any key."""
         for key in list(self._watchers):
             self.check_and_complete(key)
 
     def waiting(self, key: Hashable) -> bool:
-        """False when nothing is watched under `key`."""
+        """True when a watch list exists for `key`; False means that no operation waits for it."""
         return key in self._watchers
 
-    def operations(self, key: Hashable) -> list[DelayedOperation]:
-        """What still waits under `key`."""
-        return [op for op in self._watchers.get(key, ()) if not op.completed]
-
-    def cancel_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Stop watching `key` and return what still waited for it; the deadline still holds."""
-        return [op for op in self._watchers.pop(key, []) if not op.completed]
-
     def purge(self) -> None:
-        """Take completed operations off every list."""
+        """Removes completed operations from every list."""
         for key in list(self._watchers):
             self._sweep(key)
         self._gathered = self.delayed

@@ -1,7 +1,10 @@
-"""The purgatories' clockwork: a timing wheel and one pending call of the host (E1).
+"""The timer of a broker's purgatories: a timing wheel, and a timer of the host for its next expiry (E1).
 
-Owns: the wheel of one broker (all its purgatories share it) and the host timer armed for the next
-bucket. Nothing ticks while nothing waits; a bucket's expiry is one call however many entries it has.
+Owns: the broker's timing wheel, which all its purgatories share, and the host timer for the next bucket. No timer
+runs while nothing waits. The expiry of a bucket costs one call of the host, however many entries the bucket has.
+
+Invariant: while the wheel has entries and the timer is open, a host timer is armed for the wheel's next expiry or
+for an earlier time.
 
 Source: Kafka's `SystemTimer` and its expiration reaper thread.
 """
@@ -9,20 +12,12 @@ Source: Kafka's `SystemTimer` and its expiration reaper thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from .timing_wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
     from ..host.seam import Host, Timer
-
-
-class Expiring(Protocol):
-    """What the timer calls when the deadline of an entry has come."""
-
-    def expire(self) -> None:
-        """The deadline has passed."""
-        ...
 
 
 class PurgatoryTimer:
@@ -36,11 +31,11 @@ class PurgatoryTimer:
         self._closed = False
 
     def now_ms(self) -> int:
-        """The host's monotonic time, which all deadlines are on."""
+        """Returns the host's monotonic time; all deadlines refer to it."""
         return self._host.clock.monotonic_ms()
 
     def add(self, entry: TimerEntry) -> None:
-        """Call `entry.expire()` at its deadline; on the next turn of the loop when that has passed."""
+        """Calls `entry.expire()` at its deadline, or in the loop's next turn when the deadline has passed."""
         if self._closed:
             return
         if not self._wheel.add(entry):
@@ -48,9 +43,10 @@ class PurgatoryTimer:
             return
         if self._armed is None or entry.deadline_ms < self._armed_for_ms:
             self._arm()
+        assert self._armed is not None, "a waiting entry needs a host timer"
 
     def close(self) -> None:
-        """Expire nothing any more."""
+        """Stops the timer: no entry expires after this call."""
         self._closed = True
         if self._armed is not None:
             self._armed.cancel()
@@ -80,12 +76,14 @@ class PurgatoryTimer:
                 self._arm()
 
     def _expire(self, entry: TimerEntry) -> None:
-        # One operation that fails must not keep the others from their deadlines.
+        # An operation that raises must not stop the others from expiring at their deadlines.
         expire: Callable[[], None] | None = getattr(entry, "expire", None)
         if expire is None or self._closed:
             return
         try:
             expire()
-        except Exception as error:  # reported: our bug, and the timer must go on
+        except (
+            Exception
+        ) as error:  # a bug in the operation: report it, and continue with the other entries
             self._host.trace.emit("task.failed", name="purgatory timer", error=repr(error))
-            self._host.trace.log("error", f"delayed operation failed at its deadline: {error!r}")
+            self._host.trace.log("error", f"a delayed operation raised at its deadline: {error!r}")

@@ -1,6 +1,6 @@
-"""The Kafka protocol as bytes: which API at which versions, headers, messages, record batches.
+"""The Kafka protocol as bytes: API keys and their versions, headers, messages and record batches.
 
-Owns: `Request` and `ApiTable` (what a connection hands to a handler), the schemas of every message by
-version, the hand-written codecs of Produce and Fetch, the internal requests of the controller, and record
-batches v2. Knows nothing of sockets, logs or clusters.
+Owns: `Request` and `ApiTable` (a connection passes requests to handlers through them), the schemas of every
+message by version, the hand-written codecs of Produce and Fetch, the inter-broker requests that the controller
+sends, and record batches v2. Nothing here uses sockets, logs or the state of the cluster.
 """

@@ -1,15 +1,15 @@
-"""The header of a record batch, format v2 (magic 2), and where its fields lie.
+"""The header of a record batch, format v2 (magic 2): the positions of its fields, and iteration over batches.
 
-Owns: the 61 bytes before the records. Everything is big-endian:
+Owns: the 61 bytes before the records. All numbers are big-endian:
 
     0 base offset i8 · 8 length i4 (of what follows it) · 12 partition leader epoch i4
     16 magic i1 · 17 crc u4 · 21 attributes i2 · 23 last offset delta i4 · 27 base timestamp i8
     35 max timestamp i8 · 43 producer id i8 · 51 producer epoch i2 · 53 base sequence i4
     57 records count i4 · 61 records
 
-Invariants: the CRC-32C covers bytes 21 to the end, so base offset and leader epoch may be rewritten
-in place; `size` is `length + 12`. Nothing here raises on what the fields say: `batches.validate`
-judges.
+Invariants: the CRC-32C covers bytes 21 to the end, so a broker may rewrite the base offset and the leader epoch
+in place; `size` is `length + 12`. This module does not validate the values of the fields: `batches.validate` does.
+Only `headers` raises, for a length that no batch can have.
 
 Source: Kafka's `DefaultRecordBatch`, KIP-98.
 """
@@ -27,10 +27,10 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 OFFSET_AND_LENGTH = struct.Struct(">qi")
 LOG_OVERHEAD = OFFSET_AND_LENGTH.size
-"""Bytes of a batch before what its `length` counts."""
+"""Number of bytes at the front of a batch that its `length` field does not count."""
 
 SPAN = struct.Struct(">qi11xi")
-"""Base offset, length, last offset delta: all that a scan by offset needs."""
+"""Base offset, length and last offset delta: the fields that a scan by offset needs."""
 
 LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 LEADER_EPOCH_AT = 12
@@ -38,6 +38,11 @@ MAGIC_AT = 16
 CRC_AT = 17
 ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
+
+assert HEADER_SIZE == 61, "the header of format v2 has 61 bytes"
+assert struct.calcsize(">qii") == MAGIC_AT, "the magic follows the leader epoch"
+assert struct.calcsize(">qiibI") == ATTRIBUTES_AT, "the attributes follow the CRC"
+assert struct.calcsize(">qiibIhiq") == MAX_TIMESTAMP_AT, "it follows the base timestamp"
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
@@ -54,11 +59,14 @@ class _NewRow(Protocol):
 
 
 new_row: _NewRow = vars(tuple)["__new__"]
-"""`new_row(Row, fields)` is `Row._make(fields)` in two thirds of its time, unchecked: for what each append makes."""
+"""`new_row(Row, fields)` is `Row._make(fields)` without the check of the length, in two thirds of the time.
+
+For objects that every append creates.
+"""
 
 
 class BatchHeader(NamedTuple):
-    """The header's fields in their order on the wire."""
+    """The fields of the header, in their order on the wire."""
 
     base_offset: int
     length: int
@@ -76,44 +84,44 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return self.length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record that the batch had when written; compaction keeps it."""
+        """Offset of the last record that the batch had when it was written; compaction does not change it."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, wrapped at 2^31; -1 without a producer id."""
+        """Sequence number of the last record, wrapped at 2^31; -1 without a producer id."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
     @property
     def codec(self) -> int:
-        """Compression: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Compression codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """True when `max_timestamp` is the time of every record in it."""
+        """True when `max_timestamp` is the timestamp of every record in the batch."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        """True when it belongs to a transaction."""
+        """True when the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """True for a transaction marker."""
+        """True for a control batch, for example a transaction marker."""
         return bool(self.attributes & CONTROL)
 
 
 class PlacedBatch(NamedTuple):
-    """A batch in a buffer: it fills `buffer[position : position + size]`."""
+    """A batch in a buffer: the bytes `buffer[position : position + size]`."""
 
     position: int
     size: int
@@ -124,20 +132,20 @@ _unpack = HEADER.unpack_from
 
 
 def header_at(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; there must be 61 bytes."""
+    """Decodes the header at `position`; the buffer must have 61 bytes from there on."""
     return new_row(BatchHeader, _unpack(buffer, position))
 
 
 def is_transactional(records: Buffer) -> bool:
-    """What the attributes of the batch at the front say, before it is judged; False where there are none."""
+    """True when the first batch of `records`, not validated yet, is transactional; False without a whole header."""
     return len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL)
 
 
 def headers(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[PlacedBatch]:
-    """Every whole batch of `buffer` in order.
+    """Yields every complete batch of `buffer` in order.
 
-    A partial batch at the end is passed over when `partial_ok` (as consumers do with a fetch
-    response), else CorruptLogError, as for a length that no batch can have.
+    A partial batch at the end is ignored when `partial_ok` (as consumers do with a fetch response), else it raises
+    CorruptLogError. A length that no batch can have always raises CorruptLogError.
     """
     end = len(buffer)
     position = 0
@@ -145,10 +153,14 @@ def headers(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[PlacedBatch]
         header = new_row(BatchHeader, _unpack(buffer, position))
         size = header.length + LOG_OVERHEAD
         if size < HEADER_SIZE:
-            raise CorruptLogError(f"batch at byte {position}: length {header.length} is impossible")
+            raise CorruptLogError(
+                f"batch at byte {position}: length {header.length} is less than the minimum, {LENGTH_MIN}"
+            )
         if position + size > end:
             break
         yield new_row(PlacedBatch, (position, size, header))
         position += size
     if position != end and not partial_ok:
-        raise CorruptLogError(f"batch at byte {position}: cut off after {end - position} bytes")
+        raise CorruptLogError(
+            f"batch at byte {position}: incomplete, only {end - position} bytes are there"
+        )

@@ -1,19 +1,20 @@
-"""Record batches v2 as brokers handle them: judged by header and CRC, patched, never decoded.
+"""Record batches v2 as brokers handle them: validated by header and CRC and patched, but never decoded.
 
-Owns: what a produce request may contain (`validate`), what a broker rewrites before it appends
-(`placed_header`, `assign_offset`, `stamp`), and, by re-export, all about batches: headers and walking them
-(`batch_header`), records (`records`).
+Owns: the rules for the batch in a produce request (`validate`), and the fields that a broker rewrites before it
+appends a batch (`placed_header`, `assign_offset`, `stamp`). Re-exports the other modules about batches: headers and
+their iteration (`batch_header`), records (`records`).
 
-Invariant: cost is per batch, never per record. Fails with KafkaError only:
+Invariant: the cost is per batch, never per record. Fails with KafkaError only:
 
-    no whole batch, or one behind it; magic 0 or 1;
-    counts disagree; a client's offset, control batch,
-    or producer id without a sequence                    invalid_record
-    impossible length, another magic, CRC wrong          corrupt_message
-    larger than max.message.bytes                        message_too_large
+    no complete batch, or a second complete batch after it;
+    magic 0 or 1; record counts that disagree; from a client:
+    a base offset other than 0, a control batch, or a
+    producer id without an epoch or a sequence               invalid_record
+    impossible length, magic above 2, wrong CRC              corrupt_message
+    larger than max.message.bytes                            message_too_large
 
-A produce request has exactly one batch for a partition (from version 3 on); the beginning of another one behind it
-is passed over, as Kafka does.
+A produce request has exactly one batch for each partition (from version 3 on). An incomplete second batch after it
+is ignored, as in Kafka.
 
 Source: Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator.validateBatch`;
 tests/conformance asks a live Kafka.
@@ -91,14 +92,15 @@ _CODEC_MAX = int(Codec.ZSTD)
 _unpack = HEADER.unpack_from
 
 LEGACY_SIZE_MIN = LOG_OVERHEAD + 14
-"""Bytes of the smallest message of any format: what Kafka looks at before it looks at the magic."""
+"""Size of the smallest message of any format, in bytes. Kafka checks it before it reads the magic."""
 
 
 def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> BatchHeader:
-    """Judge what a produce request (or a coordinator) wants appended to one partition: the header of its one batch.
+    """Validates the batch that a produce request (or a coordinator) wants to append, and returns its header.
 
-    That fills `records` up to the header's `size`; what lies behind is no whole batch. KafkaError as the module's
-    head says. `from_client=False` allows control batches and any base offset: coordinators are ourselves.
+    The batch is the first `size` bytes of `records`; the bytes after it are not a complete batch. Raises KafkaError
+    as listed at the top of this module. `from_client=False` allows control batches and any base offset: these
+    batches come from this broker's own coordinators.
     """
     if len(records) < HEADER_SIZE:
         _check_extent(records)
@@ -110,47 +112,57 @@ def validate(records: Buffer, *, max_bytes: int, from_client: bool = True) -> Ba
     if magic != 2 or size != len(records):
         _check_extent(records)
     if base and from_client:
-        raise _invalid(f"base offset in a produce request is {base}, expected 0")
+        raise _invalid(f"the base offset of a batch in a produce request is {base}, expected 0")
     if size > max_bytes:
         raise KafkaError(
             ErrorCode.message_too_large,
-            f"batch of {size} bytes is larger than max.message.bytes, {max_bytes}",
+            f"the batch of {size} bytes is larger than max.message.bytes, {max_bytes}",
         )
     if crc32c(memoryview(records)[ATTRIBUTES_AT:size]) != crc:
-        raise _corrupt("CRC of the batch is wrong")
+        raise _corrupt("the batch does not match its CRC")
     if not 0 < count == last_delta + 1:
-        raise _invalid(f"batch counts {count} records, last offset delta {last_delta}")
+        raise _invalid(
+            f"the batch claims {count} records, but its last offset delta is {last_delta}"
+        )
     if attributes & CODEC_MASK > _CODEC_MAX:
         raise _invalid(f"unknown compression codec {attributes & CODEC_MASK}")
     if from_client:
         if attributes & CONTROL:
             raise _invalid("clients are not allowed to write control batches")
         if producer >= 0 and (epoch < 0 or sequence < 0):
-            raise _invalid(f"producer {producer} sent epoch {epoch}, sequence {sequence}")
+            raise _invalid(
+                f"producer id {producer} needs an epoch and a sequence, but has {epoch} and {sequence}"
+            )
     return new_row(BatchHeader, fields)
 
 
 def _check_extent(records: Buffer) -> None:
-    """KafkaError unless `records` begin with a whole batch of magic 2, and hold no second one."""
+    """Raises KafkaError unless `records` begin with a complete batch of magic 2 and have no second complete batch."""
     view = memoryview(records)
     size = _whole(view)
     if not size:
-        raise _invalid(f"no whole record batch in the {len(view)} bytes for the partition")
+        raise _invalid(f"the {len(view)} bytes for the partition hold no complete record batch")
     if view[MAGIC_AT] != 2:
-        raise _invalid(f"magic {view[MAGIC_AT]}: a produce request only holds batches of magic 2")
+        raise _invalid(
+            f"magic {view[MAGIC_AT]}: a produce request may only hold batches of magic 2"
+        )
     if size < HEADER_SIZE:
-        raise _corrupt(f"a batch of {size} bytes is smaller than its header")
+        raise _corrupt(
+            f"a batch of {size} bytes is smaller than the header of a batch, {HEADER_SIZE}"
+        )
     if _whole(view[size:]):
-        raise _invalid("a produce request only holds one record batch for a partition")
+        raise _invalid("a produce request may only hold one record batch for a partition")
 
 
 def _whole(view: memoryview) -> int:
-    """Bytes of the batch, of any format, that `view` begins with; 0 when it is not all there."""
+    """Returns the size of the batch (of any format) at the front of `view`; 0 when the batch is incomplete."""
     if len(view) < LOG_OVERHEAD:
         return 0
     size = int(OFFSET_AND_LENGTH.unpack_from(view)[1]) + LOG_OVERHEAD
     if size < LEGACY_SIZE_MIN:
-        raise _corrupt(f"a batch of {size} bytes is smaller than any")
+        raise _corrupt(
+            f"a batch of {size} bytes is smaller than any batch, {LEGACY_SIZE_MIN} bytes"
+        )
     if len(view) <= MAGIC_AT:
         return 0
     if view[MAGIC_AT] > 2:
@@ -159,24 +171,27 @@ def _whole(view: memoryview) -> int:
 
 
 def crc_matches(records: Buffer, placed: PlacedBatch) -> bool:
-    """True when the bytes of that batch are the ones its CRC was taken of."""
+    """True when the bytes of the batch match its CRC."""
     position, size, header = placed
     return crc32c(memoryview(records)[position + ATTRIBUTES_AT : position + size]) == header.crc
 
 
 def placed_header(batch: memoryview, length: int, base_offset: int, leader_epoch: int) -> bytes:
-    """The first 61 bytes of `batch` as the log has them; the CRC holds, and `batch` stays as it is."""
+    """Returns the header of `batch` as the log stores it: with this base offset and leader epoch.
+
+    The CRC stays valid, because it does not cover these fields. `batch` does not change.
+    """
     return _place(base_offset, length, leader_epoch) + batch[MAGIC_AT:HEADER_SIZE]
 
 
 def assign_offset(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
-    """Patch where the log puts the batch and under which leader; the CRC holds."""
+    """Writes the base offset and the leader epoch into the batch; the CRC does not cover them and stays valid."""
     _OFFSET.pack_into(batch, 0, base_offset)
     _EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
 
 
 def stamp(batch: bytearray, attributes: int, max_timestamp: int) -> BatchHeader:
-    """Give the batch other attributes (whose time it has) and another largest timestamp, and a new CRC."""
+    """Writes new attributes (the timestamp type), a new max timestamp and the new CRC into the batch."""
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes)
     _OFFSET.pack_into(batch, MAX_TIMESTAMP_AT, max_timestamp)
     _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))

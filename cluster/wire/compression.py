@@ -1,8 +1,9 @@
-"""The codecs of record batches: gzip, snappy, lz4, zstd.
+"""The compression codecs of record batches: gzip, snappy, lz4, zstd.
 
-Snappy comes in two shapes: xerial's framing (Java) and one raw block (librdkafka); both are read,
-xerial's is written, as Kafka does. What cannot be decompressed, or says that it is larger than anybody's batch, is
-KafkaError(corrupt_message): a few bytes from a client may not take all memory (A6).
+Snappy data has two formats: xerial's framing (Java clients) and a single raw block (librdkafka). Both are read;
+xerial's framing is written, as Kafka does.
+Data that does not decompress, or that claims a size above `DECOMPRESSED_BYTES_MAX`, is KafkaError(corrupt_message):
+a client must not be able to use up the broker's memory with a few bytes (A6).
 
 Source: Kafka's `CompressionType`; `org.xerial.snappy.SnappyOutputStream`.
 """
@@ -19,20 +20,20 @@ from ..errors import ErrorCode, KafkaError
 from ..host.seam import Buffer
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""Of one batch; Kafka, which walks the stream, has no bound."""
+"""Largest decompressed size of a batch. Kafka has no bound, because it decompresses as a stream."""
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE = 16
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _ROOM_FIRST, _ROOM_EACH = 4 * 1024, 8
 _NO_ROOM = "whole buffer"
-"""What cramjam says when the output does not fit; tests notice when it says so otherwise."""
+"""Text in cramjam's error when the output does not fit; a test fails when a new cramjam words it differently."""
 _SNAPPY_RATIO_MAX = 64
 _BLOCK_LENGTH = struct.Struct(">i")
 
 
 class Codec(IntEnum):
-    """Attribute bits 0 to 2."""
+    """Compression codec of a batch: bits 0 to 2 of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -42,7 +43,7 @@ class Codec(IntEnum):
 
 
 def decompress(codec: int, data: Buffer) -> bytes:
-    """The records' bytes; KafkaError(corrupt_message) when `data` is not what `codec` writes."""
+    """Returns the records' bytes; KafkaError(corrupt_message) when `data` is not valid for `codec`."""
     if codec == Codec.NONE:
         return bytes(data)
     try:
@@ -63,7 +64,7 @@ def decompress(codec: int, data: Buffer) -> bytes:
 
 
 def _bounded(into: Callable[[bytes, bytearray], int], data: bytes) -> bytes:
-    """Decompress with as much room as it takes, up to the bound."""
+    """Decompresses into a buffer that grows until the output fits, up to `DECOMPRESSED_BYTES_MAX`."""
     room = _ROOM_FIRST + _ROOM_EACH * len(data)
     while True:
         out = bytearray(min(room, DECOMPRESSED_BYTES_MAX))
@@ -74,19 +75,20 @@ def _bounded(into: Callable[[bytes, bytearray], int], data: bytes) -> bytes:
                 raise
             room *= _ROOM_EACH
         else:
+            assert size <= len(out) <= DECOMPRESSED_BYTES_MAX, f"{size} bytes exceed the buffer"
             return bytes(memoryview(out)[:size])
 
 
 def _raw_snappy(data: bytes, left: int) -> bytes:
-    """One block of at most `left` bytes; it says at its front how many."""
+    """Decompresses a raw block of at most `left` decompressed bytes; the block begins with that size."""
     size = cramjam.snappy.decompress_raw_len(data)
     if size > min(left, _SNAPPY_RATIO_MAX * len(data)):
-        raise ValueError(f"a block of {len(data)} bytes says that it holds {size}")
+        raise ValueError(f"a block of {len(data)} bytes claims to hold {size} decompressed bytes")
     return bytes(cramjam.snappy.decompress_raw(data))
 
 
 def compress(codec: int, data: Buffer) -> bytes:
-    """`data` as a batch of that codec holds it."""
+    """Compresses `data` in the format that a batch with this codec holds."""
     raw = bytes(data)
     if codec == Codec.NONE:
         return raw
@@ -102,7 +104,7 @@ def compress(codec: int, data: Buffer) -> bytes:
 
 
 def _compress_lz4(data: bytes) -> bytes:
-    # Kafka's reader refuses blocks that depend on one another ("Dependent block stream")
+    # Kafka's lz4 reader refuses blocks that depend on earlier blocks ("Dependent block stream").
     compressor = cramjam.lz4.Compressor(block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())
@@ -117,7 +119,7 @@ def _decompress_snappy(data: bytes) -> bytes:
         (size,) = _BLOCK_LENGTH.unpack_from(data, position)
         position += _BLOCK_LENGTH.size
         if size < 0 or position + size > len(data):
-            raise ValueError(f"snappy block of {size} bytes at byte {position} is cut off")
+            raise ValueError(f"the snappy block of {size} bytes at byte {position} is truncated")
         parts.append(_raw_snappy(data[position : position + size], left))
         left -= len(parts[-1])
         position += size

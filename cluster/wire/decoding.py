@@ -1,12 +1,12 @@
-"""A reader of kio entities for bytes that nobody vouches for.
+"""Decodes kio entities from untrusted bytes.
 
-Owns: `reader(type)`, built once for each class from its field metadata. kio's own reader allocates by the
-length that an array claims, and aborts the whole process on an absurd one; A6 wants such bytes to close one
-connection. Here a length is believed only as far as there are bytes left to hold it (every element takes
-at least one).
+Owns: `reader(type)`, which builds a decoder once for each class from the class's field metadata. kio's own reader
+allocates as many elements as an array claims to have, and an absurd count aborts the whole process. The
+specification (A6) requires that malformed bytes close only their own connection. Therefore a decoder here refuses
+every count that is larger than the number of bytes left in the buffer: an element takes at least one byte.
 
-Invariants: reads within the buffer; what it allocates is bounded by the buffer's size.
-May fail: `WireError`, and nothing else, whatever the bytes. Unknown tagged fields are skipped (KIP-482).
+Invariants: a decoder reads only inside the buffer; its allocations are bounded by the size of the buffer.
+Fails with `WireError` only, whatever the bytes are. Unknown tagged fields are skipped (KIP-482).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ..errors import ErrorCode, WireError
 from ..host.seam import Buffer
 from .topic_ids import UUID
 
-__all__ = ["Reader", "neutral", "read_varint", "reader", "skip_tags"]
+__all__ = ["WireReader", "neutral", "read_varint", "reader", "skip_tags"]
 
-Reader = Callable[[Buffer, int], tuple[Any, int]]
-"""`(buffer, position) -> (value, position behind it)`."""
+WireReader = Callable[[Buffer, int], tuple[Any, int]]
+"""A decoder: `(buffer, position) -> (value, position after it)`."""
 
 _VARINT_BYTES_MAX = 5
 _INT16 = struct.Struct(">h")
@@ -37,7 +37,7 @@ _INT32 = struct.Struct(">i")
 
 
 def read_varint(buffer: Buffer, at: int) -> tuple[int, int]:
-    """An unsigned varint of up to 32 bits; IndexError at the buffer's end."""
+    """Returns an unsigned varint of up to 32 bits and the position after it; IndexError at the buffer's end."""
     byte = buffer[at]
     if byte < 0x80:
         return byte, at + 1
@@ -45,7 +45,9 @@ def read_varint(buffer: Buffer, at: int) -> tuple[int, int]:
     while True:
         at += 1
         if at >= end:
-            raise WireError(f"a varint at byte {at} is longer than {_VARINT_BYTES_MAX} bytes")
+            raise WireError(
+                f"the varint that reaches byte {at} is longer than {_VARINT_BYTES_MAX} bytes"
+            )
         byte = buffer[at]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -54,18 +56,18 @@ def read_varint(buffer: Buffer, at: int) -> tuple[int, int]:
 
 
 def skip_tags(buffer: Buffer, at: int) -> int:
-    """The position behind a section of tagged fields none of which matters here."""
+    """Returns the position after a section of tagged fields, without decoding any of them."""
     count, at = read_varint(buffer, at)
     for _ in range(count):
         _, at = read_varint(buffer, at)
         size, at = read_varint(buffer, at)
         at += size
         if at > len(buffer):
-            raise WireError(f"a tagged field claims {size} bytes, past the end of the message")
+            raise WireError(f"a tagged field claims {size} bytes, more than the message has left")
     return at
 
 
-def _fixed(layout: str) -> Reader:
+def _fixed(layout: str) -> WireReader:
     packed = struct.Struct(layout)
     size, unpack = packed.size, packed.unpack_from
 
@@ -84,7 +86,7 @@ def _read_error(buffer: Buffer, at: int) -> tuple[ErrorCode, int]:
     return ErrorCode(_INT16.unpack_from(buffer, at)[0]), at + 2
 
 
-def _read_milliseconds(layout: str) -> Reader:
+def _read_milliseconds(layout: str) -> WireReader:
     read_number = _fixed(layout)
 
     def read(buffer: Buffer, at: int) -> tuple[Any, int]:
@@ -107,7 +109,9 @@ def _read_nullable_time(buffer: Buffer, at: int) -> tuple[Any, int]:
 def _slice(buffer: Buffer, at: int, size: int) -> bytes:
     end = at + size
     if end > len(buffer):
-        raise WireError(f"a field at byte {at} claims {size} bytes of a {len(buffer)} byte message")
+        raise WireError(
+            f"a field at byte {at} claims {size} bytes, but the message has {len(buffer)} bytes in all"
+        )
     return bytes(buffer[at:end])
 
 
@@ -124,12 +128,12 @@ def _long_size(buffer: Buffer, at: int) -> tuple[int, int]:
     return _INT32.unpack_from(buffer, at)[0], at + 4
 
 
-def _blob(read_size: Reader, *, optional: bool, text: bool) -> Reader:
+def _blob(read_size: WireReader, *, optional: bool, text: bool) -> WireReader:
     def read(buffer: Buffer, at: int) -> tuple[Any, int]:
         size, at = read_size(buffer, at)
         if size < 0:
             if not optional or size != -1:
-                raise WireError(f"length {size} at byte {at} where a value must be")
+                raise WireError(f"length {size} before byte {at} for a value that must not be null")
             return None, at
         raw = _slice(buffer, at, size)
         return (raw.decode() if text else raw), at + size
@@ -137,15 +141,19 @@ def _blob(read_size: Reader, *, optional: bool, text: bool) -> Reader:
     return read
 
 
-def _array(read_size: Reader, read_item: Reader, *, optional: bool) -> Reader:
+def _array(read_size: WireReader, read_item: WireReader, *, optional: bool) -> WireReader:
     def read(buffer: Buffer, at: int) -> tuple[Any, int]:
         count, at = read_size(buffer, at)
         if count < 0:
             if not optional or count != -1:
-                raise WireError(f"array length {count} at byte {at}")
+                raise WireError(
+                    f"array length {count} before byte {at} for an array that must not be null"
+                )
             return None, at
         if count > len(buffer) - at:
-            raise WireError(f"an array at byte {at} claims {count} elements, past the end")
+            raise WireError(
+                f"an array at byte {at} claims {count} elements, but only {len(buffer) - at} bytes are left"
+            )
         items: list[Any] = []
         for _ in range(count):
             item, at = read_item(buffer, at)
@@ -155,8 +163,8 @@ def _array(read_size: Reader, read_item: Reader, *, optional: bool) -> Reader:
     return read
 
 
-def _nullable_struct(read_struct: Reader) -> Reader:
-    """KIP-893: one byte says whether the struct is there."""
+def _nullable_struct(read_struct: WireReader) -> WireReader:
+    """Decodes a nullable struct: its first byte says whether the struct is present (KIP-893)."""
 
     def read(buffer: Buffer, at: int) -> tuple[Any, int]:
         marker = buffer[at]
@@ -165,7 +173,7 @@ def _nullable_struct(read_struct: Reader) -> Reader:
     return read
 
 
-_PRIMITIVES: dict[str, Reader] = {
+_PRIMITIVES: dict[str, WireReader] = {
     "int8": _fixed(">b"),
     "int16": _fixed(">h"),
     "int32": _fixed(">i"),
@@ -183,7 +191,7 @@ _PRIMITIVES: dict[str, Reader] = {
 }
 
 
-def _primitive(kafka_type: str, *, flexible: bool, optional: bool) -> Reader:
+def _primitive(kafka_type: str, *, flexible: bool, optional: bool) -> WireReader:
     if kafka_type == "string":
         size = _compact_size if flexible else _short_size
         return _blob(size, optional=optional, text=True)
@@ -196,7 +204,7 @@ def _primitive(kafka_type: str, *, flexible: bool, optional: bool) -> Reader:
 
 
 def _shape(declared: Any) -> tuple[Any, bool, bool]:
-    """`(inner type, is an array, may be null)` of a field as kio declares it."""
+    """Returns `(inner type, is an array, may be null)` for a field's type as kio declares it."""
     optional = False
     if get_origin(declared) is UnionType:
         declared = next(part for part in get_args(declared) if part is not NoneType)
@@ -206,10 +214,10 @@ def _shape(declared: Any) -> tuple[Any, bool, bool]:
     return declared, False, optional
 
 
-def _field_reader(field: dataclasses.Field[Any], *, flexible: bool) -> Reader:
+def _field_reader(field: dataclasses.Field[Any], *, flexible: bool) -> WireReader:
     inner, is_array, optional = _shape(field.type)
     if "tag" in field.metadata and not is_array:
-        optional = False  # absence of the tag is its null
+        optional = False  # a missing tag stands for null, so the encoded value is never null
     if dataclasses.is_dataclass(inner):
         struct_type: Any = inner
         read_item = _entity(struct_type)
@@ -224,10 +232,10 @@ def _field_reader(field: dataclasses.Field[Any], *, flexible: bool) -> Reader:
 
 
 @cache
-def _entity(entity_type: Any) -> Reader:
+def _entity(entity_type: Any) -> WireReader:
     flexible: bool = entity_type.__flexible__
-    plain: list[tuple[str, Reader]] = []
-    tagged: dict[int, tuple[str, Reader]] = {}
+    plain: list[tuple[str, WireReader]] = []
+    tagged: dict[int, tuple[str, WireReader]] = {}
     absent: dict[str, Any] = {}
     for field in dataclasses.fields(entity_type):
         read_field = _field_reader(field, flexible=flexible)
@@ -250,7 +258,7 @@ def _entity(entity_type: Any) -> Reader:
 
 
 def _read_tags(
-    buffer: Buffer, at: int, tagged: dict[int, tuple[str, Reader]], values: dict[str, Any]
+    buffer: Buffer, at: int, tagged: dict[int, tuple[str, WireReader]], values: dict[str, Any]
 ) -> int:
     if buffer[at] == 0:
         return at + 1
@@ -259,7 +267,9 @@ def _read_tags(
         tag, at = read_varint(buffer, at)
         size, at = read_varint(buffer, at)
         if size > len(buffer) - at:
-            raise WireError(f"tagged field {tag} claims {size} bytes, past the end of the message")
+            raise WireError(
+                f"tagged field {tag} claims {size} bytes, more than the message has left"
+            )
         if tag in tagged:
             name, read_field = tagged[tag]
             values[name], _ = read_field(buffer, at)
@@ -281,7 +291,10 @@ _NEUTRAL: dict[str, Any] = {
 
 
 def neutral(field: dataclasses.Field[Any]) -> Any:
-    """What the protocol means by nothing for this field: null, empty, zero; a struct of such fields."""
+    """Returns the protocol's default for a field without a declared default.
+
+    That is null where the field is nullable, else an empty array or string, zero, or a struct of such fields.
+    """
     inner, is_array, optional = _shape(field.type)
     if optional:
         return None
@@ -298,8 +311,8 @@ def neutral(field: dataclasses.Field[Any]) -> Any:
 
 
 @cache
-def reader(entity_type: Any) -> Reader:
-    """The reader of a whole message: `WireError` for anything that does not decode."""
+def reader(entity_type: Any) -> WireReader:
+    """Returns the decoder of a whole message; it raises `WireError` for bytes that do not decode."""
     read = _entity(entity_type)
     name: str = entity_type.__name__
 

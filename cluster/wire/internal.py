@@ -1,11 +1,12 @@
-"""The controller's requests to brokers, and a leaving broker's to the controller, as kio entities.
+"""The inter-broker requests of a cluster with a ZooKeeper-style controller, as kio entities.
 
-Owns: LeaderAndIsr v7 (key 4), StopReplica v4 (5), UpdateMetadata v8 (6) and ControlledShutdown v3 (7),
-each in the newest version of Apache Kafka 3.9.1, field for field and in its order, so that a Kafka broker
-of that release could read them. All are flexible. Kafka 4 removed them, therefore kio has none.
-Each carries the controller's epoch (D2) and the epoch of the receiving broker's registration (D6, KIP-380).
+Owns: LeaderAndIsr v7 (key 4), StopReplica v4 (5), UpdateMetadata v8 (6), which the controller sends to brokers, and
+ControlledShutdown v3 (7), which a stopping broker sends to the controller. Each has the newest version of Apache
+Kafka 3.9.1, with the same fields in the same order, so that a Kafka broker of that release could read it. All are
+flexible. Kafka 4 removed these requests, therefore kio has no schemas for them.
+The controller's requests carry the controller epoch (D2) and the broker epoch of the receiver (D6, KIP-380).
 
-No postponed annotations here: kio reads the field types as they are at run time.
+This module must not postpone the evaluation of annotations: kio reads the field types at run time.
 """
 
 from dataclasses import dataclass, field
@@ -59,9 +60,9 @@ _ERROR = {"kafka_type": "error_code"}
 NO_BROKER_EPOCH = BrokerEpoch(-1)
 
 FULL = 2
-"""LeaderAndIsr type: every partition of the broker is listed. UpdateMetadata has the same words."""
+"""Request type: every partition of the broker is listed. LeaderAndIsr and UpdateMetadata share this value."""
 INCREMENTAL = 1
-"""LeaderAndIsr type: only what changed is listed."""
+"""Request type: only the changed partitions are listed."""
 
 
 class _LeaderAndIsrEntity:
@@ -73,7 +74,10 @@ class _LeaderAndIsrEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrPartitionState(_LeaderAndIsrEntity):
-    """One partition as the controller decided it; `partition_epoch` is the state node's version."""
+    """The state that the controller decided for a partition.
+
+    `partition_epoch` is the version of the partition's state node in the registry.
+    """
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -92,7 +96,7 @@ class LeaderAndIsrPartitionState(_LeaderAndIsrEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrTopicState(_LeaderAndIsrEntity):
-    """The partitions of one topic."""
+    """The partitions of a topic."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -103,7 +107,7 @@ class LeaderAndIsrTopicState(_LeaderAndIsrEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrLiveLeader(_LeaderAndIsrEntity):
-    """Where a leader named in the request listens for brokers."""
+    """The inter-broker endpoint of a leader that the request names."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -114,7 +118,7 @@ class LeaderAndIsrLiveLeader(_LeaderAndIsrEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrRequest(_LeaderAndIsrEntity):
-    """Controller to broker: lead these, follow those (C8)."""
+    """Controller to broker: which partitions the broker leads and which ones it follows (C8)."""
 
     __type__: ClassVar = EntityType.request
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -129,7 +133,7 @@ class LeaderAndIsrRequest(_LeaderAndIsrEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrPartitionError(_LeaderAndIsrEntity):
-    """What became of one partition."""
+    """The result for a partition."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -139,7 +143,7 @@ class LeaderAndIsrPartitionError(_LeaderAndIsrEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrTopicError(_LeaderAndIsrEntity):
-    """What became of one topic's partitions; topics go by id."""
+    """The results for the partitions of a topic; the topic is named by its id."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -149,7 +153,7 @@ class LeaderAndIsrTopicError(_LeaderAndIsrEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrResponse(_LeaderAndIsrEntity):
-    """The broker's answer: an error for the whole request, or one a partition."""
+    """The broker's response: an error code for the whole request, or an error code for each partition."""
 
     __type__: ClassVar = EntityType.response
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -166,7 +170,7 @@ class _StopReplicaEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaPartitionState(_StopReplicaEntity):
-    """One partition to stop; leader epoch -2 marks a topic's deletion (KIP-570)."""
+    """A partition to stop; leader epoch -2 marks the deletion of its topic (KIP-570)."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -177,7 +181,7 @@ class StopReplicaPartitionState(_StopReplicaEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaTopicState(_StopReplicaEntity):
-    """The partitions of one topic."""
+    """The partitions of a topic."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -187,7 +191,7 @@ class StopReplicaTopicState(_StopReplicaEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaRequest(_StopReplicaEntity):
-    """Controller to broker: no longer keep these replicas, and maybe delete their logs."""
+    """Controller to broker: stop these replicas, and delete their logs where `delete_partition` is set."""
 
     __type__: ClassVar = EntityType.request
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -200,7 +204,7 @@ class StopReplicaRequest(_StopReplicaEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaPartitionError(_StopReplicaEntity):
-    """What became of one partition."""
+    """The result for a partition."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -211,7 +215,7 @@ class StopReplicaPartitionError(_StopReplicaEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaResponse(_StopReplicaEntity):
-    """The broker's answer: an error for the whole request, or one a partition."""
+    """The broker's response: an error code for the whole request, or an error code for each partition."""
 
     __type__: ClassVar = EntityType.response
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -228,7 +232,7 @@ class _UpdateMetadataEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataPartitionState(_UpdateMetadataEntity):
-    """One partition as clients should see it; leader -2 says that its topic is being deleted."""
+    """The metadata of a partition for clients; leader -2 marks a topic whose deletion is in progress."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -244,7 +248,7 @@ class UpdateMetadataPartitionState(_UpdateMetadataEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataTopicState(_UpdateMetadataEntity):
-    """The partitions of one topic."""
+    """The partitions of a topic."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -255,7 +259,7 @@ class UpdateMetadataTopicState(_UpdateMetadataEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataEndpoint(_UpdateMetadataEntity):
-    """Where a broker listens; Harrow's listeners are "clients" and "brokers"."""
+    """A listener of a broker: its name, host and port."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -267,7 +271,7 @@ class UpdateMetadataEndpoint(_UpdateMetadataEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataBroker(_UpdateMetadataEntity):
-    """One live broker."""
+    """A live broker."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -278,7 +282,7 @@ class UpdateMetadataBroker(_UpdateMetadataEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataRequest(_UpdateMetadataEntity):
-    """Controller to broker: what the cluster looks like; the list of live brokers is always whole."""
+    """Controller to broker: partition states, and always the complete list of live brokers."""
 
     __type__: ClassVar = EntityType.request
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -293,7 +297,7 @@ class UpdateMetadataRequest(_UpdateMetadataEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataResponse(_UpdateMetadataEntity):
-    """The broker's answer."""
+    """The broker's response."""
 
     __type__: ClassVar = EntityType.response
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -309,7 +313,7 @@ class _ControlledShutdownEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledShutdownRequest(_ControlledShutdownEntity):
-    """Broker to controller: I am leaving, move my leaders (D4)."""
+    """Broker to controller: the broker is stopping, so its leaderships must move to other brokers (D4)."""
 
     __type__: ClassVar = EntityType.request
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
@@ -319,7 +323,7 @@ class ControlledShutdownRequest(_ControlledShutdownEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingPartition(_ControlledShutdownEntity):
-    """A partition that the leaving broker still leads."""
+    """A partition that the stopping broker still leads."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -329,7 +333,7 @@ class RemainingPartition(_ControlledShutdownEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledShutdownResponse(_ControlledShutdownEntity):
-    """The controller's answer: what could not be moved."""
+    """The controller's response: the partitions whose leadership could not move."""
 
     __type__: ClassVar = EntityType.response
     __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
@@ -343,4 +347,4 @@ INTERNAL: dict[tuple[int, int], tuple[type[Any], type[Any]]] = {
     (6, 8): (UpdateMetadataRequest, UpdateMetadataResponse),
     (7, 3): (ControlledShutdownRequest, ControlledShutdownResponse),
 }
-"""(API key, version) to the classes of its request and response."""
+"""Maps (API key, version) to the classes of the request and of the response."""

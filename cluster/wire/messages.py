@@ -1,17 +1,17 @@
-"""Every message of the protocol by (API key, version): its classes, its reader, its writer.
+"""Looks up every message of the protocol by (API key, version): its classes, its decoder and its encoder.
 
-Owns: the look-up of schemas (kio's, and `internal.py` for keys 4 to 7), cached so that a hot call is one
-dictionary access; and the name spaces that let one handler serve all versions:
+Owns: the look-up of schemas (kio's, and those of `internal.py` for keys 4 to 7), cached so that a call on a hot
+path costs one dictionary access; and `Schema`, which lets the same handler serve all versions of an API:
 
     s = messages.response(request)
     request.respond(s.MetadataResponse(brokers=..., topics=..., cluster_id=...))
 
-The classes of a name space take a superset of fields. A field that this version lacks is dropped; a field
-that is not given and has no default becomes the protocol's neutral value (0, "", (), None where nullable).
-A class that this version lacks but another version has yields None, for the field that it would fill is
-dropped too. A class that no version has is a bug and raises AttributeError.
+A class of a `Schema` accepts the fields of every version. It drops a field that its own version lacks. A field
+that is neither given nor has a default gets the protocol's default (0, "", (), None where nullable).
+A class that this version lacks but another version has returns None: the field that would hold it does not exist
+in this version either. A class that no version has is a bug in the caller and raises AttributeError.
 
-May fail: `WireError` for an API or version without a schema, and for bytes that do not decode.
+Fails with `WireError` for an API or version without a schema, and for bytes that do not decode.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
 from ..errors import WireError
-from .decoding import Reader, neutral, reader
+from .decoding import WireReader, neutral, reader
 from .internal import INTERNAL
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer
 
 __all__ = [
-    "Kind",
+    "MessageKind",
     "Schema",
     "decode_response",
     "encode",
@@ -55,7 +55,7 @@ __all__ = [
     "versions_known",
 ]
 
-Kind = Literal["request", "response"]
+MessageKind = Literal["request", "response"]
 Writer = Callable[[io.BytesIO, Any], None]
 _PRELOADED: dict[int, tuple[int, ...]] = {
     0: (10, 12),
@@ -79,12 +79,12 @@ _PRELOADED: dict[int, tuple[int, ...]] = {
     22: (4,),
     23: (2, 4),
 }
-"""The versions that librdkafka and Harrow's own brokers speak; any other is imported when first asked for."""
+"""Versions that librdkafka and Harrow's brokers use; every other schema is imported at its first use."""
 _ONE_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Versioned(Protocol):
-    """What carries an API key and a version: a `Request`."""
+    """An object with an API key and a version, for example a `Request`."""
 
     api_key: int
     version: int
@@ -92,87 +92,87 @@ class Versioned(Protocol):
 
 @cache
 def request_type(api_key: int, version: int) -> Any:
-    """The class of the request; WireError where the version has no schema."""
+    """Returns the class of the request; WireError when the version has no schema."""
     if (api_key, version) in INTERNAL:
         return INTERNAL[api_key, version][0]
     try:
         return load_request_schema(api_key, version)
     except KioIndexError:
-        raise WireError(f"API key {api_key} has no version {version}") from None
+        raise WireError(f"no schema for version {version} of API key {api_key}") from None
 
 
 @cache
 def response_type(api_key: int, version: int) -> Any:
-    """The class of the response; WireError where the version has no schema."""
+    """Returns the class of the response; WireError when the version has no schema."""
     if (api_key, version) in INTERNAL:
         return INTERNAL[api_key, version][1]
     try:
         return load_response_schema(api_key, version)
     except KioIndexError:
-        raise WireError(f"API key {api_key} has no version {version}") from None
+        raise WireError(f"no schema for version {version} of API key {api_key}") from None
 
 
 @cache
 def versions_known(api_key: int) -> tuple[int, ...]:
-    """The versions that have a schema, ascending; empty for an unknown API key."""
+    """Returns the versions that have a schema, in ascending order; empty for an unknown API key."""
     internal = {version for key, version in INTERNAL if key == api_key}
     public = schema_name_map.get(api_key_map.get(api_key, ""), {})
     return tuple(sorted(internal | set(public)))
 
 
 def has_schema(api_key: int, version: int) -> bool:
-    """True when `request_type` and `response_type` would answer."""
+    """True when `request_type` and `response_type` find a class."""
     return version in versions_known(api_key)
 
 
 @cache
-def request_reader(api_key: int, version: int) -> Reader:
-    """`(buffer, position) -> (request entity, position behind it)`."""
+def request_reader(api_key: int, version: int) -> WireReader:
+    """Returns the decoder of a request body: `(buffer, position) -> (request entity, position after it)`."""
     return reader(request_type(api_key, version))
 
 
 @cache
-def response_reader(api_key: int, version: int) -> Reader:
-    """`(buffer, position) -> (response entity, position behind it)`."""
+def response_reader(api_key: int, version: int) -> WireReader:
+    """Returns the decoder of a response body: `(buffer, position) -> (response entity, position after it)`."""
     return reader(response_type(api_key, version))
 
 
 @cache
 def request_writer(api_key: int, version: int) -> Writer:
-    """The writer (kio) of a request body."""
+    """Returns kio's encoder of a request body."""
     return entity_writer(request_type(api_key, version))
 
 
 @cache
 def response_writer(api_key: int, version: int) -> Writer:
-    """The writer (kio) of a response body."""
+    """Returns kio's encoder of a response body."""
     return entity_writer(response_type(api_key, version))
 
 
 def encode(write: Writer, entity: Any) -> bytes:
-    """The body that `write` makes of `entity`."""
+    """Encodes `entity` with `write` and returns the bytes."""
     out = io.BytesIO()
     write(out, entity)
     return out.getvalue()
 
 
 def encode_request(api_key: int, version: int, entity: Any) -> bytes:
-    """A request's body (no header), for whoever calls a peer."""
+    """Encodes the body of a request, without its header, for a client of another broker."""
     return encode(request_writer(api_key, version), entity)
 
 
 def decode_response(api_key: int, version: int, buffer: Buffer, at: int = 0) -> Any:
-    """The response entity whose body begins at `at`; WireError when malformed."""
+    """Decodes the response whose body begins at `at`; WireError when it is malformed."""
     return response_reader(api_key, version)(buffer, at)[0]
 
 
 def milliseconds(number: int) -> timedelta:
-    """A time field's value."""
+    """Returns the value of a time field."""
     return timedelta(milliseconds=number)
 
 
 def to_milliseconds(value: timedelta) -> int:
-    """The whole milliseconds of a time field."""
+    """Returns a time field's value in whole milliseconds."""
     return value // _ONE_MILLISECOND
 
 
@@ -195,19 +195,19 @@ def _maker(entity_type: Any) -> Callable[..., Any]:
 
 
 def _drop(**_: Any) -> None:
-    """Stand in for a class that this version lacks."""
+    """Stands in for a class that this version lacks; returns None."""
 
 
 class Schema:
-    """The classes of one message in one version, each callable with a superset of its fields.
+    """The classes of a message in one version, each callable with the fields of every version.
 
-    Classes keep kio's names (`schema(3, 1, "response").MetadataResponseTopic`); `Schema.root` is the
-    message itself.
+    The classes keep kio's names (`schema(3, 1, "response").MetadataResponseTopic`); `Schema.root` is the
+    class of the message itself.
     """
 
     __slots__ = ("__dict__", "api_key", "kind", "root", "version")
 
-    def __init__(self, api_key: int, version: int, kind: Kind) -> None:
+    def __init__(self, api_key: int, version: int, kind: MessageKind) -> None:
         self.api_key = api_key
         self.version = version
         self.kind = kind
@@ -218,17 +218,19 @@ class Schema:
             self.__dict__[name] = _maker(entity_type)
 
     def __getattr__(self, name: str) -> Any:
-        """Called for what this version lacks."""
+        """Python calls this for a class that this version lacks."""
         of_kind = request_type if self.kind == "request" else response_type
         for other in versions_known(self.api_key):
             if name in _classes(of_kind(self.api_key, other)):
                 self.__dict__[name] = _drop
                 return _drop
-        raise AttributeError(f"no version of API {self.api_key}'s {self.kind} has a class {name}")
+        raise AttributeError(
+            f"no version of the {self.kind} of API key {self.api_key} has a class {name}"
+        )
 
 
 def _classes(top: Any) -> dict[str, Any]:
-    """The entity classes that `top` is made of, by name, itself included."""
+    """Returns the entity classes that `top` consists of, by name, `top` included."""
     module = vars(sys.modules[top.__module__])
     if (top.__api_key__, top.__version__) in INTERNAL:
         return {
@@ -245,18 +247,18 @@ def _classes(top: Any) -> dict[str, Any]:
 
 
 @cache
-def schema(api_key: int, version: int, kind: Kind) -> Schema:
-    """The name space of one message in one version."""
+def schema(api_key: int, version: int, kind: MessageKind) -> Schema:
+    """Returns the classes of a message in one version."""
     return Schema(api_key, version, kind)
 
 
 def response(request: Versioned) -> Schema:
-    """The name space of a request's response."""
+    """Returns the classes of the response to `request`, in the request's version."""
     return schema(request.api_key, request.version, "response")
 
 
 def preload() -> None:
-    """Import the schemas in common use and build their codecs, so that forked processes share them."""
+    """Imports the schemas in common use and builds their codecs, so that forked processes share the memory."""
     for api_key, versions in _PRELOADED.items():
         for version in versions:
             request_reader(api_key, version)

@@ -1,7 +1,7 @@
-"""The pieces that the hand-written codecs of Produce and Fetch share.
+"""Field encodings that the hand-written codecs of Produce and Fetch share.
 
-Owns: compact and legacy strings, varints, topics by name or by id, and KIP-951's tagged fields (the new
-leader and where it listens).
+Owns: compact and legacy strings, varints, topics by name or by id, and the tagged fields of KIP-951 (the current
+leader and its endpoint).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SMALL = tuple(bytes((value,)) for value in range(0x80))
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a leader named in a response listens for clients (KIP-951)."""
+    """The client endpoint of a leader that a response names (KIP-951)."""
 
     node_id: int
     host: str
@@ -43,7 +43,7 @@ class NodeEndpoint(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encodes an unsigned varint."""
     if value < 0x80:  # seven bits
         return _SMALL[value]
     out = bytearray()
@@ -55,7 +55,7 @@ def varint(value: int) -> bytes:
 
 
 def compact_text(text: str | None) -> bytes:
-    """A nullable compact string."""
+    """Encodes a nullable compact string."""
     if text is None:
         return b"\0"
     raw = text.encode()
@@ -63,7 +63,7 @@ def compact_text(text: str | None) -> bytes:
 
 
 def legacy_text(text: str | None) -> bytes:
-    """A nullable string with a 16-bit length."""
+    """Encodes a nullable string with a 16-bit length."""
     if text is None:
         return b"\xff\xff"
     raw = text.encode()
@@ -71,38 +71,38 @@ def legacy_text(text: str | None) -> bytes:
 
 
 def topic_bytes(topic: str | UUID, *, flexible: bool, by_id: bool) -> bytes:
-    """A topic as the version names it."""
+    """Encodes a topic by its id or by its name, as the version requires."""
     if by_id:
-        assert isinstance(topic, UUID), f"topic {topic!r} must go by its id"
+        assert isinstance(topic, UUID), f"this version names topics by id, not {topic!r}"
         return topic.bytes
-    assert isinstance(topic, str), f"topic {topic!r} must go by its name"
+    assert isinstance(topic, str), f"this version names topics by name, not {topic!r}"
     return compact_text(topic) if flexible else legacy_text(topic)
 
 
 @lru_cache(1024)
 def topic_of(raw: bytes) -> UUID:
-    """The topic id in 16 bytes, one object for each that is in use: making a UUID costs more than the rest of a row."""
+    """Returns the topic id in 16 bytes; cached, because creating a UUID costs more than the rest of a row."""
     return UUID(bytes=raw)
 
 
 def read_topic(frame: bytes, at: int, *, by_id: bool) -> tuple[str | UUID, int]:
-    """A topic of a flexible version and the position behind it."""
+    """Decodes a topic of a flexible version; returns the topic and the position after it."""
     if by_id:
         return topic_of(frame[at : at + 16]), at + 16
     size, at = read_varint(frame, at)
     if size == 0:
-        raise WireError("a topic without a name")
+        raise WireError(f"the topic name at byte {at} is null; a topic needs a name")
     end = at + size - 1
     return frame[at:end].decode(), end
 
 
 def leader_tag(tag: int, leader_id: int, leader_epoch: int) -> bytes:
-    """The tagged field `current_leader`."""
+    """Encodes the tagged field `current_leader`."""
     return bytes((tag, _LEADER.size)) + _LEADER.pack(leader_id, leader_epoch, 0)
 
 
 def node_endpoints_tag(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """A response's closing tag section: `node_endpoints` at tag 0 when there are any."""
+    """Encodes the tag section at the end of a response: `node_endpoints` at tag 0 when there are any."""
     if not endpoints:
         return b"\0"
     out = [varint(len(endpoints) + 1)]

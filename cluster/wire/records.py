@@ -1,12 +1,12 @@
-"""Records inside a batch: decoding and building them. Never on the produce or fetch path.
+"""Decodes the records of a batch and builds batches from records. The produce and fetch paths never use it.
 
-Owns: varints, the record layout of format v2, transaction markers' keys. A record is
+Owns: varints, the record layout of format v2, and the keys of transaction markers. The layout of a record:
 
     length varint · attributes i1 · timestamp delta varlong · offset delta varint
     key (varint length, -1: null) · value (the same) · headers count varint · headers (key, value)
 
-Who uses it: coordinators (their own topics), ListOffsets by time, tools, tests.
-Fails with KafkaError(corrupt_message) on bytes that are no records. Source: `DefaultRecord`.
+Used by the coordinators (for their own topics), ListOffsets by timestamp, tools and tests.
+Fails with KafkaError(corrupt_message) on bytes that are not valid records. Source: Kafka's `DefaultRecord`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _VARINT_BITS_MAX = 63
 
 
 class Record(NamedTuple):
-    """One decoded record; times are milliseconds since the epoch."""
+    """A decoded record; `timestamp` is in milliseconds since the Unix epoch."""
 
     offset: int
     timestamp: int
@@ -66,7 +66,7 @@ def write_varint(out: bytearray, number: int) -> None:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The zigzag number at `position` and where it ends; IndexError past the end."""
+    """Returns the zigzag-encoded number at `position` and the position after it; IndexError past the end."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -81,7 +81,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), position
         shift += 7
         if shift > _VARINT_BITS_MAX:
-            raise IndexError(f"varint at byte {position} is longer than 10 bytes")
+            raise IndexError(f"the varint before byte {position} is longer than 10 bytes")
 
 
 def build_batch(
@@ -98,12 +98,15 @@ def build_batch(
     is_control: bool = False,
     timestamps_ms: Sequence[int] | None = None,
 ) -> bytes:
-    """One batch of at least one record, with a good CRC; `timestamps_ms`: a time for each."""
+    """Builds a batch of at least one record, with a valid CRC.
+
+    `timestamps_ms` gives each record its own timestamp; without it every record has `timestamp_ms`.
+    """
     if not records:
-        raise ValueError("a batch has at least one record")
+        raise ValueError("cannot build a batch without records: a batch has at least one record")
     times = [timestamp_ms] * len(records) if timestamps_ms is None else list(timestamps_ms)
     if len(times) != len(records):
-        raise ValueError(f"{len(records)} records and {len(times)} timestamps")
+        raise ValueError(f"{len(records)} records need as many timestamps, not {len(times)}")
     body = bytearray()
     for delta, (record, time) in enumerate(zip(records, times, strict=True)):
         encoded = _encode_record(record, delta, time - times[0])
@@ -128,6 +131,7 @@ def build_batch(
     )
     batch += payload
     _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    assert header_at(batch).size == len(batch), "the header's length must cover the batch exactly"
     return bytes(batch)
 
 
@@ -139,7 +143,7 @@ def build_end_txn_marker(
     coordinator_epoch: int,
     timestamp_ms: int,
 ) -> bytes:
-    """The control batch that ends a transaction in one partition."""
+    """Builds the control batch that ends a transaction in a partition."""
     key = CONTROL_KEY.pack(0, 1 if commit else 0)
     value = END_TXN_VALUE.pack(0, coordinator_epoch)
     return build_batch(
@@ -153,9 +157,9 @@ def build_end_txn_marker(
 
 
 def decode_records(batch: Buffer) -> list[Record]:
-    """Every record of the one batch that `batch` begins with; control records too.
+    """Returns every record of the batch at the front of `batch`, control records included.
 
-    KafkaError(corrupt_message) when the bytes are no records. The CRC is not looked at.
+    KafkaError(corrupt_message) when the bytes are not valid records. The CRC is not checked.
     """
     try:
         header = header_at(batch)
@@ -173,7 +177,7 @@ def decode_records(batch: Buffer) -> list[Record]:
             )
             position = end
     except (IndexError, struct.error) as error:
-        raise KafkaError(ErrorCode.corrupt_message, f"not a batch of records: {error}") from None
+        raise KafkaError(ErrorCode.corrupt_message, f"the batch does not decode: {error}") from None
     return records
 
 
@@ -200,7 +204,9 @@ def _decode_record(
     append_time: int | None,
 ) -> Record:
     if not position < end <= len(data):
-        raise IndexError(f"record from byte {position} to {end} of {len(data)}")
+        raise IndexError(
+            f"a record claims bytes {position} to {end}, but the batch holds {len(data)} bytes of records"
+        )
     timestamp_delta, position = read_varint(data, position + 1)
     offset_delta, position = read_varint(data, position)
     key, position = _read_bytes(data, position, end)
@@ -211,11 +217,12 @@ def _decode_record(
         name, position = _read_bytes(data, position, end)
         content, position = _read_bytes(data, position, end)
         if name is None:
-            raise IndexError("a header's key is null")
-        # producers may write any bytes there; Kafka reads them so too, and a copy of them is never stored
+            raise IndexError("the key of a record header is null")
+        # Producers may write any bytes as a header key. Kafka also decodes them with replacement, and the
+        # decoded text is never written to a log.
         headers.append((name.decode(errors="replace"), content))
     if position != end:
-        raise IndexError(f"record ends at byte {position}, its length says {end}")
+        raise IndexError(f"the record ends at byte {position}, but its length field says {end}")
     timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
     return Record(base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
@@ -233,5 +240,7 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     if size < 0:
         return None, position
     if position + size > end:
-        raise IndexError(f"{size} bytes at byte {position} run past the record's end at {end}")
+        raise IndexError(
+            f"a field of {size} bytes at byte {position} exceeds the end of its record at {end}"
+        )
     return data[position : position + size], position + size

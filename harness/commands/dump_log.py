@@ -1,10 +1,11 @@
-"""`harrow dump-log`: the files of a log folder, in the words and with the options of Kafka's DumpLogSegments (N1).
+"""`harrow dump-log`: prints the files of a log folder, with the output and the options of Kafka's DumpLogSegments (N1).
 
-Owns: the command line and the files behind it, opened for reading only. What is printed is `harrow.cluster.dump`'s.
-Exit code 0 when every file was dumped (Kafka's too, whatever it complained about), 1 when one could not be read on.
+Owns: the command line, and the files, which it opens for reading only. `harrow.cluster.dump` makes the output.
+Exit code 0 when every file was dumped (as in Kafka, also when the report lists mismatches), 1 when a file could not
+be read to its end.
 
-Not here: decoders for cluster metadata, remote log metadata and share group state, whose records no log of
-Harrow's holds, and decoder classes of one's own, which are Java.
+Not supported: decoders for cluster metadata, remote log metadata and share group state, because no log of Harrow
+holds such records, and the user's own decoder classes, because they are Java.
 Source: Kafka's `DumpLogSegments.DumpLogSegmentsOptions`.
 """
 
@@ -25,49 +26,53 @@ from harrow.cluster.dump import (
     transactions_parser,
 )
 from harrow.cluster.dump.batches import MAX_INT
-from harrow.cluster.dump.log import LogOptions
+from harrow.cluster.dump.log import LogDumpOptions
 from harrow.cluster.dump.messages import DECODERS
 from harrow.cluster.dump.offset_index import IndexOptions
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
-NOT_HERE = ("cluster-metadata-decoder", "remote-log-metadata-decoder", "share-group-state-decoder")
+UNSUPPORTED = (
+    "cluster-metadata-decoder",
+    "remote-log-metadata-decoder",
+    "share-group-state-decoder",
+)
 
 
 class ReadOnlyFile:
-    """A file that is read at positions."""
+    """A file of a log folder, read at positions."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer at the end."""
+        """Returns up to `size` bytes; fewer at the end of the file."""
         return os.pread(self._fd, size, position)
 
     def size(self) -> int:
-        """Bytes in it."""
+        """Returns the size of the file in bytes."""
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        """Give it back; closing twice is no error."""
+        """Closes the file; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class FileSystem:
-    """The machine's files, for reading."""
+    """The files of this machine, for reading only."""
 
     def open(self, path: str) -> ReadOnlyFile:
-        """OSError where it cannot be."""
+        """Opens a file; OSError when that fails."""
         return ReadOnlyFile(path)
 
     def absolute(self, path: str) -> str:
-        """Prefixed by the working folder."""
+        """Returns the path after the working folder."""
         return path if path.startswith("/") else f"{os.getcwd()}/{path}"
 
 
 def java_path(path: str) -> str:
-    """As `java.io.File` writes it: no doubled slash, none at the end."""
+    """Returns the path as `java.io.File` writes it: no double slash, and no slash at the end."""
     single = re.sub("/+", "/", path)
     return single.rstrip("/") or single[:1]
 
@@ -75,7 +80,8 @@ def java_path(path: str) -> str:
 def _refuse(ctx: click.Context, option: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
     if value:
         raise click.UsageError(
-            f"{option.opts[0]} is not here: no log of Harrow's holds such records; Kafka's own tool reads them"
+            f"{option.opts[0]} is not supported, because no log of Harrow holds such records; "
+            "use Kafka's kafka-dump-log for them"
         )
 
 
@@ -90,28 +96,36 @@ def _parser(
     for name in names:
         if name not in DECODERS:
             raise click.UsageError(
-                f"decoder class {name} is not here; there are {', '.join(DECODERS)}"
+                f"decoder class {name} is not supported; use one of {', '.join(DECODERS)}"
             )
     return TextParser(DECODERS[names[0]], DECODERS[names[1]])
 
 
-def _not_here(command: click.Command) -> click.Command:
-    """Give `command` the options that only Kafka's tool can fulfil."""
-    for name in NOT_HERE:
+def _add_unsupported_options(command: click.Command) -> None:
+    """Adds the options that only Kafka's tool supports, so that the error can name the remedy."""
+    for name in UNSUPPORTED:
         option = click.Option(
             [f"--{name}"], is_flag=True, expose_value=False, hidden=True, callback=_refuse
         )
         command.params.append(option)
-    return command
 
 
 @click.command()
 @click.option("--files", required=True, help="files to dump, separated by commas")
-@click.option("--deep-iteration", is_flag=True, help="a line for each record too")
-@click.option("--print-data-log", is_flag=True, help="keys and values too; means --deep-iteration")
-@click.option("--skip-record-metadata", is_flag=True, help="of a record only key and value")
+@click.option("--deep-iteration", is_flag=True, help="also print a line for each record")
 @click.option(
-    "--max-bytes", type=click.IntRange(0, MAX_INT), default=MAX_INT, help="of each .log file"
+    "--print-data-log",
+    is_flag=True,
+    help="also print the keys and values of records; implies --deep-iteration",
+)
+@click.option(
+    "--skip-record-metadata", is_flag=True, help="print only key and value of each record"
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(0, MAX_INT),
+    default=MAX_INT,
+    help="how many bytes of each .log file to dump",
 )
 @click.option(
     "--max-message-size",
@@ -120,21 +134,34 @@ def _not_here(command: click.Command) -> click.Command:
     help="largest batch that an offset index may point to",
 )
 @click.option(
-    "--verify-index-only", is_flag=True, help="compare indexes with their log, in silence"
-)
-@click.option("--index-sanity-check", is_flag=True, help="only what a broker checks at its start")
-@click.option("--offsets-decoder", is_flag=True, help="records are those of __consumer_offsets")
-@click.option(
-    "--transaction-log-decoder", is_flag=True, help="records are those of __transaction_state"
+    "--verify-index-only",
+    is_flag=True,
+    help="compare the indexes with their log, without printing the entries",
 )
 @click.option(
-    "--key-decoder-class", is_flag=False, flag_value=STRING_DECODER, help="one of Kafka's decoders"
+    "--index-sanity-check",
+    is_flag=True,
+    help="make only the check that a broker makes at its start",
+)
+@click.option(
+    "--offsets-decoder", is_flag=True, help="decode the records as those of __consumer_offsets"
+)
+@click.option(
+    "--transaction-log-decoder",
+    is_flag=True,
+    help="decode the records as those of __transaction_state",
+)
+@click.option(
+    "--key-decoder-class",
+    is_flag=False,
+    flag_value=STRING_DECODER,
+    help="name of Kafka's decoder class for keys",
 )
 @click.option(
     "--value-decoder-class",
     is_flag=False,
     flag_value=STRING_DECODER,
-    help="one of Kafka's decoders",
+    help="name of Kafka's decoder class for values",
 )
 def command(
     files: str,
@@ -150,11 +177,11 @@ def command(
     key_decoder_class: str | None,
     value_decoder_class: str | None,
 ) -> None:
-    """The files of a log folder, printed as Kafka's DumpLogSegments prints them."""
+    """Print the files of a log folder as Kafka's DumpLogSegments does."""
     named = key_decoder_class is not None or value_decoder_class is not None
     contents = print_data_log or offsets_decoder or transaction_log_decoder or named
     options = DumpOptions(
-        log=LogOptions(
+        log=LogDumpOptions(
             deep=deep_iteration or contents,
             print_contents=contents,
             skip_record_metadata=skip_record_metadata,
@@ -172,7 +199,7 @@ def command(
     _run([java_path(path) for path in files.rstrip(",").split(",")], options)
 
 
-_not_here(command)
+_add_unsupported_options(command)
 
 
 def _run(paths: list[str], options: DumpOptions) -> None:
@@ -192,7 +219,7 @@ def _run(paths: list[str], options: DumpOptions) -> None:
         )
     except OSError as error:
         if error.filename is None:
-            raise  # the pipe that it prints to
+            raise  # from the output stream, for example a closed pipe
         raise HarrowError(f"{error.filename}: {error.strerror}") from None
     finally:
         out.flush()

@@ -1,4 +1,4 @@
-"""The suite's Spark for every test of the verdict."""
+"""Starts the suite's Spark for every test of the verdict."""
 
 from __future__ import annotations
 

@@ -19,17 +19,17 @@ def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_a_cache_the_jvm_is_told_nothing_and_one_is_wanted() -> None:
+def test_without_a_cache_the_jvm_gets_no_flags_and_a_cache_is_to_be_built() -> None:
     assert aot.flags() == []
     assert aot.wanted()
 
 
-def test_none_is_made_on_a_machine_of_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cache_is_built_on_a_ci_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     assert not aot.wanted()
 
 
-def test_a_cache_is_used_until_it_is_discarded() -> None:
+def test_an_existing_cache_is_used_until_it_is_discarded() -> None:
     aot.cache_file().parent.mkdir(parents=True)
     aot.cache_file().write_bytes(b"a cache")
     assert f"-XX:AOTCache={aot.cache_file()}" in aot.flags()
@@ -38,7 +38,7 @@ def test_a_cache_is_used_until_it_is_discarded() -> None:
     assert aot.flags() == []
 
 
-def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_switch_disables_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     aot.cache_file().parent.mkdir(parents=True)
     aot.cache_file().write_bytes(b"a cache")
     monkeypatch.setenv(aot.SWITCH, "0")
@@ -47,7 +47,7 @@ def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not aot.wanted()
 
 
-def test_other_jars_or_flags_have_another_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_jars_or_flags_use_another_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     before = aot.cache_file()
     monkeypatch.setattr(jvm, "FLAGS", (*jvm.FLAGS, "-Dother=1"))
     other_flags = aot.cache_file()
@@ -56,7 +56,9 @@ def test_other_jars_or_flags_have_another_cache(monkeypatch: pytest.MonkeyPatch)
     assert len({before, other_flags, aot.cache_file()}) == 3
 
 
-def test_a_second_builder_leaves_it_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_builder_does_nothing_while_the_first_one_builds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def trained(_scratch: Path, _made: Path) -> None:
         raise AssertionError("two builders at a time")
 
@@ -67,7 +69,7 @@ def test_a_second_builder_leaves_it_to_the_first(monkeypatch: pytest.MonkeyPatch
         assert not aot.build()
 
 
-def test_a_built_cache_is_put_in_place_whole_and_what_died_is_swept(
+def test_building_a_cache_installs_it_atomically_and_removes_leftovers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def trained(_scratch: Path, made: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_built_cache_is_put_in_place_whole_and_what_died_is_swept(
     assert not list(aot.cache_file().parent.glob("*.tmp"))
 
 
-def test_a_failed_training_leaves_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_training_run_leaves_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     def trained(_scratch: Path, made: Path) -> None:
         made.write_bytes(b"half")
         raise RuntimeError("the JVM died")
@@ -95,7 +97,7 @@ def test_a_failed_training_leaves_no_cache(monkeypatch: pytest.MonkeyPatch) -> N
     assert not list(aot.cache_file().parent.glob("*.[at][om][tp]"))
 
 
-def test_a_jvm_starts_in_spite_of_a_cache_that_is_none() -> None:
+def test_a_jvm_starts_with_a_corrupt_cache() -> None:
     aot.cache_file().parent.mkdir(parents=True)
     aot.cache_file().write_bytes(b"no cache at all" * 1000)
     done = subprocess.run(

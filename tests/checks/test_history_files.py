@@ -35,7 +35,7 @@ with HistoryWriter(sys.argv[1], process="victim") as history:
 """
 
 
-def test_kill_9_loses_no_row(tmp_path: Path) -> None:
+def test_killing_the_process_loses_no_row(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", ENDLESS, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
@@ -58,7 +58,7 @@ def write(folder: Path, count: int) -> Path:
     return history.path
 
 
-def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:
+def test_reading_a_file_ignores_a_torn_last_row(tmp_path: Path) -> None:
     path = write(tmp_path, 10)
     data = path.read_bytes()
     path.write_bytes(data[:-7])
@@ -69,7 +69,7 @@ def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:
     assert len(read_history(path).rows) == 0, "a part of the header"
 
 
-def test_a_living_file_can_be_read(tmp_path: Path) -> None:
+def test_reading_a_file_that_is_still_written_returns_its_rows(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path) as history:
         history.append(Kind.SEND, Outcome.OK, history.name("c\t\\n"), history.name("t"), 0, 5)
         frame = history_frame(history.path)
@@ -77,14 +77,14 @@ def test_a_living_file_can_be_read(tmp_path: Path) -> None:
         assert frame["offset"].to_list() == [5]
 
 
-def test_a_file_that_is_no_history_is_refused_by_name(tmp_path: Path) -> None:
+def test_reading_a_file_that_is_not_a_history_is_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "x.ops"
     path.write_bytes(b"not a history" * 100)
     with pytest.raises(HistoryError, match=r"x\.ops is not a history"):
         read_history(path)
 
 
-def test_it_grows_and_threads_share_it(tmp_path: Path) -> None:
+def test_threads_append_to_a_growing_file_without_losing_rows(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path) as history:
         client, topic = history.name("c"), history.name("t")
 
@@ -103,7 +103,7 @@ def test_it_grows_and_threads_share_it(tmp_path: Path) -> None:
         assert (rows["op"][rows["partition"] == number] == range(3000)).all()
 
 
-def test_a_closed_history_refuses_rows(tmp_path: Path) -> None:
+def test_appending_to_a_closed_history_is_refused(tmp_path: Path) -> None:
     history = HistoryWriter(tmp_path)
     history.close()
     history.close()
@@ -111,7 +111,7 @@ def test_a_closed_history_refuses_rows(tmp_path: Path) -> None:
         history.append(Kind.SEND, Outcome.OK, 0, 0, 0)
 
 
-def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_writes_its_own_file(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path) as history:
         client, topic = history.name("c"), history.name("t")
         history.append(Kind.SEND, Outcome.OK, client, topic, 0, 1)
@@ -126,7 +126,7 @@ def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path) -> None:
     assert sorted(offsets) == [[1, 4], [2, 3]]
 
 
-def test_hashes_are_stable_and_tell_null_from_empty() -> None:
+def test_hashes_are_stable_and_differ_for_null_and_empty() -> None:
     assert stable_hash(None) == 0
     assert stable_hash(b"") != 0
     assert stable_hash("ä") == stable_hash("ä".encode())
@@ -134,7 +134,7 @@ def test_hashes_are_stable_and_tell_null_from_empty() -> None:
     assert value_hash(b"v", [("h", b"1")]) == value_hash(b"v", {"h": b"1"}) != value_hash(b"v")
 
 
-def test_an_uncompleted_send_becomes_info_in_the_layout(tmp_path: Path) -> None:
+def test_a_send_without_completion_becomes_info(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "history") as history:
         client, topic = history.name("c"), history.name("t")
         history.append(Kind.SEND, Outcome.INVOKE, client, topic, -1, op=0)
@@ -146,7 +146,7 @@ def test_an_uncompleted_send_becomes_info_in_the_layout(tmp_path: Path) -> None:
     assert len(layout.pending["t"]) == 1
 
 
-def test_a_broken_file_is_a_problem_and_not_an_error(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_as_a_problem(tmp_path: Path) -> None:
     (tmp_path / "history").mkdir()
     (tmp_path / "history" / "1-1.ops").write_bytes(b"x" * 1000)
     assert "1-1.ops" in lay_out(tmp_path, ["t"]).problems[0]

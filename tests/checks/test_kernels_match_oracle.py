@@ -108,7 +108,7 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
     logs=st.lists(log(), max_size=3),
     same=st.booleans(),
 )
-def test_kernels_find_what_the_oracle_finds(
+def test_kernels_find_the_same_anomalies_as_the_oracle(
     ops: list[Row], pending: list[Row], batches: list[Row], logs: list[list[Row]], same: bool
 ) -> None:
     replicas = dict(enumerate([logs[0]] * len(logs) if same and logs else logs))

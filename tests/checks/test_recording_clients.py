@@ -46,7 +46,7 @@ def poll_all(consumer: Consumer, count: int) -> None:
             count -= 1
 
 
-def test_what_real_clients_did_is_recorded_drained_and_judged(
+def test_operations_of_real_clients_are_recorded_read_back_and_judged(
     tmp_path: Path, bootstrap: str
 ) -> None:
     with HistoryWriter(tmp_path / "history") as history:
@@ -75,7 +75,7 @@ def test_what_real_clients_did_is_recorded_drained_and_judged(
     assert commits.filter(pl.col("outcome") == Outcome.OK)["offset"].sum() == 200
     assert len(frame.filter(pl.col("kind") == Kind.BREAK))
     drained = read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
-    assert sum(one.records for one in drained) == 200
+    assert sum(read.records for read in drained) == 200
     verdict = judge(tmp_path, topics=[TOPIC], engine="local")
     assert verdict.valid, str(verdict)
     assert verdict.guarantees == ("exactly-once", "ordered")
@@ -84,7 +84,9 @@ def test_what_real_clients_did_is_recorded_drained_and_judged(
     )
 
 
-def test_a_record_that_was_never_sent_is_fail_and_raises(tmp_path: Path, bootstrap: str) -> None:
+def test_a_record_that_was_never_sent_is_recorded_as_fail_and_raises(
+    tmp_path: Path, bootstrap: str
+) -> None:
     with HistoryWriter(tmp_path) as history:
         producer = Producer(
             {"bootstrap.servers": bootstrap, "message.max.bytes": 1000}, history=history
@@ -96,7 +98,7 @@ def test_a_record_that_was_never_sent_is_fail_and_raises(tmp_path: Path, bootstr
     assert sends["outcome"].to_list() == [Outcome.INVOKE, Outcome.FAIL]
 
 
-def test_a_delivery_error_is_info_for_it_may_have_been_appended(tmp_path: Path) -> None:
+def test_a_delivery_error_is_recorded_as_info(tmp_path: Path) -> None:
     reports: list[Any] = []
     with HistoryWriter(tmp_path) as history:
         config = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 300, "log_level": 0}
@@ -139,7 +141,7 @@ class NoMessage:
         return 0, -1
 
 
-def test_a_fatal_error_is_raised_once_and_after_all_reports(
+def test_a_fatal_error_is_raised_once_after_all_delivery_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("confluent_kafka.Producer", Refused)
@@ -155,7 +157,7 @@ def test_a_fatal_error_is_raised_once_and_after_all_reports(
     assert sends["outcome"].to_list() == [Outcome.INVOKE] * 3 + [Outcome.INFO] * 3
 
 
-def test_reading_may_jump_where_a_reader_was_told_to(tmp_path: Path, bootstrap: str) -> None:
+def test_seeking_and_assigning_allow_a_jump_of_the_position(tmp_path: Path, bootstrap: str) -> None:
     with HistoryWriter(tmp_path / "history") as history:
         produce(history, bootstrap, 20)
         with Consumer(
@@ -171,6 +173,6 @@ def test_reading_may_jump_where_a_reader_was_told_to(tmp_path: Path, bootstrap: 
     assert verdict.valid, str(verdict)
 
 
-def test_a_drain_that_cannot_end_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_final_read_that_cannot_finish_reports_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(FinalReadError, match="partitions of 'orders' within 1 s"):
         read_all("127.0.0.1:1", [TOPIC], tmp_path, timeout_s=1.0, config={"log_level": 0})

@@ -68,19 +68,19 @@ def controller() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_workers_share_one_server_that_ends_with_the_run(
+def test_workers_share_a_server_that_ends_with_the_run(
     tmp_path: Path, controller: subprocess.Popen[bytes]
 ) -> None:
     run = tmp_path / ("a-rather-long-name-" * 5) / "run"
     run.mkdir(parents=True)
     first, second = worker(run, controller.pid, "one"), worker(run, controller.pid, "two")
-    told = [answer(first), answer(second)]
-    assert [row["status"] for row in told] == ["valid", "valid"]
-    assert told[0]["pid"] == told[1]["pid"], "one JVM for both"
-    jvm, owner = os.pidfd_open(told[0]["pid"]), os.pidfd_open(told[0]["owner"])
+    responses = [answer(first), answer(second)]
+    assert [row["status"] for row in responses] == ["valid", "valid"]
+    assert responses[0]["pid"] == responses[1]["pid"], "one JVM for both"
+    jvm, owner = os.pidfd_open(responses[0]["pid"]), os.pidfd_open(responses[0]["owner"])
     third = answer(worker(run, controller.pid, "three"))
-    assert third["pid"] == told[0]["pid"], "it outlives the worker that asked first"
-    scratch = list(Path("/tmp").glob(f"harrow-spark-{told[0]['owner']}-*"))
+    assert third["pid"] == responses[0]["pid"], "it outlives the worker that asked first"
+    scratch = list(Path("/tmp").glob(f"harrow-spark-{responses[0]['owner']}-*"))
     assert scratch
     controller.send_signal(signal.SIGKILL)
     controller.wait()
@@ -90,7 +90,7 @@ def test_workers_share_one_server_that_ends_with_the_run(
     assert not any(path.exists() for path in scratch)
 
 
-def test_the_jvm_dies_with_its_owner_and_the_next_one_starts_anew(
+def test_killing_the_owner_ends_the_jvm_and_the_next_owner_starts_another(
     tmp_path: Path, controller: subprocess.Popen[bytes]
 ) -> None:
     first = answer(worker(tmp_path, controller.pid, "one"))
@@ -103,13 +103,13 @@ def test_the_jvm_dies_with_its_owner_and_the_next_one_starts_anew(
     assert not (tmp_path / "spark.sock").exists()
 
 
-def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_reports_the_reason(tmp_path: Path) -> None:
     spark = SparkHandle(tmp_path, master="nonsense://", warm_up=False)
     with pytest.raises(SparkError, match="Spark did not start"):
         spark.session()
 
 
-def test_a_controller_that_is_gone_already_gets_no_server(
+def test_no_server_starts_for_a_controller_that_has_exited(
     tmp_path: Path, controller: subprocess.Popen[bytes]
 ) -> None:
     controller.kill()
@@ -119,7 +119,7 @@ def test_a_controller_that_is_gone_already_gets_no_server(
         spark.session()
 
 
-def test_a_socket_deep_down_is_reachable(tmp_path: Path) -> None:
+def test_a_socket_with_a_long_path_is_reachable(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 150) / "spark.sock"
     deep.parent.mkdir()
     with reachable(deep) as name:

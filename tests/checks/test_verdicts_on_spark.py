@@ -199,7 +199,7 @@ BAD: dict[str, tuple[Story, str, set[str]]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_history_is_invalid_with_the_right_names(
+def test_judging_a_bad_history_is_invalid_with_the_expected_anomalies(
     name: str, run: RunFolder, spark: SparkHandle
 ) -> None:
     story, guarantee, names = BAD[name]
@@ -287,7 +287,7 @@ GOOD: dict[str, Story] = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_good_history_is_valid(name: str, run: RunFolder, spark: SparkHandle) -> None:
+def test_judging_a_good_history_is_valid(name: str, run: RunFolder, spark: SparkHandle) -> None:
     GOOD[name](run)
     guarantee = (
         "exactly-once"
@@ -361,7 +361,7 @@ UNKNOWN: dict[str, tuple[Story, str]] = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_cannot_be_judged_is_unknown_and_says_why(
+def test_judging_an_incomplete_run_is_unknown_with_the_reason(
     name: str, run: RunFolder, spark: SparkHandle
 ) -> None:
     story, reason = UNKNOWN[name]
@@ -372,7 +372,7 @@ def test_what_cannot_be_judged_is_unknown_and_says_why(
     assert not verdict.valid
 
 
-def test_a_fault_that_overlapped_traffic_leaves_it_valid(
+def test_a_fault_that_overlaps_traffic_keeps_the_verdict_valid(
     run: RunFolder, spark: SparkHandle
 ) -> None:
     run.send("a", 0)
@@ -393,7 +393,7 @@ def test_a_fault_that_overlapped_traffic_leaves_it_valid(
         (1, False, ("best-effort",), Status.VALID),
     ],
 )
-def test_the_guarantee_is_derived_from_what_was_seen(
+def test_the_guarantee_is_derived_from_the_recorded_settings(
     acks: int,
     idempotent: bool,
     guarantees: tuple[str, ...],
@@ -410,7 +410,9 @@ def test_the_guarantee_is_derived_from_what_was_seen(
     assert verdict.totals == {"lost-write": 1}, "what the guarantee allows is reported too"
 
 
-def test_many_partitions_and_topics_are_judged_together(run: RunFolder, spark: SparkHandle) -> None:
+def test_many_partitions_and_topics_are_judged_in_the_same_verdict(
+    run: RunFolder, spark: SparkHandle
+) -> None:
     for partition in range(100):
         run.send(f"a{partition}", 0, partition=partition)
         run.final({0: f"a{partition}"} if partition != 42 else {}, partition=partition)
@@ -421,7 +423,7 @@ def test_many_partitions_and_topics_are_judged_together(run: RunFolder, spark: S
     assert verdict.counts["acknowledged"] == 100
 
 
-def test_what_is_shown_is_bounded_and_what_is_counted_is_not(
+def test_a_verdict_shows_a_bounded_number_of_anomalies_and_counts_all(
     run: RunFolder, spark: SparkHandle
 ) -> None:
     for offset in range(500):
@@ -434,7 +436,9 @@ def test_what_is_shown_is_bounded_and_what_is_counted_is_not(
     assert "500 lost-write" in str(verdict)
 
 
-def test_a_missing_replica_and_a_short_isr_are_unknown(run: RunFolder, spark: SparkHandle) -> None:
+def test_a_missing_replica_or_an_incomplete_isr_is_unknown(
+    run: RunFolder, spark: SparkHandle
+) -> None:
     good_with_logs(run)
     folder = run.done()
     verdict = judge(folder, topics=[TOPIC], spark=spark, replicas={(TOPIC, 0): [1, 2, 3, 4]})
@@ -443,12 +447,12 @@ def test_a_missing_replica_and_a_short_isr_are_unknown(run: RunFolder, spark: Sp
     assert judge(folder, topics=[TOPIC], spark=spark, replicas={(TOPIC, 0): [1, 2, 3]}).valid
 
 
-def test_a_guarantee_that_is_none_is_refused_before_anything_is_done(run: RunFolder) -> None:
+def test_an_unknown_guarantee_is_refused_before_any_work(run: RunFolder) -> None:
     with pytest.raises(ConfigError, match=r"guarantee 'no-los' is not known; use .*no-loss"):
         judge(run.done(), topics=[TOPIC], guarantee="no-los")
 
 
-def test_identical_values_at_other_times_are_no_duplicate(
+def test_identical_values_sent_at_other_times_are_not_duplicates(
     run: RunFolder, spark: SparkHandle
 ) -> None:
     first, second = record_batch(["a"]), record_batch(["a"], base_offset=1, timestamp_ms=NOW_MS + 1)

@@ -1,4 +1,4 @@
-"""Admin APIs on real brokers, by the clients' own admin classes: partitions, elections, reassignment (A4, C9, D4)."""
+"""Admin APIs on real brokers through the clients' admin classes: partitions, elections, reassignment (A4, C9, D4)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kafka import errors
 from kafka.admin import NewTopic
 from kafka.structs import TopicPartition as Where
 from load_on_cluster import SOCKETS, Load, admin_of
+from topics_and_traces import create_placed
 from waiting import until
 
 pytestmark = SOCKETS
@@ -34,18 +35,12 @@ def admin(cluster: Cluster) -> Iterator[Any]:
         yield client
 
 
-def placed(admin: Any, name: str, *replicas: list[int], **config: str) -> None:
-    admin.create_topics(
-        [NewTopic(name, replica_assignments=dict(enumerate(replicas)), topic_configs=config)]
-    )
-
-
 def replicas_of(cluster: Cluster, topic: str) -> dict[int, tuple[int, ...]]:
     return {number: view.replicas for number, view in cluster.describe().topics[topic].items()}
 
 
 def elected(cluster: Cluster, kind: ElectionType, topic: str) -> str | None:
-    """What an election of partition 0 came to; librdkafka looks for the controller that lives now."""
+    """Elects a leader of partition 0 and returns the error, if any; librdkafka finds the current controller."""
     client: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     place = Place(topic, 0)
     for attempts_left in reversed(range(20)):
@@ -67,7 +62,9 @@ def moved(admin: Any) -> bool:
 # ------------------------------------------------------------- CreatePartitions
 
 
-def test_racks_are_told_and_replicas_are_spread_over_them(cluster: Cluster, admin: Any) -> None:
+def test_brokers_with_racks_report_them_and_replicas_spread_over_them(
+    cluster: Cluster, admin: Any
+) -> None:
     racks = {row["broker_id"]: row["rack"] for row in admin.describe_cluster()["brokers"]}
     assert racks == {1: "north", 2: "north", 3: "south", 4: "south"}
     admin.create_topics([NewTopic("racked", 4, 2)])
@@ -78,13 +75,15 @@ def test_racks_are_told_and_replicas_are_spread_over_them(cluster: Cluster, admi
     assert sorted(row[0] for row in rows.values()) == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
-def test_added_partitions_take_records_at_once(cluster: Cluster, admin: Any) -> None:
-    placed(admin, "grown", [1, 2])
+def test_adding_partitions_makes_them_accept_records_at_once(cluster: Cluster, admin: Any) -> None:
+    create_placed(admin, "grown", [1, 2])
     theirs: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     grown: Any = theirs.create_partitions([NewPartitions("grown", 2, [[4, 3]])])
     grown["grown"].result(20)
     assert replicas_of(cluster, "grown") == {0: (1, 2), 1: (4, 3)}
-    for address in cluster.bootstrap_servers.split(","):  # UpdateMetadata is on its way to some
+    for address in cluster.bootstrap_servers.split(
+        ","
+    ):  # UpdateMetadata may not have reached every broker
         of_one: Any = AdminClient({"bootstrap.servers": address, "log_level": 0})
         until(lambda: len(of_one.list_topics("grown").topics["grown"].partitions) == 2)  # noqa: B023
     landed: list[Any] = []
@@ -108,19 +107,19 @@ def test_added_partitions_take_records_at_once(cluster: Cluster, admin: Any) -> 
         ({"kept": {"count": 3, "assignments": [[1, 1]]}}, "InvalidReplicationAssignment"),
     ],
 )
-def test_partitions_that_cannot_be_added(
+def test_adding_invalid_partitions_is_refused(
     cluster: Cluster, admin: Any, asked: Any, refusal: str
 ) -> None:
     if "kept" not in cluster.describe().topics:
-        placed(admin, "kept", [1, 2], [2, 3])
+        create_placed(admin, "kept", [1, 2], [2, 3])
     with pytest.raises(errors.KafkaError) as error:
         admin.create_partitions(asked)
     assert refusal in type(error.value).__name__
     assert replicas_of(cluster, "kept") == {0: (1, 2), 1: (2, 3)}
 
 
-def test_partitions_are_only_validated_where_that_is_asked(cluster: Cluster, admin: Any) -> None:
-    placed(admin, "dry", [1, 2])
+def test_adding_partitions_with_validate_only_changes_nothing(cluster: Cluster, admin: Any) -> None:
+    create_placed(admin, "dry", [1, 2])
     admin.create_partitions({"dry": 5}, validate_only=True)
     assert replicas_of(cluster, "dry") == {0: (1, 2)}
 
@@ -128,8 +127,8 @@ def test_partitions_are_only_validated_where_that_is_asked(cluster: Cluster, adm
 # ----------------------------------------------------------------- ElectLeaders
 
 
-def test_the_preferred_leader_comes_back_when_asked_for(cluster: Cluster, admin: Any) -> None:
-    placed(admin, "preferred", [3, 1, 2], [1, 2, 3])
+def test_a_preferred_election_restores_the_preferred_leader(cluster: Cluster, admin: Any) -> None:
+    create_placed(admin, "preferred", [3, 1, 2], [1, 2, 3])
     cluster.brokers[3].restart()
     cluster.await_full_isr()
     assert cluster.leader("preferred", 0) == 1
@@ -142,15 +141,15 @@ def test_the_preferred_leader_comes_back_when_asked_for(cluster: Cluster, admin:
     assert outcome[1].name() == "ELECTION_NOT_NEEDED"
     assert outcome[7].name() == "UNKNOWN_TOPIC_OR_PART"
     assert cluster.leader("preferred", 0) == 3
-    # all partitions: those that need none are not told of
+    # for all partitions: the result omits partitions that need no election
     done = theirs.elect_leaders(ElectionType.PREFERRED)
     assert not any(place.topic == "preferred" for place in done.result(20))
 
 
-def test_an_unclean_leader_only_when_asked_for_and_none_is_alive(
+def test_an_unclean_election_elects_only_when_requested_and_without_a_live_isr(
     cluster: Cluster, admin: Any
 ) -> None:
-    placed(admin, "unclean", [4, 3])
+    create_placed(admin, "unclean", [4, 3])
     cluster.brokers[4].kill()
     until(lambda: cluster.isr("unclean", 0) == [3])
     assert elected(cluster, ElectionType.PREFERRED, "unclean") == "PREFERRED_LEADER_NOT_AVAILABLE"
@@ -169,10 +168,10 @@ def test_an_unclean_leader_only_when_asked_for_and_none_is_alive(
 # ---------------------------------------------------------------- reassignment
 
 
-def test_replicas_move_under_load_and_nothing_is_lost_or_doubled(
+def test_reassigning_replicas_under_load_loses_and_duplicates_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
-    placed(admin, "moving", [1, 2], [2, 1])
+    create_placed(admin, "moving", [1, 2], [2, 1])
     with Load(cluster, "moving", partitions=2) as load:
         results = admin.alter_partition_reassignments(
             {Where("moving", 0): [3, 4], Where("moving", 1): [4, 1, 3]}
@@ -191,10 +190,8 @@ def test_replicas_move_under_load_and_nothing_is_lost_or_doubled(
     cluster.await_converged()
 
 
-def test_a_reassignment_is_listed_cancelled_and_leaves_nothing(
-    cluster: Cluster, admin: Any
-) -> None:
-    placed(admin, "turned", [1, 2])
+def test_cancelling_a_listed_reassignment_leaves_no_trace(cluster: Cluster, admin: Any) -> None:
+    create_placed(admin, "turned", [1, 2])
     where = Where("turned", 0)
     cluster.control(4, "links.block", peers=["broker 1", "broker 2"], direction="both")
     try:
@@ -224,11 +221,11 @@ def test_a_reassignment_is_listed_cancelled_and_leaves_nothing(
         (None, "NoReassignmentInProgress"),
     ],
 )
-def test_reassignments_that_cannot_be(
+def test_invalid_reassignments_are_refused(
     cluster: Cluster, admin: Any, replicas: Any, refusal: str
 ) -> None:
     if "stays" not in cluster.describe().topics:
-        placed(admin, "stays", [1, 2])
+        create_placed(admin, "stays", [1, 2])
     result = admin.alter_partition_reassignments({Where("stays", 0): replicas})[Where("stays", 0)]
     assert refusal in type(result).__name__ + str(result)
     unknown = admin.alter_partition_reassignments({Where("stays", 5): [1, 2]})[Where("stays", 5)]
@@ -236,12 +233,14 @@ def test_reassignments_that_cannot_be(
     assert replicas_of(cluster, "stays") == {0: (1, 2)}
 
 
-def test_the_next_controller_ends_what_the_last_one_began(cluster: Cluster, admin: Any) -> None:
+def test_a_new_controller_finishes_a_reassignment_that_the_old_one_started(
+    cluster: Cluster, admin: Any
+) -> None:
     controller = cluster.controller_id()
     assert controller is not None
     others = [node for node in cluster.brokers if node != controller]
     before, after = others[:2], [others[2], others[1]]
-    placed(admin, "handed", before)
+    create_placed(admin, "handed", before)
     with Load(cluster, "handed") as load:
         cluster.control(after[0], "links.block", peers=[f"broker {before[0]}"], direction="both")
         admin.alter_partition_reassignments({Where("handed", 0): after})
@@ -256,12 +255,12 @@ def test_the_next_controller_ends_what_the_last_one_began(cluster: Cluster, admi
     cluster.await_converged()
 
 
-def test_a_removed_replica_that_was_dead_deletes_its_log_when_it_is_back(
+def test_a_removed_replica_of_a_dead_broker_deletes_its_log_after_the_restart(
     cluster: Cluster, admin: Any
 ) -> None:
     controller = cluster.controller_id()
     dead, kept, new = [node for node in cluster.brokers if node != controller]
-    placed(admin, "left", [dead, kept])
+    create_placed(admin, "left", [dead, kept])
     folder = cluster.folder / f"broker-{dead}" / "data" / "left-0"
     until(folder.exists)
     cluster.brokers[dead].kill()

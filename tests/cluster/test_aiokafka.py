@@ -1,4 +1,4 @@
-"""aiokafka, unmodified, against our brokers (A1)."""
+"""aiokafka, unmodified, with our brokers (A1)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def round_trip(
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_idempotent_produce_and_group_consume_with_each_codec(
+def test_producing_and_consuming_with_each_codec_returns_the_values(
     harrow: Harrow, codec: str | None
 ) -> None:
     topic = harrow.topic(f"aio-{codec}", partitions=1)
@@ -73,7 +73,7 @@ async def admin_and_times(servers: str, name: str) -> tuple[int, dict[Any, Any],
     return times[where].offset, ends, {where: 5}
 
 
-def test_create_and_offsets_by_time(harrow: Harrow) -> None:
+def test_offsets_for_times_returns_the_offset_of_a_created_topic(harrow: Harrow) -> None:
     offset, ends, wanted = asyncio.run(
         admin_and_times(harrow.bootstrap_servers, f"aio-{uuid4().hex[:8]}")
     )

@@ -1,8 +1,7 @@
-"""On real brokers: compaction cut off by a crash (B8), DeleteRecords, retention, deletion of topics (B7)."""
+"""Compaction interrupted by a crash (B8), DeleteRecords, retention and topic deletion (B7) on real brokers."""
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.admin import NewTopic as Placed
 from kafka.structs import TopicPartition as Where
 from load_on_cluster import SOCKETS, admin_of
+from topics_and_traces import trace_events
 from waiting import until
 
 CONFIG: dict[str, object] = {
@@ -43,7 +43,7 @@ def produce(
     pairs: Sequence[tuple[str, str]],
     meanwhile: Callable[[], None] = lambda: None,
 ) -> int:
-    """How many of `pairs` were acknowledged; `meanwhile` is called while they are on their way."""
+    """Produces `pairs` and returns how many were acknowledged; calls `meanwhile` while they are in flight."""
     landed: list[int | None] = []
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "batch.num.messages": 10,
@@ -82,9 +82,7 @@ def read_all(cluster: Cluster, topic: str) -> dict[int, tuple[bytes | None, byte
 
 
 def events(cluster: Cluster, node: int, name: str, topic: str) -> list[dict[str, Any]]:
-    lines = (cluster.brokers[node].folder / "trace.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines if f'"{name}"' in line]
-    return [row for row in rows if row.get("topic", topic) == topic]
+    return [row for row in trace_events(cluster, node, name) if row.get("topic", topic) == topic]
 
 
 def files(cluster: Cluster, node: int, topic: str) -> list[str]:
@@ -93,7 +91,7 @@ def files(cluster: Cluster, node: int, topic: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def one() -> Iterator[Cluster]:
+def single() -> Iterator[Cluster]:
     with Cluster(brokers=1, config={**CONFIG, "offsets.topic.replication.factor": 1}) as cluster:
         yield cluster
 
@@ -106,34 +104,34 @@ def one() -> Iterator[Cluster]:
         "cleaner.between-final-renames",
     ],
 )
-def test_a_broker_killed_while_it_compacts_loses_nothing(one: Cluster, failpoint: str) -> None:
+def test_killing_a_broker_during_compaction_loses_nothing(single: Cluster, failpoint: str) -> None:
     config = {
         "cleanup.policy": "compact",
         "segment.bytes": "4000",
         "min.cleanable.dirty.ratio": "0.01",
     }
-    topic = make_topic(one, config, 1)
-    broker = one.brokers[1]
-    one.control(1, "failpoint.arm", name=failpoint, action="crash", nth=2)
+    topic = make_topic(single, config, 1)
+    broker = single.brokers[1]
+    single.control(1, "failpoint.arm", name=failpoint, action="crash", nth=2)
     pairs = [(f"key-{n % 7}", f"value {n} " + "x" * 50) for n in range(400)]
 
     def die_and_come_back() -> None:
         broker.wait_dead(30)
         broker.start()
 
-    assert produce(one, topic, pairs, die_and_come_back) == 400
-    until(lambda: any(row["end"] > 300 for row in events(one, 1, "log.cleaned", topic)))
-    left = read_all(one, topic)
+    assert produce(single, topic, pairs, die_and_come_back) == 400
+    until(lambda: any(row["end"] > 300 for row in events(single, 1, "log.cleaned", topic)))
+    left = read_all(single, topic)
     assert len(left) < 200
     last = {key.encode(): value.encode() for key, value in pairs}
     assert {key: value for _, (key, value) in sorted(left.items())} == last
-    assert not [name for name in files(one, 1, topic) if name.endswith((".swap", ".cleaned"))]
-    until(lambda: not [name for name in files(one, 1, topic) if name.endswith(".deleted")])
+    assert not [name for name in files(single, 1, topic) if name.endswith((".swap", ".cleaned"))]
+    until(lambda: not [name for name in files(single, 1, topic) if name.endswith(".deleted")])
 
 
 @SOCKETS
-def test_what_was_compacted_is_copied_and_kept_when_the_policy_changes() -> None:
-    """A new follower takes the gaps that an earlier policy left; a crash of all brokers takes nothing."""
+def test_compacted_logs_are_replicated_and_kept_when_the_policy_changes() -> None:
+    """A new follower copies the gaps that an earlier policy left; a crash of all brokers removes no record."""
     with Cluster(brokers=2, config={**CONFIG, "min.insync.replicas": 1}) as cluster:
         config = {
             "cleanup.policy": "compact",
@@ -167,31 +165,33 @@ def test_what_was_compacted_is_copied_and_kept_when_the_policy_changes() -> None
         cluster.await_converged()
 
 
-def test_records_without_keys_are_refused(one: Cluster) -> None:
-    topic = make_topic(one, {"cleanup.policy": "compact"}, 1)
+def test_producing_a_record_without_a_key_to_a_compacted_topic_is_refused(single: Cluster) -> None:
+    topic = make_topic(single, {"cleanup.policy": "compact"}, 1)
     errors: list[Any] = []
-    producer = Producer({"bootstrap.servers": one.bootstrap_servers, "message.timeout.ms": 10_000})
+    producer = Producer(
+        {"bootstrap.servers": single.bootstrap_servers, "message.timeout.ms": 10_000}
+    )
     producer.produce(topic, b"value", on_delivery=lambda e, _m: errors.append(e))
     producer.flush(30)
     assert [error.name() for error in errors] == ["INVALID_RECORD"]
 
 
-def test_retention_takes_old_segments_and_their_files(one: Cluster) -> None:
-    topic = make_topic(one, {"segment.bytes": "4000", "retention.bytes": "8000"}, 1)
-    assert produce(one, topic, [("k", "x" * 200)] * 100) == 100
-    until(lambda: len([n for n in files(one, 1, topic) if n.endswith(".log")]) <= 4)
-    until(lambda: not [n for n in files(one, 1, topic) if n.endswith(".deleted")])
-    left = read_all(one, topic)
+def test_retention_deletes_old_segments_and_their_files(single: Cluster) -> None:
+    topic = make_topic(single, {"segment.bytes": "4000", "retention.bytes": "8000"}, 1)
+    assert produce(single, topic, [("k", "x" * 200)] * 100) == 100
+    until(lambda: len([n for n in files(single, 1, topic) if n.endswith(".log")]) <= 4)
+    until(lambda: not [n for n in files(single, 1, topic) if n.endswith(".deleted")])
+    left = read_all(single, topic)
     assert 10 <= len(left) < 60
     assert max(left) == 99
 
 
-def test_a_deleted_topics_folder_goes_in_two_steps(one: Cluster) -> None:
-    topic = make_topic(one, {"file.delete.delay.ms": "2000"}, 1)
-    produce(one, topic, [("k", "v")])
-    data = one.brokers[1].folder / "data"
+def test_deleting_a_topic_renames_its_folder_and_then_removes_it(single: Cluster) -> None:
+    topic = make_topic(single, {"file.delete.delay.ms": "2000"}, 1)
+    produce(single, topic, [("k", "v")])
+    data = single.brokers[1].folder / "data"
     assert (data / f"{topic}-0").is_dir()
-    admin: Any = AdminClient({"bootstrap.servers": one.bootstrap_servers})
+    admin: Any = AdminClient({"bootstrap.servers": single.bootstrap_servers})
     admin.delete_topics([topic])[topic].result(30)
 
     def marked() -> list[Path]:
@@ -201,8 +201,8 @@ def test_a_deleted_topics_folder_goes_in_two_steps(one: Cluster) -> None:
 
     until(lambda: len(marked()) == 1)
     assert not (data / f"{topic}-0").exists()
-    one.brokers[1].kill()
-    one.brokers[1].start()  # which sweeps what is left
+    single.brokers[1].kill()
+    single.brokers[1].start()  # the start removes the renamed folder
     until(lambda: not marked())
 
 
@@ -214,7 +214,7 @@ def delete_before(cluster: Cluster, topic: str, offset: int) -> int:
     return int(future.result(30).low_watermark)
 
 
-def test_deleted_records_are_gone_on_every_replica_and_stay_gone() -> None:
+def test_deleting_records_removes_them_on_every_replica_across_restarts() -> None:
     with Cluster(brokers=3, config=CONFIG) as cluster:
         topic = make_topic(cluster, {"segment.bytes": "2000"}, 3)
         assert produce(cluster, topic, [("k", "x" * 100)] * 60) == 60
@@ -228,7 +228,7 @@ def test_deleted_records_are_gone_on_every_replica_and_stay_gone() -> None:
             return {row["log_start"] for row in rows if row["topic"] == topic}
 
         assert delete_before(cluster, topic, 25) == 25
-        assert starts() == {25}, "the answer waits for the followers"
+        assert starts() == {25}, "the response waits for the followers"
         assert min(read_all(cluster, topic)) == 25
         first = f"{0:020d}.log"
         until(lambda: not any(first in files(cluster, node, topic) for node in cluster.brokers))
@@ -241,7 +241,7 @@ def test_deleted_records_are_gone_on_every_replica_and_stay_gone() -> None:
             with pytest.raises(KafkaException) as refused:
                 delete_before(cluster, compacted, 0)
             name = refused.value.args[0].name()
-            # a broker, or the client itself, may not have heard of the new topic yet
+            # a broker, or the client itself, may not have metadata of the new topic yet
             assert name in ("POLICY_VIOLATION", "UNKNOWN_TOPIC_OR_PART", "_NOENT"), name
             return bool(name == "POLICY_VIOLATION")
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import admin as untyped_admin
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -35,7 +35,7 @@ def produce(servers: str, topic: str, values: list[bytes], **config: Any) -> lis
     return landed
 
 
-def test_create_describe_and_delete_a_topic(harrow: Harrow) -> None:
+def test_creating_and_deleting_a_topic_shows_in_its_metadata(harrow: Harrow) -> None:
     admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
     name = f"t-{uuid4().hex[:8]}"
     made: Any = admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=3)])
@@ -57,7 +57,7 @@ def test_more_replicas_than_brokers_is_refused_with_both_numbers(harrow: Harrow)
     admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})
     made: Any = admin.create_topics([NewTopic("too-many", num_partitions=1, replication_factor=5)])
     with pytest.raises(
-        Exception, match=r"INVALID_REPLICATION_FACTOR|replication factor"
+        KafkaException, match=r"INVALID_REPLICATION_FACTOR|replication factor"
     ) as refusal:
         made["too-many"].result(10)
     assert "5" in str(refusal.value)
@@ -65,7 +65,7 @@ def test_more_replicas_than_brokers_is_refused_with_both_numbers(harrow: Harrow)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_codec_reaches_the_disk_of_every_replica_untouched(
+def test_producing_with_any_codec_stores_that_codec_on_every_replica(
     harrow: Harrow, codec: str
 ) -> None:
     topic = harrow.topic(f"codec-{codec}", partitions=1)
@@ -77,7 +77,7 @@ def test_every_codec_reaches_the_disk_of_every_replica_untouched(
     assert codecs_on_disk(harrow.cluster.folder, topic.name) == {1: {codec}, 2: {codec}, 3: {codec}}
 
 
-def test_a_group_reads_what_was_produced_and_goes_on_where_it_committed(harrow: Harrow) -> None:
+def test_a_group_continues_reading_at_its_committed_offset(harrow: Harrow) -> None:
     topic = harrow.topic("group-read", partitions=3)
     values = [f"{i:05d}".encode() for i in range(500)]
     produce(harrow.bootstrap_servers, topic.name, values)
@@ -87,7 +87,7 @@ def test_a_group_reads_what_was_produced_and_goes_on_where_it_committed(harrow: 
     assert sorted(first + rest) == values
 
 
-def test_a_member_is_told_by_its_client_and_where_it_is(harrow: Harrow) -> None:
+def test_describing_a_group_returns_client_id_and_host_of_a_member(harrow: Harrow) -> None:
     topic = harrow.topic("described")
     produce(harrow.bootstrap_servers, topic.name, [b"v"])
     group = f"g-{uuid4().hex[:8]}"
@@ -121,7 +121,7 @@ def read_in_group(servers: str, topic: str, group: str, count: int) -> list[byte
     return got
 
 
-def test_list_offsets_by_time_earliest_latest(harrow: Harrow) -> None:
+def test_list_offsets_returns_offsets_by_time_and_the_ends(harrow: Harrow) -> None:
     topic = harrow.topic("by-time", partitions=1)
     producer = Producer(
         {"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", "linger.ms": 0}
@@ -144,6 +144,6 @@ def test_list_offsets_by_time_earliest_latest(harrow: Harrow) -> None:
     assert listed[where].result(10).offset == 9
 
 
-def test_an_unknown_topic_is_created_by_a_producer(harrow: Harrow) -> None:
+def test_producing_to_an_unknown_topic_creates_it(harrow: Harrow) -> None:
     name = f"auto-{uuid4().hex[:8]}"
     assert produce(harrow.bootstrap_servers, name, [b"first"]) == [(0, 0)]

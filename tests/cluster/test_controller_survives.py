@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,12 @@ import pytest
 from harrow import Cluster
 from harrow.cluster.registry import RegistryClient
 from harrow.cluster.view import PartitionView
-from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 from load_on_cluster import SOCKETS, Load, admin_of
 from raw_kafka import RawKafka
 from registry_in_process import Heard
 from registry_visitor import visit
+from topics_and_traces import broker_epochs, create_placed, trace_events
 from waiting import until
 
 SESSION_MS = 1_000
@@ -31,7 +30,7 @@ CONFIG = {
 STALE = {
     "request.timeout.ms": 1_500, "socket.timeout.ms": 2_000, "topic.metadata.refresh.interval.ms": 500,
 }  # fmt: skip
-"""For a leader that does not know that it is none: a client learns of the new one by asking others."""
+"""Client settings for a stale leader: the client finds the new leader through another broker."""
 
 pytestmark = SOCKETS
 
@@ -46,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def admin(cluster: Cluster) -> Iterator[Any]:
     with admin_of(cluster) as client:
         yield client
-    # after a failure: the next test begins with a whole cluster
+    # also after a failed test: the next test needs all brokers
     for node, broker in cluster.brokers.items():
         broker.resume()
         broker.start() if broker.state == "dead" else cluster.control(
@@ -55,23 +54,8 @@ def admin(cluster: Cluster) -> Iterator[Any]:
     until(lambda: set(cluster.describe().live) == {1, 2, 3})
 
 
-def placed(admin: Any, name: str, *replicas: list[int]) -> None:
-    admin.create_topics([NewTopic(name, replica_assignments=dict(enumerate(replicas)))])
-
-
 def partition(cluster: Cluster, topic: str, number: int = 0) -> PartitionView:
     return cluster.describe().topics[topic][number]
-
-
-def traced(cluster: Cluster, node: int, event: str) -> list[dict[str, Any]]:
-    lines = (cluster.folder / f"broker-{node}" / "trace.jsonl").read_text().splitlines()
-    return [
-        row for line in lines if line.endswith("}") and (row := json.loads(line))["event"] == event
-    ]
-
-
-def epochs(cluster: Cluster) -> dict[int, int]:
-    return {node: int(cluster.control(node, "state")["broker_epoch"]) for node in cluster.brokers}
 
 
 def controller_of(cluster: Cluster) -> int:
@@ -83,15 +67,15 @@ def controller_of(cluster: Cluster) -> int:
 # ---------------------------------------------------------------------- zombies
 
 
-def test_a_controller_paused_past_its_session_changes_nothing_when_it_wakes(
+def test_resuming_a_controller_after_its_session_expired_changes_nothing(
     cluster: Cluster, admin: Any
 ) -> None:
     zombie = controller_of(cluster)
     others = [node for node in cluster.brokers if node != zombie]
-    placed(admin, "paused", [zombie, *others])
+    create_placed(admin, "paused", [zombie, *others])
     epoch = cluster.describe().controller_epoch
     with Load(cluster, "paused", **STALE) as load:
-        # it sleeps with an order in its queue: somebody registers anew at that moment
+        # The controller is paused while a request for it is queued, and other brokers register again.
         cluster.brokers[zombie].pause()
         until(lambda: cluster.controller_id() in others)
         until(lambda: partition(cluster, "paused").leader in others)
@@ -99,9 +83,9 @@ def test_a_controller_paused_past_its_session_changes_nothing_when_it_wakes(
         view = cluster.describe()
         assert view.controller_epoch > epoch
         before = partition(cluster, "paused")
-        resigned = len(traced(cluster, zombie, "controller.resigned"))
+        resigned = len(trace_events(cluster, zombie, "controller.resigned"))
         cluster.brokers[zombie].resume()
-        until(lambda: len(traced(cluster, zombie, "controller.resigned")) > resigned)
+        until(lambda: len(trace_events(cluster, zombie, "controller.resigned")) > resigned)
         until(lambda: set(cluster.isr("paused", 0)) == {1, 2, 3})
         load.more(100)
     after = partition(cluster, "paused")
@@ -114,11 +98,13 @@ def test_a_controller_paused_past_its_session_changes_nothing_when_it_wakes(
     load.exactly_once()
 
 
-def test_a_controller_without_registry_decides_nothing(cluster: Cluster, admin: Any) -> None:
-    """It is awake, cut off from the registry, and still asked to elect and to reassign."""
+def test_a_controller_isolated_from_the_registry_decides_nothing(
+    cluster: Cluster, admin: Any
+) -> None:
+    """The controller runs, but is isolated from the registry, and still receives requests to elect and to reassign."""
     zombie = controller_of(cluster)
     other, third = [node for node in cluster.brokers if node != zombie]
-    placed(admin, "cut", [other, third])
+    create_placed(admin, "cut", [other, third])
     zombies = f"127.0.0.1:{cluster.brokers[zombie].port}"
     before = partition(cluster, "cut")
     with admin_of(zombies, request_timeout_ms=4_000) as asking:
@@ -154,29 +140,31 @@ def controller_of_or_0(cluster: Cluster) -> int:
 # --------------------------------------------------------------------- registry
 
 
-def test_brokers_serve_on_without_a_registry_and_sessions_resume(
+def test_stopping_the_registry_keeps_brokers_serving_and_sessions_resume(
     cluster: Cluster, admin: Any
 ) -> None:
-    placed(admin, "unregistered", [1, 2, 3], [2, 3, 1], [3, 1, 2])
-    before, view = epochs(cluster), cluster.describe()
+    create_placed(admin, "unregistered", [1, 2, 3], [2, 3, 1], [3, 1, 2])
+    before, view = broker_epochs(cluster), cluster.describe()
     with Load(cluster, "unregistered", partitions=3) as load:
         cluster.registry.kill()
-        load.more(2 * SESSION_MS * 400 // 1_000)  # for longer than a session lives
+        load.more(2 * SESSION_MS * 400 // 1_000)  # for longer than a session timeout
         cluster.registry.start()
         load.more(200)
         until(lambda: set(cluster.describe().live) == {1, 2, 3})
         load.more(SESSION_MS * 400 // 1_000)
-    assert epochs(cluster) == before  # nobody expired, nobody registered anew
+    assert broker_epochs(cluster) == before  # no session expired, and no broker registered again
     again = cluster.describe()
     assert (again.controller, again.controller_epoch) == (view.controller, view.controller_epoch)
     assert again.topics == view.topics
     load.exactly_once()
 
 
-def test_who_died_meanwhile_expires_when_the_registry_is_back(cluster: Cluster, admin: Any) -> None:
+def test_a_broker_that_died_without_a_registry_expires_when_the_registry_returns(
+    cluster: Cluster, admin: Any
+) -> None:
     controller = controller_of(cluster)
     dead, other = [node for node in cluster.brokers if node != controller]
-    placed(admin, "expires", [dead, other, controller])
+    create_placed(admin, "expires", [dead, other, controller])
     with Load(cluster, "expires") as load:
         cluster.registry.kill()
         cluster.brokers[dead].kill()
@@ -189,25 +177,27 @@ def test_who_died_meanwhile_expires_when_the_registry_is_back(cluster: Cluster, 
     cluster.await_converged()
 
 
-def test_a_session_that_expires_while_its_broker_lives(cluster: Cluster, admin: Any) -> None:
+def test_expiring_the_session_of_a_running_broker_registers_it_again(
+    cluster: Cluster, admin: Any
+) -> None:
     controller = controller_of(cluster)
     cut, other = [node for node in cluster.brokers if node != controller]
-    placed(admin, "expired", [cut, other, controller])
-    placed(admin, "expired-fresh", [cut, other, controller])
-    before = epochs(cluster)
+    create_placed(admin, "expired", [cut, other, controller])
+    create_placed(admin, "expired-fresh", [cut, other, controller])
+    before = broker_epochs(cluster)
     with Load(cluster, "expired", **STALE) as load:
         cluster.control(cut, "links.block", peers=["registry"], direction="both")
         until(lambda: cluster.leader("expired", 0) == cluster.leader("expired-fresh", 0) == other)
         with RawKafka(cluster.brokers[other].port) as raw:
             until(lambda: raw.metadata("expired-fresh").topics[0].partitions[0].leader_id == other)
-        # `load` asks nobody but the leader it knows; who comes now is told of the new one
+        # `load` only contacts the leader that it knows; a new client gets the new leader from the metadata.
         bootstrap = f"127.0.0.1:{cluster.brokers[other].port}"
         with Load(cluster, "expired-fresh", 1, bootstrap) as fresh:
             fresh.more(100)
         cluster.control(cut, "links.heal", mode="deliver")
         until(lambda: set(cluster.isr("expired", 0)) == {1, 2, 3})
         load.more(100)
-    after = epochs(cluster)
+    after = broker_epochs(cluster)
     assert after[cut] > before[cut]
     assert {node: after[node] for node in (other, controller)} == {
         node: before[node] for node in (other, controller)
@@ -219,11 +209,11 @@ def test_a_session_that_expires_while_its_broker_lives(cluster: Cluster, admin: 
 # -------------------------------------------------------------------- elections
 
 
-def test_ten_elections_in_a_row_each_with_its_own_epoch(
+def test_ten_controller_elections_have_ten_controller_epochs(
     cluster: Cluster, admin: Any, tmp_path: Path
 ) -> None:
-    """The seat is taken away as soon as somebody sits on it: ten terms, one after the other."""
-    placed(admin, "elections", [1, 2, 3])
+    """Deletes the controller node as soon as a broker has won the election: ten elections in a row."""
+    create_placed(admin, "elections", [1, 2, 3])
 
     async def unseat(client: RegistryClient) -> list[int]:
         seen: list[int] = []
@@ -243,16 +233,16 @@ def test_ten_elections_in_a_row_each_with_its_own_epoch(
     assert cluster.describe().controller_epoch == first + 10
     until(lambda: sum(row["controller"] for row in states(cluster)) == 1)
     load.exactly_once()
-    placed(admin, "after-elections", [3, 1, 2])  # the last one controls
+    create_placed(admin, "after-elections", [3, 1, 2])  # the last elected controller works
     cluster.await_converged()
     for node in cluster.brokers:
-        elected = [row["epoch"] for row in traced(cluster, node, "controller.elected")]
+        elected = [row["epoch"] for row in trace_events(cluster, node, "controller.elected")]
         assert len(elected) == len(set(elected))
 
 
-def test_ten_leaders_in_a_row_lose_nothing(cluster: Cluster, admin: Any) -> None:
-    """Preferred elections as fast as they are answered, under load."""
-    placed(admin, "leaders", [1, 2, 3])
+def test_electing_ten_leaders_in_a_row_loses_nothing(cluster: Cluster, admin: Any) -> None:
+    """Makes preferred elections as fast as the controller answers them, under load."""
+    create_placed(admin, "leaders", [1, 2, 3])
     from kafka.structs import TopicPartition
 
     first = partition(cluster, "leaders").leader_epoch
@@ -271,11 +261,13 @@ def test_ten_leaders_in_a_row_lose_nothing(cluster: Cluster, admin: Any) -> None
     cluster.await_converged()
 
 
-# -------------------------------------------------------- deaths and comings back
+# -------------------------------------------------------- failures and restarts
 
 
-def test_all_brokers_killed_and_started_at_once(cluster: Cluster, admin: Any) -> None:
-    placed(admin, "all", [1, 2, 3], [2, 3, 1])
+def test_killing_and_starting_all_brokers_at_once_loses_nothing(
+    cluster: Cluster, admin: Any
+) -> None:
+    create_placed(admin, "all", [1, 2, 3], [2, 3, 1])
     with Load(cluster, "all", partitions=2) as load:
         load.more(200)
         before = dict(load.delivered)
@@ -292,12 +284,14 @@ def test_all_brokers_killed_and_started_at_once(cluster: Cluster, admin: Any) ->
     cluster.await_converged()
 
 
-def test_a_broker_that_bounces_faster_than_its_session(cluster: Cluster, admin: Any) -> None:
-    """It is a failure and a start: a new epoch, its leadership gone to another, and it back in the ISR (D6)."""
+def test_restarting_a_broker_within_its_session_timeout_loses_nothing(
+    cluster: Cluster, admin: Any
+) -> None:
+    """It is a failure and a start: a new broker epoch, another leader, and the broker returns to the ISR (D6)."""
     bounced = next(node for node in cluster.brokers if node != controller_of(cluster))
     others = [node for node in cluster.brokers if node != bounced]
-    placed(admin, "bounced", [bounced, *others])
-    before, view = epochs(cluster), partition(cluster, "bounced")
+    create_placed(admin, "bounced", [bounced, *others])
+    before, view = broker_epochs(cluster), partition(cluster, "bounced")
     assert view.leader == bounced
     with Load(cluster, "bounced") as load:
         cluster.brokers[bounced].kill()
@@ -305,21 +299,21 @@ def test_a_broker_that_bounces_faster_than_its_session(cluster: Cluster, admin: 
         until(lambda: partition(cluster, "bounced").leader_epoch > view.leader_epoch)
         until(lambda: set(cluster.isr("bounced", 0)) == {1, 2, 3})
         load.more(100)
-    assert epochs(cluster)[bounced] > before[bounced]
+    assert broker_epochs(cluster)[bounced] > before[bounced]
     assert partition(cluster, "bounced").leader in others
     load.exactly_once()
     cluster.await_converged()
 
 
-def test_a_broker_serves_no_client_before_it_knows_the_cluster(cluster: Cluster) -> None:
+def test_a_starting_broker_serves_no_client_before_it_has_metadata(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     late = controller % 3 + 1
     cluster.brokers[late].kill()
     cluster.control(controller, "links.block", peers=[f"broker {late}"], direction="out")
-    registered = len(traced(cluster, late, "broker.registered"))
+    registered = len(trace_events(cluster, late, "broker.registered"))
     try:
         cluster.brokers[late].begin()
-        until(lambda: len(traced(cluster, late, "broker.registered")) > registered)
+        until(lambda: len(trace_events(cluster, late, "broker.registered")) > registered)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", cluster.brokers[late].port), 10).close()
     finally:
@@ -330,13 +324,15 @@ def test_a_broker_serves_no_client_before_it_knows_the_cluster(cluster: Cluster)
 
 
 @pytest.mark.parametrize("who", ["leader", "controller"])
-def test_controlled_shutdown_fails_no_record(cluster: Cluster, admin: Any, who: str) -> None:
-    """Leaders move before the process ends; no client hears of an error (D4)."""
+def test_a_controlled_shutdown_under_load_fails_no_record(
+    cluster: Cluster, admin: Any, who: str
+) -> None:
+    """The leaderships move before the process ends, and no client gets an error (D4)."""
     name = f"leaving-{who}"
     controller = controller_of(cluster)
     leaving = controller if who == "controller" else controller % 3 + 1
     others = [node for node in cluster.brokers if node != leaving]
-    placed(admin, name, [leaving, *others], [others[0], leaving, others[1]])
+    create_placed(admin, name, [leaving, *others], [others[0], leaving, others[1]])
     with Load(cluster, name, partitions=2) as load:
         cluster.brokers[leaving].terminate()
         assert partition(cluster, name).leader in others
@@ -348,7 +344,7 @@ def test_controlled_shutdown_fails_no_record(cluster: Cluster, admin: Any, who: 
     cluster.await_converged()
 
 
-def test_the_preferred_leader_comes_back_by_itself() -> None:
+def test_automatic_rebalancing_restores_the_preferred_leader() -> None:
     """auto.leader.rebalance.enable, checked each second (D4)."""
     config = CONFIG | {
         "auto.leader.rebalance.enable": True,
@@ -356,7 +352,7 @@ def test_the_preferred_leader_comes_back_by_itself() -> None:
     }
     with Cluster(brokers=2, config=config) as cluster:
         with admin_of(cluster) as admin:
-            placed(admin, "balanced", [1, 2], [2, 1])
+            create_placed(admin, "balanced", [1, 2], [2, 1])
         with Load(cluster, "balanced", partitions=2) as load:
             cluster.brokers[1].restart()
             until(lambda: cluster.leader("balanced", 0) == 1)

@@ -16,7 +16,7 @@ from waiting import until
 pytestmark = pytest.mark.harrow(scope="session")
 
 
-def test_create_metadata_delete(harrow: Harrow) -> None:
+def test_creating_and_deleting_a_topic_shows_in_its_metadata(harrow: Harrow) -> None:
     admin: Any = KafkaAdminClient(bootstrap_servers=harrow.bootstrap_servers)
     name = f"kp-{uuid4().hex[:8]}"
     admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=3)])
@@ -28,7 +28,9 @@ def test_create_metadata_delete(harrow: Harrow) -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_produce_and_consume_with_each_codec(harrow: Harrow, codec: str | None) -> None:
+def test_producing_and_consuming_with_each_codec_returns_the_values(
+    harrow: Harrow, codec: str | None
+) -> None:
     topic = harrow.topic(f"kp-{codec}", partitions=1)
     settings: dict[str, Any] = {"compression_type": codec}
     producer: Any = KafkaProducer(
@@ -50,7 +52,7 @@ def test_produce_and_consume_with_each_codec(harrow: Harrow, codec: str | None) 
     assert codecs_on_disk(harrow.cluster.folder, topic.name) == {1: wanted, 2: wanted, 3: wanted}
 
 
-def test_offsets_by_time(harrow: Harrow) -> None:
+def test_offsets_for_times_returns_the_next_offset(harrow: Harrow) -> None:
     topic = harrow.topic("kp-time", partitions=1)
     producer: Any = KafkaProducer(
         bootstrap_servers=harrow.bootstrap_servers, acks="all", linger_ms=0

@@ -30,7 +30,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def asked(cluster: Cluster, node: int, name: str) -> float:
-    """A metric by the control socket."""
+    """Reads a metric through the control socket."""
     values: dict[str, float] = cluster.control(node, "metrics")["metrics"]
     return values[name]
 
@@ -45,7 +45,7 @@ def get(port: int, path: str = "/metrics", method: str = "GET") -> tuple[int, st
 
 
 def scraped(cluster: Cluster, node: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Everything that Prometheus would read."""
+    """Reads all metrics as Prometheus would."""
     status, text = get(cluster.control(node, "metrics")["port"])
     assert status == 200
     return {
@@ -64,7 +64,9 @@ def produce(cluster: Cluster, topic: str, count: int) -> None:
     assert producer.flush(30) == 0
 
 
-def test_what_was_done_can_be_read_in_both_ways(cluster: Cluster) -> None:
+def test_metrics_of_produced_records_are_read_over_http_and_the_control_socket(
+    cluster: Cluster,
+) -> None:
     produce(cluster, "measured", 100)
     cluster.await_converged()
     leader = cluster.leader("measured", 0)
@@ -78,8 +80,13 @@ def test_what_was_done_can_be_read_in_both_ways(cluster: Cluster) -> None:
     requests = ("kafka_network_RequestMetrics_RequestsPerSec_total", (("request", "Produce"),))
     assert page[requests] >= 1
     assert page["kafka_network_RequestMetrics_TotalTimeMs_total", requests[1]] > 0
-    waiting = (("delayedOperation", "Fetch"),)
-    assert page["kafka_server_DelayedOperationPurgatory_NumDelayedOperations", waiting] >= 0
+    delayed = (
+        "kafka_server_DelayedOperationPurgatory_NumDelayedOperations",
+        (("delayedOperation", "Fetch"),),
+    )
+    until(
+        lambda: scraped(cluster, leader)[delayed] == 1, "the follower's fetch waits at the leader"
+    )
     assert page["harrow_metrics_Metrics_FailedSources", ()] == 0
     assert (
         asked(cluster, leader, "kafka.log:type=Log,name=LogEndOffset,topic=measured,partition=0")
@@ -87,14 +94,14 @@ def test_what_was_done_can_be_read_in_both_ways(cluster: Cluster) -> None:
     )
 
 
-def test_one_controller_in_the_cluster(cluster: Cluster) -> None:
+def test_the_active_controller_count_is_one_on_the_controller_only(cluster: Cluster) -> None:
     name = "kafka.controller:type=KafkaController,name=ActiveControllerCount"
     found = {node: asked(cluster, node, name) for node in cluster.brokers}
     assert sorted(found.values()) == [0, 1]
     assert found[cluster.controller_id() or 0] == 1
 
 
-def test_a_paused_follower_shows_and_its_coming_back_too(cluster: Cluster) -> None:
+def test_pausing_and_resuming_a_follower_shows_in_the_metrics(cluster: Cluster) -> None:
     produce(cluster, "watched", 10)
     cluster.await_converged()
     leader = cluster.leader("watched", 0)
@@ -117,7 +124,7 @@ def test_a_paused_follower_shows_and_its_coming_back_too(cluster: Cluster) -> No
     assert asked(cluster, leader, lag) == 0
 
 
-def test_the_page_serves_its_path_and_nothing_else(cluster: Cluster) -> None:
+def test_the_metrics_page_serves_only_get_of_its_path(cluster: Cluster) -> None:
     port = cluster.control(1, "metrics")["port"]
     assert get(port, "/")[0] == 404
     assert get(port, method="POST")[0] == 405
@@ -129,7 +136,7 @@ def test_the_page_serves_its_path_and_nothing_else(cluster: Cluster) -> None:
     assert get(port)[0] == 200
 
 
-def test_partitions_without_a_leader_are_counted(cluster: Cluster) -> None:
+def test_killing_the_only_replica_counts_an_offline_partition(cluster: Cluster) -> None:
     name = "kafka.controller:type=KafkaController,name=OfflinePartitionsCount"
     controller = cluster.controller_id()
     assert controller is not None

@@ -1,4 +1,4 @@
-"""A cluster whose registry is a real ZooKeeper: elections, expiry, its death and coming back (D1, D3, D4, D5)."""
+"""A cluster with a real ZooKeeper as its registry: elections, session expiry, ZooKeeper's restart (D1, D3, D4, D5)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from harrow.cluster.view import ClusterView
 from kafka.admin import NewTopic
 from kafka.errors import InvalidReplicationFactorError
 from load_on_cluster import SOCKETS, Load, admin_of
+from topics_and_traces import broker_epochs, create_placed
 from waiting import until
 from zookeeper_server import ZooKeeperServer, needs_zookeeper
 
@@ -19,7 +20,7 @@ pytestmark = [needs_zookeeper, SOCKETS]
 CONFIG = {"zookeeper.session.timeout.ms": 5_000, "auto.leader.rebalance.enable": False}
 
 TOO_FEW_NOW = (InvalidReplicationFactorError,)
-"""A session that expires on a busy machine takes its broker away for a moment."""
+"""On a busy machine a session may expire, and then its broker is missing until it registers again."""
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +38,11 @@ def cluster(zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
 
 def placed(cluster: Cluster, name: str, *replicas: list[int]) -> None:
     with admin_of(cluster) as admin:
-        admin.create_topics([NewTopic(name, replica_assignments=dict(enumerate(replicas)))])
+        create_placed(admin, name, *replicas)
 
 
-def epochs(cluster: Cluster) -> dict[int, int]:
-    return {node: int(cluster.control(node, "state")["broker_epoch"]) for node in cluster.brokers}
-
-
-def test_a_controller_that_leads_is_killed_and_comes_back(cluster: Cluster) -> None:
-    before = until(lambda: settled(cluster))
+def test_killing_the_controller_elects_another_and_loses_nothing(cluster: Cluster) -> None:
+    before = until(lambda: stable_view(cluster))
     controller = before.controller
     assert controller is not None
     others = [node for node in cluster.brokers if node != controller]
@@ -62,29 +59,29 @@ def test_a_controller_that_leads_is_killed_and_comes_back(cluster: Cluster) -> N
     cluster.await_converged()
 
 
-def test_zookeeper_dies_and_comes_back_and_brokers_serve_all_the_while(
+def test_killing_zookeeper_keeps_brokers_serving_until_it_returns(
     cluster: Cluster, zookeeper: ZooKeeperServer
 ) -> None:
     placed(cluster, "without", [1, 2, 3])
-    before, view = epochs(cluster), cluster.describe()
+    before, view = broker_epochs(cluster), cluster.describe()
     with Load(cluster, "without") as load:
         zookeeper.kill()
         load.more(400)
         zookeeper.start()
-        until(lambda: answers(cluster))
+        until(lambda: is_stable(cluster))
         load.more(400)
     cluster.await_full_isr()
-    # a session resumes if its client is back in time; on a busy machine one may expire and begin anew
-    again, after = cluster.describe(), epochs(cluster)
+    # A session resumes if its client reconnects in time; on a busy machine it may expire and start again.
+    again, after = cluster.describe(), broker_epochs(cluster)
     assert again.controller_epoch >= view.controller_epoch
     assert all(after[node] >= before[node] for node in before)
     if (after, again.controller_epoch, again.live) == (before, view.controller_epoch, view.live):
-        assert again.topics == view.topics, "nothing expired, nobody was elected"
+        assert again.topics == view.topics, "without an expired session there must be no election"
     load.exactly_once()
 
 
-def settled(cluster: Cluster) -> ClusterView | None:
-    """All brokers live, one of them the controller; None while that is not so or nobody answers."""
+def stable_view(cluster: Cluster) -> ClusterView | None:
+    """Returns the view when all brokers are live and one of them is the controller; None otherwise."""
     try:
         view = cluster.describe()
     except ClusterError:
@@ -92,31 +89,31 @@ def settled(cluster: Cluster) -> ClusterView | None:
     return view if set(view.live) == {1, 2, 3} and view.controller in view.live else None
 
 
-def answers(cluster: Cluster) -> bool:
-    return settled(cluster) is not None
+def is_stable(cluster: Cluster) -> bool:
+    return stable_view(cluster) is not None
 
 
-def test_a_paused_broker_expires_and_registers_anew(cluster: Cluster) -> None:
+def test_pausing_a_broker_past_its_session_registers_it_again(cluster: Cluster) -> None:
     placed(cluster, "paused", [1, 2, 3])
-    controller = until(lambda: settled(cluster)).controller
+    controller = until(lambda: stable_view(cluster)).controller
     assert controller is not None
-    before = epochs(cluster)
+    before = broker_epochs(cluster)
     others = [node for node in cluster.brokers if node != controller]
     stale = {"socket.timeout.ms": 2_000, "request.timeout.ms": 1_500}
     with Load(cluster, "paused", **stale) as load:
         cluster.brokers[controller].pause()
-        until(lambda: controller not in cluster.describe().live, "its session is over")
+        until(lambda: controller not in cluster.describe().live, "the session expires")
         until(lambda: cluster.controller_id() in others)
         cluster.brokers[controller].resume()
-        until(lambda: answers(cluster) and set(cluster.isr("paused", 0)) == {1, 2, 3})
+        until(lambda: is_stable(cluster) and set(cluster.isr("paused", 0)) == {1, 2, 3})
         load.more(50)
-    assert epochs(cluster)[controller] > before[controller]
+    assert broker_epochs(cluster)[controller] > before[controller]
     assert cluster.controller_id() in others
     load.exactly_once()
     cluster.await_converged()
 
 
-def test_topics_and_settings_come_and_go(cluster: Cluster) -> None:
+def test_creating_changing_and_deleting_topics_works_over_zookeeper(cluster: Cluster) -> None:
     with admin_of(cluster) as admin:
         until(lambda: admin.create_topics([NewTopic("temporary", 4, 3)]), amid=TOO_FEW_NOW)
         until(lambda: admin.create_partitions({"temporary": 6}), amid=TOO_FEW_NOW)
@@ -127,7 +124,7 @@ def test_topics_and_settings_come_and_go(cluster: Cluster) -> None:
         assert list(cluster.describe().topics["temporary"]) == [0]
 
 
-def test_where_no_zookeeper_answers_brokers_say_so(tmp_path: Path) -> None:
+def test_a_cluster_without_a_reachable_zookeeper_reports_it(tmp_path: Path) -> None:
     config = CONFIG | {"zookeeper.connect": "127.0.0.1:1", "zookeeper.connection.timeout.ms": 500}
     with pytest.raises(ClusterError, match="ZooKeeper did not answer within 500 ms"):
         Cluster(brokers=1, config=config, folder=tmp_path / "c").start()

@@ -1,4 +1,4 @@
-"""What the fork server imports once, no broker imports again: that is most of a cluster's start."""
+"""Broker processes do not import what the fork server has already imported, which is most of a cluster's start time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = "harrow.cluster.process"
 
 
 def imported_late(path: Path, package: str) -> Iterator[str]:
-    """The modules of this project that functions in `path` import when they are called."""
+    """Yields the modules of this project that functions in `path` import when they are called."""
     for function in ast.walk(ast.parse(path.read_text())):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -37,7 +37,9 @@ def preloaded() -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_a_process_imports_nothing_that_the_fork_server_has_not(preloaded: set[str]) -> None:
+def test_a_forked_process_imports_only_what_the_fork_server_has_imported(
+    preloaded: set[str],
+) -> None:
     late = set(imported_late(CLUSTER / "process.py", "harrow.cluster"))
     assert {"harrow.cluster.broker", "harrow.cluster.host.real.host"} <= late
     assert late <= preloaded

@@ -1,4 +1,4 @@
-"""C1 to C4 on real brokers, read from their traces: two rounds, the HW at start, who leaves the ISR and why."""
+"""C1 to C4 on real brokers, checked in their traces: fetch rounds, the HW at start, and ISR changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAG_MS = 800
 
 @contextmanager
 def pair(**config: object) -> Generator[tuple[Placed, int, int]]:
-    """A topic on two of three brokers, leader and follower; every change of an offset is traced."""
+    """A topic on two of three brokers, a leader and a follower, with every change of an offset in the trace."""
     settings = {"harrow.trace.hw.interval.ms": 0, "min.insync.replicas": 1}
     dotted = {name.replace("_", "."): value for name, value in config.items()}
     with Cluster(brokers=3, config={**settings, **dotted}) as cluster:
@@ -27,8 +27,8 @@ def pair(**config: object) -> Generator[tuple[Placed, int, int]]:
         yield place(cluster, "orders", leader, follower), leader, follower
 
 
-def told(orders: Placed, leader: int, follower: int) -> list[tuple[Any, ...]]:
-    """Every change of an offset on both brokers, in the order of their common clock."""
+def offset_changes(orders: Placed, leader: int, follower: int) -> list[tuple[Any, ...]]:
+    """Returns every change of an offset on both brokers, in the order of their common clock."""
     rows = [(row, "leader") for row in orders.events(leader, *OFFSETS)]
     rows += [(row, "follower") for row in orders.events(follower, *OFFSETS)]
     rows.sort(key=lambda pair: int(pair[0]["t_ns"]))
@@ -40,15 +40,22 @@ def told(orders: Placed, leader: int, follower: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_two_rounds_make_a_record_visible() -> None:
-    """C1, C2: seed 004's table, and the second and third round of seed 002's, line by line."""
+def test_a_produced_record_becomes_visible_after_two_fetches() -> None:
+    """C1, C2: the table of seed 004, and the second and third round of seed 002, line by line."""
     with pair(replica_fetch_wait_max_ms=700, replica_lag_time_max_ms=30_000) as (orders, a, b):
-        until(lambda: ("remote", 0, "follower-fetch") in told(orders, a, b), "B's first fetch")
+        until(
+            lambda: ("remote", 0, "follower-fetch") in offset_changes(orders, a, b),
+            "B's first fetch",
+        )
         orders.produce(a, "m0", acks=1)
         orders.await_ends(leo={a: 1, b: 1}, hw={a: 1, b: 1})
         orders.produce(a, "m1", acks=1)
         orders.await_ends(leo={a: 2, b: 2}, hw={a: 2, b: 2})
-        rounds = [one for one in told(orders, a, b) if one != ("remote", 0, "follower-fetch")]
+        rounds = [
+            change
+            for change in offset_changes(orders, a, b)
+            if change != ("remote", 0, "follower-fetch")
+        ]
         expected: list[tuple[Any, ...]] = []
         for count in (0, 1):
             expected += [
@@ -62,8 +69,10 @@ def test_two_rounds_make_a_record_visible() -> None:
 
 
 @pytest.mark.parametrize(("checkpoint", "begins_with"), [(1, 1), (9, 3)])
-def test_the_high_watermark_at_start(checkpoint: int, begins_with: int) -> None:
-    """C3: min(checkpoint, LEO), and the task that writes it runs from the first LeaderAndIsr on."""
+def test_restarting_a_broker_sets_the_high_watermark_to_at_most_checkpoint_and_leo(
+    checkpoint: int, begins_with: int
+) -> None:
+    """C3: min(checkpoint, LEO). The task that writes the checkpoint runs from the first LeaderAndIsr on."""
     interval = {"replica_high_watermark_checkpoint_interval_ms": 50}
     with pair(replica_lag_time_max_ms=30_000, **interval) as (orders, a, b):
         for value in ("m0", "m1", "m2"):
@@ -83,7 +92,7 @@ def test_the_high_watermark_at_start(checkpoint: int, begins_with: int) -> None:
 
 
 def rewrite(checkpoint: Path, line: str) -> None:
-    """The checkpoint file with another line for this topic."""
+    """Replaces the line of this topic in the checkpoint file."""
     version, count, *rows = checkpoint.read_text().splitlines()
     topic = line.split(maxsplit=1)[0]
     kept = [row for row in rows if row.split()[0] != topic]
@@ -95,15 +104,17 @@ def isr_changes(orders: Placed, leader: int) -> list[tuple[str, list[int]]]:
     return [(row["cause"], row["isr"]) for row in orders.events(leader, "partition.isr")]
 
 
-def test_a_stuck_follower_leaves_the_isr_and_comes_back() -> None:
-    """C4: it fetches no more; back, it must reach the HW first."""
+def test_isolating_a_follower_removes_it_from_the_isr_until_it_catches_up() -> None:
+    """C4: the follower stops fetching; after healing it must reach the HW before it returns to the ISR."""
     fast = {"replica_fetch_wait_max_ms": 100, "replica_lag_time_max_ms": LAG_MS}
     with pair(**fast) as (orders, a, b):
         orders.cluster.control(b, "links.block", peers=[f"broker {a}"], direction="out")
         orders.produce(a, "x", acks=1)
         until(lambda: isr_changes(orders, a) == [("shrink", [a])], "the shrink")
         hw = orders.events(a, "partition.hw")[-1]
-        assert (hw["hw"], hw["cause"]) == (1, "isr"), "alone, it need not wait for B"
+        assert (hw["hw"], hw["cause"]) == (1, "isr"), (
+            "the leader alone in the ISR does not wait for B"
+        )
         orders.produce(a, "y")
         orders.cluster.control(b, "links.heal", mode="deliver")
         until(lambda: isr_changes(orders, a)[1:] == [("expand", [a, b])], "the expansion")
@@ -111,7 +122,7 @@ def test_a_stuck_follower_leaves_the_isr_and_comes_back() -> None:
 
 
 def known_before(orders: Placed, leader: int, cause: str) -> list[tuple[int, int]]:
-    """(ns, LEO) of the follower as its leader knew it, up to the first change of the ISR by `cause`; that one last."""
+    """Returns (ns, LEO) of the follower as its leader stored it, up to and with the first ISR change with `cause`."""
     known: list[tuple[int, int]] = []
     for row in orders.events(leader, "partition.isr", "partition.follower_leo"):
         if row["event"] == "partition.follower_leo":
@@ -122,12 +133,12 @@ def known_before(orders: Placed, leader: int, cause: str) -> list[tuple[int, int
 
 
 def joined_at(orders: Placed, leader: int) -> int:
-    """The follower's LEO by its leader's knowledge when it was let in."""
+    """Returns the follower's LEO, as stored by its leader, when it joined the ISR."""
     return known_before(orders, leader, "expand")[-1][1]
 
 
-def test_a_slow_follower_leaves_the_isr_though_it_never_stops_fetching() -> None:
-    """C4: one batch a round, and each round longer than the next ten records take to come."""
+def test_a_follower_that_fetches_too_slowly_leaves_the_isr() -> None:
+    """C4: each fetch returns one batch, and takes longer than the producer needs for the next ten records."""
     slow = {"replica_fetch_wait_max_ms": 100, "replica_fetch_max_bytes": 1}
     with pair(replica_lag_time_max_ms=LAG_MS, **slow) as (orders, a, b), orders.raw(a) as raw:
         orders.cluster.control(b, "links.slow", peers=[f"broker {a}"], delay_ms=60)
@@ -144,15 +155,15 @@ def test_a_slow_follower_leaves_the_isr_though_it_never_stops_fetching() -> None
         assert isr_changes(orders, a) == [("shrink", [a])]
         *known, (shrunk_ns, leo) = known_before(orders, a, "shrink")
         assert 0 < leo < sent
-        lately = [at for at, _ in known if shrunk_ns - at < LAG_MS * 1_000_000]
-        assert len(lately) > 1, "it was fetching all the time"
+        recent_fetches = [at for at, _ in known if shrunk_ns - at < LAG_MS * 1_000_000]
+        assert len(recent_fetches) > 1, "the follower fetched all the time"
         orders.cluster.control(b, "links.heal", mode="deliver")
         until(lambda: isr_changes(orders, a)[1:] == [("expand", [a, b])], "the expansion")
         assert joined_at(orders, a) >= sent
 
 
-def test_a_bootstrapping_follower_is_let_in_when_it_has_everything() -> None:
-    """C4: with an empty disk it fetches from the log's start, and counts for nothing until it reached the HW."""
+def test_a_bootstrapping_follower_joins_the_isr_when_it_has_caught_up() -> None:
+    """C4: with an empty disk it fetches from the log start offset, and does not count until it reached the HW."""
     slow = {"replica_fetch_wait_max_ms": 100, "replica_fetch_max_bytes": 1}
     with pair(replica_lag_time_max_ms=LAG_MS, **slow) as (orders, a, b), orders.raw(a) as raw:
         orders.cluster.brokers[b].kill()
@@ -165,6 +176,6 @@ def test_a_bootstrapping_follower_is_let_in_when_it_has_everything() -> None:
         orders.cluster.brokers[b].start()
         orders.await_state(leader=a, isr=(a, b))
         assert joined_at(orders, a) >= 100
-        words = [row["leo"] for row in orders.events(a, "partition.follower_leo")[begun:]]
-        assert words == sorted(words)
-        assert words[0] == 0
+        leos = [row["leo"] for row in orders.events(a, "partition.follower_leo")[begun:]]
+        assert leos == sorted(leos)
+        assert leos[0] == 0

@@ -19,7 +19,7 @@ from raw_kafka import RawKafka
 from waiting import until
 
 BIG = b"x" * 20_000
-ConfigResource: Any = TypedResource  # its annotations name less than it takes
+ConfigResource: Any = TypedResource  # its annotations are narrower than the values it accepts
 
 pytestmark = SOCKETS
 
@@ -36,8 +36,8 @@ def admin(cluster: Cluster) -> Iterator[Any]:
         yield client
 
 
-def outcome(cluster: Cluster, topic: str, value: bytes) -> int | None:
-    """The error code of producing `value` with acks=all; None: it was acknowledged."""
+def produce_error(cluster: Cluster, topic: str, value: bytes) -> int | None:
+    """Produces `value` with acks=all and returns the error code; None when it was acknowledged."""
     found: list[Any] = []
     settings = {
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -71,7 +71,7 @@ def change(admin: Any, kind: str, name: str, **values: object) -> None:
 
 
 def change_all_brokers(cluster: Cluster, value: str | None) -> None:
-    """By hand: neither kafka-python nor confluent-kafka has a name for all brokers."""
+    """Changes the cluster-wide default; neither kafka-python nor confluent-kafka can name all brokers."""
     s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
     change = s.AlterableConfig(
         name="message.max.bytes", config_operation=0 if value else 1, value=value
@@ -82,33 +82,35 @@ def change_all_brokers(cluster: Cluster, value: str | None) -> None:
     assert [row.error_code for row in answer.responses] == [ErrorCode.none]
 
 
-def test_a_topics_setting_holds_from_the_next_record_on(cluster: Cluster, admin: Any) -> None:
+def test_changing_a_topic_setting_applies_to_the_next_records(cluster: Cluster, admin: Any) -> None:
     admin.create_topics([NewTopic("sized", 1, 2, topic_configs={"max.message.bytes": "10000"})])
-    assert outcome(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE
+    assert produce_error(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE
     change(admin, "TOPIC", "sized", max_message_bytes="100000")
-    until(lambda: outcome(cluster, "sized", BIG) is None)
+    until(lambda: produce_error(cluster, "sized", BIG) is None)
     change(admin, "TOPIC", "sized", max_message_bytes=("DELETE", None))
     assert "sized" in admin.list_topics()
     change(admin, "TOPIC", "sized", max_message_bytes="10000")
-    until(lambda: outcome(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
-    cluster.await_converged()  # a follower appends what its leader accepted, whatever its own limit
+    until(lambda: produce_error(cluster, "sized", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
+    cluster.await_converged()  # a follower appends what its leader accepted, also above its own limit
 
 
-def test_a_cluster_wide_setting_is_inherited_and_overridden(cluster: Cluster, admin: Any) -> None:
+def test_a_cluster_wide_setting_is_inherited_and_a_topic_setting_overrides_it(
+    cluster: Cluster, admin: Any
+) -> None:
     admin.create_topics([NewTopic("inherits", 1, 2)])
-    assert outcome(cluster, "inherits", BIG) is None
+    assert produce_error(cluster, "inherits", BIG) is None
     change_all_brokers(cluster, "10000")
-    until(lambda: outcome(cluster, "inherits", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
+    until(lambda: produce_error(cluster, "inherits", BIG) == KafkaError.MSG_SIZE_TOO_LARGE)
     shown = settings_of(admin, "TOPIC", "inherits", "max.message.bytes")
     assert shown == {"max.message.bytes": ("10000", "DYNAMIC_DEFAULT_BROKER_CONFIG")}
     change(admin, "TOPIC", "inherits", max_message_bytes="100000")
-    until(lambda: outcome(cluster, "inherits", BIG) is None)
+    until(lambda: produce_error(cluster, "inherits", BIG) is None)
     change_all_brokers(cluster, None)
     key = "message.max.bytes"
     until(lambda: settings_of(admin, "BROKER", "1", key)[key][1] == "DEFAULT_CONFIG")
 
 
-def test_what_only_a_start_can_change_is_refused(admin: Any) -> None:
+def test_changing_a_static_setting_at_run_time_is_refused(admin: Any) -> None:
     with pytest.raises(
         (InvalidRequestError, AssertionError, ValueError), match=r"dynamic|Unrecognized configs"
     ):
@@ -118,7 +120,7 @@ def test_what_only_a_start_can_change_is_refused(admin: Any) -> None:
     }
 
 
-def test_settings_outlive_a_restart_of_the_broker(cluster: Cluster, admin: Any) -> None:
+def test_restarting_a_broker_keeps_its_changed_settings(cluster: Cluster, admin: Any) -> None:
     admin.create_topics([NewTopic("lasting", 1, 2)])
     change(admin, "BROKER", "2", log_segment_bytes="5000000")
     change(admin, "TOPIC", "lasting", segment_bytes="70000")
@@ -132,21 +134,23 @@ def test_settings_outlive_a_restart_of_the_broker(cluster: Cluster, admin: Any) 
         }
 
 
-def test_allowing_an_unclean_leader_elects_one(cluster: Cluster, admin: Any) -> None:
+def test_enabling_unclean_election_elects_the_live_replica(cluster: Cluster, admin: Any) -> None:
     admin.create_topics([NewTopic("allowed", replica_assignments={0: [2, 1]})])
     controller = cluster.controller_id()
     assert controller is not None
     dead = 3 - controller
-    cluster.brokers[controller].pause()  # as a follower it falls behind; then the other one dies
+    cluster.await_converged()  # both brokers have the partition
+    # The follower cannot fetch until its leader is dead, so it never returns to the ISR.
+    cluster.control(controller, "links.block", peers=[f"broker {dead}"], direction="both")
     try:
+        assert produce_error(cluster, "allowed", b"missing on the follower") is None
         until(lambda: cluster.isr("allowed", 0) == [dead])
+        cluster.brokers[dead].kill()
     finally:
-        cluster.brokers[controller].resume()
-    cluster.brokers[dead].kill()
-    until(lambda: cluster.leader("allowed", 0) is None or cluster.isr("allowed", 0) != [dead])
-    if cluster.leader("allowed", 0) is None:
-        with admin_of(cluster) as client:
-            change(client, "TOPIC", "allowed", unclean_leader_election_enable="true")
-            until(lambda: cluster.leader("allowed", 0) == controller)
+        cluster.control(controller, "links.heal", mode="reset")
+    until(lambda: cluster.leader("allowed", 0) is None)
+    with admin_of(cluster) as client:
+        change(client, "TOPIC", "allowed", unclean_leader_election_enable="true")
+        until(lambda: cluster.leader("allowed", 0) == controller)
     cluster.brokers[dead].start()
     cluster.await_converged()

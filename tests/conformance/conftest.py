@@ -1,4 +1,4 @@
-"""The same tests on our cluster and on Apache Kafka: what a client sees must not differ (I of the spec's A, C, E)."""
+"""Runs the same tests on our cluster and on Apache Kafka: a client must see the same (rows of the spec's A, C, E)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = itertools.count(1)
 
 @dataclass
 class Kafka:
-    """Three brokers, ours or theirs, by their protocol and their processes alone."""
+    """Three brokers, ours or Apache Kafka's, reached only by their protocol and by signals to their processes."""
 
     name: str
     ports: dict[int, int]
@@ -32,12 +32,12 @@ class Kafka:
     links: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def raw(self, node: int | None = None) -> RawKafka:
-        """A connection to a broker, any without; closed with the test."""
+        """Returns a connection to `node`, or to the first broker; it is closed at the end of the test."""
         port = self.ports[min(self.ports) if node is None else node]
         return self.links.enter_context(RawKafka(port, client_id="conformance"))
 
     def topic(self, name: str, *nodes: int, **config: str) -> str:
-        """A fresh topic with one partition on `nodes`, all in sync, known to all brokers."""
+        """Creates a new topic with one partition on `nodes`; returns when all brokers report it with a full ISR."""
         unique = f"{name}-{next(NUMBERS)}"
         dotted = {key.replace("_", "."): value for key, value in config.items()}
         controller = self.raw().metadata().controller_id
@@ -60,13 +60,13 @@ class Kafka:
         return bool(self.raw(leader).list_offset(topic, 0, -1).error_code == 0)
 
     def partition(self, topic: str, node: int) -> Any:
-        """Partition 0 in the metadata of `node`."""
+        """Returns partition 0 from the metadata of `node`."""
         return self.raw(node).metadata(topic).topics[0].partitions[0]
 
 
 @pytest.fixture(scope="session")
 def own_cluster() -> Iterator[Cluster]:
-    """Ours, started once for a worker."""
+    """Our cluster, started once for a worker."""
     config = {"auto.create.topics.enable": False, "replica.lag.time.max.ms": 30_000}
     with Cluster(brokers=3, config=config) as cluster:
         yield cluster
@@ -79,7 +79,7 @@ def own_cluster() -> Iterator[Cluster]:
     ]
 )
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """Three brokers that serve clients on 127.0.0.1."""
+    """Yields three brokers that serve clients on 127.0.0.1."""
     if request.param == "harrow":
         cluster: Cluster = request.getfixturevalue("own_cluster")
         brokers = cluster.brokers

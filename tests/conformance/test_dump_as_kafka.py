@@ -1,7 +1,7 @@
-"""`harrow dump-log` prints what Apache Kafka 4.2's DumpLogSegments printed of the same bytes (N1, B1, B3, B4).
+"""`harrow dump-log` prints the same as Apache Kafka 4.2's DumpLogSegments for the same bytes (N1, B1, B3, B4).
 
-The files in `kafka_files` were written by a real Kafka (and some by hand, see `odd_logs.py`); beside them lies what
-Kafka's tool said of them, line for line, complaints included. `kafka_writes.py` makes both anew.
+A real Kafka wrote the files in `kafka_files` (a few were made by `odd_logs.py`). Beside them is the output of Kafka's
+tool for them, including its error output. `kafka_writes.py` rewrites both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def dump_log(files: Iterable[str], *options: str) -> Result:
 
 
 def complaints(err: bytes) -> list[str]:
-    """One a file, sorted: Kafka's are in the order of a hash table."""
+    """Splits the error output by file and sorts it, because Kafka prints in the order of a hash table."""
     blocks: list[str] = []
     for line in err.decode().splitlines():
         if line.startswith("  "):
@@ -31,7 +31,9 @@ def complaints(err: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("name", DUMPS)
-def test_every_line_is_kafkas(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dumping_the_golden_files_prints_every_line_as_kafka(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(GOLDEN)
     files = files_for(name)
     result = dump_log(files, *DUMPS[name])
@@ -42,8 +44,8 @@ def test_every_line_is_kafkas(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert complaints(said) == complaints((GOLDEN / f"{name}.err").read_bytes())
 
 
-def test_the_golden_files_hold_what_can_be_held() -> None:
-    """A golden file that lost its tombstones would prove nothing about them."""
+def test_the_golden_files_contain_every_kind_of_record() -> None:
+    """A golden file without, for example, tombstones would not test them."""
     content = (GOLDEN / "content.out").read_text()
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         assert f"compresscodec: {codec} " in content
@@ -70,8 +72,8 @@ def test_the_golden_files_hold_what_can_be_held() -> None:
         assert f'key: {{"type":"{kind}"' in offsets
 
 
-def test_an_index_that_a_crash_left_untrimmed_is_judged_as_kafka_judges_it() -> None:
-    """Zeroes at the end: an offset index passes a broker's check, a time index does not (Kafka throws too)."""
+def test_sanity_checking_untrimmed_indexes_gives_the_results_of_kafka() -> None:
+    """With zeroes at the end an offset index passes a broker's check, and a time index fails it (also in Kafka)."""
     folder = GOLDEN / "damaged"
     index, times = folder / f"{0:020d}.index", folder / f"{0:020d}.timeindex"
     passed = dump_log([str(index)], "--index-sanity-check")

@@ -1,7 +1,7 @@
-"""A data folder that Apache Kafka wrote opens in our loader as Kafka would open it (B1-B4, B9, F1).
+"""Our loader opens a data folder that Apache Kafka wrote, with the same result as Kafka (B1-B4, B9, F1).
 
-Same log end, leader epochs, producers and topic ids; nothing is recovered after a clean stop and nothing is changed;
-after a kill, recovery builds the very index files that Kafka had built while it appended.
+The log end offset, leader epochs, producer states and topic ids are the same. After a clean shutdown nothing is
+recovered and no file changes; after a kill, recovery builds the same index files that Kafka had built during appends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {
     "log.index.size.max.bytes": 4096,
     "log.retention.ms": -1,
 }
-"""What the topics of the golden files had."""
+"""The settings of the topics of the golden files."""
 RECOVERED = ("codecs", "k-java", "transactions", "append-time", "compacted")
 CLEAN = (*RECOVERED, "__consumer_offsets", "__transaction_state")
 
@@ -70,7 +70,7 @@ def files_of(folder: Path, *suffixes: str) -> dict[str, bytes]:
 
 
 def producers_of(log: Log) -> dict[int, tuple[int, ...]]:
-    """Id -> epoch, last sequence, last offset, time, coordinator epoch, first offset of its transaction."""
+    """Returns by id: epoch, last sequence, last offset, timestamp, coordinator epoch, first transaction offset."""
     return {
         entry.producer_id: (
             entry.epoch,
@@ -85,7 +85,7 @@ def producers_of(log: Log) -> dict[int, tuple[int, ...]]:
 
 
 def entries_below(offset: int, name: str, data: bytes) -> list[tuple[int, ...]]:
-    """The entries of an index file that are of records below `offset`."""
+    """Returns the entries of an index file for records below `offset`."""
     form, column = {"index": (">ii", 0), "timeindex": (">qi", 1), "txnindex": (">hqqqq", 3)}[
         name.rpartition(".")[2]
     ]
@@ -94,7 +94,7 @@ def entries_below(offset: int, name: str, data: bytes) -> list[tuple[int, ...]]:
     return [entry for entry in entries if base + entry[column] < offset]
 
 
-def told_epochs(log: Log) -> list[tuple[int, int]]:
+def leader_epochs_of(log: Log) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in log.epochs.entries()]
 
 
@@ -115,7 +115,7 @@ def kafka_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_that_kafka_closed_is_open_at_once(kafka_folder: Path) -> None:
+def test_opening_a_cleanly_closed_kafka_folder_needs_no_recovery(kafka_folder: Path) -> None:
     ends = OffsetCheckpoint(StorageHost().disk, f"{kafka_folder}/{RECOVERY_POINTS}").read()
     assert set(ends) == {TopicPartition(topic, 0) for topic in CLEAN}
     before = files_of(kafka_folder, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -125,35 +125,35 @@ def test_a_folder_that_kafka_closed_is_open_at_once(kafka_folder: Path) -> None:
         log = log_of(manager, topic_partition.topic)
         golden = GOLDEN / str(topic_partition)
         assert log.log_end_offset == end
-        # Kafka's loader drops an epoch without records too (`truncateFromEnd` at the log's end)
-        assert told_epochs(log) == [epoch for epoch in epochs_in(golden) if epoch[1] < end]
+        # Kafka's loader also drops an epoch without records (`truncateFromEnd` at the log end offset)
+        assert leader_epochs_of(log) == [epoch for epoch in epochs_in(golden) if epoch[1] < end]
         assert log.topic_id in (golden / "partition.metadata").read_text()
         newest = max(golden.glob("*.snapshot"))
-        told = {e.producer_id: e for e in decode_snapshot(newest.read_bytes(), newest.name)}
+        producers = {e.producer_id: e for e in decode_snapshot(newest.read_bytes(), newest.name)}
         assert {p: rest[:3] for p, rest in producers_of(log).items()} == {
             p: (
                 e.epoch,
                 e.batches[-1].last_sequence if e.batches else -1,
                 e.batches[-1].last_offset if e.batches else -1,
             )
-            for p, e in told.items()
+            for p, e in producers.items()
         }
     assert not [event for event in host.notes.events if event[0] == "log.recovered"]
     manager.close(clean=True)
     after = files_of(kafka_folder, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     gone = {name for name in before if name not in after}
     assert gone == {"transactions-0/00000000000000000049.snapshot"}, (
-        "of a stop between segments, and not the newest: Kafka's loader removes it too"
+        "it was written at a stop between segments and is not the newest: Kafka's loader removes it too"
     )
     changed = {name for name in after if after[name] != before.get(name)}
-    assert not changed, "nothing that Kafka wrote is changed"
+    assert not changed, "a file that Kafka wrote has changed"
 
 
-def test_a_folder_that_kafka_was_killed_in_loses_nothing(tmp_path: Path) -> None:
+def test_opening_the_folder_of_a_killed_kafka_loses_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(GOLDEN / "killed", folder)
     untrimmed = [data for data in files_of(folder, ".index").values() if len(data) == 4096]
-    assert untrimmed, "the golden folder holds indexes as long as they may become"
+    assert untrimmed, "the golden folder must contain index files of their preallocated size"
     _, manager = opened(folder)
     ends = OffsetCheckpoint(StorageHost().disk, str(folder / HIGH_WATERMARKS)).read()
     for topic in ("codecs", "transactions"):
@@ -161,7 +161,7 @@ def test_a_folder_that_kafka_was_killed_in_loses_nothing(tmp_path: Path) -> None
         newest = max((GOLDEN / "killed" / f"{topic}-0").glob("*.log"))
         assert log.log_end_offset >= ends[TopicPartition(topic, 0)]
         assert newest.stat().st_size == (folder / f"{topic}-0" / newest.name).stat().st_size
-        assert told_epochs(log) == epochs_in(GOLDEN / "killed" / f"{topic}-0")
+        assert leader_epochs_of(log) == epochs_in(GOLDEN / "killed" / f"{topic}-0")
     manager.close(clean=True)
     for suffix in (".log", ".txnindex"):
         assert files_of(folder, suffix) == files_of(GOLDEN / "killed", suffix)
@@ -171,10 +171,11 @@ def test_a_folder_that_kafka_was_killed_in_loses_nothing(tmp_path: Path) -> None
         assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_recovery_builds_the_indexes_that_kafka_built(kafka_folder: Path) -> None:
-    """From nothing but the logs: index entries at the same batches, aborted transactions, producers.
+def test_recovery_builds_the_same_indexes_as_kafka(kafka_folder: Path) -> None:
+    """Rebuilds from the logs alone: index entries at the same batches, aborted transactions, producer states.
 
-    Up to Kafka's restart: there it began to count the interval anew. Kafka's own topics had another interval.
+    Compares up to Kafka's restart, where Kafka started to count the index interval again. Kafka's internal topics are
+    left out, because they had another interval.
     """
     suffixes = (".index", ".timeindex", ".txnindex")
     for topic in ("__consumer_offsets", "__transaction_state"):
@@ -186,7 +187,7 @@ def test_recovery_builds_the_indexes_that_kafka_built(kafka_folder: Path) -> Non
     (kafka_folder / RECOVERY_POINTS).unlink()
     host, manager = opened(kafka_folder)
     assert len([event for event in host.notes.events if event[0] == "log.recovered"]) == 5
-    told = {topic: producers_of(log_of(manager, topic)) for topic in RECOVERED}
+    producers = {topic: producers_of(log_of(manager, topic)) for topic in RECOVERED}
     manager.close(clean=True)
     ours = files_of(kafka_folder, *suffixes)
     assert {name for name, data in ours.items() if data} == {
@@ -202,11 +203,15 @@ def test_recovery_builds_the_indexes_that_kafka_built(kafka_folder: Path) -> Non
     for topic in RECOVERED:
         newest = max((GOLDEN / f"{topic}-0").glob("*.snapshot"))
         known = {e.producer_id for e in decode_snapshot(newest.read_bytes(), newest.name)}
-        assert known <= set(told[topic]), "Kafka forgot those that were silent for a day"
+        assert known <= set(producers[topic]), (
+            "Kafka removes producers after a day without records, so it may have fewer"
+        )
 
 
-def test_whose_folder_it_is_kraft_says_in_another_version(kafka_folder: Path) -> None:
-    """Kafka 4's meta.properties is of version 1 (node.id); ours, as 3.9.1's with ZooKeeper, of version 0."""
+def test_reading_the_meta_properties_of_a_kraft_folder_returns_its_ids(
+    kafka_folder: Path,
+) -> None:
+    """Kafka 4's meta.properties has version 1 (node.id); ours has version 0, as 3.9.1's with ZooKeeper."""
     text = (kafka_folder / "meta.properties").read_text()
     assert "version=1" in text
     read = MetaProperties.read(StorageHost().disk, str(kafka_folder))
@@ -215,8 +220,8 @@ def test_whose_folder_it_is_kraft_says_in_another_version(kafka_folder: Path) ->
     assert f"cluster.id={read.cluster_id}\n" in text
 
 
-def test_small_files_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
-    """B2: reading Kafka's and writing them gives the same bytes; entries of checkpoints in another order."""
+def test_writing_checkpoints_and_metadata_gives_the_bytes_of_kafka(tmp_path: Path) -> None:
+    """B2: reading Kafka's files and writing them gives the same bytes, except the order of entries in checkpoints."""
     disk = StorageHost().disk
     for name in (HIGH_WATERMARKS, RECOVERY_POINTS, CLEANER_OFFSETS, LOG_START_OFFSETS):
         OffsetCheckpoint(disk, str(tmp_path / name)).write(
@@ -245,8 +250,8 @@ def test_small_files_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
     assert (tmp_path / CLEAN_SHUTDOWN).read_bytes() == marker
 
 
-def test_a_checkpoint_that_kafka_has_only_created_is_no_damage(tmp_path: Path) -> None:
-    """`CheckpointFile` makes the file when it is opened; until the first write it has no bytes."""
+def test_opening_an_empty_checkpoint_of_kafka_is_no_error(tmp_path: Path) -> None:
+    """Kafka's `CheckpointFile` creates the file when it opens it; the file is empty until the first write."""
     (tmp_path / LOG_START_OFFSETS).touch()
     assert OffsetCheckpoint(StorageHost().disk, str(tmp_path / LOG_START_OFFSETS)).read() == {}
     (tmp_path / LEADER_EPOCHS).touch()

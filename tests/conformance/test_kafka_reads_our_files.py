@@ -1,9 +1,9 @@
-"""Apache Kafka reads every file that our brokers wrote, prints what we print, and finds nothing invalid (B1-B4, N1).
+"""Apache Kafka reads every file that our brokers wrote, prints the same as our dump, and finds no errors (B1-B4, N1).
 
-One cluster for all: two replicas, every codec, plain and idempotent, headers and nulls, group commits, segments that
-roll; one broker is stopped, the other killed. And aborted transactions in a log written by hand. Kafka's tool is
-started once for each question, for all files together. The other way round: a folder that Kafka itself has just
-written is dumped alike and opens in our loader.
+All tests share a cluster: two replicas, every codec, with and without idempotence, headers and nulls, group commits,
+segments that roll. One of its brokers is stopped, the other one killed. A log with aborted transactions is made without
+a broker. Kafka's tool runs once for each check, for all files together. In the other direction, our tool dumps a folder
+that Kafka has just written, with the same output, and our loader opens it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harrow.cluster.storage import Origin
 from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.records import build_end_txn_marker
 from harrow.harness.commands import cli
-from kafka_judge import dump, needs_kafka
+from kafka_reference import dump, needs_kafka
 from kafka_writes import CODECS, FIRST_TIME, KafkaNode, groups, produce, worth_reading
 from storage_host import StorageHost
 
@@ -49,7 +49,7 @@ def our_lines(files: list[str], *options: str) -> tuple[list[bytes], str]:
 
 
 def judged(folder: Path, files: list[str], *options: str) -> list[str]:
-    """Kafka's lines, which are ours; no complaint on either side."""
+    """Dumps with Kafka's tool and with ours; asserts the same lines and no errors; returns the lines."""
     out, err = dump(files, *options, folder=folder)
     ours, our_complaints = our_lines(files, *options)
     assert err.decode() == ""
@@ -59,7 +59,7 @@ def judged(folder: Path, files: list[str], *options: str) -> list[str]:
 
 
 def log_files(folder: Path) -> list[str]:
-    """Without indexes that were never written to: preallocated zeroes, which Kafka's tool takes for an entry."""
+    """Returns the files to dump, without unwritten indexes: Kafka's tool takes their zeroes for an entry."""
     return [
         str(file.relative_to(folder))
         for file in worth_reading(folder)
@@ -71,7 +71,7 @@ def log_files(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`stopped/`, `killed/`, `by-hand/`: data folders of ours."""
+    """Makes our data folders `stopped/`, `killed/`, `by-hand/`."""
     target = tmp_path_factory.mktemp("ours")
     with Cluster(brokers=2, config=BROKER, folder=target / "cluster") as cluster:
         admin: Any = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -99,7 +99,7 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_hand(folder: Path) -> None:
-    """Three transactions, two of them aborted, across a roll."""
+    """Writes three transactions, two of them aborted, across a roll."""
     folder.mkdir(parents=True)
     log = StorageHost().open(str(folder), {"segment.bytes": 800, "index.interval.bytes": 100})
     rows: list[tuple[bytes | None, bytes | None, tuple[()]]] = [(b"k", b"v" * 20, ())] * 3
@@ -121,7 +121,9 @@ def by_hand(folder: Path) -> None:
     log.close()
 
 
-def test_every_file_of_ours_is_kafkas(our_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_dumps_every_file_of_ours_as_we_do(
+    our_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(our_folders)
     files = [
         f"{part}/{file}"
@@ -131,7 +133,9 @@ def test_every_file_of_ours_is_kafkas(our_folders: Path, monkeypatch: pytest.Mon
     for suffix in (".log", ".index", ".timeindex", ".snapshot", ".txnindex"):
         assert any(file.endswith(suffix) for file in files), suffix
     for part in ("stopped", "killed"):
-        assert len(list((our_folders / part / "codecs-0").glob("*.log"))) > 2, "it rolled"
+        assert len(list((our_folders / part / "codecs-0").glob("*.log"))) > 2, (
+            "the log must have rolled"
+        )
     lines = judged(our_folders, files, "--print-data-log")
     text = "\n".join(lines)
     assert "isvalid: false" not in text
@@ -143,10 +147,10 @@ def test_every_file_of_ours_is_kafkas(our_folders: Path, monkeypatch: pytest.Mon
         assert sign in text, sign
 
 
-def test_kafka_would_not_rebuild_one_index(
+def test_kafkas_sanity_check_accepts_all_our_indexes(
     our_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a clean stop no index; after a kill none but the active segment's, as in Kafka itself."""
+    """Kafka would rebuild no index after a clean stop, and only those of the active segment after a kill."""
     monkeypatch.chdir(our_folders)
     files: list[str] = []
     for part in ("stopped", "by-hand", "killed"):
@@ -167,10 +171,10 @@ def test_kafka_would_not_rebuild_one_index(
     ]
 
 
-def test_kafka_understands_our_offsets_topic(
+def test_kafka_decodes_our_offsets_topic(
     our_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G1: every record of __consumer_offsets, in Kafka's own JSON."""
+    """G1: Kafka prints every record of __consumer_offsets as JSON."""
     monkeypatch.chdir(our_folders)
     logs = [
         str(file.relative_to(our_folders))
@@ -183,8 +187,8 @@ def test_kafka_understands_our_offsets_topic(
     assert "skipping" not in text
 
 
-def test_kafka_reads_what_our_cleaner_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B8: every codec cleaned, tombstones with their delete horizon, an aborted transaction; gaps are all it tells."""
+def test_kafka_reads_our_compacted_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B8: every codec, tombstones with their delete horizon, an aborted transaction; Kafka reports only the gaps."""
     compaction = Compaction(str(tmp_path / "compacted-0"), {"delete.retention.ms": 10**9})
     for turn in range(4):
         for codec in range(len(CODECS)):
@@ -203,7 +207,7 @@ def test_kafka_reads_what_our_cleaner_left(tmp_path: Path, monkeypatch: pytest.M
     out, err = dump(files, "--print-data-log", folder=tmp_path)
     ours, our_complaints = our_lines(files, "--print-data-log")
     assert ours == out.splitlines()
-    # Kafka's complaints come in the order of a hash table
+    # Kafka prints its report in the order of a hash table
     assert sorted(our_complaints.splitlines()) == sorted(err.decode().splitlines())
     assert "Non-consecutive offsets in " in our_complaints
     assert "Mismatches" not in our_complaints
@@ -217,12 +221,12 @@ def test_kafka_reads_what_our_cleaner_left(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def free_port() -> Iterator[int]:
-    """`n` such that n + 1 and n - 9999 are free now; low ones, that no outgoing connection takes."""
+    """Yields `n` such that n + 1 and n - 9999 are free, below the range of outgoing connections."""
     for port in range(31_100, 32_700, 10):
-        with socket.socket() as one, socket.socket() as other:
+        with socket.socket() as broker, socket.socket() as controller:
             try:
-                one.bind(("127.0.0.1", port + 1))
-                other.bind(("127.0.0.1", port - 9999))
+                broker.bind(("127.0.0.1", port + 1))
+                controller.bind(("127.0.0.1", port - 9999))
             except OSError:
                 continue
         yield port
@@ -232,12 +236,12 @@ def free_port() -> Iterator[int]:
 
 @pytest.mark.skipif(
     os.environ.get("HARROW_APACHE") != "1",
-    reason="a node of Kafka must start in time, alone on the machine: `make conformance`",
+    reason="a node of Kafka starts in time only on an idle machine: run `make conformance`",
 )
-def test_a_folder_that_kafka_has_just_written(
+def test_dumping_a_folder_written_by_the_running_kafka_prints_the_same(
     tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not only the golden files: today's Kafka, our dump and our loader."""
+    """Besides the golden files, our dump and our loader read what the installed Kafka writes."""
     node = KafkaNode(tmp_path / "kafka", free_port)
     with node:
         for codec in CODECS:

@@ -1,4 +1,4 @@
-"""Answers and errors that a client sees, the same from ours and from Apache Kafka 4.2 (A2, A3, C5, C6, E3, E4)."""
+"""Responses and errors of our brokers are the same as those of Apache Kafka 4.2 (A2, A3, C5, C6, E3, E4)."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ WITH_EPOCH = ("fetch", "list-offsets", "epoch-end")
 
 
 @pytest.mark.parametrize("api", ASK)
-def test_an_unknown_topic(kafka: Any, api: str) -> None:
+def test_a_request_for_an_unknown_topic_returns_the_error_of_kafka(kafka: Any, api: str) -> None:
     assert ASK[api](kafka.raw(), "nowhere", -1).error_code is Code.unknown_topic_or_partition
 
 
-def test_metadata_of_an_unknown_topic(kafka: Any) -> None:
+def test_metadata_of_an_unknown_topic_returns_the_error_of_kafka(kafka: Any) -> None:
     (row,) = kafka.raw().metadata("nowhere").topics
     assert (row.error_code, row.partitions) == (Code.unknown_topic_or_partition, ())
 
 
 @pytest.mark.parametrize("api", ASK)
-def test_a_follower_is_not_the_leader(kafka: Any, api: str) -> None:
+def test_a_request_to_a_follower_returns_not_leader(kafka: Any, api: str) -> None:
     topic = kafka.topic("followed", 1, 2)
     assert ASK[api](kafka.raw(2), topic, -1).error_code is Code.not_leader_or_follower
 
 
 @pytest.mark.parametrize("api", ASK)
-def test_a_broker_without_a_replica_is_not_the_leader(kafka: Any, api: str) -> None:
+def test_a_request_to_a_broker_without_a_replica_returns_not_leader(kafka: Any, api: str) -> None:
     topic = kafka.topic("elsewhere", 1, 2)
     assert ASK[api](kafka.raw(3), topic, -1).error_code is Code.not_leader_or_follower
 
 
 @pytest.mark.parametrize("api", WITH_EPOCH)
-def test_an_epoch_that_is_newer_than_the_brokers(kafka: Any, api: str) -> None:
+def test_a_request_with_a_newer_leader_epoch_is_refused(kafka: Any, api: str) -> None:
     topic = kafka.topic("epochs", 1)
     epoch = kafka.partition(topic, 1).leader_epoch
     assert ASK[api](kafka.raw(1), topic, epoch).error_code is Code.none
     assert ASK[api](kafka.raw(1), topic, epoch + 1).error_code is Code.unknown_leader_epoch
 
 
-def test_acks(kafka: Any) -> None:
+def test_producing_with_each_acks_value_returns_the_result_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("acks", 1, 2)
     raw = kafka.raw(1)
     for acks in (1, -1):
@@ -65,15 +65,15 @@ def test_acks(kafka: Any) -> None:
     assert raw.produce(topic, 0, ["x"], acks=2).error_code is Code.invalid_required_acks
 
 
-def test_acks_0_has_no_answer(kafka: Any) -> None:
+def test_producing_with_acks_0_gets_no_response(kafka: Any) -> None:
     topic = kafka.topic("silent", 1)
     raw = kafka.raw(1)
     raw.send(ApiKey.PRODUCE, 9, produce_request(topic, 0, ["x"], 0, 1_000, 9))
-    answer = raw.list_offset(topic, 0, -1)  # asserts that it is the next answer
+    answer = raw.list_offset(topic, 0, -1)  # asserts that this is the next response
     assert answer.offset == 1
 
 
-def test_acks_all_with_a_follower_that_stands_still_times_out(kafka: Any) -> None:
+def test_producing_with_acks_all_times_out_while_a_follower_is_paused(kafka: Any) -> None:
     topic = kafka.topic("late", 1, 2)
     raw = kafka.raw(1)
     kafka.pause(2)
@@ -82,16 +82,16 @@ def test_acks_all_with_a_follower_that_stands_still_times_out(kafka: Any) -> Non
     finally:
         kafka.resume(2)
     assert answer.error_code is Code.request_timed_out
-    assert raw.produce(topic, 0, ["y"]).base_offset == 1, "what timed out was appended"
+    assert raw.produce(topic, 0, ["y"]).base_offset == 1, "the record that timed out was appended"
 
 
-def test_fewer_replicas_than_min_insync(kafka: Any) -> None:
-    """Kafka never asks for more replicas than there are (`effectiveMinIsr`)."""
+def test_producing_with_min_insync_replicas_above_the_replica_count_is_accepted(kafka: Any) -> None:
+    """Kafka never requires more in-sync replicas than the partition has replicas (`effectiveMinIsr`)."""
     topic = kafka.topic("few", 1, min_insync_replicas="2")
     assert kafka.raw(1).produce(topic, 0, ["x"]).error_code is Code.none
 
 
-def test_batches_that_are_refused(kafka: Any) -> None:
+def test_producing_invalid_batches_returns_the_errors_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("refused", 1, max_message_bytes="300")
     raw = kafka.raw(1)
     assert raw.produce(topic, 0, ["x" * 400]).error_code is Code.message_too_large
@@ -107,7 +107,7 @@ ONE = batch(["a", "b"])
 
 
 def changed(layout: str, at: int, value: int) -> bytes:
-    """`ONE` with another field, and the CRC that goes with it."""
+    """Returns `ONE` with another value of a field, and the CRC that matches it."""
     data = bytearray(ONE)
     struct.pack_into(layout, data, at, value)
     struct.pack_into(">I", data, 17, crc32c(data[21:]))
@@ -145,7 +145,7 @@ RECORDS: dict[str, tuple[bytes, ErrorCode]] = {
 }
 
 
-def test_what_a_produce_request_may_hold_for_a_partition(kafka: Any) -> None:
+def test_producing_several_or_partial_batches_returns_the_result_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("held", 1)
     raw = kafka.raw(1)
     answers = {name: raw.produce(topic, 0, data) for name, (data, _) in RECORDS.items()}
@@ -156,10 +156,10 @@ def test_what_a_produce_request_may_hold_for_a_partition(kafka: Any) -> None:
     assert raw.list_offset(topic, 0, -1).offset == 2 * len(taken)
     stored = raw.fetch(topic, 0, 0).records
     attributes = [placed.header.attributes for placed in headers(stored, partial_ok=False)]
-    assert attributes == [0, 0, 0, 0, 0x80], "whose time a batch has is not the producer's to say"
+    assert attributes == [0, 0, 0, 0, 0x80], "the broker sets the timestamp type, not the producer"
 
 
-def test_a_batch_of_a_transaction_outside_of_one(kafka: Any) -> None:
+def test_producing_a_transactional_batch_without_a_transaction_is_refused(kafka: Any) -> None:
     topic = kafka.topic("outside", 1)
     raw = kafka.raw(1)
     data = batch(["a"], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -168,7 +168,7 @@ def test_a_batch_of_a_transaction_outside_of_one(kafka: Any) -> None:
     assert raw.list_offset(topic, 0, -1).offset == 0
 
 
-def test_list_offsets(kafka: Any) -> None:
+def test_list_offsets_returns_the_offsets_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("offsets", 1)
     raw = kafka.raw(1)
 
@@ -176,7 +176,9 @@ def test_list_offsets(kafka: Any) -> None:
         found = raw.list_offset(topic, 0, timestamp)
         return found.error_code, found.timestamp, found.offset, found.leader_epoch
 
-    assert (row(-1), row(-2)) == ((0, -1, 0, 0), (0, -1, 0, 0)), "an epoch begins with its leader"
+    assert (row(-1), row(-2)) == ((0, -1, 0, 0), (0, -1, 0, 0)), (
+        "an epoch begins when its leader starts"
+    )
     assert row(1) == (0, -1, -1, -1)
     raw.produce(topic, 0, ["a", "b"])
     time = NOW_MS
@@ -185,7 +187,7 @@ def test_list_offsets(kafka: Any) -> None:
     assert row(-3)[:2] == (0, time)
 
 
-def test_epoch_ends(kafka: Any) -> None:
+def test_offset_for_leader_epoch_returns_the_ends_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("ends", 1)
     raw = kafka.raw(1)
     raw.produce(topic, 0, ["a", "b"])
@@ -197,7 +199,7 @@ def test_epoch_ends(kafka: Any) -> None:
     assert [end(epoch) for epoch in (0, 1, -1)] == [(0, 0, 2), (0, -1, -1), (0, -1, -1)]
 
 
-def test_fetch_out_of_range(kafka: Any) -> None:
+def test_fetching_out_of_range_returns_the_error_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("range", 1)
     raw = kafka.raw(1)
     raw.produce(topic, 0, ["a", "b"])
@@ -206,11 +208,11 @@ def test_fetch_out_of_range(kafka: Any) -> None:
     assert not at_end.records
     for offset in (3, -1):
         beyond = raw.fetch(topic, 0, offset)
-        told = (beyond.error_code, beyond.high_watermark, beyond.log_start_offset)
-        assert told == (Code.offset_out_of_range, -1, -1)
+        result = (beyond.error_code, beyond.high_watermark, beyond.log_start_offset)
+        assert result == (Code.offset_out_of_range, -1, -1)
 
 
-def test_a_fetch_gives_at_least_one_batch(kafka: Any) -> None:
+def test_fetching_with_a_small_limit_returns_at_least_one_batch(kafka: Any) -> None:
     topic = kafka.topic("one", 1)
     raw = kafka.raw(1)
     for value in ("a", "b"):
@@ -221,8 +223,8 @@ def test_a_fetch_gives_at_least_one_batch(kafka: Any) -> None:
     assert epoch == kafka.partition(topic, 1).leader_epoch
 
 
-def test_a_diverging_epoch_in_a_consumers_fetch(kafka: Any) -> None:
-    """KIP-595's field answers whoever says the epoch of the last record it has."""
+def test_fetching_with_a_matching_epoch_returns_no_diverging_epoch(kafka: Any) -> None:
+    """KIP-595's field is set only for a fetch that contains the epoch of the last record and diverges."""
     topic = kafka.topic("diverging", 1)
     raw = kafka.raw(1)
     raw.produce(topic, 0, ["a", "b"])
@@ -234,19 +236,19 @@ def test_a_diverging_epoch_in_a_consumers_fetch(kafka: Any) -> None:
     )
 
 
-def test_a_delayed_fetch_is_answered_by_the_record_it_waits_for(kafka: Any) -> None:
+def test_a_delayed_fetch_completes_when_the_record_arrives(kafka: Any) -> None:
     topic = kafka.topic("delayed", 1, 2)
     waiting, other = kafka.raw(1), kafka.raw(1)
     waiting.send(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, max_wait_ms=20_000))
     for _ in range(3):
         other.list_offset(topic, 0, -1)
-    assert not waiting.ready(), "there is nothing to answer with"
+    assert not waiting.ready(), "no record has arrived yet"
     other.produce(topic, 0, ["x"])
     row = waiting.take()[1].responses[0].partitions[0]
     assert (row.error_code, row.high_watermark, len(row.records)) == (0, 1, len(batch(["x"])))
 
 
-def test_a_delayed_fetch_waits_for_min_bytes_or_its_time(kafka: Any) -> None:
+def test_a_delayed_fetch_completes_at_min_bytes_or_at_its_deadline(kafka: Any) -> None:
     topic = kafka.topic("bytes", 1)
     waiting, other = kafka.raw(1), kafka.raw(1)
     size = len(batch(["x"]))
@@ -259,10 +261,10 @@ def test_a_delayed_fetch_waits_for_min_bytes_or_its_time(kafka: Any) -> None:
     other.produce(topic, 0, ["x"])
     assert len(waiting.take()[1].responses[0].partitions[0].records) == 2 * size
     late = other.fetch(topic, 0, 0, max_wait_ms=50, min_bytes=1 << 20)
-    assert len(late.records) == 2 * size, "at its deadline it has what there is"
+    assert len(late.records) == 2 * size, "at its deadline the fetch returns the available records"
 
 
-def test_answers_come_in_the_order_of_requests(kafka: Any) -> None:
+def test_pipelined_requests_get_their_responses_in_order(kafka: Any) -> None:
     topic = kafka.topic("order", 1)
     raw = kafka.raw(1)
     first = raw.send(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, max_wait_ms=100))
@@ -270,7 +272,7 @@ def test_answers_come_in_the_order_of_requests(kafka: Any) -> None:
     assert [raw.take()[0], raw.take()[0]] == [first, second]
 
 
-def test_versions_that_nobody_has(kafka: Any) -> None:
+def test_unsupported_versions_close_the_connection_or_return_an_error(kafka: Any) -> None:
     raw = kafka.raw()
     s = messages.schema(ApiKey.API_VERSIONS, 3, "request")
     entity = s.ApiVersionsRequest(client_software_name="t", client_software_version="1")
@@ -285,7 +287,7 @@ def test_versions_that_nobody_has(kafka: Any) -> None:
         closed.take()
 
 
-def test_metadata_and_epochs_after_an_election(kafka: Any) -> None:
+def test_an_election_changes_metadata_and_leader_epochs(kafka: Any) -> None:
     topic = kafka.topic("elected", 1, 2, 3, min_insync_replicas="1")
     before = kafka.raw(1).produce(topic, 0, ["a"])
     assert before.error_code == 0
@@ -304,7 +306,9 @@ def test_metadata_and_epochs_after_an_election(kafka: Any) -> None:
             assert code is Code.fenced_leader_epoch, api
         assert leader.list_offset(topic, 0, -1).leader_epoch == row.leader_epoch
         leader.produce(topic, 0, ["b"])
-        ends = [leader.epoch_end(topic, 0, one).end_offset for one in (epoch, row.leader_epoch)]
+        ends = [
+            leader.epoch_end(topic, 0, number).end_offset for number in (epoch, row.leader_epoch)
+        ]
         assert ends == [1, 2]
         diverging = leader.fetch(topic, 0, 2, last_epoch=epoch).diverging_epoch
         assert (diverging.epoch, diverging.end_offset) == (epoch, 1)
@@ -313,7 +317,7 @@ def test_metadata_and_epochs_after_an_election(kafka: Any) -> None:
     until(lambda: set(kafka.partition(topic, 2).isr_nodes) == {1, 2, 3}, "all in sync again")
 
 
-def test_too_few_in_sync(kafka: Any) -> None:
+def test_producing_with_too_few_in_sync_replicas_is_refused(kafka: Any) -> None:
     topic = kafka.topic("short", 1, 2, min_insync_replicas="2")
     raw = kafka.raw(1)
     assert raw.produce(topic, 0, ["a"]).error_code is Code.none
@@ -326,7 +330,7 @@ def test_too_few_in_sync(kafka: Any) -> None:
         until(lambda: tuple(kafka.partition(topic, 1).isr_nodes) == (1,), "2 out of the ISR")
 
         def refused() -> bool:
-            # Kafka tells clients of the ISR a moment before its leader goes by it
+            # Kafka reports the changed ISR to clients shortly before the leader uses it
             answer = kafka.raw(1).produce(topic, 0, ["c"], timeout_ms=100)
             assert answer.error_code is not Code.none
             return (answer.error_code, answer.base_offset) == (Code.not_enough_replicas, -1)
@@ -338,7 +342,7 @@ def test_too_few_in_sync(kafka: Any) -> None:
         assert correlation == asked
         row = kafka.raw(1).fetch(topic, 0, 1)
         code = waited.responses[0].partition_responses[0].error_code
-        # docs/compatibility.md, "Under min.insync.replicas the high watermark stands still"
+        # docs/compatibility.md, "The high watermark advances below `min.insync.replicas`"
         expected = {
             "harrow": (Code.not_enough_replicas_after_append, last + 1),
             "apache": (Code.request_timed_out, 1),
@@ -350,20 +354,20 @@ def test_too_few_in_sync(kafka: Any) -> None:
     assert kafka.raw(1).produce(topic, 0, ["e"]).base_offset == last + 1
 
 
-def test_a_consumer_may_fetch_from_a_follower(kafka: Any) -> None:
+def test_fetching_from_a_follower_as_a_consumer_returns_records(kafka: Any) -> None:
     topic = kafka.topic("near", 1, 2)
     kafka.raw(1).produce(topic, 0, ["a"])
     row = kafka.raw(2).fetch(topic, 0, 0, version=12, max_wait_ms=5_000)
     assert (row.error_code, row.high_watermark) == (0, 1)
     assert len(row.records) == len(batch(["a"]))
     beyond = kafka.raw(2).fetch(topic, 0, 9)
-    # docs/compatibility.md, "A follower that lags sends nobody back"
+    # docs/compatibility.md, "A lagging follower does not reset a consumer"
     expected = {"harrow": Code.offset_not_available, "apache": Code.offset_out_of_range}
     assert beyond.error_code is expected[kafka.name]
 
 
-def test_a_consumers_fetch_session(kafka: Any) -> None:
-    """Whoever asks for one and is given none (id 0) goes on with full fetches; who makes one up is refused."""
+def test_a_fetch_with_an_unknown_session_id_is_refused(kafka: Any) -> None:
+    """A consumer that gets session id 0 continues with full fetches; an invented session id is refused."""
     topic = kafka.topic("session", 1)
     raw = kafka.raw(1)
     first = raw.ask(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, session_epoch=0))
@@ -374,7 +378,7 @@ def test_a_consumers_fetch_session(kafka: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_where_a_replica_lies_and_how_large_it_is(kafka: Any, version: int) -> None:
+def test_describing_log_dirs_returns_folder_and_size_of_a_replica(kafka: Any, version: int) -> None:
     topic = kafka.topic("placed", 1)
     raw = kafka.raw(1)
     raw.produce(topic, 0, ["a"])

@@ -41,7 +41,7 @@ def run_folders(pytester: pytest.Pytester) -> list[Path]:
     return sorted(path.parent for path in pytester.path.glob("harrow-out/**/verdict.json"))
 
 
-def test_it_passes_and_leaves_its_verdict_and_picture(pytester: pytest.Pytester) -> None:
+def test_the_users_test_passes_and_leaves_a_verdict_and_a_report(pytester: pytest.Pytester) -> None:
     write(pytester)
     result = run(pytester, "--junitxml=junit.xml")
     result.assert_outcomes(passed=1)
@@ -61,7 +61,7 @@ def test_it_passes_and_leaves_its_verdict_and_picture(pytester: pytest.Pytester)
     assert 'name="harrow.seed"' in junit
 
 
-def test_two_workers_share_one_spark(
+def test_two_workers_share_a_spark_server(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("xdist")
@@ -77,7 +77,7 @@ def test_two_workers_share_one_spark(
     assert len(list(pytester.path.glob("harrow-out/*/spark.log"))) == 1
 
 
-def test_without_traffic_no_fault_fires_and_the_test_fails(pytester: pytest.Pytester) -> None:
+def test_a_test_without_traffic_fails_because_no_fault_fires(pytester: pytest.Pytester) -> None:
     write(pytester, count=0)
     result = run(pytester)
     result.assert_outcomes(failed=1)
@@ -87,7 +87,7 @@ def test_without_traffic_no_fault_fires_and_the_test_fails(pytester: pytest.Pyte
     )
 
 
-def test_the_verdict_comes_with_the_users_own_failure(pytester: pytest.Pytester) -> None:
+def test_a_failure_of_the_users_test_includes_the_verdict(pytester: pytest.Pytester) -> None:
     write(pytester, inside="raise RuntimeError('my own bug')")
     result = run(pytester)
     result.assert_outcomes(failed=1)
@@ -96,7 +96,7 @@ def test_the_verdict_comes_with_the_users_own_failure(pytester: pytest.Pytester)
     assert "the verdict on this run" in said
 
 
-def test_a_loss_is_named_with_the_line_that_repeats_it(pytester: pytest.Pytester) -> None:
+def test_a_lost_write_fails_with_the_command_that_repeats_it(pytester: pytest.Pytester) -> None:
     # acks=1 and a leader that dies between its append and the followers' fetch
     source = USER.format(count=3000, inside="").replace(
         "kill(leader(orders)), pause(controller(), seconds=(0.5, 4))",

@@ -25,7 +25,9 @@ PARSE = {row.name: row.parse for row in OPTIONS}
         ("set", ["min.insync.replicas=two"], "expected a whole number"),
     ],
 )
-def test_values_that_do_not_fit_say_what_would(name: str, value: object, words: str) -> None:
+def test_invalid_option_values_are_refused_with_the_expected_form(
+    name: str, value: object, words: str
+) -> None:
     with pytest.raises(ValueError, match=words.replace("?", "[?]")):
         PARSE[name](value)
 
@@ -44,12 +46,12 @@ def test_values_that_do_not_fit_say_what_would(name: str, value: object, words: 
         ({"scope": "class"}, "expected test or session"),
     ],
 )
-def test_arguments_that_do_not_fit_are_usage_errors(arguments: dict[str, Any], words: str) -> None:
+def test_invalid_marker_arguments_are_usage_errors(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(pytest.UsageError, match=f"^here: .*{words}"):
         check_arguments(arguments, "here")
 
 
-def test_layers_lie_over_each_other_and_config_setting_by_setting() -> None:
+def test_merging_options_prefers_later_layers_and_merges_config_by_setting() -> None:
     low = {"brokers": 1, "seed": 2, "config": {"a": 1, "b": 1}}
     assert merge(low, {}, {"brokers": 3, "config": {"b": 2}}) == {
         "brokers": 3, "seed": 2, "config": {"a": 1, "b": 2},
@@ -57,24 +59,23 @@ def test_layers_lie_over_each_other_and_config_setting_by_setting() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.text(max_size=5), max_size=3))
-def test_children_are_stable_and_tell_names_apart(seed: int, names: list[str]) -> None:
-    assert child_seed(seed, *names) == child_seed(seed, *names)
+def test_child_seeds_are_in_range_and_differ_by_name(seed: int, names: list[str]) -> None:
     assert child_seed(seed, *names, "a", "b") != child_seed(seed, *names, "ab")
     assert 0 <= child_seed(seed, *names) < 2**63
 
 
-def test_a_childs_value_is_written_in_stone() -> None:
-    # repeat lines of old failures must go on working
-    assert child_seed(12345, "tests/test_a.py::test_b", "harrow") == STONE
+def test_a_child_seed_never_changes_between_versions() -> None:
+    # the commands that repeat old failures must stay valid
+    assert child_seed(12345, "tests/test_a.py::test_b", "harrow") == FIXED_CHILD_SEED
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
-def test_folder_names_are_short_safe_and_tell_tests_apart(one: str, other: str) -> None:
-    name = folder_name(f"tests/test_a.py::{one}")
-    assert 0 < len(name) <= NAME_LENGTH_MAX
-    assert set(name) & set("/\\ :[]") == set()
-    assert not name.startswith(".")
-    assert (one == other) == (name == folder_name(f"tests/test_a.py::{other}"))
+def test_folder_names_are_short_and_safe_and_differ_by_test(name: str, other: str) -> None:
+    folder = folder_name(f"tests/test_a.py::{name}")
+    assert 0 < len(folder) <= NAME_LENGTH_MAX
+    assert set(folder) & set("/\\ :[]") == set()
+    assert not folder.startswith(".")
+    assert (name == other) == (folder == folder_name(f"tests/test_a.py::{other}"))
 
 
-STONE = 4105062340411216331
+FIXED_CHILD_SEED = 4105062340411216331

@@ -1,4 +1,4 @@
-"""`scope="session"`: one cluster for the tests that ask for the same; and broker bugs fail the test that met them."""
+"""`scope="session"` shares a cluster between tests with the same options; a failed task fails the running test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from harrow.harness.clusters import failed_tasks, trace_ends
 
 
-def test_tests_of_one_session_share_a_cluster_and_not_topics(pytester: pytest.Pytester) -> None:
+def test_session_scope_shares_the_cluster_and_not_the_topics(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -35,7 +35,7 @@ def test_tests_of_one_session_share_a_cluster_and_not_topics(pytester: pytest.Py
     result.assert_outcomes(passed=3)
 
 
-def test_a_brokers_failed_task_fails_the_test_that_met_it(pytester: pytest.Pytester) -> None:
+def test_a_failed_task_of_a_broker_fails_the_running_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -57,7 +57,7 @@ def test_a_brokers_failed_task_fails_the_test_that_met_it(pytester: pytest.Pytes
     assert list(pytester.path.glob("harrow-out/*/*/cluster/broker-1/data"))
 
 
-def test_only_what_was_traced_since_counts(tmp_path: Path) -> None:
+def test_only_tasks_that_failed_during_the_test_count(tmp_path: Path) -> None:
     trace = tmp_path / "broker-1" / "trace.jsonl"
     trace.parent.mkdir()
     trace.write_text('{"event": "task.failed", "name": "old", "error": "x"}\n')

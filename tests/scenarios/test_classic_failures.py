@@ -1,8 +1,8 @@
-"""The two failures of seeds 002 and 004, and KIP-279's, on demand and every time, by truncation rule (C7, C6).
+"""The failures of seeds 002 and 004 and of KIP-279, reproduced by directed faults by truncation strategy (C6, C7).
 
-Replicas A, B, C on brokers that are not the controller; every election is clean, every fault is directed,
-nothing waits for luck: followers' high watermarks lag a round behind by nature (seed 004's table), and a
-follower that cannot reach its new leader is one that has truncated and not yet fetched.
+Replicas A, B, C are on brokers that are not the controller. Every election is clean and every fault is directed, so
+nothing depends on timing: the high watermark of a follower is always one fetch behind (seed 004's table), and a
+follower that cannot reach its new leader has truncated and not fetched yet.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from harrow.harness.errors import VerdictError
 
 
 def by_rule(*rules: str) -> pytest.MarkDecorator:
-    """The test once for each rule, on a cluster of brokers that all follow it."""
+    """Runs the test for each rule, on brokers that all use it."""
     config = {
-        "replica.fetch.wait.max.ms": 4_000,  # a follower learns of the second round at the next record
+        "replica.fetch.wait.max.ms": 4_000,  # a follower gets the second fetch response only with the next record
         "replica.lag.time.max.ms": 60_000,
         "replica.high.watermark.checkpoint.interval.ms": 50,
         "harrow.trace.hw.interval.ms": 0,
@@ -37,12 +37,12 @@ def by_rule(*rules: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def orders(harrow: Harrow, rule: str) -> Placed:
-    """A topic on three of four brokers, the first its leader; the fourth is the controller."""
+    """A topic on three of four brokers, the first broker leads; the fourth broker is the controller."""
     return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
 
 
 def judge(harrow: Harrow) -> Verdict:
-    """The verdict, whatever it is."""
+    """Returns the verdict, valid or not."""
     try:
         return harrow.verify("orders", guarantee="no-loss")
     except VerdictError as found:
@@ -55,17 +55,20 @@ def acknowledged(orders: Placed, node: int, value: str, *, acks: int = -1) -> No
 
 
 def cut_off(orders: Placed, node: int, leader: int) -> None:
-    """`node` reaches `leader` no more."""
+    """Isolates `node` from `leader`."""
     orders.cluster.control(node, "links.block", peers=[f"broker {leader}"], direction="both")
 
 
 def fast_double_failure(orders: Placed, rule: str) -> tuple[int, int, int]:
-    """m1 is committed and acknowledged; A dies, B leads, C is told of B but has fetched nothing; B dies, C leads."""
+    """m1 is committed and acknowledged; A dies, B leads, C follows B but fetches nothing; B dies, C leads."""
     a, b, c = orders.nodes()
     acknowledged(orders, a, "m0")
     acknowledged(orders, a, "m1")
     assert orders.seen(a).hw == 2
-    assert [(one.leo, one.hw) for one in (orders.seen(b), orders.seen(c))] == [(2, 1), (2, 1)]
+    assert [(replica.leo, replica.hw) for replica in (orders.seen(b), orders.seen(c))] == [
+        (2, 1),
+        (2, 1),
+    ]
     orders.await_checkpoint(a, 2)
     cut_off(orders, c, b)
     orders.cluster.brokers[a].kill()
@@ -79,14 +82,14 @@ def fast_double_failure(orders: Placed, rule: str) -> tuple[int, int, int]:
 
 
 def start_again(orders: Placed, *nodes: int) -> None:
-    """Start the dead, one after another, each until it is in sync."""
+    """Starts the dead brokers one after another, each until it is in sync."""
     for node in nodes:
         orders.cluster.brokers[node].start()
     orders.cluster.await_full_isr(30)
 
 
 @by_rule("high-watermark", "kip-320")
-def test_a_committed_record_is_lost_by_truncating_to_the_high_watermark(
+def test_truncating_to_the_high_watermark_loses_a_committed_record(
     harrow: Harrow, orders: Placed, rule: str
 ) -> None:
     a, b, c = fast_double_failure(orders, rule)
@@ -97,7 +100,9 @@ def test_a_committed_record_is_lost_by_truncating_to_the_high_watermark(
         assert orders.seen(c).leo == 2
         return
     assert verdict.names() == {"lost-write"}, verdict
-    assert {orders.seen(node).leo for node in (a, b, c)} == {1}, "gone from every log"
+    assert {orders.seen(node).leo for node in (a, b, c)} == {1}, (
+        "every log must have lost the record"
+    )
     causes = {node: cuts(orders, node) for node in (a, c)}
     assert causes == {
         a: [(2, 1, "high-watermark: out of range")],
@@ -106,7 +111,7 @@ def test_a_committed_record_is_lost_by_truncating_to_the_high_watermark(
 
 
 @by_rule("high-watermark", "kip-101")
-def test_logs_diverge_when_the_new_leader_writes_before_the_old_one_is_back(
+def test_logs_diverge_when_the_new_leader_appends_before_the_old_leader_returns(
     harrow: Harrow, orders: Placed, rule: str
 ) -> None:
     a, b, c = fast_double_failure(orders, rule)
@@ -120,25 +125,25 @@ def test_logs_diverge_when_the_new_leader_writes_before_the_old_one_is_back(
         return
     assert verdict.names() >= {"lost-write", "replica-divergence"}, verdict
     assert {orders.seen(node).leo for node in (a, b, c)} == {3}
-    assert cuts(orders, a) == [], "its high watermark is the leader's end: nothing to cut"
+    assert cuts(orders, a) == [], "its high watermark equals the leader's LEO: nothing to truncate"
 
 
 @by_rule("kip-101", "kip-279", "kip-320")
-def test_a_fast_double_election_diverges_until_the_leader_names_its_epoch(
+def test_a_fast_double_election_diverges_unless_the_leader_returns_its_epoch(
     harrow: Harrow, orders: Placed, rule: str
 ) -> None:
-    """KIP-279: epoch 1 lived on B alone; the leader of epoch 2 cannot know where it ends."""
+    """KIP-279: only B has records of epoch 1; the leader of epoch 2 cannot know where epoch 1 ends."""
     a, b, c = orders.nodes()
     acknowledged(orders, a, "m0")
     cut_off(orders, b, a)
     late = [orders.produce(a, value, timeout_ms=1).error_code for value in ("x1", "x2")]
-    assert late == [7, 7], "REQUEST_TIMED_OUT: B is in the ISR and has them not"
+    assert late == [7, 7], "REQUEST_TIMED_OUT: B is in the ISR and does not have the records"
     orders.await_ends(leo={a: 3, b: 1, c: 3})
     cut_off(orders, c, b)
     orders.cluster.brokers[a].kill()
     orders.await_state(leader=b, isr=(b, c), told=c)
     late = [orders.produce(b, value, timeout_ms=1).error_code for value in ("y1", "y2")]
-    assert late == [7, 7], "REQUEST_TIMED_OUT: C is in the ISR and has them not"
+    assert late == [7, 7], "REQUEST_TIMED_OUT: C is in the ISR and does not have the records"
     orders.cluster.brokers[b].kill()
     orders.await_state(leader=c, isr=(c,))
     acknowledged(orders, c, "z")
@@ -148,13 +153,13 @@ def test_a_fast_double_election_diverges_until_the_leader_names_its_epoch(
     assert {orders.seen(node).leo for node in (a, b, c)} == {4}
     if rule == "kip-101":
         assert "replica-divergence" in verdict.names(), verdict
-        assert cuts(orders, b) == [], "where epoch 2 begins is where its own log ends"
+        assert cuts(orders, b) == [], "epoch 2 begins at the end of its own log"
         return
     assert verdict.valid, verdict
     assert [(before, end) for before, end, _ in cuts(orders, b)] == [(3, 1)]
 
 
 def cuts(orders: Placed, node: int) -> list[tuple[int, int, str]]:
-    """(from, to, cause) of every truncation on `node`."""
+    """Returns (from, to, cause) of every truncation on `node`."""
     events = orders.events(node, "partition.truncated")
     return [(row["from"], row["to"], row["cause"]) for row in events]

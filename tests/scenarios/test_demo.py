@@ -21,9 +21,9 @@ def test_the_demo_kills_a_leader_and_proves_that_nothing_was_lost(tmp_path: Path
     assert done.returncode == 0, done.stdout + done.stderr
     assert "VALID" in done.stdout
     folder = tmp_path / "demo"
-    told = done.stdout.replace("\n", "")
-    assert "kill(leader('orders', 0)" in told
-    assert "epoch 1" in told, "a new leader with a higher epoch"
+    output = done.stdout.replace("\n", "")
+    assert "kill(leader('orders', 0)" in output
+    assert "epoch 1" in output, "a new leader with a higher epoch"
     events = [json.loads(line) for line in (folder / "faults.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events] == ["inject", "effect", "heal", "healed"]
     verdict = json.loads((folder / "verdict.json").read_text())
@@ -38,7 +38,7 @@ def test_the_demo_kills_a_leader_and_proves_that_nothing_was_lost(tmp_path: Path
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-def test_chaos_keeps_a_ledger_and_counts_what_it_saw(tmp_path: Path) -> None:
+def test_chaos_writes_a_ledger_with_the_counts_of_each_seed(tmp_path: Path) -> None:
     done = run("chaos", "--seeds", "1", "--seed", "5", "--seconds", "2", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = (tmp_path / "chaos-safe" / "ledger.jsonl").read_text().splitlines()

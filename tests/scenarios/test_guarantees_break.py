@@ -1,4 +1,4 @@
-"""The harness sees what it is for: three directed schedules that lose or double, every time (H2, H3, H5)."""
+"""The verdict detects real violations: three directed schedules that lose or duplicate, every time (H2, H3, H5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENT: dict[str, Any] = {
 
 
 def produce(producer: Producer, topic: str, count: int, prefix: str) -> int:
-    """So many records to partition 0, one after another; how many were acknowledged."""
+    """Produces `count` records to partition 0, one after another; returns how many were acknowledged."""
     acknowledged = 0
 
     def delivered(error: object, _message: object) -> None:
@@ -35,12 +35,12 @@ def produce(producer: Producer, topic: str, count: int, prefix: str) -> int:
     return acknowledged
 
 
-def test_acks_1_and_a_leader_cut_off_from_its_followers_loses(harrow: Harrow) -> None:
+def test_isolating_the_leader_with_acks_1_loses_records(harrow: Harrow) -> None:
     orders = harrow.topic("orders")
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "1", **PATIENT})
     assert produce(producer, orders.name, 20, "before") == 20
     with harrow.chaos(isolate(leader(orders, 0), seconds=4)) as chaos:
-        # the old leader goes on acknowledging alone; healed, it truncates to its successor's log
+        # The isolated leader still acknowledges; after healing it truncates to the new leader's log.
         while not chaos.effects:
             produce(producer, orders.name, 1, "during")
         assert produce(producer, orders.name, 50, "alone") == 50
@@ -54,7 +54,7 @@ def test_acks_1_and_a_leader_cut_off_from_its_followers_loses(harrow: Harrow) ->
 
 
 def leave_only_the_follower(harrow: Harrow, producer: Producer, topic: str) -> tuple[int, int]:
-    """The leader writes alone and dies, then its follower, dead before that, is back: (leader, follower)."""
+    """Lets the leader append alone and die, and restarts its follower, which died before: (leader, follower)."""
     cluster = harrow.cluster
     assert produce(producer, topic, 20, "before") == 20
     first = cluster.leader(topic, 0)
@@ -69,7 +69,7 @@ def leave_only_the_follower(harrow: Harrow, producer: Producer, topic: str) -> t
     return first, follower
 
 
-def test_unclean_election_loses(harrow: Harrow) -> None:
+def test_an_unclean_election_loses_records(harrow: Harrow) -> None:
     config = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
     orders = harrow.topic("orders", replication_factor=2, config=config)
     cluster = harrow.cluster
@@ -84,8 +84,8 @@ def test_unclean_election_loses(harrow: Harrow) -> None:
     assert "lost-write" in found.value.verdict.totals
 
 
-def test_clean_election_waits_instead(harrow: Harrow) -> None:
-    """The same outage with unclean election off: the partition is offline until its ISR is back, nothing is lost."""
+def test_a_clean_election_waits_for_the_isr_and_loses_nothing(harrow: Harrow) -> None:
+    """The same outage without unclean election: the partition is offline until its ISR returns."""
     orders = harrow.topic("orders", replication_factor=2, config={"min.insync.replicas": 1})
     cluster = harrow.cluster
     producer = Producer({"bootstrap.servers": harrow.bootstrap_servers, "acks": "all", **PATIENT})
@@ -100,7 +100,9 @@ def test_clean_election_waits_instead(harrow: Harrow) -> None:
 @pytest.mark.parametrize(
     "idempotent", [False, True], ids=["without-idempotence", "with-idempotence"]
 )
-def test_a_response_lost_after_the_append(harrow: Harrow, idempotent: bool) -> None:
+def test_losing_a_response_duplicates_records_only_without_idempotence(
+    harrow: Harrow, idempotent: bool
+) -> None:
     orders = harrow.topic("orders")
     settings = {
         "bootstrap.servers": harrow.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""What must hold does, on real processes, through the fixture as a user has it (H4, J1)."""
+"""Guarantees hold under faults, on real processes, through the fixture as users have it (H4, J1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harrow import Harrow, controller, isolate, kill, leader, pause, terminate
 
 
 def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> int:
-    """Somebody's own code: it knows a bootstrap address and nothing of Harrow."""
+    """Stands for a user's code: it has a bootstrap address and does not use Harrow."""
     acknowledged = 0
     settings = {
         "bootstrap.servers": bootstrap_servers, "acks": "all", "enable.idempotence": True, "log_level": 0,
@@ -53,7 +53,7 @@ def test_no_order_is_lost(harrow: Harrow) -> None:
     ],
     ids=["kill", "pause", "isolate", "terminate"],
 )
-def test_the_leader_fails_and_nothing_is_lost_doubled_or_reordered(
+def test_a_leader_failure_loses_duplicates_and_reorders_nothing(
     harrow: Harrow, fault: object
 ) -> None:
     orders = harrow.topic("orders", partitions=1)
@@ -63,7 +63,7 @@ def test_the_leader_fails_and_nothing_is_lost_doubled_or_reordered(
     harrow.verify(orders, guarantee="exactly-once,ordered")
 
 
-def test_a_run_in_which_nothing_happened_is_unknown_and_fails(harrow: Harrow) -> None:
+def test_verifying_a_run_without_traffic_is_unknown_and_fails(harrow: Harrow) -> None:
     from harrow.harness.errors import VerdictError
 
     quiet = harrow.topic("quiet")

@@ -1,4 +1,4 @@
-"""Leaders and replicas moved on purpose under load lose, double and reorder nothing (C9, D4, K7)."""
+"""Moving leaders and replicas under load loses, duplicates and reorders nothing (C9, D4, K7)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from waiting import until
 pytestmark = SOCKETS
 
 NOT_NOW = (KafkaError, RuntimeError)
-"""A dead broker; kafka-python's word for a cluster without a controller."""
+"""Errors of a dead broker, and kafka-python's error for a cluster without a controller."""
 
 
 def keep_moving(cluster: Cluster, topic: str, stop: threading.Event) -> None:
-    """Give partition 0 other replicas and another leader, one move after the other, until told to stop."""
+    """Gives partition 0 other replicas and another leader, again and again, until `stop` is set."""
     turn = 0
     while not stop.wait(0.2):
-        # kafka-python keeps to the controller that it found first, a dead one too: each error ends its client
+        # kafka-python never leaves the controller that it found first, so each error ends the client.
         with contextlib.suppress(*NOT_NOW), admin_of(cluster) as admin:
             while not stop.wait(0.2):
                 if admin.list_partition_reassignments():
-                    continue  # a target that changes before it is reached is never reached on a busy machine
+                    continue  # on a busy machine a changing target is never reached
                 turn += 1
                 target = [turn % 3 + 1, (turn + 1) % 3 + 1]
                 admin.alter_partition_reassignments({TopicPartition(topic, 0): target})
@@ -37,7 +37,7 @@ def no_move_left(cluster: Cluster) -> bool:
         return not admin.list_partition_reassignments()
 
 
-def test_elections_and_reassignments_between_faults(harrow: Harrow) -> None:
+def test_elections_and_reassignments_under_load_lose_nothing(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=2, replication_factor=2)
     cluster, stop = harrow.cluster, threading.Event()
     mover = threading.Thread(target=keep_moving, args=(cluster, orders.name, stop), daemon=True)

@@ -17,12 +17,12 @@ PATIENT_ISR = {"replica.lag.time.max.ms": 60_000, "min.insync.replicas": 1}
 
 @pytest.fixture
 def orders(harrow: Harrow) -> Placed:
-    """A topic on all brokers but the controller."""
+    """A topic on all brokers except the controller."""
     return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
 
 
 def fail_over(orders: Placed, leader: int, follower: int) -> None:
-    """The leader dies, its follower leads, and the dead one is back and in sync."""
+    """Kills the leader, waits until the follower leads, and restarts the old leader until it is in sync."""
     orders.cluster.brokers[leader].kill()
     orders.await_state(leader=follower, isr=(follower,))
     orders.cluster.brokers[leader].start()
@@ -30,7 +30,9 @@ def fail_over(orders: Placed, leader: int, follower: int) -> None:
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
-def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Placed) -> None:
+def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
+    harrow: Harrow, orders: Placed
+) -> None:
     """H1: the client gets no response and assumes success; the verdict names the loss and reports it as allowed."""
     leader, follower = orders.nodes()
     producer = harrow.producer(acks=0, enable_idempotence=False, message_timeout_ms=30_000)
@@ -41,7 +43,7 @@ def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Pl
     orders.cluster.brokers[leader].pause()
     for number in range(30):
         producer.produce("orders", f"unread {number}", key="k", partition=0)
-    assert producer.flush(30) == 0, "sent, as far as the client can know"
+    assert producer.flush(30) == 0, "with acks=0 the client counts a sent record as delivered"
     fail_over(orders, leader, follower)
     verdict = harrow.verify("orders")
     assert verdict.guarantees == ("best-effort",), "derived from acks=0"
@@ -54,7 +56,9 @@ def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Pl
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
-def test_acks_1_loses_what_the_dead_leader_had_alone(harrow: Harrow, orders: Placed) -> None:
+def test_killing_an_isolated_leader_with_acks_1_loses_its_records(
+    harrow: Harrow, orders: Placed
+) -> None:
     """H2: the leader acknowledges, and is killed before its follower has fetched."""
     leader, follower = orders.nodes()
     with orders.raw(leader) as raw:
@@ -70,9 +74,9 @@ def test_acks_1_loses_what_the_dead_leader_had_alone(harrow: Harrow, orders: Pla
     orders.cluster.control(follower, "links.heal", mode="reset")
     orders.cluster.brokers[leader].start()
     orders.cluster.await_full_isr(30)
-    assert orders.seen(leader).leo == 20, "it truncated to its successor's log"
+    assert orders.seen(leader).leo == 20, "it truncated to the new leader's log"
     with pytest.raises(VerdictError) as found:
         harrow.verify("orders", guarantee="no-loss")
     assert found.value.verdict.names() == {"lost-write"}
     assert found.value.verdict.totals["lost-write"] == 30
-    until(lambda: orders.events(leader, "partition.truncated"), "the truncation in its trace")
+    until(lambda: orders.events(leader, "partition.truncated"), "the truncation is in the trace")

@@ -1,9 +1,9 @@
-"""A real Apache Kafka for a whole test run: three KRaft nodes, started once, shared by all workers, surely stopped.
+"""A real Apache Kafka for a whole test run: three KRaft nodes, started once, shared by all workers, and always stopped.
 
-The first test that asks starts them under a keeper: a process of its own that waits for the end of the run's first
-process (`HARROW_CONTROLLER`, see conftest.py), however that comes, and then kills the nodes and removes their folder.
-One test at a time has them (a file lock), for tests stop and kill nodes. `MISSING` says why there is
-no Kafka here, or HARROW_APACHE is not 1 (`make conformance` sets it).
+The first test that needs the nodes starts them under a keeper: a separate process that waits for the end of the run's
+first process (`HARROW_CONTROLLER`, see conftest.py), in whatever way it ends, and then kills the nodes and removes
+their folder. A file lock gives the nodes to a single test at a time, because tests stop and kill nodes. `MISSING` is
+the reason why Kafka cannot run here, or that HARROW_APACHE is not 1 (`make conformance` sets it).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kafka_judge import JARS, TOOL
+from kafka_reference import JARS, TOOL
 from waiting import until
 
 NODES = (1, 2, 3)
@@ -31,7 +31,7 @@ HEAP = "256m"
 
 def _missing() -> str:
     if os.environ.get("HARROW_APACHE") != "1":
-        return "three JVMs beside the suite starve it on two cores: `make conformance` asks Apache Kafka"
+        return "three JVMs would slow down the suite on two cores; `make conformance` runs Apache Kafka"
     if shutil.which("java") is None:
         return "no java, so no Apache Kafka to compare with"
     if not Path(TOOL).exists():
@@ -53,20 +53,20 @@ class ApacheKafka:
 
     @property
     def ports(self) -> dict[int, int]:
-        """Where each node listens."""
+        """The port of each node, by node id."""
         return {node: self._port + node for node in NODES}
 
     def signal(self, node: int, number: int) -> None:
-        """Send a signal to one node."""
+        """Sends a signal to a node."""
         os.kill(int((self.folder / f"{node}.pid").read_text()), number)
 
     def kill(self, node: int) -> None:
-        """SIGKILL, and wait until it listens no more."""
+        """Sends SIGKILL, and waits until the node does not listen."""
         self.signal(node, signal.SIGKILL)
         until(lambda: not _listens(self.ports[node]))
 
     def start(self, node: int) -> None:
-        """Start a killed node again."""
+        """Starts a killed node again."""
         heap = [f"-Xmx{HEAP}", f"-Xms{HEAP}", "-XX:+UseG1GC"]
         command = ["java", *heap, "-cp", f"{JARS}/*", "kafka.Kafka"]
         log = self.folder / f"{node}.log"
@@ -77,19 +77,19 @@ class ApacheKafka:
 
 @contextmanager
 def apache_kafka() -> Generator[ApacheKafka]:
-    """The nodes of this run, for one test alone."""
+    """Yields the nodes of this run; no other test has them at the same time."""
     rendezvous = Path(os.environ["HARROW_RENDEZVOUS"])
-    assert rendezvous.is_absolute(), f"HARROW_RENDEZVOUS={rendezvous}: no folder of this run"
+    assert rendezvous.is_absolute(), f"HARROW_RENDEZVOUS={rendezvous}: not the folder of this run"
     shared = rendezvous.parent
     with (shared / "apache.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         ready = shared / "apache.json"
         if not ready.exists():
             _begin(shared, ready)
-        told = json.loads(ready.read_text())
-        if "error" in told:
-            raise RuntimeError(f"Apache Kafka did not start: {told['error']}")
-        yield ApacheKafka(Path(told["folder"]), told["port"])
+        address = json.loads(ready.read_text())
+        if "error" in address:
+            raise RuntimeError(f"Apache Kafka did not start: {address['error']}")
+        yield ApacheKafka(Path(address["folder"]), address["port"])
 
 
 def _begin(shared: Path, ready: Path) -> None:
@@ -99,7 +99,7 @@ def _begin(shared: Path, ready: Path) -> None:
 
 
 def _detached(command: list[str], log: Path) -> int:
-    """Start a process that is nobody's child: its id."""
+    """Starts a process that is not a child of this process; returns its pid."""
     shell = 'setsid "$@" >> "$LOG" 2>&1 < /dev/null & echo $!'
     environment = {**os.environ, "LOG": str(log)}
     done = subprocess.run(
@@ -110,7 +110,7 @@ def _detached(command: list[str], log: Path) -> int:
 
 
 def keep(shared: Path, run: int) -> None:
-    """Start the nodes, tell where they are, and end them with process `run`."""
+    """Starts the nodes, writes their address to `apache.json`, and kills them when process `run` ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     ended = os.pidfd_open(run)
@@ -123,13 +123,13 @@ def keep(shared: Path, run: int) -> None:
         [TOOL, "up", str(folder), str(len(NODES))],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    told: dict[str, object] = {"folder": str(folder), "port": port}
-    try:  # a busy machine takes longer than the tool waits
+    address: dict[str, object] = {"folder": str(folder), "port": port}
+    try:  # on a busy machine the start takes longer than the tool waits
         until(lambda: all(_listens(port + node) for node in NODES), timeout_s=START_TIMEOUT_S - 40)
     except AssertionError:
-        told = {"error": (up.stdout + up.stderr)[-500:]}
+        address = {"error": (up.stdout + up.stderr)[-500:]}
     part = shared / "apache.json.part"
-    part.write_text(json.dumps(told))
+    part.write_text(json.dumps(address))
     part.rename(shared / "apache.json")
     select.select([ended], [], [])
     subprocess.run([TOOL, "down", str(folder)], check=False, capture_output=True)
@@ -137,7 +137,7 @@ def keep(shared: Path, run: int) -> None:
 
 
 def _free_ports() -> int:
-    """A port with three free ones above it, and again 10 000 below (for the controllers)."""
+    """Finds a port with three free ports above it, and three more 10 000 below them (for the controllers)."""
     for port in range(30_090, 40_000, 20):
         if all(_is_free(port + node) and _is_free(port - 10_000 + node) for node in NODES):
             return port
@@ -145,18 +145,18 @@ def _free_ports() -> int:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            one.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 if __name__ == "__main__":

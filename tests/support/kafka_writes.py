@@ -1,12 +1,12 @@
-"""A data folder that a real Apache Kafka wrote, with everything in it that a log of ours may hold.
+"""Makes a data folder with a real Apache Kafka that contains every kind of data that a log of ours may have.
 
-Owns: starting the judge (`apache-kafka`, see `judge.py`), the traffic, and which files of it are worth looking at.
-Run by hand it writes the small files of `tests/conformance/kafka_files` anew, each with Kafka's own dump beside it:
+Owns: starting Kafka (`apache-kafka`, see `kafka_reference.py`), the traffic, and the choice of files to compare. As a
+script it rewrites the small files of `tests/conformance/kafka_files`, each with Kafka's own dump beside it:
 
-    .venv/bin/python tests/support/kafka_writes.py             (`--judge`: only the dumps)
+    .venv/bin/python tests/support/kafka_writes.py             (`--dumps`: only the dumps)
 
 Traffic: every codec with and without a producer id, headers, null keys and values, committed and aborted
-transactions, LogAppendTime, a compacted topic whose tombstones have their delete horizon, a classic group and one
+transactions, LogAppendTime, a compacted topic whose tombstones have their delete horizon, a classic group and a group
 of KIP-848, and a restart in between, for a second leader epoch.
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from kafka_judge import FAST_START, TOOL, dump
+from kafka_reference import FAST_START, TOOL, dump
 from odd_logs import write_damaged, write_samples
 from waiting import until
 
@@ -54,11 +54,11 @@ transaction.state.log.num.partitions=1
 log.index.size.max.bytes=4096
 """
 FIRST_TIME = 1_700_000_000_000
-"""Records carry their own times, so that golden files differ only where they must."""
+"""Fixed timestamps of the records, so that rewriting the golden files changes as little as possible."""
 
 
 class KafkaNode:
-    """One node of Apache Kafka, on a port of its own."""
+    """A node of Apache Kafka, on its own port."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class KafkaNode:
         self.data = folder / "data-1"
 
     def start(self) -> None:
-        """Returns when it takes connections."""
+        """Starts the node; returns when it accepts connections."""
         environment = {
             **os.environ,
             **FAST_START,
@@ -76,7 +76,7 @@ class KafkaNode:
             "KAFKA_SET": SETTINGS,
         }
         command = [TOOL, "up", str(self.folder), "1"]
-        # it gives up after 30 s, which a busy machine may need; the node goes on starting
+        # the tool gives up after 30 s, which a busy machine may need; the node continues to start
         subprocess.run(command, env=environment, check=False, timeout=90, capture_output=True)
         until(self._listens, f"Kafka listens (see {self.folder}/1.log)", timeout_s=60)
 
@@ -85,7 +85,7 @@ class KafkaNode:
             return probe.connect_ex(("127.0.0.1", self.port + 1)) == 0
 
     def end(self, number: signal.Signals) -> None:
-        """SIGTERM is a controlled shutdown, SIGKILL is not; returns when the process is gone."""
+        """Ends the node and waits until its process is gone. SIGTERM is a controlled shutdown, SIGKILL is not."""
         marker = self.folder / "1.pid"
         pid = int(marker.read_text())
         os.kill(pid, number)
@@ -102,7 +102,7 @@ class KafkaNode:
 
 
 def first_life(node: KafkaNode) -> None:
-    """Topics and most of the traffic."""
+    """Creates the topics and most of the traffic."""
     admin: Any = AdminClient({"bootstrap.servers": node.bootstrap_servers})
     topics = [
         NewTopic(name, num_partitions=1, replication_factor=1, config=config)
@@ -124,7 +124,7 @@ def first_life(node: KafkaNode) -> None:
 
 
 def java_producer(node: KafkaNode) -> None:
-    """Kafka's own client compresses otherwise than librdkafka; batches larger than one block of snappy's."""
+    """Produces with Kafka's Java client, which compresses differently; batches exceed a snappy block."""
     payload = node.folder / "payload"
     payload.write_text("harrow " * 250 + "\n")
     for codec in CODECS[1:]:
@@ -147,13 +147,13 @@ def java_producer(node: KafkaNode) -> None:
 
 
 def second_life(node: KafkaNode) -> None:
-    """After a restart: new leader epochs."""
+    """Produces after a restart, with new leader epochs."""
     produce(node.bootstrap_servers, "codecs", 5, 1000, **{"enable.idempotence": True})
     produce(node.bootstrap_servers, "transactions", 3, 2000)
 
 
 def third_life(node: KafkaNode) -> None:
-    """What is written before it is killed; every index is as long as it may become."""
+    """Produces before the node is killed, so that every index file keeps its preallocated size."""
     produce(node.bootstrap_servers, "codecs", 30, 3000, **{"enable.idempotence": True})
     transactions(node.bootstrap_servers)
 
@@ -166,7 +166,7 @@ def produce(servers: str, topic: str, count: int, shift: int, **config: Any) -> 
 
 
 def _send(producer: Producer, topic: str, number: int, shift: int) -> None:
-    """Null keys, null values, headers with and without a value, and text beyond ASCII are among them."""
+    """Sends a record; some have null keys, null values, headers with and without a value, and text beyond ASCII."""
     value = None if number % 5 == 4 else f"value {shift + number} žluťoučký ".encode() * 3
     key = None if number % 5 == 3 else f"key-{number}".encode()
     headers: list[tuple[str, str | bytes | None]] = []
@@ -178,7 +178,7 @@ def _send(producer: Producer, topic: str, number: int, shift: int) -> None:
 
 
 def transactions(servers: str) -> None:
-    """Two producers at once, committed and aborted in turns; the last one is left open."""
+    """Runs two producers at once that commit and abort in turns; leaves the last transaction open."""
     base = {"bootstrap.servers": servers, "linger.ms": 20}
     producer = Producer({**base, "transactional.id": "payments"})
     other = Producer({**base, "transactional.id": "orders"})
@@ -226,7 +226,7 @@ def _compacted(node: KafkaNode) -> None:
 
 
 def groups(servers: str, *protocols: str) -> None:
-    """A member for each protocol reads and commits, and leaves."""
+    """Lets a member of each protocol read, commit and leave."""
     for protocol in protocols:
         consumer = Consumer(
             {
@@ -250,7 +250,7 @@ def groups(servers: str, *protocols: str) -> None:
 
 
 def worth_reading(data: Path) -> Iterator[Path]:
-    """Every file that DumpLogSegments knows, of topics (ours and Kafka's own two)."""
+    """Yields every file that DumpLogSegments can read, of the topics (ours and Kafka's two internal ones)."""
     for folder in sorted(data.iterdir()):
         if folder.is_dir() and not folder.name.startswith("__cluster_metadata"):
             for file in sorted(folder.iterdir()):
@@ -259,7 +259,7 @@ def worth_reading(data: Path) -> Iterator[Path]:
 
 
 def regenerate() -> None:
-    """Write `tests/conformance/kafka_files` anew."""
+    """Rewrites `tests/conformance/kafka_files`."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -305,8 +305,8 @@ def _copy_killed(data: Path) -> None:
         shutil.copy(file, GOLDEN / "killed" / file.name)
 
 
-def judge() -> None:
-    """Let Kafka dump the golden files, and keep what it says beside them."""
+def write_dumps() -> None:
+    """Lets Kafka dump the golden files, and stores its output beside them."""
     for name, options in DUMPS.items():
         out, err = dump(files_for(name), *options, folder=GOLDEN)
         (GOLDEN / f"{name}.out").write_bytes(out)
@@ -328,7 +328,7 @@ DUMPS: dict[str, tuple[str, ...]] = {
     "java": ("--deep-iteration",),
     "killed": ("--deep-iteration",),
 }
-"""Name of a golden dump -> the options that Kafka's tool was given."""
+"""Name of a golden dump -> the options of Kafka's tool."""
 
 ONLY = {
     "shallow": "[!dko]*/0*",
@@ -348,11 +348,11 @@ ONLY = {
 
 
 def files_for(name: str) -> list[str]:
-    """The golden files that the dump of that name is of, relative to their folder."""
+    """Returns the golden files of the dump `name`, relative to their folder."""
     return sorted(file.relative_to(GOLDEN).as_posix() for file in GOLDEN.glob(ONLY[name]))
 
 
 if __name__ == "__main__":
-    if "--judge" not in sys.argv:
+    if "--dumps" not in sys.argv:
         regenerate()
-    judge()
+    write_dumps()

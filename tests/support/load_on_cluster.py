@@ -1,4 +1,4 @@
-"""Numbered records under way while something happens to a cluster, and the reading that says what became of them."""
+"""Produces numbered records during a fault, and checks afterwards which of them are in the topic."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from waiting import until
 
 PER_SECOND = 400
 SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-"""kafka-python forgets to close its sockets to brokers that died."""
+"""kafka-python does not close its sockets to brokers that died."""
 
 
 @contextmanager
 def admin_of(cluster: Cluster | str, **config: Any) -> Generator[Any]:
-    """A kafka-python admin of a cluster, or of an address; what it forgets is collected while `SOCKETS` allows it."""
+    """Yields a kafka-python admin of a cluster or an address; collects its unclosed sockets at the end."""
     servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
     admin: Any = KafkaAdminClient(bootstrap_servers=servers, **config)
     try:
@@ -33,17 +33,17 @@ def admin_of(cluster: Cluster | str, **config: Any) -> Generator[Any]:
 
 
 class Load:
-    """An idempotent acks=all producer on a thread of its own, while the block runs and until it is flushed."""
+    """An idempotent acks=all producer on its own thread, from the start of the block until everything is flushed."""
 
     def __init__(
         self, cluster: Cluster, topic: str, partitions: int = 1, servers: Any = "", **config: Any
     ) -> None:
         self.topic = topic
         self.delivered: dict[tuple[int, int], int] = {}
-        """(partition, offset) -> number, of what was acknowledged"""
+        """(partition, offset) -> number of the acknowledged record"""
         self.placeless: set[int] = set()
-        """Acknowledged, nobody knows where: the request failed, and librdkafka saw by a later one's success that its
-        records are there (`rd_kafka_dr_implicit_ack`; a stopped follower brings it about now and then)."""
+        """Acknowledged without an offset: the request failed, and librdkafka concluded from a later success that its
+        records are there (`rd_kafka_dr_implicit_ack`; a stopped follower sometimes causes it)."""
         self.failed: list[str] = []
         """Delivery errors, as an application sees them."""
         self.sent = 0
@@ -75,10 +75,10 @@ class Load:
         self._stop.set()
         self._thread.join(90)
         if error is None:
-            assert not self._thread.is_alive(), f"{len(self._producer)} are still under way"
+            assert not self._thread.is_alive(), f"{len(self._producer)} are still in flight"
 
     def more(self, count: int = 200) -> None:
-        """Until so many more records have been acknowledged."""
+        """Waits until `count` more records have been acknowledged."""
         wanted = len(self.delivered) + count
         until(lambda: len(self.delivered) >= wanted)
 
@@ -87,13 +87,16 @@ class Load:
             number = self.sent
             partition = number % self._partitions
             self._producer.produce(
-                self.topic, str(number).encode(), partition=partition, on_delivery=self._outcome
+                self.topic,
+                str(number).encode(),
+                partition=partition,
+                on_delivery=self._delivery_report,
             )
             self.sent += 1
             self._producer.poll(0)
         self._producer.flush(60)
 
-    def _outcome(self, error: Any, message: Any) -> None:
+    def _delivery_report(self, error: Any, message: Any) -> None:
         number, offset = int(message.value()), message.offset()
         if error is not None:
             self.failed.append(str(error))
@@ -108,7 +111,7 @@ class Load:
             self.delivered[place] = number
 
     def read_back(self) -> dict[tuple[int, int], int]:
-        """Everything that is in the topic now, by a fresh client."""
+        """Reads all records of the topic with a new client."""
         consumer = Consumer(
             {"bootstrap.servers": self._servers, "group.id": "check", "enable.auto.commit": False}
         )
@@ -128,10 +131,10 @@ class Load:
         return found
 
     def exactly_once(self) -> None:
-        """No delivery failed; every record is there once, where it was acknowledged, in the order it was sent."""
+        """Asserts that every record was delivered and is stored once, at its acknowledged offset, in sending order."""
         assert self.failed == []
         acknowledged = len(self.delivered) + len(self.placeless)
-        assert acknowledged == self.sent, f"{len(self._producer)} are still under way"
+        assert acknowledged == self.sent, f"{len(self._producer)} are still in flight"
         found = self.read_back()
         lost = [
             f"{n} was acknowledged at {at}"

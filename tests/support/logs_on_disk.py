@@ -1,4 +1,4 @@
-"""Reading what brokers wrote, for assertions: codec bits of every batch of a partition's log files."""
+"""Reads the files that brokers wrote, for assertions: the codec of every batch in a partition's log files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 
 
 def codecs_on_disk(cluster_folder: Path, topic: str) -> dict[int, set[str]]:
-    """Node id -> the codecs named by the attributes of the batches in its logs of `topic`."""
+    """Returns by node id the codecs in the attributes of all batches of `topic`."""
     found: dict[int, set[str]] = {}
     for log in cluster_folder.glob(f"broker-*/data/{topic}-*/*.log"):
         node = int(log.relative_to(cluster_folder).parts[0].split("-")[1])

@@ -1,7 +1,7 @@
-"""A tiny blocking client of the Kafka protocol: one socket, plain entities, no retries, nothing hidden.
+"""A small blocking client of the Kafka protocol: one socket, plain entities, no retries.
 
-For tests that must see what a broker answers, byte for byte and in which order: `RawKafka` asks one broker;
-`requests` may be sent ahead and their answers taken later. Entities are `harrow.cluster.wire.messages`'s.
+For tests that must see a broker's responses byte for byte and in their order. `RawKafka` sends requests to a single
+broker; `send` does not wait, and `take` returns the next response. Entities come from `harrow.cluster.wire.messages`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class RawKafka:
-    """One connection to one broker."""
+    """A connection to a broker."""
 
     def __init__(
         self, port: int, host: str = "127.0.0.1", *, client_id: str = "raw", timeout_s: float = 30.0
@@ -51,13 +51,13 @@ class RawKafka:
     # ------------------------------------------------------------------ frames
 
     def send(self, api_key: int, version: int, entity: Any) -> int:
-        """Send and do not wait: the correlation id, for `take`."""
+        """Sends a request without waiting; returns its correlation id, for `take`."""
         return self.send_body(api_key, version, messages.encode_request(api_key, version, entity))
 
     def send_body(
         self, api_key: int, version: int, body: bytes, *, answered_as: int | None = None
     ) -> int:
-        """The same with a body that was written by hand; `answered_as`: the version of its answer."""
+        """Sends a request with an encoded body; `answered_as` is the version of its response."""
         self._correlation += 1
         header = encode_request_header(api_key, version, self._correlation, self._client_id)
         self._sent[self._correlation] = (api_key, version if answered_as is None else answered_as)
@@ -65,7 +65,7 @@ class RawKafka:
         return self._correlation
 
     def take(self) -> tuple[int, Any]:
-        """The next answer: (correlation id, entity). ConnectionError when the broker hung up."""
+        """Returns the next response: (correlation id, entity). ConnectionError when the broker hung up."""
         frame = self._exactly(SIZE.unpack(self._exactly(4))[0])
         (correlation,) = SIZE.unpack_from(frame)
         api_key, version = self._sent.pop(correlation)
@@ -73,13 +73,13 @@ class RawKafka:
         return correlation, messages.decode_response(api_key, version, frame, at)
 
     def ready(self) -> bool:
-        """True when something of an answer has arrived."""
+        """True when bytes of a response have arrived."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
 
     def ask(self, api_key: int, version: int, entity: Any) -> Any:
-        """Send and wait for the answer."""
+        """Sends a request and returns its response."""
         asked = self.send(api_key, version, entity)
         correlation, answer = self.take()
         assert correlation == asked, f"answer {correlation} to request {asked}"
@@ -101,7 +101,7 @@ class RawKafka:
         self, topic: str, partition: int, values: Sequence[str] | bytes, *, acks: int = -1,
         timeout_ms: int = 30_000, version: int = 9,
     ) -> Any:  # fmt: skip
-        """One batch, or these bytes, to one partition: its row of the answer (`error_code`, `base_offset`, …)."""
+        """Produces a batch, or these bytes, to a partition; returns its row of the response."""
         answer = self.ask(
             ApiKey.PRODUCE,
             version,
@@ -112,7 +112,7 @@ class RawKafka:
     def fetch(
         self, topic: str, partition: int, offset: int, *, version: int = 12, **fields: Any
     ) -> Any:
-        """One partition as a consumer: its row of the answer."""
+        """Fetches a partition as a consumer; returns its row of the response."""
         answer = self.ask(
             ApiKey.FETCH, version, fetch_request(topic, partition, offset, version, **fields)
         )
@@ -123,7 +123,7 @@ class RawKafka:
     def list_offset(
         self, topic: str, partition: int, timestamp: int, *, epoch: int = -1, version: int = 7
     ) -> Any:
-        """ListOffsets of one partition: its row of the answer."""
+        """Sends ListOffsets for a partition; returns its row of the response."""
         s = messages.schema(ApiKey.LIST_OFFSETS, version, "request")
         row = s.ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=epoch, timestamp=timestamp
@@ -138,7 +138,7 @@ class RawKafka:
     def epoch_end(
         self, topic: str, partition: int, epoch: int, *, current: int = -1, version: int = 4
     ) -> Any:
-        """OffsetForLeaderEpoch of one partition: its row of the answer."""
+        """Sends OffsetForLeaderEpoch for a partition; returns its row of the response."""
         s = messages.schema(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, "request")
         row = s.OffsetForLeaderPartition(
             partition=partition, current_leader_epoch=current, leader_epoch=epoch
@@ -149,7 +149,7 @@ class RawKafka:
         return self.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, entity).topics[0].partitions[0]
 
     def metadata(self, *topics: str, version: int = 9) -> Any:
-        """Metadata of `topics`, of all without."""
+        """Requests the metadata of `topics`, or of all topics."""
         s = messages.schema(ApiKey.METADATA, version, "request")
         rows = tuple(s.MetadataRequestTopic(name=name) for name in topics)
         entity = s.MetadataRequest(
@@ -162,7 +162,7 @@ class RawKafka:
         self, name: str, *, partitions: int = 1, replication: int = 1,
         assignment: Sequence[Sequence[int]] = (), config: dict[str, str] | None = None, version: int = 5,
     ) -> Any:  # fmt: skip
-        """CreateTopics of one topic (with `assignment`: on these brokers): its row of the answer."""
+        """Creates a topic (with `assignment`: on these brokers); returns its row of the response."""
         s = messages.schema(ApiKey.CREATE_TOPICS, version, "request")
         topic = s.CreatableTopic(
             name=name,
@@ -183,7 +183,7 @@ class RawKafka:
 
 
 def batch(values: Sequence[str], **fields: Any) -> bytes:
-    """A batch of these values, as a producer would send it."""
+    """Builds a batch of these values, as a producer would send it."""
     records: list[NewRecord] = [(b"k", value.encode(), ()) for value in values]
     return build_batch(records, timestamp_ms=NOW_MS, **fields)
 
@@ -196,7 +196,7 @@ def produce_request(
     timeout_ms: int,
     version: int,
 ) -> Any:
-    """Produce of one batch of these values, or of these bytes as they are."""
+    """Builds a Produce request with a batch of these values, or with these bytes."""
     s = messages.schema(ApiKey.PRODUCE, version, "request")
     records = values if isinstance(values, bytes) else batch(values)
     row = s.PartitionProduceData(index=partition, records=records)
@@ -211,7 +211,7 @@ def fetch_request(
     max_bytes: int = 1 << 20, epoch: int = -1, last_epoch: int = -1, isolation: int = 0,
     session_id: int = 0, session_epoch: int = -1,
 ) -> Any:  # fmt: skip
-    """Fetch of one partition as a consumer, without a session."""
+    """Builds a Fetch request for a partition as a consumer, by default without a session."""
     s = messages.schema(ApiKey.FETCH, version, "request")
     row = s.FetchPartition(
         partition=partition, current_leader_epoch=epoch, fetch_offset=offset,

@@ -1,6 +1,7 @@
-"""Wait for what the cluster does by itself: one bound for every test, and words for what did not come.
+"""Bounded waiting for a condition: the only place in the tests that polls.
 
-No test asserts how soon; the bound only ends a run that hangs.
+Every wait has the same deadline, which only ends a test that hangs: no test asserts how soon a condition holds. A wait
+that reaches its deadline reports the condition and the last exception.
 """
 
 from __future__ import annotations
@@ -17,19 +18,25 @@ POLL_S = 0.02
 
 
 def until(
-    ask: Callable[[], T | None],
-    what: str = "",
+    condition: Callable[[], T | None],
+    what: str | Callable[[], str] = "",
     *,
     timeout_s: float = HANGS_S,
     amid: tuple[type[Exception], ...] = (),
 ) -> T:
-    """What `ask` answers as soon as it is true; the errors in `amid` count as not yet. AssertionError in the end."""
+    """Calls `condition` until its result is true, and returns the result; AssertionError after `timeout_s`.
+
+    An exception of a class in `amid` counts as false. `what` describes the condition in the error; a function is
+    called only then.
+    """
     deadline, poll, last = monotonic() + timeout_s, threading.Event(), ""
     while True:
         try:
-            if answer := ask():
-                return answer
+            if result := condition():
+                return result
         except amid as error:
             last = f"; it last raised {error!r}"
-        assert monotonic() < deadline, f"not within {timeout_s:g} s: {what or ask}{last}"
+        if monotonic() >= deadline:
+            described = what() if callable(what) else what or condition
+            raise AssertionError(f"not within {timeout_s:g} s: {described}{last}")
         poll.wait(POLL_S)

@@ -1,6 +1,6 @@
-"""`harrow dump-log` at its edges: options, refusals, and the words of Java (N1); no broker, no Kafka.
+"""The options, errors and Java-style text of `harrow dump-log` (N1), without a broker and without Kafka.
 
-What it prints of whole files is compared with Kafka's own prints in tests/conformance/test_dump_as_kafka.py.
+tests/conformance/test_dump_as_kafka.py compares the output for whole files with the output of Kafka's tool.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def write(folder: Path, suffix: str, data: bytes, name: str = NAME) -> str:
 
 
 def seed_batch(base_offset: int) -> bytes:
-    """The batches of seed 002: 819 records, 16377 bytes."""
+    """Builds a batch of seed 002: 819 records, 16377 bytes."""
     return build_batch(
         [(None, b"hello world ", ())] * 819,
         timestamp_ms=TIME,
@@ -41,8 +41,8 @@ def seed_batch(base_offset: int) -> bytes:
     )
 
 
-def test_the_fields_of_seed_002_are_all_there_in_their_order(tmp_path: Path) -> None:
-    """An old version's lines (2.x): `isvalid` was further forward, the count was not there yet."""
+def test_dumping_the_log_of_seed_002_prints_all_fields_in_order(tmp_path: Path) -> None:
+    """The lines of Kafka 2.x differ: `isvalid` stands further to the front, and there is no `count`."""
     log = write(tmp_path, ".log", seed_batch(0) + seed_batch(819))
     lines = dump_log("--files", log).stdout.splitlines()
     assert lines[:2] == [f"Dumping {log}", "Log starting offset: 0"]
@@ -57,7 +57,7 @@ def test_the_fields_of_seed_002_are_all_there_in_their_order(tmp_path: Path) -> 
     assert all(line.endswith(" isvalid: true") for line in lines[2:])
 
 
-def test_the_index_of_seed_002(tmp_path: Path) -> None:
+def test_dumping_the_index_of_seed_002_prints_every_entry(tmp_path: Path) -> None:
     write(tmp_path, ".log", b"".join(seed_batch(819 * turn) for turn in range(3)))
     entries = [(818, 0), (1637, 16377), (2456, 32754)]
     index = write(tmp_path, ".index", b"".join(struct.pack(">ii", *entry) for entry in entries))
@@ -69,7 +69,7 @@ def test_the_index_of_seed_002(tmp_path: Path) -> None:
     assert dump_log("--verify-index-only", "--files", index).stdout == f"Dumping {index}\n"
 
 
-def test_entries_that_do_not_fit_the_log_are_told_last_first(tmp_path: Path) -> None:
+def test_index_entries_that_do_not_match_the_log_are_reported_last_first(tmp_path: Path) -> None:
     write(tmp_path, ".log", seed_batch(0) + seed_batch(819))
     index = write(tmp_path, ".index", struct.pack(">iiii", 5, 0, 1600, 16377))
     result = dump_log("--verify-index-only", "--files", index)
@@ -86,14 +86,14 @@ def test_entries_that_do_not_fit_the_log_are_told_last_first(tmp_path: Path) -> 
     [
         (".log", bytes(100), "Found record size 0 smaller than minimum record overhead (14) in file"),
         (".log", bytes(11) + b"\x60" + bytes(4) + b"\x01" + bytes(200), "magic 1"),
-        (".log", build_batch([(b"k", b"v", ())], timestamp_ms=1)[:61] + bytes(9), "not a batch of records"),
+        (".log", build_batch([(b"k", b"v", ())], timestamp_ms=1)[:61] + bytes(9), "the batch does not decode"),
         (".index", struct.pack(">ii", 3, 900), "slice from position 900 exceeds"),
-        (".index", struct.pack(">ii", 3, 0) + b"x", "no whole batch"),
+        (".index", struct.pack(">ii", 3, 0) + b"x", "no complete batch"),
         (".txnindex", struct.pack(">hqqqq", 1, 7, 10, 20, 15), "Unexpected aborted transaction version 1"),
-        (".snapshot", b"\0", "hold no version"),
+        (".snapshot", b"\0", "too few for a version"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_on_ends_it_with_the_reason(
+def test_a_file_that_cannot_be_dumped_further_ends_the_command_with_the_reason(
     tmp_path: Path, suffix: str, data: bytes, words: str
 ) -> None:
     if suffix == ".index":
@@ -102,10 +102,12 @@ def test_what_cannot_be_read_on_ends_it_with_the_reason(
     result = dump_log("--deep-iteration", "--files", path)
     assert result.exit_code == 1
     assert words in str(result.exception)
-    assert result.stdout.startswith(f"Dumping {path}\n"), "what came before is not lost"
+    assert result.stdout.startswith(f"Dumping {path}\n"), (
+        "the lines before the error must be printed"
+    )
 
 
-def test_a_sanity_check_names_sizes_that_no_index_has(tmp_path: Path) -> None:
+def test_the_sanity_check_refuses_sizes_and_offsets_that_no_index_has(tmp_path: Path) -> None:
     write(tmp_path, ".log", b"")
     index = write(tmp_path, ".index", struct.pack(">ii", 3, 0) + b"xyz")
     times = write(tmp_path, ".timeindex", struct.pack(">qi", TIME, 3) + b"xyz")
@@ -120,14 +122,14 @@ def test_a_sanity_check_names_sizes_that_no_index_has(tmp_path: Path) -> None:
     )
 
 
-def test_names_that_are_no_segments(tmp_path: Path) -> None:
+def test_files_that_are_not_segments_are_ignored_or_refused(tmp_path: Path) -> None:
     unknown = write(tmp_path, ".index.deleted", b"")
     passed = dump_log("--files", unknown)
     assert (passed.exit_code, passed.stderr) == (0, f"Ignoring unknown file {unknown}\n")
     for name in ("orders", "00000000000000000012x"):
         refused = dump_log("--files", write(tmp_path, ".log", b"", name=name))
         assert refused.exit_code == 1
-        assert "does not begin with an offset" in str(refused.exception)
+        assert "must begin with an offset" in str(refused.exception)
     absent = dump_log("--files", str(tmp_path / f"{7:020d}.log"))
     assert absent.exit_code == 1
     assert "No such file" in str(absent.exception)
@@ -136,13 +138,13 @@ def test_names_that_are_no_segments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "decoder", ["cluster-metadata", "remote-log-metadata", "share-group-state"]
 )
-def test_decoders_that_are_not_here_say_so(decoder: str) -> None:
+def test_an_unsupported_decoder_option_is_refused_with_the_remedy(decoder: str) -> None:
     refused = dump_log(f"--{decoder}-decoder", "--files", "x.log")
     assert refused.exit_code == 2
-    assert "no log of Harrow's holds such records" in refused.stderr
+    assert "no log of Harrow holds such records" in refused.stderr
 
 
-def test_decoder_classes(tmp_path: Path) -> None:
+def test_decoder_classes_decode_numbers_and_refuse_other_sizes(tmp_path: Path) -> None:
     numbers = build_batch([(struct.pack(">i", -5), struct.pack(">q", 1 << 40), ())], timestamp_ms=1)
     log = write(tmp_path, ".log", numbers)
     tools = "org.apache.kafka.tools.api"
@@ -158,10 +160,12 @@ def test_decoder_classes(tmp_path: Path) -> None:
     assert "Size of data received by LongDeserializer is not 8" in str(short.exception)
     other = dump_log("--value-decoder-class=my.Decoder", "--files", log)
     assert other.exit_code == 2
-    assert "my.Decoder is not here" in other.stderr
+    assert "my.Decoder is not supported" in other.stderr
 
 
-def test_a_header_key_that_is_no_text_is_printed_like_any_other(tmp_path: Path) -> None:
+def test_a_header_key_that_is_not_utf8_is_printed_with_replacement_characters(
+    tmp_path: Path,
+) -> None:
     batch = bytearray(build_batch([(b"k", b"v", [("abc", b"")])], timestamp_ms=1))
     at = batch.index(b"abc")
     batch[at : at + 3] = b"a\xffc"
@@ -172,19 +176,19 @@ def test_a_header_key_that_is_no_text_is_printed_like_any_other(tmp_path: Path) 
     assert "isvalid: false" in printed.stdout
 
 
-def test_text_is_decoded_as_java_decodes_it() -> None:
-    """A surrogate in three bytes is one replacement character, other malformed bytes are as in Python."""
+def test_malformed_text_is_decoded_as_java_does() -> None:
+    """A surrogate in three bytes becomes a single replacement character; the rest is as in Python."""
     assert text(b"a\xed\xa0\x80b") == "a\ufffdb"
     assert text(b"\xe0\x80\x80") == "\ufffd" * 3
     assert text(b"\xf0\x9f\x99") == "\ufffd"
     assert text("žluť 🙂".encode()) == "žluť 🙂"
 
 
-def test_json_is_written_as_jackson_writes_it() -> None:
+def test_json_is_written_as_jackson_does() -> None:
     assert json_text({"a": [1, None, '\x01\n"ž\x1f'], "b": b"\x00\xff"}) == (
         '{"a":[1,null,"\\u0001\\n\\"ž\\u001F"],"b":"AP8="}'
     )
-    assert json_text("\\u00ff") == '"\\\\u00ff"', "text that looks like an escape is left alone"
+    assert json_text("\\u00ff") == '"\\\\u00ff"', "text that looks like an escape must not change"
 
 
 @given(
@@ -192,10 +196,10 @@ def test_json_is_written_as_jackson_writes_it() -> None:
     suffix=st.sampled_from(["log", "index", "timeindex", "txnindex", "snapshot"]),
 )
 @settings(max_examples=60, deadline=None)
-def test_no_bytes_make_it_fail_without_a_reason(
+def test_random_and_damaged_bytes_are_printed_or_refused_with_a_reason(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str
 ) -> None:
-    """Garbage ends in a message or is printed, never in a Python error; so do damaged batches."""
+    """The dump prints garbage and damaged batches, or ends with a HarrowError, never with another exception."""
     folder = tmp_path_factory.mktemp("garbage")
     batch = bytearray(
         build_batch(

@@ -1,14 +1,15 @@
-"""Purgatory: complete once, by event or deadline (E2), on a hand-driven host."""
+"""Purgatory: every operation completes once, by an event or by its deadline (E2), on a host with manual time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 from harrow.cluster.host.seam import Host
 from harrow.cluster.purgatory import DelayedOperation, Purgatory, PurgatoryTimer
 
-from .hand_host import HandHost
+from .fake_host import FakeHost
 
 
 class Op(DelayedOperation):
@@ -33,12 +34,12 @@ class Op(DelayedOperation):
         self.log.append("expired")
 
 
-def make(purge: int = 1000) -> tuple[HandHost, Purgatory]:
-    host = HandHost()
+def make(purge: int = 1000) -> tuple[FakeHost, Purgatory]:
+    host = FakeHost()
     return host, Purgatory("test", PurgatoryTimer(cast("Host", host)), purge)
 
 
-def test_an_operation_that_can_complete_is_not_watched() -> None:
+def test_an_operation_whose_condition_holds_completes_and_is_not_watched() -> None:
     _, purgatory = make()
     op = Op(200)
     op.ready = True
@@ -46,13 +47,13 @@ def test_an_operation_that_can_complete_is_not_watched() -> None:
     assert (op.log, purgatory.watched, purgatory.delayed) == (["complete"], 0, 0)
 
 
-def test_an_event_between_first_try_and_watching_is_not_missed() -> None:
+def test_an_event_between_the_first_try_and_the_watch_completes_the_operation() -> None:
     _, purgatory = make()
     op = Op(200)
 
     class Keys:
         def __iter__(self) -> Any:
-            op.ready = True  # the event comes while the keys are watched
+            op.ready = True  # the event happens after the first try and before the key is watched
             return iter(["k"])
 
     assert purgatory.try_complete_else_watch(op, cast("Any", Keys()))
@@ -60,7 +61,7 @@ def test_an_event_between_first_try_and_watching_is_not_missed() -> None:
     assert purgatory.delayed == 0
 
 
-def test_by_event_once_and_never_by_its_deadline_after() -> None:
+def test_an_operation_completed_by_an_event_does_not_expire_at_its_deadline() -> None:
     host, purgatory = make()
     op = Op(200)
     assert not purgatory.try_complete_else_watch(op, ["a", "b"])
@@ -74,7 +75,7 @@ def test_by_event_once_and_never_by_its_deadline_after() -> None:
     assert (purgatory.watched, purgatory.delayed) == (0, 0)
 
 
-def test_by_deadline_once_and_never_by_an_event_after() -> None:
+def test_an_operation_completed_by_its_deadline_does_not_complete_again_at_an_event() -> None:
     host, purgatory = make()
     op = Op(150)
     purgatory.try_complete_else_watch(op, ["k"])
@@ -87,7 +88,7 @@ def test_by_deadline_once_and_never_by_an_event_after() -> None:
     assert purgatory.delayed == 0
 
 
-def test_a_deadline_that_has_passed_expires_on_the_next_turn() -> None:
+def test_an_operation_whose_deadline_has_passed_expires_in_the_loops_next_turn() -> None:
     host, purgatory = make()
     op = Op(90)
     assert not purgatory.try_complete_else_watch(op, ["k"])
@@ -96,7 +97,7 @@ def test_a_deadline_that_has_passed_expires_on_the_next_turn() -> None:
     assert op.log == ["complete", "expired"]
 
 
-def test_a_completion_may_complete_others_under_the_same_key() -> None:
+def test_a_completion_that_completes_another_operation_of_its_key_completes_both_once() -> None:
     _, purgatory = make()
     first, second = Op(500), Op(500)
     for op in (first, second):
@@ -107,13 +108,15 @@ def test_a_completion_may_complete_others_under_the_same_key() -> None:
         first.ready = True
         purgatory.check_and_complete("k")
 
-    second.on_done = finish_first  # first was tried before, in vain, in the same sweep
+    second.on_done = (
+        finish_first  # the same call has already tried `first`, whose condition did not hold
+    )
     assert purgatory.check_and_complete("k") == 1
     assert first.log == second.log == ["complete"]
     assert purgatory.watched == 0
 
 
-def test_completed_operations_are_purged_from_the_lists_that_did_not_wake_them() -> None:
+def test_completed_operations_leave_the_lists_of_their_other_keys_by_purging() -> None:
     _, purgatory = make(purge=10)
     for _ in range(50):
         op = Op(10_000)
@@ -124,18 +127,18 @@ def test_completed_operations_are_purged_from_the_lists_that_did_not_wake_them()
     assert purgatory.delayed == 0
 
 
-def test_many_deadlines_need_few_calls_of_the_host() -> None:
+def test_a_thousand_equal_deadlines_arm_fewer_than_ten_host_timers() -> None:
     host, purgatory = make()
     ops = [Op(30_000) for _ in range(1000)]
     for op in ops:
         purgatory.try_complete_else_watch(op, ["k"])
     assert host.calls == 1
     host.advance(30_000)
-    assert all(op.log == ["complete", "expired"] for op in ops)
+    assert [op.log for op in ops] == [["complete", "expired"]] * 1000
     assert host.calls < 10
 
 
-def test_an_operation_that_fails_at_its_deadline_keeps_no_other_from_its_own() -> None:
+def test_an_operation_that_raises_at_its_deadline_does_not_stop_the_others() -> None:
     host, purgatory = make()
     bad, good = Op(150), Op(150)
 
@@ -150,7 +153,7 @@ def test_an_operation_that_fails_at_its_deadline_keeps_no_other_from_its_own() -
     assert any("planted" in line for line in host.logged)
 
 
-def test_what_was_tried_just_now_is_watched_without_a_try() -> None:
+def test_watch_does_not_try_the_operation() -> None:
     host, purgatory = make()
     op = Op(200)
     purgatory.watch(op, ["k"])
@@ -161,7 +164,18 @@ def test_what_was_tried_just_now_is_watched_without_a_try() -> None:
     assert op.log == ["complete", "expired"]
 
 
-def test_check_all_tries_everything() -> None:
+def test_an_operation_is_watched_only_once() -> None:
+    _, purgatory = make()
+    op = Op(200)
+    purgatory.watch(op, ["k"])
+    with pytest.raises(AssertionError, match="put there once"):
+        purgatory.watch(op, ["other"])
+    op.force_complete()
+    with pytest.raises(AssertionError, match="completed operation"):
+        purgatory.watch(op, ["k"])
+
+
+def test_check_all_tries_the_operations_of_every_key() -> None:
     _, purgatory = make()
     ops = [Op(200), Op(200)]
     for key, op in zip("ab", ops, strict=True):

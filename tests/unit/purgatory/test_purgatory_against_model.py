@@ -1,8 +1,8 @@
-"""The purgatory against a naive model: a list of operations that is walked whole at every event (E2).
+"""Compares the purgatory with a naive model: a list of operations that is searched completely at every event (E2).
 
-An operation waits until events under its keys have happened so many times, or for its deadline. Whatever
-the order of arrivals, events, deadlines and purges, both must complete the same operations, in the same
-way, at the same moment, each once; and nobody is kept who is done.
+An operation waits until a number of events under its keys has happened, or until its deadline. For every order of
+arrivals, events, deadlines and purges, both must complete the same operations, by the same cause, at the same time,
+each one once; and a purge must remove every completed operation.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from harrow.cluster.purgatory import DelayedOperation, Purgatory, PurgatoryTimer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .hand_host import HandHost
+from .fake_host import FakeHost
 
 KEYS = "abc"
 Ending = tuple[int, str, int]
-"""(number of the operation, how, when)"""
+"""(number of the operation, "event" or "deadline", time of the completion)"""
 
 
 @dataclass(slots=True)
-class Plain:
+class ModelOperation:
     """An operation of the model."""
 
     number: int
@@ -34,59 +34,60 @@ class Plain:
 
 
 class Model:
-    """What should happen, by the definition alone."""
+    """The expected completions, by the definition of a purgatory."""
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
         self.events: Counter[str] = Counter()
-        self.waiting: list[Plain] = []
+        self.waiting: list[ModelOperation] = []
         self.endings: list[Ending] = []
 
-    def complete(self, one: Plain) -> bool:
-        return sum(self.events[key] for key in one.keys) >= one.needed
+    def complete(self, op: ModelOperation) -> bool:
+        return sum(self.events[key] for key in op.keys) >= op.needed
 
-    def arrive(self, one: Plain) -> None:
-        if self.complete(one):
-            self.endings.append((one.number, "event", self.now_ms))
+    def arrive(self, op: ModelOperation) -> None:
+        if self.complete(op):
+            self.endings.append((op.number, "event", self.now_ms))
         else:
-            self.waiting.append(one)
+            self.waiting.append(op)
 
     def event(self, key: str) -> None:
         self.events[key] += 1
-        self._end("event", [one for one in self.waiting if key in one.keys and self.complete(one)])
+        self._end("event", [op for op in self.waiting if key in op.keys and self.complete(op)])
 
     def advance(self, ms: int) -> None:
         end = self.now_ms + ms
-        for one in sorted(self.waiting, key=lambda one: one.deadline_ms):
-            if one.deadline_ms <= end:
-                self.now_ms = max(self.now_ms, one.deadline_ms)
-                self._end("deadline", [one])
+        for op in sorted(self.waiting, key=lambda op: op.deadline_ms):
+            if op.deadline_ms <= end:
+                self.now_ms = max(self.now_ms, op.deadline_ms)
+                self._end("deadline", [op])
         self.now_ms = end
 
-    def _end(self, how: str, ended: list[Plain]) -> None:
-        self.endings += [(one.number, how, self.now_ms) for one in ended]
-        self.waiting = [one for one in self.waiting if one not in ended]
+    def _end(self, how: str, ended: list[ModelOperation]) -> None:
+        self.endings += [(op.number, how, self.now_ms) for op in ended]
+        self.waiting = [op for op in self.waiting if op not in ended]
 
 
-class Real(DelayedOperation):
+class WatchedOperation(DelayedOperation):
     """The same operation for the purgatory."""
 
-    __slots__ = ("endings", "expired", "host", "model", "plain")
+    __slots__ = ("endings", "host", "model", "op")
 
-    def __init__(self, plain: Plain, model: Model, host: HandHost, endings: list[Ending]) -> None:
-        super().__init__(plain.deadline_ms)
-        self.plain, self.model, self.host, self.endings = plain, model, host, endings
-        self.expired = False
+    def __init__(
+        self, op: ModelOperation, model: Model, host: FakeHost, endings: list[Ending]
+    ) -> None:
+        super().__init__(op.deadline_ms)
+        self.op, self.model, self.host, self.endings = op, model, host, endings
 
     def try_complete(self) -> bool:
-        return self.model.complete(self.plain) and self.force_complete()
+        return self.model.complete(self.op) and self.force_complete()
 
     def on_complete(self) -> None:
-        self.endings.append((self.plain.number, "event", self.host.now))
+        self.endings.append((self.op.number, "event", self.host.now))
 
     def on_expiration(self) -> None:
         number, _, when = self.endings.pop()
-        assert number == self.plain.number, "completed, and at once told that it expired"
+        assert number == self.op.number, "on_expiration must directly follow on_complete"
         self.endings.append((number, "deadline", when))
 
 
@@ -95,7 +96,7 @@ STEPS = st.lists(
         st.tuples(
             st.just("arrive"),
             st.frozensets(st.sampled_from(KEYS), min_size=1),
-            st.integers(1, 3),
+            st.integers(0, 3),
             st.integers(1, 3_000),
         ),
         st.tuples(st.just("event"), st.sampled_from(KEYS)),
@@ -109,20 +110,23 @@ STEPS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.sampled_from([0, 3, 1000]))
-def test_it_does_what_a_list_does(steps: list[tuple[object, ...]], purge_interval: int) -> None:
-    host = HandHost()
+def test_random_actions_complete_the_same_operations_as_the_model(
+    steps: list[tuple[object, ...]], purge_interval: int
+) -> None:
+    host = FakeHost()
     model = Model(host.now)
     purgatory = Purgatory("test", PurgatoryTimer(cast("Host", host)), purge_interval)
     endings: list[Ending] = []
     for number, (action, *rest) in enumerate(steps):
         if action == "arrive":
             keys, needed, delay = cast("tuple[frozenset[str], int, int]", tuple(rest))
-            plain = Plain(
+            op = ModelOperation(
                 number, keys, needed + sum(model.events[k] for k in keys), host.now + delay
             )
-            model.arrive(plain)
-            done = purgatory.try_complete_else_watch(Real(plain, model, host, endings), keys)
-            assert done is (plain not in model.waiting)
+            model.arrive(op)
+            watched = WatchedOperation(op, model, host, endings)
+            done = purgatory.try_complete_else_watch(watched, keys)
+            assert done is (op not in model.waiting)
         elif action == "event":
             (key,) = cast("tuple[str]", tuple(rest))
             before = len(endings)
@@ -134,8 +138,8 @@ def test_it_does_what_a_list_does(steps: list[tuple[object, ...]], purge_interva
             host.advance(ms)
         else:
             purgatory.purge()
-            assert purgatory.watched == sum(len(one.keys) for one in model.waiting)
+            assert purgatory.watched == sum(len(op.keys) for op in model.waiting)
         assert sorted(endings) == sorted(model.endings)
         assert purgatory.delayed == len(model.waiting)
-    assert len({number for number, *_ in endings}) == len(endings), "each at most once"
+    assert len({number for number, *_ in endings}) == len(endings), "an operation completed twice"
     assert not host.logged

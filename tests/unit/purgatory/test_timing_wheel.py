@@ -1,4 +1,4 @@
-"""The timing wheel against a sorted list (E1)."""
+"""Compares the timing wheel with a sorted list (E1)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from harrow.cluster.purgatory import TimerEntry, TimingWheel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-Step = tuple[str, int]
+WheelAction = tuple[str, int]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(0, 20_000)),
@@ -20,7 +20,9 @@ STEPS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(0, 10_000), st.sampled_from([2, 4, 64]))
-def test_it_does_what_a_sorted_list_does(steps: list[Step], now: int, size: int) -> None:
+def test_random_actions_return_the_same_entries_as_a_sorted_list(
+    steps: list[WheelAction], now: int, size: int
+) -> None:
     wheel = TimingWheel(now, wheel_size=size)
     waiting: list[TimerEntry] = []
     for action, number in steps:
@@ -35,11 +37,11 @@ def test_it_does_what_a_sorted_list_does(steps: list[Step], now: int, size: int)
         elif action == "advance":
             now += number
             due = wheel.advance(now)
-            expected = {id(one) for one in waiting if one.deadline_ms <= now}
-            assert {id(one) for one in due} == expected
+            expected = {id(entry) for entry in waiting if entry.deadline_ms <= now}
+            assert {id(entry) for entry in due} == expected
             assert len(due) == len(expected)
-            waiting = [one for one in waiting if one.deadline_ms > now]
-        first = min((one.deadline_ms for one in waiting), default=None)
+            waiting = [entry for entry in waiting if entry.deadline_ms > now]
+        first = min((entry.deadline_ms for entry in waiting), default=None)
         expiry = wheel.next_expiry_ms()
         if first is None:
             assert expiry is None
@@ -50,30 +52,34 @@ def test_it_does_what_a_sorted_list_does(steps: list[Step], now: int, size: int)
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 500_000), max_size=40))
-def test_driven_by_bucket_expiry_alone_every_entry_is_due_at_its_deadline(
+def test_advancing_to_each_bucket_expiry_returns_every_entry_at_its_deadline(
     delays: list[int],
 ) -> None:
     wheel = TimingWheel(0, wheel_size=8)
     for delay in delays:
         assert wheel.add(TimerEntry(delay))
     turns = 0
+    returned: list[int] = []
     while (expiry := wheel.next_expiry_ms()) is not None:
         turns += 1
-        assert all(entry.deadline_ms == expiry for entry in wheel.advance(expiry))
-    assert turns <= len(delays) * 8  # one for each level that an entry falls through
+        due = [entry.deadline_ms for entry in wheel.advance(expiry)]
+        assert due == [expiry] * len(due)
+        returned += due
+    assert returned == sorted(delays)
+    assert turns <= len(delays) * 8  # at most one expiry for each level that an entry moves through
 
 
-def test_the_worked_example() -> None:
+def test_the_example_in_the_modules_docstring_expires_as_described() -> None:
     wheel = TimingWheel(0, wheel_size=4)
-    two, six, twenty = TimerEntry(2), TimerEntry(6), TimerEntry(20)
-    assert all(wheel.add(one) for one in (two, six, twenty))
+    for deadline_ms in (2, 6, 20):
+        assert wheel.add(TimerEntry(deadline_ms))
     seen: list[tuple[int, list[int]]] = []
     while (expiry := wheel.next_expiry_ms()) is not None:
-        seen.append((expiry, [one.deadline_ms for one in wheel.advance(expiry)]))
+        seen.append((expiry, [entry.deadline_ms for entry in wheel.advance(expiry)]))
     assert seen == [(2, [2]), (4, []), (6, [6]), (16, []), (20, [20])]
 
 
-def test_a_coarse_tick_is_never_early() -> None:
+def test_a_wheel_with_a_coarse_tick_returns_an_entry_in_the_tick_of_its_deadline() -> None:
     wheel = TimingWheel(5, tick_ms=10, wheel_size=4)
     assert not wheel.add(TimerEntry(9))
     entry = TimerEntry(25)
@@ -82,7 +88,7 @@ def test_a_coarse_tick_is_never_early() -> None:
     assert wheel.advance(20) == [entry]
 
 
-def test_cancelling_twice_is_no_error_and_frees_the_wheel() -> None:
+def test_cancelling_an_entry_twice_removes_it_and_raises_nothing() -> None:
     wheel = TimingWheel(0)
     entry = TimerEntry(50)
     assert wheel.add(entry)

@@ -36,7 +36,7 @@ def page_model(page: str) -> Any:
     return json.loads(found[1])
 
 
-def test_the_page_is_self_contained_and_holds_the_model(folder: Path) -> None:
+def test_writing_the_report_makes_a_self_contained_page_with_the_model(folder: Path) -> None:
     path = write_picture(folder)
     page = path.read_text()
     assert path == folder / "report.html"
@@ -46,7 +46,7 @@ def test_the_page_is_self_contained_and_holds_the_model(folder: Path) -> None:
     assert not list(folder.glob("*.partial"))
 
 
-def test_counts_come_from_the_history(folder: Path) -> None:
+def test_building_the_model_takes_counts_from_the_history(folder: Path) -> None:
     model = build_model(folder)
     traffic = model["traffic"]
     assert traffic["source"] == "history"
@@ -57,7 +57,7 @@ def test_counts_come_from_the_history(folder: Path) -> None:
     assert 0.5 < traffic["p50_all"] < 2 < traffic["p99_all"]
 
 
-def test_without_histories_the_taps_count_and_replicas_and_internal_topics_do_not(
+def test_without_histories_the_model_counts_taps_without_replicas_and_internal_topics(
     tmp_path: Path,
 ) -> None:
     history = build_model(make_run_folder(tmp_path / "a"))["traffic"]
@@ -68,7 +68,7 @@ def test_without_histories_the_taps_count_and_replicas_and_internal_topics_do_no
     assert tap["totals"]["delivered"] >= history["totals"]["delivered"]
 
 
-def test_quantiles_are_right_to_a_few_percent(tmp_path: Path) -> None:
+def test_quantiles_are_within_five_percent(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "history", process="1") as history:
         for number in range(1, 1_001):
             end = START_NS + number * 1_000_000
@@ -80,7 +80,7 @@ def test_quantiles_are_right_to_a_few_percent(tmp_path: Path) -> None:
     assert traffic["p99_all"] == pytest.approx(9.9, rel=0.05)
 
 
-def test_lanes_say_who_was_dead_paused_and_leading(folder: Path) -> None:
+def test_lanes_show_broker_states_leaders_and_controllers(folder: Path) -> None:
     model = build_model(folder)
     states = {b["id"]: [span["state"] for span in b["spans"]] for b in model["brokers"]}
     assert states[1] == ["starting", "up", "dead", "up"]
@@ -98,14 +98,16 @@ def test_lanes_say_who_was_dead_paused_and_leading(folder: Path) -> None:
     assert [row["isr"] for row in lane["isr"]][1] == [2, 3]
 
 
-def test_high_watermarks_never_go_back(folder: Path) -> None:
-    for lane in build_model(folder)["partitions"]:
+def test_high_watermarks_in_the_model_never_decrease(folder: Path) -> None:
+    lanes = build_model(folder)["partitions"]
+    assert lanes
+    for lane in lanes:
         values = [value for _, value in lane["hw"]]
         assert values == sorted(values)
         assert values[-1] > 0
 
 
-def test_faults_have_their_times_and_skipped_ones_their_reason(folder: Path) -> None:
+def test_faults_in_the_model_have_times_and_skipped_faults_a_reason(folder: Path) -> None:
     kill, pause, skipped = build_model(folder)["faults"]
     assert (kill["kind"], kill["nodes"], kill["healed"]) == ("kill", [1], True)
     assert kill["s"] < kill["effect"] < kill["e"]
@@ -113,7 +115,7 @@ def test_faults_have_their_times_and_skipped_ones_their_reason(folder: Path) -> 
     assert skipped["skipped"] == "the traffic had ended"
 
 
-def test_an_empty_folder_has_a_page_that_says_so(tmp_path: Path) -> None:
+def test_the_report_of_an_empty_folder_shows_that_nothing_was_recorded(tmp_path: Path) -> None:
     page = write_picture(tmp_path).read_text()
     model = page_model(page)
     assert (model["empty"], model["verdict"], model["brokers"]) == (True, None, [])
@@ -122,7 +124,7 @@ def test_an_empty_folder_has_a_page_that_says_so(tmp_path: Path) -> None:
     assert "not judged" in text
 
 
-def test_hostile_names_stay_text(tmp_path: Path) -> None:
+def test_names_with_html_characters_are_escaped(tmp_path: Path) -> None:
     about = {"test": "test_x[</script><b>]", "seed": 1}
     (tmp_path / "run.json").write_text(json.dumps(about))
     page = write_picture(tmp_path).read_text()
@@ -130,7 +132,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert page_model(page)["title"] == about["test"]
 
 
-def test_damaged_files_cost_only_themselves(folder: Path) -> None:
+def test_damaged_files_do_not_affect_the_rest_of_the_model(folder: Path) -> None:
     (folder / "verdict.json").write_text("{")
     (folder / "cluster/broker-2/trace.jsonl").write_bytes(b"\xff\xfe\n[]\n3\n")
     (folder / "history" / "other.ops").write_bytes(b"x" * 200)
@@ -140,7 +142,7 @@ def test_damaged_files_cost_only_themselves(folder: Path) -> None:
     assert [b["id"] for b in model["brokers"]] == [1, 2, 3]
 
 
-def test_the_page_is_bounded_whatever_the_run(tmp_path: Path) -> None:
+def test_the_model_of_a_large_run_is_bounded(tmp_path: Path) -> None:
     place = tmp_path / "cluster" / "broker-1"
     place.mkdir(parents=True)
     with (place / "trace.jsonl").open("w") as file:
@@ -163,7 +165,7 @@ def test_the_page_is_bounded_whatever_the_run(tmp_path: Path) -> None:
     assert all(len(lane["hw"]) <= BUCKETS_MOST + 1 for lane in model["partitions"])
 
 
-def test_a_large_verdict_is_cut_and_says_what_was_cut() -> None:
+def test_a_large_verdict_is_shortened_with_the_number_of_hidden_rows() -> None:
     anomaly = {"name": "duplicate", "operations": [{"op": 1}] * 90, "offsets": list(range(500))}
     cut = verdict_model({"status": "invalid", "anomalies": [anomaly] * 300})
     assert cut is not None
@@ -180,7 +182,9 @@ def test_a_large_verdict_is_cut_and_says_what_was_cut() -> None:
         (Status.UNKNOWN, "unknown: no fault overlapped traffic"),
     ],
 )
-def test_the_summary_says_it_in_a_few_lines(tmp_path: Path, status: Status, says: str) -> None:
+def test_the_summary_shows_status_and_faults_in_a_few_lines(
+    tmp_path: Path, status: Status, says: str
+) -> None:
     text = summary_of(make_run_folder(tmp_path / "run", status=status))
     assert says in text
     assert "kill(leader(orders, 0)) on broker 1" in text
@@ -188,19 +192,19 @@ def test_the_summary_says_it_in_a_few_lines(tmp_path: Path, status: Status, says
     assert len(text.splitlines()) <= 12
 
 
-def test_a_sparkline_has_the_width_it_was_given() -> None:
+def test_a_sparkline_has_the_requested_width() -> None:
     assert spread([1.0] * 7, 20) == [1.0] * 20
     assert sparkline([0, 1, 2, 4]) == " ▂▄█"
     row = {"s": 5.0, "e": 10.0, "kind": "pause", "skipped": None}
     assert fault_marks([row], 10.0, 10) == "     ‖────"
 
 
-def test_seed_and_command_can_be_given(folder: Path) -> None:
+def test_writing_the_report_uses_the_given_seed_and_command(folder: Path) -> None:
     model = page_model(write_picture(folder, seed=5, command="again").read_text())
     assert (model["seed"], model["command"]) == (5, "again")
 
 
-def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_is_seen(tmp_path: Path) -> None:
+def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_path: Path) -> None:
     place = tmp_path / "cluster" / "broker-1"
     place.mkdir(parents=True)
 

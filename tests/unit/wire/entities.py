@@ -1,4 +1,4 @@
-"""Random kio entities of any class, for tests that hold our codecs against kio's."""
+"""Random kio entities of any class, for tests that compare our codecs with kio's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def entities(entity_type: Any) -> st.SearchStrategy[Any]:
-    """Entities of a class, as its field metadata allows."""
+    """Returns a strategy for the entities of a class, from its field metadata."""
     fields = {field.name: _values(field) for field in dataclasses.fields(entity_type)}
     return st.builds(entity_type, **fields)
 
@@ -62,7 +62,7 @@ def _values(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
 
 
 def kio_bytes(entity: Any) -> bytes:
-    """What kio writes."""
+    """Encodes an entity with kio."""
     out = io.BytesIO()
     entity_type: Any = entity.__class__
     entity_writer(entity_type)(out, entity)

@@ -49,21 +49,21 @@ def refusal(data: bytes, *, max_bytes: int = BIG, from_client: bool = True) -> E
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_varints_come_back(number: int) -> None:
+def test_writing_and_reading_a_varint_returns_the_number(number: int) -> None:
     out = bytearray()
     write_varint(out, number)
     assert read_varint(bytes(out), 0) == (number, len(out))
 
 
 @pytest.mark.parametrize(("number", "encoded"), [(0, "00"), (-1, "01"), (1, "02"), (-65, "8101")])
-def test_varints_are_zigzag(number: int, encoded: str) -> None:
+def test_writing_a_varint_encodes_it_as_zigzag(number: int, encoded: str) -> None:
     out = bytearray()
     write_varint(out, number)
     assert out.hex() == encoded
 
 
 @given(records_strategy, st.sampled_from(list(Codec)), st.integers(0, 2**40))
-def test_records_come_back_from_every_codec(
+def test_decoding_a_batch_of_any_codec_returns_its_records(
     records: list[NewRecord], codec: Codec, offset: int
 ) -> None:
     batch = build_batch(records, timestamp_ms=1_000, base_offset=offset, codec=codec)
@@ -74,7 +74,7 @@ def test_records_come_back_from_every_codec(
     assert [r.offset for r in decoded] == list(range(offset, offset + len(records)))
 
 
-def test_raw_snappy_is_read_as_well_as_xerials() -> None:
+def test_decoding_raw_snappy_returns_the_same_records_as_xerials_framing() -> None:
     framed = build_batch(RECORDS, timestamp_ms=1, codec=Codec.SNAPPY)
     assert framed[HEADER_SIZE : HEADER_SIZE + 7] == b"\x82SNAPPY"
     plain = build_batch(RECORDS, timestamp_ms=1)
@@ -85,26 +85,26 @@ def test_raw_snappy_is_read_as_well_as_xerials() -> None:
     assert decode_records(raw) == decode_records(framed)
 
 
-def test_lz4_blocks_are_independent_as_kafka_demands() -> None:
+def test_compressing_with_lz4_writes_independent_blocks() -> None:
     batch = build_batch(RECORDS, timestamp_ms=1, codec=Codec.LZ4)
     flags = batch[HEADER_SIZE + 4]
     assert flags & 0b1110_0000 == 0b0110_0000  # version 1, block independence
 
 
-def test_each_record_may_have_its_own_time() -> None:
+def test_building_a_batch_with_timestamps_gives_each_record_its_own() -> None:
     batch = build_batch(RECORDS, timestamp_ms=0, timestamps_ms=[50, 40, 90])
     assert [record.timestamp for record in decode_records(batch)] == [50, 40, 90]
     assert (header_at(batch).base_timestamp, header_at(batch).max_timestamp) == (50, 90)
 
 
-def test_offset_and_epoch_are_not_under_the_crc() -> None:
+def test_assigning_offset_and_epoch_keeps_the_crc_valid() -> None:
     batch = bytearray(build_batch(RECORDS, timestamp_ms=1))
     assign_offset(batch, 2**40, 7)
     header = validate(batch, max_bytes=BIG, from_client=False)
     assert (header.base_offset, header.leader_epoch) == (2**40, 7)
 
 
-def test_append_time_is_every_records_time_and_the_crc_follows() -> None:
+def test_stamping_append_time_changes_the_time_of_every_record_and_the_crc() -> None:
     batch = bytearray(build_batch(RECORDS, timestamp_ms=1))
     assert stamp(batch, LOG_APPEND_TIME, 777) == header_at(batch)
     validate(batch, max_bytes=BIG)
@@ -113,7 +113,7 @@ def test_append_time_is_every_records_time_and_the_crc_follows() -> None:
     assert bytes(batch) == build_batch(RECORDS, timestamp_ms=1)
 
 
-def test_every_flipped_bit_after_the_epoch_is_refused() -> None:
+def test_a_flipped_bit_in_the_length_or_after_the_epoch_is_refused() -> None:
     batch = build_batch(RECORDS, timestamp_ms=1)
     for position in [8, 9, 10, 11, *range(16, len(batch))]:
         bad = bytearray(batch)
@@ -124,7 +124,7 @@ def test_every_flipped_bit_after_the_epoch_is_refused() -> None:
         assert refusal(bytes(bad), from_client=False) == wanted
 
 
-def test_what_is_cut_off_is_no_batch_and_nothing_behind_one() -> None:
+def test_an_incomplete_batch_is_refused_alone_and_ignored_after_a_complete_one() -> None:
     batch = build_batch(RECORDS, timestamp_ms=1)
     for size in range(len(batch)):
         assert refusal(batch[:size]) == ErrorCode.invalid_record
@@ -156,24 +156,26 @@ ONE = build_batch(RECORDS, timestamp_ms=1)
         (build_batch(RECORDS, timestamp_ms=1, producer_id=4), ErrorCode.invalid_record),
     ],
 )
-def test_what_a_client_may_not_send(batch: bytes, code: ErrorCode) -> None:
+def test_a_batch_that_a_client_must_not_send_is_refused_with_the_right_code(
+    batch: bytes, code: ErrorCode
+) -> None:
     assert refusal(batch) == code
 
 
-def test_larger_than_the_limit_is_too_large() -> None:
+def test_a_batch_above_max_bytes_is_refused_as_too_large() -> None:
     batch = build_batch(RECORDS, timestamp_ms=1)
     assert refusal(batch, max_bytes=len(batch) - 1) == ErrorCode.message_too_large
     assert validate(batch, max_bytes=len(batch)).size == len(batch)
 
 
-def test_a_wrong_count_is_refused_even_with_a_good_crc() -> None:
+def test_a_wrong_record_count_is_refused_even_with_a_valid_crc() -> None:
     batch = bytearray(build_batch(RECORDS, timestamp_ms=1))
     struct.pack_into(">i", batch, 57, 2)
     stamp(batch, 0, 1)  # recomputes the CRC
     assert refusal(bytes(batch), from_client=False) == ErrorCode.invalid_record
 
 
-def test_walking_headers_passes_over_a_partial_batch_or_says_so() -> None:
+def test_iterating_headers_ignores_or_refuses_a_partial_batch_at_the_end() -> None:
     batch = build_batch(RECORDS, timestamp_ms=1)
     data = batch * 2 + batch[:-1]
     assert [placed.position for placed in headers(data)] == [0, len(batch)]
@@ -181,7 +183,7 @@ def test_walking_headers_passes_over_a_partial_batch_or_says_so() -> None:
         list(headers(data, partial_ok=False))
 
 
-def test_rubbish_is_no_records() -> None:
+def test_decoding_garbage_records_is_a_corrupt_message() -> None:
     batch = bytearray(build_batch(RECORDS, timestamp_ms=1))
     batch[HEADER_SIZE] = 0x7F
     with pytest.raises(KafkaError) as caught:
@@ -193,7 +195,7 @@ def test_rubbish_is_no_records() -> None:
             decode_records(batch)
 
 
-def test_a_marker_is_a_transactional_control_batch() -> None:
+def test_building_a_transaction_marker_makes_a_transactional_control_batch() -> None:
     batch = build_end_txn_marker(
         commit=True, producer_id=9, producer_epoch=2, coordinator_epoch=5, timestamp_ms=1
     )
@@ -205,7 +207,7 @@ def test_a_marker_is_a_transactional_control_batch() -> None:
     assert decode_records(batch)[0].value == bytes([0, 0, 0, 0, 0, 5])
 
 
-def test_the_last_sequence_goes_round() -> None:
+def test_the_last_sequence_wraps_at_two_to_the_31() -> None:
     batch = build_batch(
         RECORDS, timestamp_ms=1, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2
     )
@@ -214,14 +216,14 @@ def test_the_last_sequence_goes_round() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
 @pytest.mark.parametrize("size", [0, 1, 4_000, 5_000, 300_000, 9_000_000])
-def test_whatever_was_compressed_comes_back_however_much_smaller_it_is(
-    codec: Codec, size: int
-) -> None:
+def test_decompressing_returns_the_data_at_any_ratio(codec: Codec, size: int) -> None:
     assert decompress(codec, compress(codec, bytes(size))) == bytes(size)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
-def test_a_few_bytes_do_not_take_all_memory(monkeypatch: pytest.MonkeyPatch, codec: Codec) -> None:
+def test_decompressing_beyond_the_bound_is_a_corrupt_message(
+    monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
     monkeypatch.setattr(compression, "DECOMPRESSED_BYTES_MAX", 1_000_000)
     assert len(decompress(codec, compress(codec, bytes(1_000_000)))) == 1_000_000
     with pytest.raises(KafkaError) as caught:
@@ -230,6 +232,6 @@ def test_a_few_bytes_do_not_take_all_memory(monkeypatch: pytest.MonkeyPatch, cod
 
 
 @pytest.mark.parametrize("front", [b"", XERIAL_MAGIC + bytes(8) + struct.pack(">i", 15)])
-def test_a_snappy_block_is_not_believed_how_much_it_holds(front: bytes) -> None:
-    with pytest.raises(KafkaError, match="says that it holds 4294967295"):
+def test_a_snappy_block_that_claims_an_absurd_size_is_refused(front: bytes) -> None:
+    with pytest.raises(KafkaError, match="claims to hold 4294967295"):
         decompress(Codec.SNAPPY, front + b"\xff\xff\xff\xff\x0f" + bytes(10))

@@ -60,7 +60,7 @@ SAMPLED = list(sampled())
 @pytest.mark.parametrize("key", SAMPLED, ids=str)
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
-def test_every_message_that_kio_writes_is_read_back(
+def test_decoding_what_kio_wrote_returns_the_message(
     key: tuple[int, int], data: st.DataObject
 ) -> None:
     for entity_type in (messages.request_type(*key), messages.response_type(*key)):
@@ -71,7 +71,7 @@ def test_every_message_that_kio_writes_is_read_back(
 
 @settings(max_examples=150, deadline=None)
 @given(key=st.sampled_from(SAMPLED), garbage=st.binary(max_size=80))
-def test_garbage_is_a_wire_error_or_a_message_and_nothing_else(
+def test_decoding_garbage_raises_nothing_but_a_wire_error(
     key: tuple[int, int], garbage: bytes
 ) -> None:
     with contextlib.suppress(WireError):
@@ -80,7 +80,7 @@ def test_garbage_is_a_wire_error_or_a_message_and_nothing_else(
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_message_cut_short_is_a_wire_error(data: st.DataObject) -> None:
+def test_decoding_a_truncated_message_is_a_wire_error(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(SAMPLED))
     written = kio_bytes(data.draw(entities(messages.response_type(*key))))
     if not written:
@@ -91,7 +91,7 @@ def test_a_message_cut_short_is_a_wire_error(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_a_message_that_ends_within_a_time_is_a_wire_error(version: int) -> None:
+def test_decoding_a_message_truncated_inside_a_timestamp_is_a_wire_error(version: int) -> None:
     s = messages.schema(0, version, "response")
     row = s.PartitionProduceResponse(
         index=0, error_code=ErrorCode.none, base_offset=7, log_append_time=None
@@ -117,19 +117,19 @@ def test_a_message_that_ends_within_a_time_is_a_wire_error(version: int) -> None
         (1, b""),
     ],
 )
-def test_absurd_lengths_end_in_a_wire_error(version: int, body: bytes) -> None:
-    """kio's own reader aborts the process on the first of these."""
+def test_decoding_absurd_lengths_is_a_wire_error(version: int, body: bytes) -> None:
+    """The first of these bodies aborts the process in kio's own reader."""
     with pytest.raises(WireError):
         messages.request_reader(3, version)(body, 0)
 
 
-def test_an_unknown_tagged_field_is_skipped() -> None:
+def test_decoding_skips_an_unknown_tagged_field() -> None:
     body = b"\0\1\0" + b"\2" + b"\x07\3abc" + b"\x09\0"
     asked, end = messages.request_reader(3, 12)(body, 0)
     assert (asked.topics, asked.allow_auto_topic_creation, end) == (None, True, len(body))
 
 
-def test_an_unknown_version_is_a_wire_error() -> None:
+def test_asking_for_the_decoder_of_an_unknown_version_is_a_wire_error() -> None:
     for api_key, version in ((3, 99), (999, 0), (4, 6)):
         with pytest.raises(WireError):
             messages.request_reader(api_key, version)

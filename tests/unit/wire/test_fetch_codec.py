@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .entities import kio_bytes
-from .hand_made import joined_bytes, request_of
+from .fake_requests import joined_bytes, request_of
 
 VERSIONS = range(fetch.FETCH_VERSION_LOW, fetch.FETCH_VERSION_HIGH + 1)
 INT32 = st.integers(-1, 2**31 - 1)
@@ -93,7 +93,9 @@ def kios_request(version: int, row: fetch.FetchRequest) -> bytes:
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_requests_agree_with_kio(version: int, data: st.DataObject) -> None:
+def test_encoding_and_decoding_fetch_requests_agree_with_kio(
+    version: int, data: st.DataObject
+) -> None:
     row = data.draw(fetches(version))
     body = kios_request(version, row)
     assert fetch.encode_fetch_request(version, row) == body
@@ -102,7 +104,7 @@ def test_requests_agree_with_kio(version: int, data: st.DataObject) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), version=st.sampled_from(VERSIONS))
-def test_a_request_cut_short_is_a_wire_error(data: st.DataObject, version: int) -> None:
+def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, version: int) -> None:
     body = fetch.encode_fetch_request(version, data.draw(fetches(version)))
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(WireError):
@@ -111,7 +113,7 @@ def test_a_request_cut_short_is_a_wire_error(data: st.DataObject, version: int) 
 
 @settings(max_examples=100, deadline=None)
 @given(version=st.sampled_from(VERSIONS), garbage=st.binary(max_size=80))
-def test_garbage_is_a_wire_error_or_a_message(version: int, garbage: bytes) -> None:
+def test_decoding_garbage_raises_nothing_but_a_wire_error(version: int, garbage: bytes) -> None:
     with contextlib.suppress(WireError):
         fetch.decode_fetch(request_of(1, version, garbage))
     with contextlib.suppress(WireError):
@@ -189,7 +191,9 @@ def kios_response(
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_responses_agree_with_kio_and_are_read_back(version: int, data: st.DataObject) -> None:
+def test_encoding_fetch_responses_agrees_with_kio_and_decoding_returns_them(
+    version: int, data: st.DataObject
+) -> None:
     rows = data.draw(answers(version))
     endpoints = [NodeEndpoint(1, "h", 9092)] if data.draw(st.booleans()) else []
     parts = fetch_response.encode_fetch_response(
@@ -208,7 +212,7 @@ def _plain(row: fetch_response.FetchAnswer | fetch_response.FetchedPartition) ->
     return {**row._asdict(), "records": bytes(joined)}
 
 
-def test_record_data_is_not_copied_on_either_side() -> None:
+def test_encoding_and_decoding_a_fetch_response_do_not_copy_records() -> None:
     records = memoryview(b"r" * 1000)
     parts = fetch_response.encode_fetch_response(
         12, [fetch_response.FetchAnswer("t", 0, 0, records=[records])]
@@ -236,28 +240,38 @@ def mutants(body: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("version", [15, 16, 17])
-def test_a_request_of_one_row_is_read_as_if_it_went_field_by_field(version: int) -> None:
+def test_decoding_a_one_partition_request_in_one_step_equals_decoding_by_field(
+    version: int,
+) -> None:
     body = fetch.encode_fetch_request(version, ONE_ROW)
     assert len(body) == 91
+    assert fetch.decode_fetch(request_of(1, version, body)) == ONE_ROW
+    compared = 0
     for mutant in mutants(body):
         try:
             read = fetch.decode_fetch(request_of(1, version, mutant))
         except WireError:
             continue
-        # one byte more, and it has another length than the shape that is read at once
+        compared += 1
+        # With another byte at the end the body has another length than the shape that is decoded in one step.
         assert read == fetch.decode_fetch(request_of(1, version, mutant + b"\0")), mutant
+    assert compared > len(body)
 
 
 @pytest.mark.parametrize("version", [13, 16, 17])
 @pytest.mark.parametrize("records", [(), (b"records" * 3,)])
-def test_a_response_of_one_row_is_read_as_if_it_went_field_by_field(
+def test_decoding_a_one_partition_response_in_one_step_equals_decoding_by_field(
     version: int, records: tuple[bytes, ...]
 ) -> None:
     answer = fetch_response.FetchAnswer(TOPIC, 3, 0, 999, 999, 10, records)
     parts = fetch_response.encode_fetch_response(version, [answer], session_id=77)
-    for mutant in mutants(joined_bytes(parts)):
+    body = joined_bytes(parts)
+    compared = 0
+    for mutant in mutants(body):
         try:
             read = fetch_response.decode_fetch_response(version, mutant)
         except WireError:
             continue
+        compared += 1
         assert read == fetch_response.decode_fetch_response(version, mutant + b"\0"), mutant
+    assert compared > len(body)

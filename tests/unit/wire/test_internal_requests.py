@@ -1,6 +1,6 @@
 """The controller's requests equal those of Apache Kafka 3.9.1, byte for byte (C8).
 
-The bytes below were written by kafka-clients 3.9.1's own generated classes.
+The generated classes of kafka-clients 3.9.1 wrote the bytes below.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ KAFKA_WROTE: list[tuple[int, int, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("api_key", "version", "kind", "entity", "kafkas"), KAFKA_WROTE)
-def test_entities_are_written_and_read_as_kafka_3_9_1_writes_them(
+def test_encoding_and_decoding_match_the_bytes_of_kafka_3_9_1(
     api_key: int, version: int, kind: str, entity: Any, kafkas: str
 ) -> None:
     expected = bytes.fromhex(kafkas)
@@ -176,7 +176,7 @@ def test_entities_are_written_and_read_as_kafka_3_9_1_writes_them(
 
 
 @pytest.mark.parametrize("key", sorted(internal.INTERNAL))
-def test_internal_requests_are_reachable_as_any_other(key: tuple[int, int]) -> None:
+def test_controller_requests_have_schemas_like_any_other_request(key: tuple[int, int]) -> None:
     assert messages.has_schema(*key)
     assert messages.versions_known(key[0]) == (key[1],)
     assert request_is_flexible(*key)

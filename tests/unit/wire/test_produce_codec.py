@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .entities import entities, kio_bytes
-from .hand_made import request_of
+from .fake_requests import request_of
 
 VERSIONS = range(produce.PRODUCE_VERSION_LOW, produce.PRODUCE_VERSION_HIGH + 1)
 
@@ -25,7 +25,7 @@ def topic_of(row: Any) -> Any:
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_decoding_agrees_with_kio(version: int, data: st.DataObject) -> None:
+def test_decoding_produce_requests_agrees_with_kio(version: int, data: st.DataObject) -> None:
     entity: Any = data.draw(entities(messages.request_type(0, version)))
     found = produce.decode_produce(request_of(0, version, kio_bytes(entity)))
     assert found.acks == entity.acks
@@ -43,7 +43,7 @@ def test_decoding_agrees_with_kio(version: int, data: st.DataObject) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(data=st.data(), version=st.sampled_from(VERSIONS))
-def test_a_request_cut_short_is_a_wire_error(data: st.DataObject, version: int) -> None:
+def test_decoding_a_truncated_request_is_a_wire_error(data: st.DataObject, version: int) -> None:
     body = kio_bytes(data.draw(entities(messages.request_type(0, version))))
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(WireError):
@@ -52,12 +52,12 @@ def test_a_request_cut_short_is_a_wire_error(data: st.DataObject, version: int) 
 
 @settings(max_examples=100, deadline=None)
 @given(version=st.sampled_from(VERSIONS), garbage=st.binary(max_size=60))
-def test_garbage_is_a_wire_error_or_a_request(version: int, garbage: bytes) -> None:
+def test_decoding_garbage_raises_nothing_but_a_wire_error(version: int, garbage: bytes) -> None:
     with contextlib.suppress(WireError):
         produce.decode_produce(request_of(0, version, garbage))
 
 
-def test_records_are_views_of_the_frame() -> None:
+def test_decoding_a_produce_request_does_not_copy_the_records() -> None:
     s = messages.schema(0, 9, "request")
     row = s.PartitionProduceData(index=1, records=b"r" * 100)
     asked = s.ProduceRequest(
@@ -136,7 +136,7 @@ def kios_response(
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_encoding_agrees_with_kio(version: int, data: st.DataObject) -> None:
+def test_encoding_produce_responses_agrees_with_kio(version: int, data: st.DataObject) -> None:
     rows = [row._replace(log_append_time_ms=-1) for row in data.draw(answers(version))]
     endpoints = [
         produce.NodeEndpoint(1, "h", 9092, rack) for rack in data.draw(st.lists(TEXT, max_size=2))
@@ -146,7 +146,7 @@ def test_encoding_agrees_with_kio(version: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_append_time_is_read_back(version: int) -> None:
+def test_encoding_the_append_time_returns_it_when_decoded(version: int) -> None:
     topic: Any = UUID(int=7) if version >= 13 else "t"
     row = produce.ProduceAnswer(topic, 0, 0, 5, 1_700_000_000_000)
     body = b"".join(produce.encode_produce_response(version, [row]))

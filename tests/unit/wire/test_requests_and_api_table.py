@@ -12,7 +12,7 @@ from harrow.cluster.wire.api import ApiRow, ApiTable, VersionRange
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.request import Request
 
-from .hand_made import Answer, body_of, request_of
+from .fake_requests import Answer, body_of, request_of
 
 
 def nothing(request: Request) -> None:
@@ -33,7 +33,7 @@ SOFTWARE = messages.encode_request(
 )  # fmt: skip
 
 
-def test_lookup_gives_the_handler_of_served_versions_only() -> None:
+def test_lookup_finds_the_handler_of_registered_versions_only() -> None:
     assert TABLE.lookup(3, 13) is nothing
     for api_key, version in ((3, 14), (3, -1), (1, 12), (999, 0), (0, 2), (4, 6)):
         with pytest.raises(WireError):
@@ -50,7 +50,7 @@ def test_produce_is_advertised_from_version_zero() -> None:
     )
 
 
-def test_a_row_without_schemas_or_served_twice_is_a_bug() -> None:
+def test_registering_a_row_without_schema_or_twice_fails_an_assertion() -> None:
     with pytest.raises(AssertionError):
         ApiTable((ApiRow(3, 0, 99, nothing),))
     with pytest.raises(AssertionError):
@@ -58,7 +58,7 @@ def test_a_row_without_schemas_or_served_twice_is_a_bug() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_lists_the_table(version: int) -> None:
+def test_api_versions_returns_every_row_of_the_table(version: int) -> None:
     body = ask_versions(TABLE, version, SOFTWARE if version >= 3 else b"")
     answer = messages.decode_response(18, version, body)
     assert answer.error_code is ErrorCode.none
@@ -73,14 +73,14 @@ def test_an_unknown_api_versions_request_gets_error_35_in_a_v0_body(version: int
     assert [(r.api_key, r.min_version, r.max_version) for r in answer.api_keys] == [(18, 0, 4)]
 
 
-def test_a_client_without_a_proper_software_name_is_told_so() -> None:
+def test_an_invalid_client_software_name_is_an_invalid_request() -> None:
     s = messages.schema(18, 3, "request")
     body = messages.encode_request(18, 3, s.root(client_software_name="-bad-"))
     answer = messages.decode_response(18, 3, ask_versions(TABLE, 3, body))
     assert answer.error_code is ErrorCode.invalid_request
 
 
-def test_a_second_answer_is_a_bug() -> None:
+def test_responding_twice_fails_an_assertion() -> None:
     answers: list[Answer] = []
     request = request_of(0, 9, b"", answers)
     request.no_response()
@@ -90,7 +90,7 @@ def test_a_second_answer_is_a_bug() -> None:
         request.respond_parts((b"again",))
 
 
-def test_hand_written_parts_pass_as_they_are() -> None:
+def test_responding_with_encoded_parts_sends_them_unchanged() -> None:
     answers: list[Answer] = []
     parts: list[Buffer] = [memoryview(b"a"), b"b"]
 
@@ -109,7 +109,7 @@ def failed(api_key: int, version: int, body: Any, code: ErrorCode, message: str 
 
 
 @pytest.mark.parametrize("version", messages.versions_known(0))
-def test_a_failed_produce_names_every_partition(version: int) -> None:
+def test_a_failed_produce_returns_the_error_for_every_partition(version: int) -> None:
     s = messages.schema(0, version, "request")
     rows = tuple(s.PartitionProduceData(index=index, records=b"x") for index in (0, 4))
     asked = s.root(acks=1, topic_data=(s.TopicProduceData(name="t", partition_data=rows),))
@@ -129,7 +129,7 @@ def test_a_failed_produce_without_acks_gets_no_response() -> None:
 
 
 @pytest.mark.parametrize("version", messages.versions_known(1))
-def test_a_failed_fetch_names_every_partition(version: int) -> None:
+def test_a_failed_fetch_returns_the_error_for_every_partition(version: int) -> None:
     s = messages.schema(1, version, "request")
     rows = (s.FetchPartition(partition=2), s.FetchPartition(partition=3))
     asked = s.root(topics=(s.FetchTopic(topic="t", partitions=rows),))
@@ -142,7 +142,7 @@ def test_a_failed_fetch_names_every_partition(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", messages.versions_known(9))
-def test_a_failed_offset_fetch_says_so_for_each_group_or_partition(version: int) -> None:
+def test_a_failed_offset_fetch_returns_the_error_for_each_group_or_partition(version: int) -> None:
     s = messages.schema(9, version, "request")
     topic = s.OffsetFetchRequestTopic(name="t", partition_indexes=(1,))
     group = s.OffsetFetchRequestGroup(
@@ -163,7 +163,7 @@ def test_a_failed_offset_fetch_says_so_for_each_group_or_partition(version: int)
 
 
 @pytest.mark.parametrize("version", messages.versions_known(10))
-def test_a_failed_find_coordinator_names_no_node(version: int) -> None:
+def test_a_failed_find_coordinator_returns_no_node(version: int) -> None:
     s = messages.schema(10, version, "request")
     asked = s.root(key="g", coordinator_keys=("g",))
     answer = failed(10, version, asked, ErrorCode.coordinator_not_available)
@@ -171,7 +171,7 @@ def test_a_failed_find_coordinator_names_no_node(version: int) -> None:
     assert (row.error_code, row.node_id) == (ErrorCode.coordinator_not_available, -1)
 
 
-def test_a_failure_carries_its_message_where_there_is_a_place() -> None:
+def test_a_failed_request_returns_its_message_where_the_response_has_the_field() -> None:
     s = messages.schema(19, 7, "request")
     asked = s.root(topics=(s.CreatableTopic(name="a"), s.CreatableTopic(name="b")))
     answer = failed(19, 7, asked, ErrorCode.not_controller, "ask broker 2")
@@ -189,13 +189,15 @@ EVERY_SERVED = [
 
 
 @pytest.mark.parametrize("key", EVERY_SERVED, ids=str)
-def test_every_api_has_an_error_response_in_every_version(key: tuple[int, int]) -> None:
+def test_failing_a_request_of_any_api_and_version_makes_a_response(key: tuple[int, int]) -> None:
     failed(*key, messages.schema(*key, "request").root(), ErrorCode.unknown_server_error)
 
 
 @pytest.mark.parametrize("client_id", ["", "consumer-1", "π"])
 @pytest.mark.parametrize(("api_key", "version"), [(0, 3), (0, 9), (3, 0), (3, 12), (18, 3), (6, 8)])
-def test_headers_survive_the_round_trip(api_key: int, version: int, client_id: str) -> None:
+def test_parsing_an_encoded_header_returns_its_fields(
+    api_key: int, version: int, client_id: str
+) -> None:
     frame = headers.encode_request_header(api_key, version, 12345, client_id) + b"body"
     header = headers.parse_request_header(frame)
     assert header[:4] == (api_key, version, 12345, client_id)
@@ -205,7 +207,9 @@ def test_headers_survive_the_round_trip(api_key: int, version: int, client_id: s
     assert (correlation_id, answer[at:]) == (12345, b"body")
 
 
-def test_api_versions_of_any_version_has_a_readable_header_and_a_v0_answer_header() -> None:
+def test_api_versions_of_an_unknown_version_has_a_readable_header_and_a_v0_response_header() -> (
+    None
+):
     frame = headers.encode_request_header(18, 3, 1, "c")
     newest = frame[:2] + (99).to_bytes(2, "big") + frame[4:]
     assert headers.parse_request_header(newest).version == 99
@@ -217,12 +221,12 @@ def test_api_versions_of_any_version_has_a_readable_header_and_a_v0_answer_heade
     [b"", b"\0\3", b"\0\3\0\0\0\0\0\1\0\x09ab", b"\x7f\xff\0\0\0\0\0\1\0\0", b"\0\3\0\x0c\0\0\0\1\xff\xff",
      b"\0\3\0\0\0\0\0\1\0\2\xff\xfe"],
 )  # fmt: skip
-def test_a_frame_without_a_header_is_a_wire_error(frame: bytes) -> None:
+def test_parsing_a_frame_without_a_valid_header_is_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
         headers.parse_request_header(frame)
 
 
-def test_a_connections_headers_are_read_as_each_alone() -> None:
+def test_reading_a_connections_headers_equals_parsing_each_alone() -> None:
     frames = [
         headers.encode_request_header(api_key, version, number, client) + b"body"
         for number, (api_key, version, client) in enumerate(
@@ -244,7 +248,7 @@ def test_a_connections_headers_are_read_as_each_alone() -> None:
     assert reader.read(frames[1]) == headers.parse_request_header(frames[1])
 
 
-def test_a_connection_does_not_hold_a_large_header() -> None:
+def test_reading_a_large_header_does_not_keep_it_in_memory() -> None:
     plain = headers.encode_request_header(1, 17, 5, "a") + b"body"
     field = bytes(100_000)
     large = plain[:11] + b"\1\0\xa0\x8d\6" + field + b"body"
@@ -252,4 +256,4 @@ def test_a_connection_does_not_hold_a_large_header() -> None:
     for frame in (plain, large, plain, large):
         assert reader.read(frame) == headers.parse_request_header(frame)
     kept = [getattr(reader, name) for name in reader.__slots__]
-    assert sum(len(one) for one in kept if isinstance(one, bytes)) < 2_000
+    assert sum(len(value) for value in kept if isinstance(value, bytes)) < 2_000

@@ -1,7 +1,7 @@
-"""Apache Kafka as the judge: its own DumpLogSegments, run on our files.
+"""Apache Kafka as the reference: runs Kafka's own DumpLogSegments on our files.
 
-Owns: where the tool is (`HARROW_APACHE_KAFKA`, or `../shared/tools/apache-kafka` beside the project), whether it
-can run here without the network, and one way to call it. A test that needs it carries `needs_kafka`.
+Owns: the place of the tool (`HARROW_APACHE_KAFKA`, or `../shared/tools/apache-kafka` beside the project), the check
+whether it can run here without the network, and the call. A test that needs it has the mark `needs_kafka`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ needs_kafka = pytest.mark.skipif(_missing() is not None, reason=_missing() or ""
 
 
 FAST_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""Half of the processor time of a program that is over in a second."""
+"""Halves the processor time of a JVM that runs for a second only."""
 
 _NOISE = (b"SLF4J: ", b"NOTE: ")
 
 
 def dump(files: Sequence[str], *options: str, folder: Path) -> tuple[bytes, bytes]:
-    """What Kafka's DumpLogSegments prints of `files` (relative to `folder`): its output and its complaints."""
+    """Runs Kafka's DumpLogSegments on `files` (relative to `folder`); returns its output and its error output."""
     command = [TOOL, "run", "-", "kafka.tools.DumpLogSegments", *options]
     command += ["--files", ",".join(files)]
     environment = {**os.environ, **FAST_START, "KAFKA_HEAP": "128m", "LC_ALL": "C.UTF-8"}

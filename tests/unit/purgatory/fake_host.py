@@ -1,4 +1,4 @@
-"""A host whose clock and timers are moved by hand: all that a purgatory asks of one."""
+"""A host for a purgatory: clock, timers and trace, whose time only moves when a test calls `advance`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Timer:
         self.cancelled = True
 
 
-class HandHost:
-    """Clock, tasks and trace of a host, moved by hand."""
+class FakeHost:
+    """The clock, tasks and trace of a host; `calls` counts the timers that were armed."""
 
     def __init__(self) -> None:
         self.clock = self.tasks = self.trace = self

@@ -13,7 +13,7 @@ Answer = tuple[Sequence[Part] | None, Callable[[bool], None] | None]
 def request_of(
     api_key: int, version: int, body: bytes, answers: list[Answer] | None = None
 ) -> Request:
-    """A request whose frame is some header and `body`; answers are appended to `answers`."""
+    """Returns a request with some header and `body`; its responses are appended to `answers`."""
     into: list[Answer] = [] if answers is None else answers
 
     def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
@@ -24,12 +24,12 @@ def request_of(
 
 
 def body_of(answer: Answer) -> bytes:
-    """The body of an answer in one piece."""
+    """Returns the body of a response in one piece."""
     parts = answer[0]
     assert parts is not None
     return joined_bytes(parts)
 
 
 def joined_bytes(parts: Sequence[Part]) -> bytes:
-    """Parts in one piece."""
+    """Joins the parts."""
     return b"".join(map(bytes_of, parts))
