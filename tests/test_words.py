@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 458,
+    "told": 456,
     "anew": 54,
-    "whoever": 31,
-    "nobody": 142,
-    "somebody": 19,
-    "everybody": 21,
+    "whoever": 29,
+    "nobody": 133,
+    "somebody": 18,
+    "everybody": 15,
     "but for": 10,
     "of now": 7,
     "of a moment": 0,
@@ -29,7 +29,7 @@ BOUNDS = {
     "stands still": 19,
     "knows of": 9,
     "hears of": 9,
-    "heard of": 12,
+    "heard of": 10,
     "vouches for": 7,
     "for one in": 127,
 }
