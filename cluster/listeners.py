@@ -32,11 +32,14 @@ if TYPE_CHECKING:
     from .config import BrokerConfig
 
 __all__ = [
+    "BROKERS",
+    "CLIENTS",
     "Address",
     "Listener",
     "SecurityProtocol",
     "format_listeners",
     "inter_broker_listener",
+    "inter_broker_listener_name",
     "parse_address",
     "parse_listeners",
 ]
@@ -111,7 +114,7 @@ def parse_listeners(config: BrokerConfig) -> tuple[Listener, ...]:
         )
     _refuse_shared_ports(bound)
     advertised = _advertised(config.text("advertised.listeners"), bound)
-    inter_broker = config.text("inter.broker.listener.name").upper()
+    inter_broker = inter_broker_listener_name(config)
     if inter_broker not in advertised:
         raise ConfigError(
             f"inter.broker.listener.name={inter_broker}: expected one of the advertised listeners "
@@ -128,6 +131,11 @@ def parse_listeners(config: BrokerConfig) -> tuple[Listener, ...]:
         )
         for name, address in bound.items()
     )
+
+
+def inter_broker_listener_name(config: BrokerConfig) -> str:
+    """The name of the listener on which the brokers of the cluster talk to each other."""
+    return config.text("inter.broker.listener.name").upper()
 
 
 def inter_broker_listener(listeners: Iterable[Listener]) -> Listener:

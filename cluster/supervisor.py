@@ -26,6 +26,7 @@ from typing import Any
 from .config import BrokerConfig
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
+from .listeners import Address, Listener, format_listeners, parse_listeners
 from .managed import STOP_TIMEOUT_S, ManagedProcess
 from .planting import import_paths, load_plants
 from .ports import LOOPBACK, HeldPort
@@ -37,14 +38,22 @@ POLL_S = 0.01
 
 
 class BrokerProcess(ManagedProcess):
-    """One broker: a managed process with a node id and a port for clients."""
+    """One broker: a managed process with a node id and an address for clients."""
 
-    def __init__(self, cluster: Cluster, node_id: int, options: dict[str, Any]) -> None:
+    def __init__(
+        self, cluster: Cluster, node_id: int, options: dict[str, Any], listeners: Sequence[Listener]
+    ) -> None:
         super().__init__(
             fork_server(), f"broker {node_id}", cluster.folder / f"broker-{node_id}", options
         )
         self.node_id = node_id
-        self.port: int = options["listeners"]["clients"]
+        self.listeners = {listener.name: listener for listener in listeners}
+        self.address = client_address(listeners)
+
+    @property
+    def port(self) -> int:
+        """The port for clients."""
+        return self.address.port
 
 
 class Cluster:
@@ -79,6 +88,8 @@ class Cluster:
         }
         self.plants = load_plants(plants)
         """Bugs planted in every broker; empty for brokers as they are."""
+        for node_id in range(1, brokers + 1):
+            parse_listeners(self._broker_config(node_id))
         self.name = name
         self.seed = seed
         self._count = brokers
@@ -168,33 +179,41 @@ class Cluster:
             )
             self._registry.options["listeners"] = {"registry": registry_port}
         for node_id in range(1, self._count + 1):
+            config = self._broker_config(node_id)
             wanted = 0 if self._base_port is None else self._base_port + node_id
+            listeners = self._hold_listeners(parse_listeners(config), wanted)
             options = self._options("broker", f"broker-{node_id}")
             options |= {
                 "node_id": node_id,
-                "listeners": {"clients": self._hold(wanted), "brokers": self._hold()},
                 "registry": [LOOPBACK, registry_port],
-                "config": self.config.overrides() | self._own_config.get(node_id, {}),
+                "config": config.overrides() | {"listeners": format_listeners(listeners)},
                 "tap": self.config.flag("harrow.tap"),
                 "expect": self._count,
             }
             if self.plants:
                 options["plants"] = [plant.module for plant in self.plants]
                 options["import_paths"] = import_paths()
-            self.brokers[node_id] = BrokerProcess(self, node_id, options)
+            self.brokers[node_id] = BrokerProcess(self, node_id, options, listeners)
+
+    def _broker_config(self, node_id: int) -> BrokerConfig:
+        return BrokerConfig.parse(self.config.overrides() | self._own_config.get(node_id, {}))
 
     def _options(self, role: str, name: str) -> dict[str, Any]:
         folder = self.folder / name
-        return {
-            "role": role,
-            "name": name,
-            "folder": str(folder),
-            "seed": self.seed,
-            "listeners": {},
-        }
+        return {"role": role, "name": name, "folder": str(folder), "seed": self.seed}
 
-    def _hold(self, wanted: int = 0) -> int:
-        port = HeldPort(wanted)
+    def _hold_listeners(self, listeners: Sequence[Listener], wanted: int) -> list[Listener]:
+        """Hold the ports; port 0 becomes a free port, or `wanted` for the first listener for clients."""
+        for_clients = next((row for row in listeners if not row.inter_broker), listeners[0])
+        held: list[Listener] = []
+        for listener in listeners:
+            port = listener.bind.port or (wanted if listener is for_clients else 0)
+            number = self._hold(port, listener.bind.host)
+            held.append(listener.at_port(number) if listener.bind.port == 0 else listener)
+        return held
+
+    def _hold(self, wanted: int = 0, host: str = LOOPBACK) -> int:
+        port = HeldPort(wanted, host)
         self._ports.append(port)
         return port.number
 
@@ -216,7 +235,7 @@ class Cluster:
         """`host:port,…` of every broker, dead ones too: what a client is configured with."""
         if not self.brokers:
             raise ClusterError("the cluster is not started; call start() or use `with`")
-        return ",".join(f"{LOOPBACK}:{broker.port}" for broker in self.brokers.values())
+        return ",".join(str(broker.address) for broker in self.brokers.values())
 
     def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
         """One call on a broker's control socket; ClusterError when it does not answer or refuses."""
@@ -314,6 +333,14 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise ClusterError(f"no {what} after {timeout_s:.1f} s: {reason}")
             time.sleep(POLL_S)
+
+
+def client_address(listeners: Sequence[Listener]) -> Address:
+    """The advertised address for clients: of the first listener that is not the inter-broker listener, if any is."""
+    advertised = [row for row in listeners if row.advertised is not None]
+    found = next((row for row in advertised if not row.inter_broker), advertised[0]).advertised
+    assert found is not None
+    return found
 
 
 def cluster_defaults(brokers: int) -> dict[str, object]:

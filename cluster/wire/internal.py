@@ -255,7 +255,7 @@ class UpdateMetadataTopicState(_UpdateMetadataEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataEndpoint(_UpdateMetadataEntity):
-    """Where a broker listens; Harrow's listeners are "clients" and "brokers"."""
+    """The advertised address of one listener of a broker; `security_protocol` is Kafka's id of it."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader

@@ -57,7 +57,7 @@ class Pair:
             return self.accepted[-1]
 
         async def listen() -> None:
-            await host.network.listen("clients", make, max_frame_bytes=1_000)
+            self.acceptor = await host.network.listen("clients", make, max_frame_bytes=1_000)
 
         host.tasks.spawn(listen(), name="listen")
         self.world.loop.run_for(1)
@@ -301,3 +301,14 @@ def test_what_is_put_off_until_after_a_delivery_runs_in_the_same_instant(
     assert sorted(seen[1:]) == ([] if then == "dies" else ["after", "next turn"])
     if then == "goes on":
         assert seen[1] == "after"
+
+
+def test_a_paused_acceptor_serves_those_who_wait_once_it_goes_on(pair: Pair) -> None:
+    pair.acceptor.pause()
+    end = pair.connect()
+    end.link.send((b"early",))
+    pair.world.loop.run_for(200)
+    assert pair.accepted == []
+    pair.acceptor.resume()
+    pair.world.loop.run_for(200)
+    assert (pair.accepted[0].frames, end.frames) == ([b"early"], [b"re:early"])
