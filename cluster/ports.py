@@ -15,7 +15,7 @@ from .errors import ClusterError
 LOOPBACK = "127.0.0.1"
 
 
-class HeldPort:
+class ReservedPort:
     """One held port; a process of the cluster may listen at `number`."""
 
     def __init__(self, wanted: int = 0, host: str = LOOPBACK) -> None:

@@ -29,7 +29,7 @@ from .forkserver import MARKER, fork_server
 from .listeners import Address, Listener, format_listeners, parse_listeners
 from .managed import STOP_TIMEOUT_S, ManagedProcess
 from .planting import import_paths, load_plants
-from .ports import LOOPBACK, HeldPort
+from .ports import LOOPBACK, ReservedPort
 from .view import ClusterView, parse
 
 BROKERS_MOST = 64
@@ -98,7 +98,7 @@ class Cluster:
         self.folder: Path = self._given or Path()
         self.brokers: dict[int, BrokerProcess] = {}
         self._registry: ManagedProcess | None = None
-        self._ports: list[HeldPort] = []
+        self._ports: list[ReservedPort] = []
         self._lock = threading.RLock()
         self._started = False
 
@@ -213,7 +213,7 @@ class Cluster:
         return held
 
     def _hold(self, wanted: int = 0, host: str = LOOPBACK) -> int:
-        port = HeldPort(wanted, host)
+        port = ReservedPort(wanted, host)
         self._ports.append(port)
         return port.number
 

@@ -341,11 +341,9 @@ class Link(Protocol):
 
     def pause(self) -> None:
         """Deliver no more frames until `resume` (backpressure)."""
-        ...
 
     def resume(self) -> None:
         """Deliver frames again."""
-        ...
 
     @property
     def unsent_bytes(self) -> int:
@@ -375,15 +373,12 @@ class Acceptor(Protocol):
 
     def pause(self) -> None:
         """Accept no link until `resume`; new connections wait in the backlog."""
-        ...
 
     def resume(self) -> None:
         """Accept links again, first those that wait, from the next turn of the loop on."""
-        ...
 
     def close(self) -> None:
         """Accept no more; links go on."""
-        ...
 
 
 class Network(Protocol):

@@ -76,7 +76,7 @@ class ListenerServices:
     unanswered_most: int = UNANSWERED_MOST
 
 
-class Slot:
+class ResponseSlot:
     """The place of one response in the order of responses."""
 
     __slots__ = (
@@ -123,7 +123,7 @@ class Connection:
         """When the last request came, or the link was accepted."""
         self._headers = HeaderReader()
         self._context: RequestContext | None = None
-        self._slots: deque[Slot] = deque()
+        self._slots: deque[ResponseSlot] = deque()
         self._waiting: deque[Request] = deque()
         self._busy = False
         self._full = False  # as many requests are unanswered as may be
@@ -145,7 +145,7 @@ class Connection:
             # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
             context = self._name(header.client_id)
         self.used_ns = now_ns = self._host.clock.monotonic_ns()
-        slot = Slot(self, header, now_ns)
+        slot = ResponseSlot(self, header, now_ns)
         self._slots.append(slot)
         request = Request(
             header.api_key,
@@ -296,7 +296,7 @@ class Connection:
             if not self._held:
                 self._link.resume()
 
-    def _send(self, slot: Slot, parts: Sequence[Part]) -> bool:
+    def _send(self, slot: ResponseSlot, parts: Sequence[Part]) -> bool:
         lost = self._host.network.lose_response(self._link.peer, slot.api_key)
         if slot.on_send is not None:
             try:

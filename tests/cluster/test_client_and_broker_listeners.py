@@ -13,6 +13,7 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
 from harrow.cluster.wire import internal, messages
 from harrow.cluster.wire.api_keys import INTER_BROKER_APIS, ApiKey
+from harrow.cluster.wire.topic_ids import topic_id_of
 from raw_kafka import RawKafka
 
 LATER_EPOCH = 1_000
@@ -39,7 +40,7 @@ def orders(placed: Placed) -> dict[int, tuple[int, Any]]:
     topic_id = json.loads(
         placed.cluster.registry_control("tree")["tree"][f"/brokers/topics/{placed.topic}"]
     )["topic_id"]
-    top = {
+    top: dict[str, Any] = {
         "controller_id": NodeId(2),
         "controller_epoch": ControllerEpoch(LATER_EPOCH),
         "broker_epoch": BrokerEpoch(2**40),
@@ -49,8 +50,6 @@ def orders(placed: Placed) -> dict[int, tuple[int, Any]]:
         leader_epoch=LeaderEpoch(LATER_EPOCH), isr=(NodeId(2),), partition_epoch=LATER_EPOCH,
         replicas=(NodeId(1), NodeId(2)), adding_replicas=(), removing_replicas=(), is_new=False,
     )  # fmt: skip
-    from harrow.cluster.wire.topic_ids import topic_id_of
-
     led = internal.LeaderAndIsrTopicState(
         topic_name=placed.topic, topic_id=topic_id_of(topic_id), partition_states=(follower,)
     )

@@ -190,7 +190,7 @@ class SimPeer:
             await source.host.tasks.sleep(sim.latency())
             raise ConnectionRefusedError(f"broker {self._target.node_id} is dead")
 
-    def ask(
+    def request_if_connected(
         self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float, settled: Any
     ) -> bool:  # fmt: skip
         sim, source = self._sim, self._source
