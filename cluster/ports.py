@@ -1,6 +1,6 @@
-"""Ports that belong to a cluster for its whole life.
+"""Ports that are reserved for a cluster while it exists.
 
-A socket that is bound and never listens holds each port. The broker binds its own socket beside it (SO_REUSEPORT)
+A socket that is bound and never listens reserves each port. The broker binds its own socket beside it (SO_REUSEPORT)
 and listens. While the broker is dead, connections are refused and no other process gets the port.
 """
 
@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class ReservedPort:
-    """One held port; a process of the cluster may listen at `number`."""
+    """One reserved port; a process of the cluster may listen at `number`."""
 
     def __init__(self, wanted: int = 0, host: str = LOOPBACK) -> None:
         """Bind port `wanted` of `host` (0: any free port). ClusterError when it is in use or not allowed."""

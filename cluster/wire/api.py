@@ -123,10 +123,10 @@ def _names_its_software(request: Request) -> bool:
     """True when the client's software name and version are well-formed, which v3 and later require (KIP-511)."""
     if request.version < 3:  # the two fields were added in version 3
         return True
-    asked = request.decode()
+    entity = request.decode()
     return bool(
-        _SOFTWARE.fullmatch(asked.client_software_name)
-        and _SOFTWARE.fullmatch(asked.client_software_version)
+        _SOFTWARE.fullmatch(entity.client_software_name)
+        and _SOFTWARE.fullmatch(entity.client_software_version)
     )
 
 
