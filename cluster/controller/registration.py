@@ -81,6 +81,7 @@ def endpoints_of(listeners: Sequence[Listener]) -> tuple[Endpoint, ...]:
 def registration_json(endpoints: Sequence[Endpoint], wall_ms: int, rack: str | None = None) -> str:
     """The data of `/brokers/ids/N`; `host` and `port` are those of the first PLAINTEXT endpoint, for old clients."""
     assert endpoints, "a broker without endpoints cannot be reached"
+    assert all(row.port > 0 for row in endpoints), f"an endpoint without a port: {endpoints}"
     plaintext = [row for row in endpoints if row.security_protocol is SecurityProtocol.PLAINTEXT]
     value: dict[str, object] = {
         "version": 5,

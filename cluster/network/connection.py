@@ -97,6 +97,7 @@ class ResponseSlot:
         self, parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None
     ) -> None:
         """Take the response; its bytes leave when every earlier response has left."""
+        assert not self.done, f"a second response to request #{self.correlation_id}"
         self.parts = parts
         self.on_send = on_send
         self.done = True
@@ -142,6 +143,7 @@ class Connection:
         header = self._headers.read(frame)
         context = self._context
         if context is None:
+            assert not self._slots, "an unnamed connection has no requests"
             # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
             context = self._name(header.client_id)
         self.used_ns = now_ns = self._host.clock.monotonic_ns()
@@ -209,6 +211,7 @@ class Connection:
     # -------------------------------------------------------------- handlers
 
     def _begin(self, request: Request) -> None:
+        assert not self._busy, f"{request!r} begins while another handler runs"
         row = self._table.lookup(request.api_key, request.version)
         try:
             if row.operations:

@@ -78,6 +78,7 @@ class ConnectionQuotas:
 
     def opened(self, listener: QuotaListener, address: str) -> bool:
         """Count an accepted connection from `address`; False, and not counted, when its address has too many."""
+        assert listener in self._listeners, f"a connection of an unknown listener {listener!r}"
         of_address = self._by_address.get(address, 0) + 1
         if of_address > self.per_address_most:
             return False

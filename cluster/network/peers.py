@@ -77,6 +77,7 @@ class PeerConnection:
             error = ConnectionResetError(f"link to {self._link.peer}: {self.closed}")
             _fail(request.receiver, error)
             return
+        assert correlation_id not in self._in_flight, f"request #{correlation_id} is in flight"
         self._in_flight[correlation_id] = request
         if self._timer is None or request.deadline_ms < self._timer_ms:
             self._set_timer(request.deadline_ms)

@@ -62,12 +62,6 @@ class RequestServer:
         """The number of open connections."""
         return len(self._connections)
 
-    @property
-    def port(self) -> int:
-        """The port at which it listens; only after `start`."""
-        assert self._acceptor is not None, "the server has not been started"
-        return self._acceptor.port
-
     async def start(self, *, max_frame_bytes: int = FRAME_BYTES_MOST) -> None:
         """Listen and serve."""
         assert self._acceptor is None, f"{self.listener} is served already"

@@ -133,7 +133,7 @@ class Fetches:
         """Answer a fetch, now or when it is worth it."""
         fetch = decode_fetch(request)
         from_follower = fetch.replica_id >= 0
-        if from_follower and not request.from_broker:
+        if from_follower and not request.context.from_broker:
             _refuse_replica(request, fetch)
             return
         if fetch.session_id != 0 and fetch.session_epoch > 0:
