@@ -3,10 +3,10 @@
 Owns: the values of an authorization question, the `Authorizer` protocol, and `ListenerAuthorizer`, its default.
 Dispatch (`network/connection.py`) asks the authorizer before a handler runs; the protocol does no input or output.
 
-Today every listener is PLAINTEXT, so a client is nobody in particular: `User:ANONYMOUS`, as in Kafka. A broker that
+Today every listener is PLAINTEXT, so every client is `User:ANONYMOUS`, as in Kafka. A broker that
 names itself on the inter-broker listener is `Broker:<node id>`. The default allows every operation but
-CLUSTER_ACTION to everybody, and CLUSTER_ACTION to brokers only. Kafka without an authorizer allows CLUSTER_ACTION to
-everybody too, so there any client may pose as a follower or as the controller.
+CLUSTER_ACTION to every principal, and CLUSTER_ACTION to brokers only. Kafka without an authorizer allows CLUSTER_ACTION
+to every principal too, so there any client may pose as a follower or as the controller.
 
 Source: Kafka's `Authorizer`, `KafkaPrincipal`, `AclOperation`, `Resource.CLUSTER`.
 """
@@ -82,9 +82,9 @@ class Authorizer(Protocol):
 
 
 class ListenerAuthorizer:
-    """Allows everything that the listener of a request allows: CLUSTER_ACTION to brokers, the rest to everybody."""
+    """Allows everything that the listener of a request allows: CLUSTER_ACTION to brokers, the rest to all."""
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource, /) -> bool:
-        """True but for CLUSTER_ACTION by somebody who is not a broker of the cluster."""
+        """True, except for CLUSTER_ACTION by a principal that is not a broker of the cluster."""
         del resource
         return operation is not Operation.CLUSTER_ACTION or principal.is_broker

@@ -186,7 +186,7 @@ def _advertised(text: str, bound: dict[str, Address]) -> dict[str, Address]:
             )
         if address.host == ANY_HOST:
             raise ConfigError(
-                f"listener {name} binds every interface ({ANY_HOST}), which nobody can connect to: "
+                f"listener {name} binds every interface ({ANY_HOST}), an address that no client can connect to: "
                 "give the address to connect to in advertised.listeners"
             )
         if address.port == 0 and text.strip():

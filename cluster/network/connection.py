@@ -11,7 +11,7 @@ listener, the authorizer is asked, the handler runs. Invariants:
   the queue of waiting requests is full (`request_queue.py`). (The link bounds the unsent bytes.)
 * The context of the requests is made once, by the first request: its client id names the peer, the listener and the
   peer give the principal, and the authorizer says whether the peer may act as a broker.
-* A response for a closed connection is dropped, and nobody else notices.
+* A response for a closed connection is dropped, without effect on other connections.
 
 Errors: KafkaError is answered by the API's own error response, and so is a sender without the operation that an API
 needs (CLUSTER_AUTHORIZATION_FAILED). WireError (garbage, an API or a version that the listener does not serve) closes

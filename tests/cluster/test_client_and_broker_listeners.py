@@ -1,4 +1,4 @@
-"""What a client may not do on a listener for clients: act as the controller, or as a follower (real brokers)."""
+"""What a client may not do on a listener for clients: act as the controller, or as a follower (A7; real brokers)."""
 
 from __future__ import annotations
 

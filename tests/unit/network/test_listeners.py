@@ -1,4 +1,4 @@
-"""The settings of listeners: what they mean, and what is refused."""
+"""The settings of listeners: what they mean, and what is refused (A7)."""
 
 from __future__ import annotations
 

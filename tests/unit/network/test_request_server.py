@@ -222,7 +222,7 @@ def test_links_are_named_by_their_first_request(tmp_path: Path) -> None:
 
 
 class Asking:
-    """An authorizer that notes its questions and answers as it is told."""
+    """An authorizer that records its questions and gives each the same result."""
 
     def __init__(self, *, allows: bool) -> None:
         self.allows = allows
@@ -378,7 +378,7 @@ def test_a_response_the_tap_cannot_write_is_withheld(tmp_path: Path) -> None:
     assert "disk full" in log_lines(tmp_path)[0]
 
 
-def test_a_late_answer_to_a_closed_connection_harms_nobody(tmp_path: Path) -> None:
+def test_a_late_response_to_a_closed_connection_is_dropped(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             async with Raw(s.port) as raw:
