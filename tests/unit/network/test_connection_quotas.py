@@ -90,7 +90,7 @@ def test_a_single_listener_is_not_protected() -> None:
     assert not only.accepting
 
 
-def test_a_bound_of_zero_lets_no_client_in() -> None:
+def test_a_bound_of_zero_accepts_no_client() -> None:
     clients, brokers = broker(0)
     assert not clients.quotas.may_accept(clients)
     assert brokers.accept()
@@ -140,7 +140,7 @@ def test_a_connection_above_max_connections_waits_until_one_closes(tmp_path: Pat
     run(main())
 
 
-def test_a_broker_above_max_connections_takes_the_place_of_the_idlest_client(
+def test_a_broker_above_max_connections_replaces_the_least_recently_used_client(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:

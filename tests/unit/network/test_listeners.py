@@ -66,14 +66,14 @@ def test_three_listeners_are_read_with_their_bind_and_advertised_addresses() -> 
         ({"listener_security_protocol_map": "CLIENTS:SSL,BROKERS:SSL"}, "not served here; use P"),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused_with_the_remedy(
+def test_settings_that_cannot_be_used_raise_an_error_with_the_remedy(
     settings: dict[str, str], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         parsed(**settings)
 
 
-def test_an_address_is_read_as_it_is_written() -> None:
+def test_a_written_address_is_read_back() -> None:
     for text in ("A://h:1", "A://[fe80::1]:65535", "A://10.0.0.1:0"):
         name, address = parse_address(text)
         assert f"{name}://{address}" == text

@@ -1,4 +1,4 @@
-"""Calls to a broker over real sockets: pipelined, matched, timed out, failed with their link."""
+"""Requests to a broker over real sockets: pipelined, matched to their responses, timed out, failed with their link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harrow.cluster.wire import messages
 from served_listener import HEARTBEAT, answer, heartbeat, log_lines, run, serving
 
 
-def test_calls_are_pipelined_and_matched(tmp_path: Path) -> None:
+def test_pipelined_requests_get_their_own_responses_in_any_order(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()
@@ -38,7 +38,9 @@ def test_calls_are_pipelined_and_matched(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_call_not_answered_in_time_closes_the_link_and_the_next_opens_one(tmp_path: Path) -> None:
+def test_a_request_without_a_response_in_time_closes_the_link_and_the_next_opens_one(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()
@@ -59,7 +61,7 @@ def test_a_call_not_answered_in_time_closes_the_link_and_the_next_opens_one(tmp_
     run(main())
 
 
-def test_a_lost_connection_fails_what_is_on_it(tmp_path: Path) -> None:
+def test_a_lost_connection_fails_the_requests_in_flight(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()
@@ -74,7 +76,7 @@ def test_a_lost_connection_fails_what_is_on_it(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_blocked_peer_times_calls_out_and_answers_after_healing(tmp_path: Path) -> None:
+def test_requests_to_a_blocked_peer_time_out_and_succeed_after_healing(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             s.handler = answer
@@ -92,7 +94,7 @@ def test_a_blocked_peer_times_calls_out_and_answers_after_healing(tmp_path: Path
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_closing_fails_what_waits(tmp_path: Path, connected: bool) -> None:
+def test_closing_fails_the_requests_that_wait(tmp_path: Path, connected: bool) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()
@@ -112,7 +114,7 @@ def test_closing_fails_what_waits(tmp_path: Path, connected: bool) -> None:
     run(main())
 
 
-def test_an_answer_that_is_not_the_protocol_fails_the_call(tmp_path: Path) -> None:
+def test_a_response_that_is_not_the_protocol_fails_the_request(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             s.handler = lambda request: request.respond_parts((b"",))
@@ -124,7 +126,7 @@ def test_an_answer_that_is_not_the_protocol_fails_the_call(tmp_path: Path) -> No
     run(main())
 
 
-def test_unasked_answers_end_the_link(tmp_path: Path) -> None:
+def test_a_response_without_a_request_closes_the_link(tmp_path: Path) -> None:
     async def main() -> None:
         async def babble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(struct.pack(">ii", 4, 12345))

@@ -53,7 +53,7 @@ def test_readers_are_held_from_the_bound_down_to_half_of_it(bound: int, seed: in
         assert {row.held for row in readers} == {full}
 
 
-def test_a_queue_that_loses_count_is_a_bug() -> None:
+def test_removing_a_request_that_was_not_added_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         RequestQueue(3).removed()
 
@@ -100,7 +100,7 @@ def test_a_full_queue_stops_reading_clients_and_not_brokers(tmp_path: Path) -> N
     run(main())
 
 
-def test_dropped_requests_make_room(tmp_path: Path) -> None:
+def test_the_dropped_requests_of_a_closed_connection_make_room(tmp_path: Path) -> None:
     async def main() -> None:
         gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         begun = asyncio.Event()

@@ -62,7 +62,7 @@ def test_responses_leave_in_the_order_of_requests(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_coroutine_holds_back_the_next_request_but_a_waiting_response_does_not(
+def test_the_next_request_waits_for_a_coroutine_and_not_for_a_response(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
@@ -114,7 +114,9 @@ def breaks(request: Request) -> None:
         (breaks_later, ErrorCode.unknown_server_error),
     ],
 )
-def test_errors_of_handlers_are_answered(tmp_path: Path, handler: Handler, code: ErrorCode) -> None:
+def test_the_error_of_a_handler_is_the_response(
+    tmp_path: Path, handler: Handler, code: ErrorCode
+) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             s.handler = handler
@@ -143,7 +145,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_garbage_closes_that_connection_with_one_line(tmp_path: Path, name: str) -> None:
+def test_garbage_closes_its_connection_with_one_log_line(tmp_path: Path, name: str) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s, Raw(s.port) as good, Raw(s.port) as bad:
             s.handler = answer
@@ -156,7 +158,7 @@ def test_garbage_closes_that_connection_with_one_line(tmp_path: Path, name: str)
     assert len(log_lines(tmp_path)) == 1
 
 
-def test_a_malformed_body_closes_the_connection_from_a_coroutine_too(tmp_path: Path) -> None:
+def test_a_malformed_body_closes_the_connection_also_from_a_coroutine(tmp_path: Path) -> None:
     async def decodes(request: Request) -> None:
         await next_turn()
         request.decode()
@@ -179,7 +181,7 @@ def test_a_malformed_body_closes_the_connection_from_a_coroutine_too(tmp_path: P
 
 
 @pytest.mark.parametrize("version", [0, 3, 99])
-def test_api_versions_is_answered_whatever_the_version(tmp_path: Path, version: int) -> None:
+def test_api_versions_of_every_version_gets_a_response(tmp_path: Path, version: int) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s, Raw(s.port) as raw:
             known = min(version, 3)
@@ -221,7 +223,7 @@ def test_links_are_named_by_their_first_request(tmp_path: Path) -> None:
     run(main())
 
 
-class Asking:
+class RecordingAuthorizer:
     """An authorizer that records its questions and gives each the same result."""
 
     def __init__(self, *, allows: bool) -> None:
@@ -233,8 +235,8 @@ class Asking:
         return self.allows
 
 
-def markers(listener: str, authorizer: Asking | None, folder: Path) -> ErrorCode:
-    """The answer to WriteTxnMarkers, which every listener serves, by a handler that writes none."""
+def write_markers(listener: str, authorizer: RecordingAuthorizer | None, folder: Path) -> ErrorCode:
+    """The error code of a WriteTxnMarkers request, which every listener serves; the handler writes no marker."""
     s = messages.schema(ApiKey.WRITE_TXN_MARKERS, 1, "request")
     row = s.WritableTxnMarkerTopic(name="t", partition_indexes=(0,))
     marker = s.WritableTxnMarker(
@@ -265,12 +267,12 @@ def markers(listener: str, authorizer: Asking | None, folder: Path) -> ErrorCode
 def test_the_default_authorizer_lets_clients_and_brokers_write_transaction_markers(
     tmp_path: Path, listener: str
 ) -> None:
-    assert markers(listener, None, tmp_path) is ErrorCode.none
+    assert write_markers(listener, None, tmp_path) is ErrorCode.none
 
 
 def test_a_sender_without_the_operation_gets_cluster_authorization_failed(tmp_path: Path) -> None:
-    authorizer = Asking(allows=False)
-    code = markers("CLIENTS", authorizer, tmp_path)
+    authorizer = RecordingAuthorizer(allows=False)
+    code = write_markers("CLIENTS", authorizer, tmp_path)
     assert code is ErrorCode.cluster_authorization_failed
     assert authorizer.asked == [
         ("User:ANONYMOUS", Operation.ALTER, "CLUSTER:kafka-cluster"),
@@ -278,8 +280,8 @@ def test_a_sender_without_the_operation_gets_cluster_authorization_failed(tmp_pa
     ]
 
 
-def test_a_broker_is_asked_about_once_for_its_whole_connection(tmp_path: Path) -> None:
-    authorizer = Asking(allows=True)
+def test_the_authorizer_is_asked_once_for_a_brokers_whole_connection(tmp_path: Path) -> None:
+    authorizer = RecordingAuthorizer(allows=True)
     contexts: list[object] = []
 
     def noting(request: Request) -> None:
@@ -298,7 +300,7 @@ def test_a_broker_is_asked_about_once_for_its_whole_connection(tmp_path: Path) -
     assert len({id(context) for context in contexts}) == 1
 
 
-def test_three_listeners_of_one_broker_know_their_requests(tmp_path: Path) -> None:
+def test_each_of_three_listeners_gives_its_requests_its_own_context(tmp_path: Path) -> None:
     async def main() -> None:
         names = ("CLIENTS", "BROKERS", "INSIDE")
         async with serving(tmp_path, names=names) as s:
@@ -332,7 +334,9 @@ def test_a_blocked_brokers_first_request_takes_no_effect_before_healing(tmp_path
     run(main())
 
 
-def test_a_lost_response_took_effect_and_resets_the_connection(tmp_path: Path) -> None:
+def test_a_lost_response_resets_the_connection_after_the_request_took_effect(
+    tmp_path: Path,
+) -> None:
     sent: list[bool] = []
 
     def handler(request: Request) -> None:
@@ -364,7 +368,7 @@ def test_a_lost_response_took_effect_and_resets_the_connection(tmp_path: Path) -
     run(main())
 
 
-def test_a_response_the_tap_cannot_write_is_withheld(tmp_path: Path) -> None:
+def test_a_response_that_the_tap_cannot_write_is_not_sent(tmp_path: Path) -> None:
     def full(_lost: bool) -> None:
         raise OSError("disk full")
 
@@ -393,7 +397,7 @@ def test_a_late_response_to_a_closed_connection_is_dropped(tmp_path: Path) -> No
     assert log_lines(tmp_path) == []
 
 
-def test_no_more_is_read_than_requests_may_wait(tmp_path: Path) -> None:
+def test_a_connection_stops_reading_at_its_bound_of_unanswered_requests(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path, unanswered_most=4) as s, Raw(s.port) as raw:
             raw.writer.write(b"".join(frame(0, i, str(i)) for i in range(40)))
