@@ -213,3 +213,18 @@ def test_responses_name_the_listener_that_the_client_uses() -> None:
     assert registration["endpoints"] == [f"{n}://{listeners[n].bind}" for n in names]
     assert registration["listener_security_protocol_map"] == dict.fromkeys(names, "PLAINTEXT")
     assert registration["port"] == listeners["OUTSIDE"].bind.port
+
+
+def test_a_single_listener_serves_clients_and_brokers() -> None:
+    settings = {
+        "listeners": "PLAINTEXT://localhost:0",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "max.connections": 100,
+        "queued.max.requests": 1,
+    }
+    with Cluster(brokers=2, config=settings) as cluster:
+        placed = place(cluster, "replicated", 1, 2)
+        placed.produce(1, "v")
+        placed.await_ends(leo={1: 1, 2: 1}, hw={1: 1, 2: 1})
+        with placed.raw(1) as raw:
+            assert {row.host for row in raw.metadata().brokers} == {"localhost"}
