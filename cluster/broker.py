@@ -179,7 +179,6 @@ class Broker:
     async def _register(self) -> None:
         rack = self.config.text("broker.rack") or None
         epoch = await register(self.registry, self.node_id, self.listeners, rack=rack)
-        assert epoch >= self.replicas.broker_epoch, f"broker epoch {epoch} went backwards"
         for room in (self.replicas, self.controller, self.cache, self.logs):
             room.broker_epoch = BrokerEpoch(epoch)
         self._host.trace.emit("broker.registered", node_id=self.node_id, epoch=epoch)

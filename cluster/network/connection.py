@@ -121,7 +121,7 @@ class Connection:
         self.address = link.peer.address
         """Where the link came from; connections are counted by it."""
         self.used_ns = services.host.clock.monotonic_ns()
-        """When the last request came, or the link was accepted."""
+        """When the last request arrived, or the link was accepted."""
         self._headers = HeaderReader()
         self._context: RequestContext | None = None
         self._slots: deque[ResponseSlot] = deque()
@@ -133,7 +133,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """False from the moment in which either side ends the connection."""
+        """False as soon as either side ends the connection."""
         return self._open
 
     # ---------------------------------------------------------------- frames

@@ -22,7 +22,7 @@ class QuotaConnection(Protocol):
 
     @property
     def used_ns(self) -> int:
-        """When its last request came, or when it was accepted, on the monotonic clock."""
+        """When its last request arrived, or when it was accepted, on the monotonic clock."""
         ...
 
     def close_excess(self) -> None:
