@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def produce(cluster: Cluster, topic: str, value: bytes) -> list[int | None]:
 
 
 @contextlib.contextmanager
-def harrow_up(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+def harrow_up(*arguments: str) -> Generator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """`harrow up`, and the JSON line that it prints; killed at the end, however the test ends."""
     command = [*UP, *arguments, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:

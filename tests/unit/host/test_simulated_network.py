@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import WireError
-from harrow.cluster.host.seam import Link, Peer
+from harrow.cluster.host.seam import Acceptor, Link, Peer
 from harrow.cluster.host.simulated import Machine, SimHost, World
 
 PORT = 9_000
@@ -46,6 +46,7 @@ class Pair:
         self.server = Machine(self.world, "server", SERVER, listeners={"clients": PORT})
         self.client = Machine(self.world, "client", Peer("client", "c"))
         self.accepted: list[End] = []
+        self.acceptor: Acceptor
         self.host = self.client.boot()
         self.serve()
 
