@@ -60,7 +60,7 @@ class CoordinatorMetadata(Protocol):
         ...
 
     def address(self, node_id: NodeId, listener: str, /) -> Address | None:
-        """The advertised address of a broker's listener; None for a broker that is not alive or has no such listener."""
+        """The advertised address of a broker's listener; None for a dead broker or an unknown listener."""
         ...
 
 
