@@ -1,7 +1,7 @@
 """A Kafka-protocol cluster in Python, usable alone: brokers and a registry as operating-system processes.
 
-The public names are the supervisor's `Cluster` and the root of the errors. Imports are lazy: the
-plugin and the fork server decide what they pay for.
+The public names are the supervisor's `Cluster` and the root of the errors. Imports are lazy, so that the
+plugin and the fork server import only what they use.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""`python -m harrow.cluster OPTIONS.json`: the same broker or registry that the fork server forks, by hand.
+"""`python -m harrow.cluster OPTIONS.json` runs one broker or registry by hand, as the fork server runs it.
 
-`OPTIONS.json` (or `-` for standard input) holds the options described in ARCHITECTURE.md ("Process
-interface of a broker"). The status line goes to standard output. For containers and debuggers.
+`OPTIONS.json` (or `-` for standard input) holds the options that ARCHITECTURE.md describes ("Process
+interface of a broker"). The status line goes to standard output. Use it in containers and debuggers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sys
 
 from .process import run
 
-REQUIRED = ("role", "name", "folder", "listeners", "seed")
+REQUIRED = ("role", "name", "folder", "seed")
 
 
 def main(argv: list[str]) -> int:
-    """Run one process; its exit code (2: the options cannot be used)."""
+    """Run one process; returns its exit code (2: the options cannot be used)."""
     if len(argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         print(f"harrow.cluster: {argv[1]}: {error}", file=sys.stderr)
         return 2
     if missing:
-        print(f"harrow.cluster: {argv[1]}: {', '.join(missing)} missing", file=sys.stderr)
+        print(f"harrow.cluster: {argv[1]}: add {', '.join(missing)}", file=sys.stderr)
         return 2
     os.makedirs(options["folder"], exist_ok=True)
     return run(options, sys.stdout.fileno())

@@ -109,9 +109,27 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     _int("socket.request.max.bytes", 104_857_600, "largest request accepted", low=1),
     _int("fetch.max.bytes", 57_671_680, "most bytes in a fetch response", low=1024),
-    _int("max.connections", INT_MAX, "connections accepted at once"),
+    # listeners (listeners.py has their rules)
+    _text(
+        "listeners",
+        "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+        "where the broker listens, as NAME://host:port,…; the supervisor resolves port 0 to a free one",
+    ),
+    _text("advertised.listeners", "", "addresses given to clients and brokers; '': listeners"),
+    _text(
+        "listener.security.protocol.map",
+        "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "the security protocol of each listener, as NAME:PROTOCOL,…; only PLAINTEXT is served",
+    ),
+    _text("inter.broker.listener.name", "BROKERS", "the listener on which brokers talk to brokers"),
+    _int("max.connections", INT_MAX, "open connections of the broker; more wait to be accepted"),
+    _int("max.connections.per.ip", INT_MAX, "open connections from one address; more are closed"),
     _int(
-        "queued.max.requests", 500, "requests read ahead of their answers on one connection", low=1
+        "queued.max.requests",
+        500,
+        "requests of clients that were read and wait for their handler; then reading stops",
+        low=1,
     ),
     _int(
         "create.topic.timeout.ms", 10_000, "unused bound of CreateTopics when the client gives none"

@@ -11,8 +11,8 @@
 
 `faults` and `harness` add theirs below `HarrowError` in their own `errors.py`.
 
-`ErrorCode` is kio's, imported when it is asked for: kio takes most of a second to import beside an installed
-hypothesis, and whoever only supervises a cluster (a command, a user's test) needs none of it.
+`ErrorCode` is kio's, imported at its first use: importing kio takes most of a second where hypothesis is installed, and
+a process that only supervises a cluster (a command, a user's test) does not need it.
 """
 
 from __future__ import annotations

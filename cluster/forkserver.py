@@ -1,18 +1,18 @@
 """The fork server: a process that has imported everything and forks brokers in a few milliseconds.
 
 Owns: one child of the supervising process for all its clusters (`ForkServer`), and the loop that this
-child runs (`python -m harrow.cluster.forkserver FD`). Asked over a socket pair, one JSON line a request
-with the status pipe beside it (SCM_RIGHTS), it forks; the child becomes the process that the options
-name and never returns here.
+child runs (`python -m harrow.cluster.forkserver FD`). A request is one JSON line on a socket pair with the status pipe
+attached (SCM_RIGHTS). The fork server forks for each request; the child becomes the process that the options
+name and never returns to the loop.
 
-Children die with their parent, whatever kills it:
+Children die with their parent, however it ends:
 
-* the fork server ends when the socket pair reaches its end **or** the supervising process is gone (a
-  pidfd; a forked copy of the user's process may hold the socket open);
-* each child asks the kernel for SIGKILL at the fork server's death (PR_SET_PDEATHSIG; the fork server
+* The fork server ends when the socket pair is closed **or** the supervising process has ended (it watches a
+  pidfd, because a forked copy of the user's process may hold the socket open).
+* Each child requests SIGKILL from the kernel at the fork server's death (PR_SET_PDEATHSIG; the fork server
   has one thread, so the signal cannot fire early).
 
-What may fail: the fork server itself (ClusterError; it is started anew at the next request).
+What may fail: the fork server itself (ClusterError; the next request starts another one).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PR_SET_PDEATHSIG = 1
 MARKER = "HARROW_RUN"
 """Environment variable that marks every process of a run, for the sweep of orphans."""
 
-ANSWER_TIMEOUT_S = 30.0
+RESPONSE_TIMEOUT_S = 30.0
 
 
 class ForkServer:
@@ -51,37 +51,37 @@ class ForkServer:
         self._owner = os.getpid()
 
     def begin(self) -> None:
-        """Start the process and do not wait for its imports: the caller has imports of its own to do meanwhile."""
+        """Start the process and return before its imports are done: the caller has imports of its own to do."""
         with self._lock:
             self._ensure(ready=False)
 
     def warm(self) -> None:
-        """Start the process now, so that the first cluster does not wait for its imports."""
+        """Start the process and wait for its imports, so that the first cluster does not."""
         with self._lock:
             self._ensure()
 
     def spawn(self, options: dict[str, Any], status_fd: int) -> int:
-        """Fork a process that runs `options`, writing its status lines to `status_fd`; its pid."""
+        """Fork a process that runs `options` and writes its status lines to `status_fd`; returns its pid."""
         with self._lock:
             channel = self._ensure()
             try:
                 line = json.dumps(options).encode() + b"\n"
                 socket.send_fds(channel, [line], [status_fd])
-                answer = _read_line(channel)
+                response = _read_line(channel)
             except OSError as error:
                 self._drop()
-                raise ClusterError(f"the fork server is gone ({error}); try again") from error
-        pid = json.loads(answer)["pid"]
+                raise ClusterError(f"the fork server has ended ({error}); try again") from error
+        pid = json.loads(response)["pid"]
         assert isinstance(pid, int)
         return pid
 
     def close(self) -> None:
-        """End it and, with it, every process it forked."""
+        """End the fork server and every process that it forked."""
         with self._lock:
             self._drop()
 
     def _ensure(self, *, ready: bool = True) -> socket.socket:
-        if self._owner != os.getpid():  # we are a forked copy of the process that had it
+        if self._owner != os.getpid():  # this process is a forked copy of the owner
             self._process, self._socket, self._owner = None, None, os.getpid()
         if self._process is not None and self._process.poll() is not None:
             self._drop()
@@ -102,13 +102,13 @@ class ForkServer:
             str(os.getpid()),
         ]
         environment = {**os.environ, MARKER: os.environ.get(MARKER, str(os.getpid()))}
-        # -m puts the current folder first on sys.path: a user's own cluster/ must not shadow anything
+        # -m puts the current folder first on sys.path, where a user's own cluster/ would shadow ours
         environment["PYTHONSAFEPATH"] = "1"
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
         )
         theirs.close()
-        ours.settimeout(ANSWER_TIMEOUT_S)
+        ours.settimeout(RESPONSE_TIMEOUT_S)
         self._socket, self._ready = ours, False
 
     def _await_ready(self, channel: socket.socket) -> None:
@@ -157,11 +157,11 @@ def _read_line(channel: socket.socket) -> bytes:
 
 
 def main(argv: list[str]) -> None:
-    """Import what brokers need, then fork one for each line until the supervising process is gone."""
+    """Import what brokers need, then fork for each request until the supervising process has ended."""
     _preload()
     channel = socket.socket(fileno=int(argv[1]))
     parent = os.pidfd_open(int(argv[2]))
-    # what the supervising process blocks is its own affair; Ctrl-C in a terminal is its to handle
+    # signals that the supervising process blocks must not stay blocked here; it alone handles Ctrl-C
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _reap)
@@ -185,10 +185,11 @@ def main(argv: list[str]) -> None:
 
 
 def _preload() -> None:
-    """The heavy imports, shared by every child; their objects are frozen, so that no collection touches them.
+    """Do the heavy imports, which every child shares, and freeze their objects, so that no collection touches them.
 
-    No collection runs meanwhile, for all of it stays. kio registers strategies with hypothesis when it finds it
-    installed: half of its import's time and memory, and nothing to a broker, so here it does not find it.
+    No collection runs during the imports, because all their objects stay. Where hypothesis is installed, kio registers
+    strategies with it, which takes half of kio's import time and memory. Brokers do not use them, so
+    hypothesis cannot be imported here.
     """
     gc.disable()
     modules: dict[str, Any] = sys.modules
@@ -220,14 +221,14 @@ def _reap(*_: object) -> None:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Ask the kernel for SIGKILL at the death of this process's parent; at once when it is dead already."""
+    """Request SIGKILL from the kernel for when this process's parent dies; kill this process if it is dead already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _become(options: dict[str, Any], status_fd: int) -> NoReturn:
-    """In the child: leave the fork server's signals and streams behind, run the process, exit."""
+    """Run the process in the child, with its own session, signals and streams, and exit."""
     from . import process
 
     code = 1

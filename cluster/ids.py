@@ -1,16 +1,16 @@
-"""The words of the cluster as types: offsets, epochs, nodes, partitions.
+"""Types of the cluster's numbers and names: offsets, epochs, nodes, partitions.
 
-Epochs are told apart by whose they are (spec: "Epoch always says whose"). All are plain `int` at run
-time; the types stop a broker epoch from being compared with a leader epoch.
+Each kind of epoch has a type of its own: the name of an epoch always says whose epoch it is. All are plain `int` at run
+time; the types keep a broker epoch from being compared with a leader epoch.
 """
 
 from typing import NamedTuple, NewType
 
 NodeId = NewType("NodeId", int)
-"""A broker's `node.id`; -1 where there is none (a partition without leader)."""
+"""A broker's `node.id`; -1 for no broker (a partition without a leader)."""
 
 Offset = NewType("Offset", int)
-"""A record's position in its partition's log, from 0; -1 where unknown."""
+"""A record's position in the log of its partition, from 0; -1 for an unknown offset."""
 
 ControllerEpoch = NewType("ControllerEpoch", int)
 LeaderEpoch = NewType("LeaderEpoch", int)

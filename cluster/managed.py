@@ -1,7 +1,7 @@
-"""One process of a cluster as its supervisor sees it: start, stop, signals, state.
+"""One process of a cluster, as the supervisor handles it: start, stop, signals, state.
 
-Owns: the pid (through a pidfd, so that a signal never hits a stranger), the status pipe, the state.
-Every wait has a deadline and an event behind it. Safe to use from several threads, one at a time each.
+Owns: the pid (through a pidfd, so that a signal never reaches another process), the status pipe, the state.
+Every wait is for an event and has a deadline. Several threads may use one object; a lock orders their calls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 30.0
 
 
 class ManagedProcess:
-    """A broker or the registry. `options` is what the process is started with, each time anew."""
+    """A broker or the registry; each start passes the current `options` to the new process."""
 
     def __init__(
         self, forks: ForkServer, label: str, folder: Path, options: dict[str, Any]
@@ -38,7 +38,7 @@ class ManagedProcess:
         self._forks = forks
         self._pidfd: int | None = None
         self._status: int | None = None
-        self._said = b""
+        self._status_bytes = b""
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class ManagedProcess:
         return "starting" if self._status is not None else "running"
 
     def begin(self) -> None:
-        """Fork it; returns before it serves. No-op while it is alive."""
+        """Fork the process and return before it serves. No-op while it is alive."""
         with self._lock:
             if self.alive:
                 return
@@ -76,14 +76,14 @@ class ManagedProcess:
                 raise
             finally:
                 os.close(theirs)
-            self._status, self._said = ours, b""
+            self._status, self._status_bytes = ours, b""
             with contextlib.suppress(
                 ProcessLookupError
-            ):  # it died already: its status line says why
+            ):  # it has ended already: its status line says why
                 self._pidfd = os.pidfd_open(self.pid)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Until the process says that it serves; ClusterError with its own words when it does not."""
+        """Wait until the process reports that it serves; ClusterError with its own message when it does not."""
         with self._lock:
             if self._status is None:
                 if self.alive:
@@ -93,26 +93,27 @@ class ManagedProcess:
             os.close(self._status)
             self._status = None
         if line.get("event") != "ready":
-            error = line.get("error", "it ended without a word")
+            error = line.get("error", "it ended without a status line")
             self.kill()
             raise ClusterError(
                 f"{self.label} did not start: {error}; see {self.folder}{self._tail()}"
             )
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Fork it and wait until it serves."""
+        """Fork the process and wait until it serves."""
         self.begin()
         self.wait_ready(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the kernel has buried it. No-op on a dead one."""
+        """SIGKILL, and wait until the process has ended. No-op on a dead process."""
         self._signal(signal.SIGKILL)
         self.wait_dead(STOP_TIMEOUT_S)
 
     def lose_power(self, *, seed: int | str, keep: float | None = None) -> dict[str, int]:
-        """SIGKILL, then roll its files back to what was fsynced; what that took. ClusterError without a journal.
+        """SIGKILL, then roll its files back to their fsynced state; returns what was rolled back.
 
-        `keep`: how much of the unsynced survives (0 nothing, 1 all); drawn by the seed where it is None.
+        `keep`: the share of the unsynced writes that survives (0 none, 1 all); drawn by the seed when it is None.
+        ClusterError without a journal of unsynced writes.
         """
         self.kill()
         try:
@@ -124,18 +125,18 @@ class ManagedProcess:
             ) from None
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM (controlled shutdown), and wait; ClusterError when it has not ended in time."""
+        """SIGTERM (controlled shutdown), and wait; ClusterError when the process has not ended in time."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
         self.wait_dead(timeout_s)
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until the kernel says that it stands still."""
+        """SIGSTOP, and wait until the kernel reports the process as stopped."""
         self._signal(signal.SIGSTOP)
         self._await_proc_state(paused=True)
 
     def resume(self) -> None:
-        """SIGCONT, and wait until the kernel says that it runs. No-op on a dead one."""
+        """SIGCONT, and wait until the kernel reports the process as running. No-op on a dead process."""
         self._signal(signal.SIGCONT)
         self._await_proc_state(paused=False)
 
@@ -145,13 +146,13 @@ class ManagedProcess:
         self.start(timeout_s)
 
     def wait_dead(self, timeout_s: float) -> None:
-        """Until the process has ended; ClusterError when it has not in time."""
+        """Wait until the process has ended; ClusterError when it has not in time."""
         pidfd = self._pidfd
         if pidfd is not None and not _readable(pidfd, timeout_s):
             raise ClusterError(f"{self.label} (pid {self.pid}) is still alive after {timeout_s} s")
 
     def close(self) -> None:
-        """Kill it and give the file descriptors back."""
+        """Kill the process and close the file descriptors."""
         with contextlib.suppress(ClusterError):
             self.kill()
         with self._lock:
@@ -175,15 +176,15 @@ class ManagedProcess:
     def _read_status(self, timeout_s: float) -> dict[str, Any]:
         assert self._status is not None
         deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._said:
+        while b"\n" not in self._status_bytes:
             left = deadline - time.monotonic()
             if left <= 0 or not _readable(self._status, left):
                 return {"error": f"it was not ready after {timeout_s} s"}
             chunk = os.read(self._status, 65536)
             if not chunk:
                 return {}
-            self._said += chunk
-        line: dict[str, Any] = json.loads(self._said.partition(b"\n")[0])
+            self._status_bytes += chunk
+        line: dict[str, Any] = json.loads(self._status_bytes.partition(b"\n")[0])
         return line
 
     def _tail(self) -> str:
@@ -201,7 +202,7 @@ class ManagedProcess:
 
 
 def _readable(fd: int, timeout_s: float) -> bool:
-    """Whether it is so within `timeout_s`; poll, for select knows no descriptor from 1,024 on."""
+    """True when `fd` becomes readable within `timeout_s`; by poll, because select takes no descriptor above 1,023."""
     watched = select.poll()
     watched.register(fd, select.POLLIN)
     return bool(watched.poll(timeout_s * 1000))

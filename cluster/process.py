@@ -1,13 +1,13 @@
-"""What a forked or hand-started process of the cluster runs: a broker or the registry, by its options.
+"""The main function of a process of the cluster, forked or started by hand: a broker or the registry, by its options.
 
-Owns: the border between options (one JSON object) and a running broker or registry: sockets, real host,
-signals, status lines. The options are described in ARCHITECTURE.md ("Process interface of a broker").
+Owns: the border between the options (one JSON object) and a running broker or registry: sockets, real host,
+signals, status lines. ARCHITECTURE.md describes the options ("Process interface of a broker").
 
-Status lines, one JSON object each, to the status pipe: `{"event": "ready", …}` when it serves, or
+The process writes status lines, one JSON object each, to the status pipe: `{"event": "ready", …}` when it serves, or
 `{"event": "failed", "error": "…"}` before it exits with code 1. SIGTERM is a controlled shutdown.
 
-The loop is uvloop's: with the sockets read and written by our own links (`host/real/link.py`) it measured a tenth to a
-fifth less CPU a produce than asyncio's.
+The loop is uvloop's: with our own links reading and writing the sockets (`host/real/link.py`), a produce took
+a tenth to a fifth less CPU on it than on asyncio's loop.
 """
 
 from __future__ import annotations
@@ -23,50 +23,68 @@ from typing import Any
 
 import uvloop
 
-from .errors import HarrowError
+from .config import BrokerConfig
+from .errors import ConfigError, HarrowError
+from .listeners import Address
 from .planting import PLANTED_EVENT, Plant, add_import_paths, apply_plants, load_plants
-
-LOOPBACK = "127.0.0.1"
+from .ports import LOOPBACK
 
 
 def preload() -> None:
-    """Import everything a broker will need, so that a fork has it."""
+    """Import everything that a broker needs, so that a forked process has it."""
     from . import broker
     from .host.real import host
     from .registry import process as registry
 
-    _ = host, registry  # imported is all they need to be
+    _ = host, registry  # only their import is needed
     broker.preload()
 
 
-def bind(port: int) -> socket.socket:
-    """A socket bound beside the supervisor's own, which keeps the port over the process's whole life."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+def bind(address: Address) -> socket.socket:
+    """A socket bound beside the supervisor's socket, which holds the port for the cluster's whole life (`ports.py`).
+
+    ConfigError where the address cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    sock.bind((LOOPBACK, port))
+    try:
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"listeners: {address} cannot be bound: {error}") from error
     sock.setblocking(False)
     return sock
 
 
+def bound_sockets(options: Mapping[str, Any], config: BrokerConfig) -> dict[str, socket.socket]:
+    """The bound sockets by listener: of a broker by its settings, of the registry by its options."""
+    if options["role"] == "registry":
+        ports: Mapping[str, int] = options["listeners"]
+        return {name: bind(Address(LOOPBACK, port)) for name, port in ports.items()}
+    from .broker import served_listeners
+
+    return {listener.name: bind(listener.bind) for listener in served_listeners(config)}
+
+
 def run(options: Mapping[str, Any], status_fd: int) -> int:
-    """Run the process that `options["role"]` names until it is told to stop; its exit code."""
+    """Run the process that `options["role"]` names until a signal stops it; returns its exit code."""
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(options, status_fd))
     except (HarrowError, OSError) as error:
-        _say(status_fd, {"event": "failed", "error": f"{type(error).__name__}: {error}"})
+        _write_status(status_fd, {"event": "failed", "error": f"{type(error).__name__}: {error}"})
         return 1
     return 0
 
 
-def _say(status_fd: int, line: Mapping[str, Any]) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more: then nobody is told
+def _write_status(status_fd: int, line: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # the supervising process has closed the pipe or is gone
         os.write(status_fd, json.dumps(line).encode() + b"\n")
 
 
 async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
-    from .config import BrokerConfig
     from .host.real.host import RealHost
     from .storage.log_folder import log_folders
 
@@ -74,13 +92,12 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    listeners = {name: bind(port) for name, port in options["listeners"].items()}
     config = BrokerConfig.parse(options.get("config", {}))
     plants = _plant(options)
     host = RealHost(
         name=options["name"],
         folder=options["folder"],
-        listeners=listeners,
+        listeners=bound_sockets(options, config),
         seed=int(options["seed"]),
         tap=bool(options.get("tap", False)),
         power_loss=log_folders(config, options["folder"])
@@ -93,7 +110,7 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
             host.trace.emit(PLANTED_EVENT, plants=[plant.to_json() for plant in plants])
         server = _make(options, host)
         await server.start()
-        _say(status_fd, {"event": "ready", "pid": os.getpid()})
+        _write_status(status_fd, {"event": "ready", "pid": os.getpid()})
         waiter = asyncio.ensure_future(stop.wait())
         failure = asyncio.ensure_future(server.failed())
         await asyncio.wait({waiter, failure}, return_when=asyncio.FIRST_COMPLETED)

@@ -26,6 +26,7 @@ from .config import BrokerConfig
 from .errors import ClusterError, HarrowError
 from .host.seam import Peer, ProcessHost
 from .host.simulated import Latency, Machine, SimHost, World
+from .listeners import BROKERS, CLIENTS
 from .planting import PLANTED_EVENT, apply_plants, load_plants
 from .registry.process import RegistryProcess
 from .registry.store import MemoryStore
@@ -149,9 +150,10 @@ class SimulatedCluster:
         return RegistryProcess(host, {"folder": "/registry"}, self._store)
 
     def _broker(self, node_id: int, *, expect: int) -> SimulatedProcess:
-        listeners = {"clients": CLIENT_PORTS + node_id, "brokers": BROKER_PORTS + node_id}
+        ports = {CLIENTS: CLIENT_PORTS + node_id, BROKERS: BROKER_PORTS + node_id}
+        listeners = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
         machine = Machine(
-            self.world, f"broker-{node_id}", Peer("broker", str(node_id)), listeners=listeners
+            self.world, f"broker-{node_id}", Peer("broker", str(node_id)), listeners=ports
         )
 
         def make(host: ProcessHost) -> Broker:
@@ -159,8 +161,9 @@ class SimulatedCluster:
             return Broker(
                 host,
                 {
-                    "node_id": node_id, "folder": f"/{machine.name}", "listeners": listeners,
-                    "registry": [LOOPBACK, REGISTRY_PORT], "config": self.config,
+                    "node_id": node_id, "folder": f"/{machine.name}",
+                    "registry": [LOOPBACK, REGISTRY_PORT],
+                    "config": {**self.config, "listeners": listeners},
                     "expect": expect if first else 1,
                 },
             )  # fmt: skip

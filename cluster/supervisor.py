@@ -1,14 +1,17 @@
-"""The supervisor: a whole cluster from one object, without Docker and without root.
+"""The supervisor: one object that runs a whole cluster, without Docker and without root.
 
-Owns: the folder of a cluster, its ports (held for its whole life), its registry and its brokers as
+Owns: the folder of a cluster, its ports (reserved while the cluster exists), its registry and its brokers as
 processes, and the calls on their control sockets. Synchronous; several threads may use one `Cluster`
-(a nemesis and a test do). Everything ends with `stop()`, with the `with` block, or with this process.
+(a nemesis and a test do). All processes end with `stop()`, with the `with` block, or with this process.
+
+Each broker has the listeners of its settings (`listeners.py`). By default these are a listener for clients and the
+inter-broker listener, each with port 0, which the supervisor resolves to a free port.
 
     with Cluster(brokers=3, config={"min.insync.replicas": 2}) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
 
 What may fail: ConfigError for a setting or argument that cannot be used, before anything is started;
-ClusterError for a process that did not start, stop or answer, with its own words.
+ClusterError for a process that did not start, stop or respond, with the message of that process.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ from typing import Any
 from .config import BrokerConfig
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
+from .listeners import Address, Listener, format_listeners, parse_listeners
 from .managed import STOP_TIMEOUT_S, ManagedProcess
 from .planting import import_paths, load_plants
-from .ports import LOOPBACK, HeldPort
+from .ports import LOOPBACK, ReservedPort
 from .view import ClusterView, parse
 
 BROKERS_MOST = 64
@@ -37,24 +41,32 @@ POLL_S = 0.01
 
 
 class BrokerProcess(ManagedProcess):
-    """One broker: a managed process with a node id and a port for clients."""
+    """One broker: a managed process with a node id and an address for clients."""
 
-    def __init__(self, cluster: Cluster, node_id: int, options: dict[str, Any]) -> None:
+    def __init__(
+        self, cluster: Cluster, node_id: int, options: dict[str, Any], listeners: Sequence[Listener]
+    ) -> None:
         super().__init__(
             fork_server(), f"broker {node_id}", cluster.folder / f"broker-{node_id}", options
         )
         self.node_id = node_id
-        self.port: int = options["listeners"]["clients"]
+        self.listeners = {listener.name: listener for listener in listeners}
+        self.address = client_address(listeners)
+
+    @property
+    def port(self) -> int:
+        """The port for clients."""
+        return self.address.port
 
 
 class Cluster:
     """A Kafka-protocol cluster of `brokers` processes and a registry on this machine's loopback.
 
     `config`: Kafka's broker settings by name, for all brokers; `broker_config`: for single ones, by node id.
-    `folder`: where everything lies (a temporary folder, removed by `stop`, when None; an existing
-    cluster's folder is started again).
+    `folder`: holds all files (None: a temporary folder, which `stop` removes). The folder of an earlier cluster is
+    used again, with its records.
     `plants`: modules of planted bugs, applied in each broker before it starts (`planting.py`).
-    `port`: broker i listens on port + i (free ports when None). `seed`: of everything random in it.
+    `port`: broker i listens for clients on port + i (None: on free ports). `seed`: of all random choices.
     """
 
     def __init__(
@@ -79,6 +91,8 @@ class Cluster:
         }
         self.plants = load_plants(plants)
         """Bugs planted in every broker; empty for brokers as they are."""
+        for node_id in range(1, brokers + 1):
+            parse_listeners(self._broker_config(node_id))
         self.name = name
         self.seed = seed
         self._count = brokers
@@ -87,7 +101,7 @@ class Cluster:
         self.folder: Path = self._given or Path()
         self.brokers: dict[int, BrokerProcess] = {}
         self._registry: ManagedProcess | None = None
-        self._ports: list[HeldPort] = []
+        self._ports: list[ReservedPort] = []
         self._lock = threading.RLock()
         self._started = False
 
@@ -118,14 +132,14 @@ class Cluster:
                 for broker in self.brokers.values():
                     broker.wait_ready()
                     broker.options["expect"] = (
-                        1  # a broker that comes back need not wait for the others
+                        1  # a broker that starts again does not wait for the others
                     )
             except BaseException:
                 self.stop(graceful=False)
                 raise
 
     def stop(self, *, graceful: bool = False) -> None:
-        """End every process; `graceful`: brokers shut down in Kafka's way and leave clean logs."""
+        """End every process; `graceful`: by controlled shutdowns, which leave clean logs."""
         with self._lock:
             if graceful:
                 self._shut_down()
@@ -168,33 +182,41 @@ class Cluster:
             )
             self._registry.options["listeners"] = {"registry": registry_port}
         for node_id in range(1, self._count + 1):
+            config = self._broker_config(node_id)
             wanted = 0 if self._base_port is None else self._base_port + node_id
+            listeners = self._hold_listeners(parse_listeners(config), wanted)
             options = self._options("broker", f"broker-{node_id}")
             options |= {
                 "node_id": node_id,
-                "listeners": {"clients": self._hold(wanted), "brokers": self._hold()},
                 "registry": [LOOPBACK, registry_port],
-                "config": self.config.overrides() | self._own_config.get(node_id, {}),
+                "config": config.overrides() | {"listeners": format_listeners(listeners)},
                 "tap": self.config.flag("harrow.tap"),
                 "expect": self._count,
             }
             if self.plants:
                 options["plants"] = [plant.module for plant in self.plants]
                 options["import_paths"] = import_paths()
-            self.brokers[node_id] = BrokerProcess(self, node_id, options)
+            self.brokers[node_id] = BrokerProcess(self, node_id, options, listeners)
+
+    def _broker_config(self, node_id: int) -> BrokerConfig:
+        return BrokerConfig.parse(self.config.overrides() | self._own_config.get(node_id, {}))
 
     def _options(self, role: str, name: str) -> dict[str, Any]:
         folder = self.folder / name
-        return {
-            "role": role,
-            "name": name,
-            "folder": str(folder),
-            "seed": self.seed,
-            "listeners": {},
-        }
+        return {"role": role, "name": name, "folder": str(folder), "seed": self.seed}
 
-    def _hold(self, wanted: int = 0) -> int:
-        port = HeldPort(wanted)
+    def _hold_listeners(self, listeners: Sequence[Listener], wanted: int) -> list[Listener]:
+        """Hold the ports; port 0 becomes a free port, or `wanted` for the first listener for clients."""
+        for_clients = next((row for row in listeners if not row.inter_broker), listeners[0])
+        held: list[Listener] = []
+        for listener in listeners:
+            port = listener.bind.port or (wanted if listener is for_clients else 0)
+            number = self._hold(port, listener.bind.host)
+            held.append(listener.at_port(number) if listener.bind.port == 0 else listener)
+        return held
+
+    def _hold(self, wanted: int = 0, host: str = LOOPBACK) -> int:
+        port = ReservedPort(wanted, host)
         self._ports.append(port)
         return port.number
 
@@ -202,24 +224,24 @@ class Cluster:
 
     @property
     def registry(self) -> ManagedProcess:
-        """The registry's process."""
+        """The process of the registry."""
         if self._registry is None:
             if self.brokers:
                 raise ClusterError(
-                    "this cluster's registry is a ZooKeeper (zookeeper.connect), no process of its own"
+                    "this cluster's registry is a ZooKeeper (zookeeper.connect), which is no process of the cluster"
                 )
             raise ClusterError("the cluster is not started; call start() or use `with`")
         return self._registry
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port,…` of every broker, dead ones too: what a client is configured with."""
+        """`host:port,…` of every broker, dead brokers too: the value of a client's `bootstrap.servers`."""
         if not self.brokers:
             raise ClusterError("the cluster is not started; call start() or use `with`")
-        return ",".join(f"{LOOPBACK}:{broker.port}" for broker in self.brokers.values())
+        return ",".join(str(broker.address) for broker in self.brokers.values())
 
     def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
-        """One call on a broker's control socket; ClusterError when it does not answer or refuses."""
+        """One call on a broker's control socket; ClusterError when the broker does not respond or refuses."""
         if node_id not in self.brokers:
             raise ClusterError(f"broker {node_id} is not in this cluster of {sorted(self.brokers)}")
         return self._control(self.brokers[node_id], op, **fields)
@@ -235,10 +257,12 @@ class Cluster:
             return client.call(op, **fields)
 
     def describe(self) -> ClusterView:
-        """What the registry says: live brokers, controller, and each partition's leader, epoch and ISR."""
+        """The registry's state: live brokers, controller, and each partition's leader, epoch and ISR."""
         if self._registry is not None or not self.brokers:
             return parse(self.registry_control("tree")["tree"])
-        error = ClusterError("no broker is running that could ask ZooKeeper")
+        error = ClusterError(
+            "no broker is running through which ZooKeeper can be read; start a broker"
+        )
         for node_id, broker in self.brokers.items():
             if broker.state == "running":
                 try:
@@ -248,21 +272,21 @@ class Cluster:
         raise error
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The node id of a partition's leader, or None where it has none or does not exist."""
+        """The node id of a partition's leader; None for a partition without a leader, or that does not exist."""
         view = self.describe().partition(topic, partition)
         return None if view is None or view.leader < 0 else view.leader
 
     def isr(self, topic: str, partition: int) -> list[int]:
-        """The in-sync replicas of a partition as the registry has them."""
+        """The in-sync replicas of a partition in the registry."""
         view = self.describe().partition(topic, partition)
         return [] if view is None else list(view.isr)
 
     def controller_id(self) -> int | None:
-        """The node id of the controller, or None between two of them."""
+        """The node id of the active controller, or None while there is none."""
         return self.describe().controller
 
     def state(self) -> dict[int, list[dict[str, Any]]]:
-        """Each running broker's own view of its replicas: leader, epoch, ISR, LEO, HW, log start."""
+        """The replicas of each running broker, from that broker: leader, epoch, ISR, LEO, HW, log start."""
         return {
             node_id: self.control(node_id, "state")["partitions"]
             for node_id, broker in self.brokers.items()
@@ -272,7 +296,7 @@ class Cluster:
     # ----------------------------------------------------------------- waits
 
     def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
-        """Until every partition has a leader and its ISR holds every replica."""
+        """Wait until every partition has a leader and its ISR holds every replica."""
 
         def lacking() -> str:
             for where, view in self.describe().partitions():
@@ -283,7 +307,7 @@ class Cluster:
         self._await("full ISRs", lacking, timeout_s)
 
     def await_converged(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
-        """Until ISRs are full and every replica's log end and high watermark are its leader's log end."""
+        """Wait until ISRs are full, and the LEO and HW of every replica are the leader's LEO."""
         deadline = time.monotonic() + timeout_s
         self.await_full_isr(timeout_s)
         self._await("convergence", self._unconverged, max(0.1, deadline - time.monotonic()))
@@ -307,7 +331,7 @@ class Cluster:
         while True:
             try:
                 reason = lacking()
-            except ClusterError as error:  # a process is on its way down or up
+            except ClusterError as error:  # a process is starting or stopping
                 reason = str(error)
             if not reason:
                 return
@@ -316,8 +340,16 @@ class Cluster:
             time.sleep(POLL_S)
 
 
+def client_address(listeners: Sequence[Listener]) -> Address:
+    """The advertised address for clients: of the first listener that is not the inter-broker listener, if any is."""
+    advertised = [row for row in listeners if row.advertised is not None]
+    found = next((row for row in advertised if not row.inter_broker), advertised[0]).advertised
+    assert found is not None
+    return found
+
+
 def cluster_defaults(brokers: int) -> dict[str, object]:
-    """What a cluster on one machine sets unless told otherwise; each can be overridden by name."""
+    """The settings of a cluster on one machine that differ from Kafka's defaults; `config` overrides each by name."""
     replicas = min(3, brokers)
     return {
         "default.replication.factor": replicas,
@@ -334,9 +366,9 @@ def cluster_defaults(brokers: int) -> dict[str, object]:
 
 
 def sweep_orphans() -> list[int]:
-    """Kill processes of runs whose supervising process is gone; their pids.
+    """Kill the processes of runs whose supervising process has ended; returns their pids.
 
-    Every process of a run carries `HARROW_RUN=<pid of the process that began it>` in its environment.
+    Every process of a run has `HARROW_RUN=<pid of the supervising process>` in its environment.
     """
     swept: list[int] = []
     for entry in Path("/proc").iterdir():

@@ -1,4 +1,8 @@
-"""What the registry says of the cluster, as plain frozen values: for faults, tests and commands."""
+"""The registry's state of the cluster as frozen values, for faults, tests and commands.
+
+Owns: `ClusterView`, `PartitionView`, and `parse`, which makes them of the registry's paths and their JSON.
+What may fail: ValueError or KeyError for JSON that no broker of Harrow or of Kafka 3.9 wrote.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from .ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition: `leader` is -1 where there is none."""
+    """One partition; `leader` is -1 while it has none."""
 
     leader: int
     leader_epoch: int
@@ -22,7 +26,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """Who is registered, who controls, who leads what."""
+    """The registered brokers, the active controller, and the state of each partition by topic and number."""
 
     live: frozenset[int] = frozenset()
     controller: int | None = None
@@ -32,7 +36,7 @@ class ClusterView:
     )
 
     def partition(self, topic: str, partition: int) -> PartitionView | None:
-        """One partition, or None where the registry has no state for it."""
+        """One partition, or None when the registry has no state of it."""
         return self.topics.get(topic, {}).get(partition)
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionView]]:
@@ -43,7 +47,7 @@ class ClusterView:
 
 
 def parse(tree: Mapping[str, str]) -> ClusterView:
-    """Build the view from the registry's paths and their JSON (`{"/brokers/ids/1": "{…}", …}`)."""
+    """Make the view of `{path: JSON}`, as `{"/brokers/ids/1": "{…}", …}`."""
     topics: dict[str, dict[int, PartitionView]] = {}
     replicas: dict[str, dict[str, list[int]]] = {}
     live: set[int] = set()

@@ -19,7 +19,6 @@ from ..host.seam import Host, Promise, Task
 from ..ids import NodeId
 from ..wire.api_keys import ApiKey
 from .registration import BrokerInfo
-from .requests import BROKERS_LISTENER
 
 RETRY_MS = 100
 """Pause before a request is repeated, as Kafka's."""
@@ -106,10 +105,12 @@ class Channels:
         host: Host,
         factory: ClientFactory,
         timeout_ms: int,
+        inter_broker_listener: str,
         on_response: OnResponse,
         on_moved: Callable[[], None],
     ) -> None:
         self._host = host
+        self._inter_broker_listener = inter_broker_listener
         self._factory = factory
         self._timeout_ms = timeout_ms
         self._on_response = on_response
@@ -122,7 +123,7 @@ class Channels:
         self.close(broker.node_id)
         if self._ended:
             return  # an event of a term that ended while it was handled
-        where = broker.endpoint(BROKERS_LISTENER)
+        where = broker.endpoint(self._inter_broker_listener)
         client = self._factory(broker.node_id, where.host, where.port)
         self._channels[broker.node_id] = BrokerChannel(
             self._host, broker, client, self._timeout_ms, self._answered

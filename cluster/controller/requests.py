@@ -34,7 +34,6 @@ from .state import ClusterState, PartitionState
 
 LEADER_DURING_DELETE = NodeId(-2)
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
-BROKERS_LISTENER = "brokers"
 
 Send = Callable[[NodeId, int, int, Any], None]
 """`send(broker, api key, version, entity)`"""
@@ -44,9 +43,15 @@ class RequestBatch:
     """Collects what one event changed; `flush` sends it."""
 
     def __init__(
-        self, state: ClusterState, node_id: NodeId, epoch: ControllerEpoch, send: Send
+        self,
+        state: ClusterState,
+        node_id: NodeId,
+        epoch: ControllerEpoch,
+        send: Send,
+        inter_broker_listener: str,
     ) -> None:
         self._state = state
+        self._inter_broker_listener = inter_broker_listener
         self._node_id = node_id
         self._epoch = epoch
         self._send = send
@@ -131,7 +136,7 @@ class RequestBatch:
             live_leaders=tuple(
                 LeaderAndIsrLiveLeader(broker_id=node, host_name=where.host, port=where.port)
                 for node in sorted(leaders & self._state.brokers.keys())
-                for where in (self._state.brokers[node].endpoint(BROKERS_LISTENER),)
+                for where in (self._state.brokers[node].endpoint(self._inter_broker_listener),)
             ),
         )
 
@@ -174,8 +179,13 @@ class RequestBatch:
             UpdateMetadataBroker(
                 id=broker.node_id,
                 endpoints=tuple(
-                    UpdateMetadataEndpoint(port=one.port, host=one.host, listener=one.listener)
-                    for one in broker.endpoints
+                    UpdateMetadataEndpoint(
+                        port=endpoint.port,
+                        host=endpoint.host,
+                        listener=endpoint.listener,
+                        security_protocol=endpoint.security_protocol,
+                    )
+                    for endpoint in broker.endpoints
                 ),
                 rack=broker.rack,
             )

@@ -21,6 +21,7 @@ from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..ids import BrokerEpoch, NodeId, TopicPartition
+from ..listeners import inter_broker_listener_name
 from ..registry import (
     Children,
     Delete,
@@ -93,10 +94,12 @@ class Term:
         self.state = ClusterState()
         self.writer = PartitionWriter(registry, mandate, self.state)
         self._deletions = TopicDeletions()
+        self._inter_broker_listener = inter_broker_listener_name(config)
         self._channels = Channels(
             host,
             factory,
             config.number("controller.socket.timeout.ms"),
+            self._inter_broker_listener,
             self._answered,
             on_moved,
         )
@@ -172,7 +175,13 @@ class Term:
 
     def batch(self) -> RequestBatch:
         """A new collection of what brokers are to be told."""
-        return RequestBatch(self.state, self._node_id, self.mandate.epoch, self._channels.send)
+        return RequestBatch(
+            self.state,
+            self._node_id,
+            self.mandate.epoch,
+            self._channels.send,
+            self._inter_broker_listener,
+        )
 
     def tell(self, changed: Sequence[TopicPartition]) -> None:
         """Tell replicas and everybody else of partitions whose state was changed."""

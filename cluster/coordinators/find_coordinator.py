@@ -18,6 +18,7 @@ from ..errors import ErrorCode, HarrowError
 from ..host.seam import Host
 from ..ids import NO_NODE, NodeId, TopicPartition
 from ..internal_topics import InternalTopic, partition_for
+from ..listeners import Address
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
@@ -58,8 +59,8 @@ class CoordinatorMetadata(Protocol):
         """Leader of a partition; -1 where there is none."""
         ...
 
-    def client_endpoint(self, node_id: NodeId, /) -> tuple[str, int] | None:
-        """Address and port for clients; None for a broker that is not alive."""
+    def address(self, node_id: NodeId, listener: str, /) -> Address | None:
+        """The advertised address of a broker's listener; None for a dead broker or an unknown listener."""
         ...
 
 
@@ -119,16 +120,16 @@ class FindCoordinator:
         s = messages.response(request)
         key_type: int = getattr(body, "key_type", CoordinatorType.GROUP)
         if request.version < BATCHED_KEYS_FROM:
-            location = self._locate(key_type, body.key)
+            location = self._locate(key_type, body.key, request.listener.name)
             request.respond(s.FindCoordinatorResponse(**_fields(location)))
             return
         coordinators = tuple(
-            s.Coordinator(key=key, **_fields(self._locate(key_type, key)))
+            s.Coordinator(key=key, **_fields(self._locate(key_type, key, request.listener.name)))
             for key in body.coordinator_keys
         )
         request.respond(s.FindCoordinatorResponse(coordinators=coordinators))
 
-    def _locate(self, key_type: int, key: str) -> CoordinatorLocation:
+    def _locate(self, key_type: int, key: str, listener: str) -> CoordinatorLocation:
         topic = self._served.get(key_type)
         if topic is None:
             message = NOT_SERVED.get(key_type, f"unknown coordinator type {key_type}")
@@ -139,10 +140,10 @@ class FindCoordinator:
             return _unavailable(f"{topic.name} is being created")
         partition = partition_for(key, count)
         leader = self._metadata.leader(TopicPartition(topic.name, partition))
-        endpoint = self._metadata.client_endpoint(leader)
-        if endpoint is None:
-            return _unavailable(f"{topic.name}-{partition} has no leader now")
-        return CoordinatorLocation(node_id=leader, host=endpoint[0], port=endpoint[1])
+        address = self._metadata.address(leader, listener)
+        if address is None:
+            return _unavailable(f"{topic.name}-{partition} has no leader on {listener} now")
+        return CoordinatorLocation(node_id=leader, host=address.host, port=address.port)
 
     def _begin_creation(self, topic: InternalTopic) -> None:
         if topic.name in self._creating:

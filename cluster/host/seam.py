@@ -341,11 +341,9 @@ class Link(Protocol):
 
     def pause(self) -> None:
         """Deliver no more frames until `resume` (backpressure)."""
-        ...
 
     def resume(self) -> None:
         """Deliver frames again."""
-        ...
 
     @property
     def unsent_bytes(self) -> int:
@@ -365,17 +363,22 @@ class FrameHandler(Protocol):
         ...
 
 
-class Listener(Protocol):
-    """A bound and listening address."""
+class Acceptor(Protocol):
+    """A bound and listening address that accepts links."""
 
     @property
     def port(self) -> int:
         """The port that was bound."""
         ...
 
+    def pause(self) -> None:
+        """Accept no link until `resume`; new connections wait in the backlog."""
+
+    def resume(self) -> None:
+        """Accept links again, first those that wait, from the next turn of the loop on."""
+
     def close(self) -> None:
         """Accept no more; links go on."""
-        ...
 
 
 class Network(Protocol):
@@ -383,8 +386,8 @@ class Network(Protocol):
 
     async def listen(
         self, name: str, make_handler: Callable[[Link], FrameHandler], *, max_frame_bytes: int
-    ) -> Listener:
-        """Serve on this host's listener `name` ("clients" or "brokers"; its socket was bound by the supervisor)."""
+    ) -> Acceptor:
+        """Serve on this host's listener `name`; its socket was bound before the host started."""
         ...
 
     async def connect(

@@ -21,6 +21,7 @@ from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host, Promise
 from ..ids import NO_NODE, BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from ..internal_topics import INTERNAL_TOPICS
+from ..listeners import Address
 from ..purgatory import DelayedOperation, Purgatory, PurgatoryTimer
 from ..wire.internal import (
     FULL,
@@ -33,32 +34,25 @@ from ..wire.topic_ids import UUID
 
 __all__ = [
     "LEADER_DURING_DELETE",
-    "Endpoint",
     "LiveBroker",
     "MetadataCache",
     "PartitionInfo",
     "TopicInfo",
 ]
 
-CLIENTS = "clients"
-BROKERS = "brokers"
 LEADER_DURING_DELETE = NodeId(-2)
 """The leader that UpdateMetadata gives to the partitions of a topic that is being deleted."""
 
 _PICTURE = "picture"
 _FOR_EVER_MS = 10**12
 
-Endpoint = tuple[str, int]
-"""Host and port."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBroker:
-    """A broker that is registered; an endpoint is None where it has no such listener."""
+    """A registered broker, with the advertised address of each of its listeners."""
 
     node_id: NodeId
-    clients: Endpoint | None
-    brokers: Endpoint | None
+    addresses: Mapping[str, Address]
     rack: str | None = None
 
 
@@ -122,8 +116,9 @@ class DelayedUntil(DelayedOperation):
 class MetadataCache:
     """One broker's picture of the cluster."""
 
-    def __init__(self, host: Host, node_id: NodeId) -> None:
+    def __init__(self, host: Host, node_id: NodeId, inter_broker_listener: str) -> None:
         self.node_id = node_id
+        self._inter_broker_listener = inter_broker_listener
         self.broker_epoch = BrokerEpoch(-1)
         """This broker's registration; requests for an older one are refused. -1: not yet known."""
         self.controller_id = NO_NODE
@@ -155,15 +150,14 @@ class MetadataCache:
         """True for a live broker."""
         return node_id in self._brokers
 
-    def client_endpoint(self, node_id: NodeId) -> Endpoint | None:
-        """Where a live broker listens for clients."""
+    def address(self, node_id: NodeId, listener: str) -> Address | None:
+        """The advertised address of a live broker's listener; None where it has no such listener."""
         found = self._brokers.get(node_id)
-        return None if found is None else found.clients
+        return None if found is None else found.addresses.get(listener)
 
-    def peer_endpoint(self, node_id: NodeId) -> Endpoint | None:
-        """Where a live broker listens for brokers."""
-        found = self._brokers.get(node_id)
-        return None if found is None else found.brokers
+    def peer_endpoint(self, node_id: NodeId) -> Address | None:
+        """The address of a live broker's inter-broker listener."""
+        return self.address(node_id, self._inter_broker_listener)
 
     def topics(self) -> Iterable[TopicInfo]:
         """Every topic, by name."""
@@ -312,15 +306,11 @@ class MetadataCache:
 
 
 def _live_broker(row: UpdateMetadataBroker) -> LiveBroker:
-    listeners: dict[str, Endpoint] = {
-        endpoint.listener.lower(): (endpoint.host, endpoint.port) for endpoint in row.endpoints
+    addresses = {
+        endpoint.listener.upper(): Address(endpoint.host, endpoint.port)
+        for endpoint in row.endpoints
     }
-    return LiveBroker(
-        node_id=NodeId(row.id),
-        clients=listeners.get(CLIENTS),
-        brokers=listeners.get(BROKERS),
-        rack=row.rack,
-    )
+    return LiveBroker(node_id=NodeId(row.id), addresses=addresses, rack=row.rack)
 
 
 def _partition_info(row: UpdateMetadataPartitionState) -> PartitionInfo:

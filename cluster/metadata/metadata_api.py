@@ -15,9 +15,10 @@ from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError
 from ..ids import NO_EPOCH, NO_NODE
 from ..internal_topics import INTERNAL_TOPICS
+from ..listeners import Address
 from ..wire import messages
 from ..wire.request import Request
-from .cache import MetadataCache, PartitionInfo, TopicInfo
+from .cache import LiveBroker, MetadataCache, PartitionInfo, TopicInfo
 from .names import is_valid_topic_name
 from .topic_admin import TopicAdmin
 
@@ -30,6 +31,8 @@ _OPERATIONS_UNASKED = -(2**31)
 
 _BROKER_ENDPOINTS = 1
 _CONTROLLER_ENDPOINTS = 2
+_LISTENER_NOT_FOUND_FROM = 6
+"""From this version of Metadata on: a leader without the client's listener has an error of its own (KIP-226)."""
 
 
 class MetadataApi:
@@ -50,16 +53,18 @@ class MetadataApi:
         s = messages.response(request)
         with_operations = getattr(asked, "include_topic_authorized_operations", False)
         operations = _TOPIC_OPERATIONS if with_operations else _OPERATIONS_UNASKED
-        topics = tuple(self._topic(s, answer, operations) for answer in self._asked(asked))
+        listener = request.listener.name
+        topics = tuple(
+            self._topic(s, answer, operations, listener) for answer in self._asked(asked)
+        )
         whole = getattr(asked, "include_cluster_authorized_operations", False)
         request.respond(
             s.MetadataResponse(
                 brokers=tuple(
                     s.MetadataResponseBroker(
-                        node_id=row.node_id, host=row.clients[0], port=row.clients[1], rack=row.rack
+                        node_id=row.node_id, host=address.host, port=address.port, rack=row.rack
                     )
-                    for row in self._cache.brokers()
-                    if row.clients is not None
+                    for row, address in self._brokers_on(listener)
                 ),
                 cluster_id=self._cache.cluster_id,
                 controller_id=self._cache.controller_id,
@@ -107,6 +112,7 @@ class MetadataApi:
         s: messages.Schema,
         answer: tuple[ErrorCode, str | None, Any, TopicInfo | None],
         operations: int,
+        listener: str,
     ) -> Any:
         error, name, topic_id, topic = answer
         if name is None and s.version < 12:  # the response's name is nullable from v12 on
@@ -114,7 +120,9 @@ class MetadataApi:
         partitions: tuple[Any, ...] = ()
         if topic is not None:
             rows = topic.partitions
-            partitions = tuple(self._partition(s, number, rows[number]) for number in sorted(rows))
+            partitions = tuple(
+                self._partition(s, number, rows[number], listener) for number in sorted(rows)
+            )
         return s.MetadataResponseTopic(
             error_code=error,
             name=name,
@@ -124,11 +132,13 @@ class MetadataApi:
             topic_authorized_operations=operations if topic is not None else _OPERATIONS_UNASKED,
         )
 
-    def _partition(self, s: messages.Schema, number: int, row: PartitionInfo) -> Any:
+    def _partition(self, s: messages.Schema, number: int, row: PartitionInfo, listener: str) -> Any:
         alive = self._cache.is_alive
         error, leader, leader_epoch = ErrorCode.none, row.leader, row.leader_epoch
-        if self._cache.client_endpoint(leader) is None:
-            error, leader = ErrorCode.leader_not_available, NO_NODE
+        if self._cache.address(leader, listener) is None:
+            unlisted = alive(leader) and s.version >= _LISTENER_NOT_FOUND_FROM
+            error = ErrorCode.listener_not_found if unlisted else ErrorCode.leader_not_available
+            leader = NO_NODE
         replicas, isr = row.replicas, row.isr
         if s.version == 0:
             # v0 has no word for a replica that is offline: it lists the live ones and an error
@@ -150,6 +160,13 @@ class MetadataApi:
             offline_replicas=row.offline + dead,
         )
 
+    def _brokers_on(self, listener: str) -> Iterator[tuple[LiveBroker, Address]]:
+        """The live brokers that advertise `listener`, with that address."""
+        for row in self._cache.brokers():
+            address = row.addresses.get(listener)
+            if address is not None:
+                yield row, address
+
     # ------------------------------------------------------- DescribeCluster
 
     async def describe_cluster(self, request: Request) -> None:
@@ -168,10 +185,9 @@ class MetadataApi:
         s = messages.response(request)
         brokers = tuple(
             s.DescribeClusterBroker(
-                broker_id=row.node_id, host=row.clients[0], port=row.clients[1], rack=row.rack
+                broker_id=row.node_id, host=address.host, port=address.port, rack=row.rack
             )
-            for row in self._cache.brokers()
-            if row.clients is not None
+            for row, address in self._brokers_on(request.listener.name)
         )
         whole: bool = asked.include_cluster_authorized_operations
         request.respond(

@@ -16,7 +16,6 @@ from .register import Metric, MetricKind, Metrics, Sample
 
 if TYPE_CHECKING:
     from ..controller import Controller
-    from ..network.server import RequestServer
     from ..purgatory import Purgatory
     from ..registry import RegistryClient
     from ..replication import ReplicaManager
@@ -121,7 +120,7 @@ def broker_metrics(
     replicas: ReplicaManager,
     controller: Controller,
     registry: RegistryClient,
-    servers: Callable[[], Iterable[tuple[str, RequestServer]]],
+    connections: Callable[[], Iterable[tuple[str, int]]],
     times: RequestTimes,
     purgatories: Callable[[], Iterable[Purgatory]],
 ) -> Metrics:
@@ -134,8 +133,8 @@ def broker_metrics(
     metrics.add(times.samples)
     metrics.add(
         lambda: (
-            Sample(metric=CONNECTIONS, value=server.connections, tags={"listener": name.upper()})
-            for name, server in servers()
+            Sample(metric=CONNECTIONS, value=count, tags={"listener": name})
+            for name, count in connections()
         )
     )
     metrics.gauge(SESSION, lambda: float(registry.state == "connected"))

@@ -1,4 +1,11 @@
-"""Requests on links: the server side of a connection (`server.py`) and calls to other brokers (`peers.py`).
+"""Requests on links, on the host's network and tasks alone, so that everything here runs on a simulated host too.
 
-Built on the host's network and tasks alone, so it runs unchanged on a simulated host.
+socket_server.py       all listeners of a broker, and what they share
+server.py              one listener: accepts connections
+connection.py          one connection: reads requests, dispatches them, sends the responses in order
+connection_quotas.py   max.connections, max.connections.per.ip
+request_queue.py       queued.max.requests
+peers.py               requests to other brokers
+kazoo_link.py          a session with ZooKeeper (real threads: outside the host)
+http.py                the page of metrics (real sockets: outside the host)
 """

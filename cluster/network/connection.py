@@ -1,53 +1,82 @@
-"""One client's connection on the server side: frames in, responses out in the order of requests.
+"""The server side of one connection: frames in, responses out in the order of the requests.
 
-Owns: the requests read and not yet answered. Invariants:
+Owns: the requests that were read and are not answered, and dispatch: a request is looked up in the API table of its
+listener, the authorizer is asked, the handler runs. Invariants:
 
-* Handlers of one connection run one at a time: the next request starts when the last handler returned or
-  its coroutine ended; its response may come much later (purgatory).
-* Responses leave in request order, whichever is complete first: each request takes a slot, and only the
-  front of the queue is sent. A request without response (acks=0) frees its slot silently.
-* With `queued.max.requests` slots taken, nothing more is read; reading goes on at half of that. (Unsent bytes are
-  the link's to bound.)
-* A response for a connection that is gone goes nowhere, and harms nobody.
+* The handlers of one connection run one at a time: the next request begins when the previous handler has returned or
+  its coroutine has ended. The response may come much later (purgatory).
+* Responses leave in the order of the requests, whichever is complete first: each request takes a slot, and only
+  the front of the queue is sent. A request without a response (acks=0) frees its slot silently.
+* With UNANSWERED_MOST slots taken the connection reads no more; at half of that it reads again. It also stops while
+  the queue of waiting requests is full (`request_queue.py`). (The link bounds the unsent bytes.)
+* The context of the requests is made once, by the first request: its client id names the peer, the listener and the
+  peer give the principal, and the authorizer says whether the peer may act as a broker.
+* A response for a closed connection is dropped, without effect on other connections.
 
-Errors: KafkaError is answered by the API's own error response; WireError (garbage, an API or version that
-is not served) closes the connection with one log line; any other exception is our bug: logged with its stack,
-traced as `task.failed`, answered with `unknown_server_error`.
+Errors: KafkaError is answered by the API's own error response, and so is a sender without the operation that an API
+needs (CLUSTER_AUTHORIZATION_FAILED). WireError (garbage, an API or a version that the listener does not serve) closes
+the connection with one log line. Any other exception is our bug: it is logged with its stack, traced as
+`task.failed` and answered with `unknown_server_error`.
 
-Whose idea: Kafka's SocketServer.Processor, without its muting of a channel until the response is gone.
+Source: Kafka's SocketServer.Processor, without its muting of a channel until the response is gone.
 """
 
 from __future__ import annotations
 
 import re
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
+from ..authorizer import ANONYMOUS, BROKER_TYPE, CLUSTER, Authorizer, Operation, Principal
 from ..errors import ErrorCode, KafkaError, WireError
 from ..host.seam import Host, Link, Part, Peer
+from ..listeners import Listener
+from ..metrics.request_times import RequestTimes
 from ..wire.api import ApiTable
 from ..wire.headers import HeaderReader, RequestHeader, encode_response_header
-from ..wire.request import Request
+from ..wire.request import Request, RequestContext
+from .request_queue import RequestQueue
 
-if TYPE_CHECKING:
-    from .server import RequestServer
-
+UNANSWERED_MOST = 500
+"""Requests of one connection that were read and are not answered; a pipelining client meets this bound."""
 _BROKER = re.compile(r"broker-(\d+)")
-BROKERS_LISTENER = "brokers"
 UNNAMED = "unnamed"
 """The name of a client that gives none."""
 
 
-def peer_of(listener: str, client_id: str, address: str = "") -> Peer:
-    """Who a client id names: on the brokers' listener `broker-2` is that broker."""
-    broker = _BROKER.fullmatch(client_id) if listener == BROKERS_LISTENER else None
+def peer_of(listener: Listener, client_id: str, address: str = "") -> Peer:
+    """The peer that a client id names: on the inter-broker listener `broker-2` is broker 2."""
+    broker = _BROKER.fullmatch(client_id) if listener.inter_broker else None
     if broker is not None:
         return Peer("broker", broker[1], address)
     return Peer("client", client_id or UNNAMED, address)
 
 
-class Slot:
+def principal_of(listener: Listener, peer: Peer) -> Principal:
+    """The principal of a peer on a PLAINTEXT listener: `Broker:2` on the inter-broker listener, else User:ANONYMOUS."""
+    is_broker = listener.inter_broker and peer.kind == "broker"
+    return Principal(BROKER_TYPE, peer.name) if is_broker else ANONYMOUS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerServices:
+    """What all connections of one listener share."""
+
+    host: Host
+    listener: Listener
+    table: ApiTable
+    authorizer: Authorizer
+    times: RequestTimes
+    queue: RequestQueue
+    on_closed: Callable[[Connection], None]
+    """Called when the link of a connection is gone."""
+    unanswered_most: int = UNANSWERED_MOST
+
+
+class ResponseSlot:
     """The place of one response in the order of responses."""
 
     __slots__ = (
@@ -67,7 +96,8 @@ class Slot:
     def complete(
         self, parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None
     ) -> None:
-        """The request is answered; the bytes leave when every earlier response has."""
+        """Take the response; its bytes leave when every earlier response has left."""
+        assert not self.done, f"a second response to request #{self.correlation_id}"
         self.parts = parts
         self.on_send = on_send
         self.done = True
@@ -78,45 +108,46 @@ class Connection:
     """A FrameHandler that serves the requests of one link."""
 
     __slots__ = (
-        "_busy", "_headers", "_host", "_link", "_listener", "_most", "_named", "_open", "_paused", "_server", "_slots",
-        "_table", "_waiting",
+        "_busy", "_context", "_full", "_headers", "_held", "_host", "_link", "_most", "_open", "_services", "_slots",
+        "_table", "_waiting", "address", "used_ns",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        server: RequestServer,
-        host: Host,
-        table: ApiTable,
-        listener: str,
-        link: Link,
-        most: int,
-    ) -> None:
-        self._server = server
-        self._host = host
-        self._table = table
-        self._listener = listener
+    def __init__(self, services: ListenerServices, link: Link) -> None:
+        self._services = services
+        self._host = services.host
+        self._table = services.table
+        self._most = services.unanswered_most
         self._link = link
-        self._most = most
+        self.address = link.peer.address
+        """Where the link came from; connections are counted by it."""
+        self.used_ns = services.host.clock.monotonic_ns()
+        """When the last request arrived, or the link was accepted."""
         self._headers = HeaderReader()
-        self._slots: deque[Slot] = deque()
+        self._context: RequestContext | None = None
+        self._slots: deque[ResponseSlot] = deque()
         self._waiting: deque[Request] = deque()
         self._busy = False
-        self._named = False
-        self._paused = False
+        self._full = False  # as many requests are unanswered as may be
+        self._held = False  # the queue of waiting requests is full
         self._open = True
+
+    @property
+    def is_open(self) -> bool:
+        """False as soon as either side ends the connection."""
+        return self._open
 
     # ---------------------------------------------------------------- frames
 
     def frame_received(self, frame: bytes) -> None:
-        """Serve one request, or keep it until the one before has been."""
+        """Serve one request, or keep it until the handler of the previous request has ended."""
         header = self._headers.read(frame)
-        if not self._named:
-            # before anything else: a blocked peer's frame goes back from here and comes again
-            address = self._link.peer.address
-            self._link.peer = peer_of(self._listener, header.client_id, address)
-            self._named = True
-        now_ns = self._host.clock.monotonic_ns()
-        slot = Slot(self, header, now_ns)
+        context = self._context
+        if context is None:
+            assert not self._slots, "an unnamed connection has no requests"
+            # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
+            context = self._name(header.client_id)
+        self.used_ns = now_ns = self._host.clock.monotonic_ns()
+        slot = ResponseSlot(self, header, now_ns)
         self._slots.append(slot)
         request = Request(
             header.api_key,
@@ -125,43 +156,83 @@ class Connection:
             header.client_id,
             frame,
             header.body_at,
-            self._link.peer,
+            context,
             now_ns,
             slot.complete,
         )
         if self._busy or self._waiting:
             self._waiting.append(request)
+            self._services.queue.added()
         else:
             self._begin(request)
-        if len(self._slots) >= self._most and self._open and not self._paused:
-            self._paused = True
+        if len(self._slots) >= self._most and self._open and not self._full:
+            self._full = True
             self._link.pause()
 
-    def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's word
-        """Forget what is unanswered; late answers find the connection closed."""
-        self._open = False
-        self._slots.clear()
-        self._waiting.clear()
-        self._server.forget(self)
+    def _name(self, client_id: str) -> RequestContext:
+        listener = self._services.listener
+        peer = peer_of(listener, client_id, self.address)
+        self._link.peer = peer
+        principal = principal_of(listener, peer)
+        from_broker = listener.inter_broker and self._services.authorizer.authorize(
+            principal, Operation.CLUSTER_ACTION, CLUSTER
+        )
+        self._context = RequestContext(
+            peer=peer, listener=listener, principal=principal, from_broker=from_broker
+        )
+        return self._context
+
+    def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
+        """Drop the unanswered requests; later responses find the connection closed."""
+        self._drop()
+        self._services.queue.leave(self)
+        self._services.on_closed(self)
 
     def close(self) -> None:
-        """End the connection; answers already given still leave."""
+        """End the connection; responses that were given still leave."""
         self._link.close()
+
+    def close_excess(self) -> None:
+        """End the connection, because the inter-broker listener needs its place (`max.connections`)."""
+        self._refuse("a connection of the inter-broker listener needs its place (max.connections)")
+
+    def hold(self) -> None:
+        """Read no more: the queue of waiting requests is full."""
+        if not self._held:
+            self._held = True
+            self._link.pause()
+
+    def release(self) -> None:
+        """Read again, unless too many requests are unanswered here."""
+        self._held = False
+        if self._open and not self._full:
+            self._link.resume()
 
     # -------------------------------------------------------------- handlers
 
     def _begin(self, request: Request) -> None:
-        handler = self._table.lookup(request.api_key, request.version)
+        assert not self._busy, f"{request!r} begins while another handler runs"
+        row = self._table.lookup(request.api_key, request.version)
         try:
-            running = handler(request)
+            if row.operations:
+                self._authorize(request.principal, row.operations)
+            running = row.handler(request)
         except WireError:
             raise
-        except Exception as error:  # a handler's bug is answered, see the head
+        except Exception as error:  # a bug of the handler is answered, see the head of the module
             self._handler_failed(request, error)
             return
         if running is not None:
             self._busy = True
             self._host.tasks.spawn(self._run(request, running), name=f"api-{request.api_key}")
+
+    def _authorize(self, principal: Principal, operations: Sequence[Operation]) -> None:
+        authorize = self._services.authorizer.authorize
+        if not any(authorize(principal, operation, CLUSTER) for operation in operations):
+            needed = " or ".join(operation.name for operation in operations)
+            raise KafkaError(
+                ErrorCode.cluster_authorization_failed, f"{principal} needs {needed} on {CLUSTER}"
+            )
 
     async def _run(self, request: Request, running: Coroutine[Any, Any, None]) -> None:
         try:
@@ -176,7 +247,9 @@ class Connection:
     def _next(self) -> None:
         try:
             while self._waiting and not self._busy:
-                self._begin(self._waiting.popleft())
+                request = self._waiting.popleft()
+                self._services.queue.removed()
+                self._begin(request)
         except WireError as error:
             self._refuse(str(error))
 
@@ -185,12 +258,12 @@ class Connection:
         if isinstance(error, KafkaError):
             code, message = error.code, error.message
         else:
-            self._server.report(request, error)
+            _report_bug(self._host, request, error)
         if request.answered:
             return
         try:
             request.fail(code, message)
-        except Exception as second:  # garbage has no error response either
+        except Exception as second:  # a body that cannot be read has no error response either
             self._refuse(
                 f"request {request.api_key} v{request.version} cannot be answered: {second}"
             )
@@ -201,36 +274,54 @@ class Connection:
             self._shut(reset=False)
 
     def _shut(self, *, reset: bool) -> None:
+        self._drop()
+        self._link.close(reset=reset)
+
+    def _drop(self) -> None:
         self._open = False
         self._slots.clear()
+        dropped = len(self._waiting)
         self._waiting.clear()
-        self._link.close(reset=reset)
+        if dropped:
+            self._services.queue.removed(dropped)
 
     # ------------------------------------------------------------- responses
 
     def completed(self) -> None:
-        """Send what is complete at the front of the queue."""
+        """Send the responses that are complete at the front of the queue."""
         slots = self._slots
         while slots and slots[0].done:
             slot = slots.popleft()
             if slot.parts is not None and not self._send(slot, slot.parts):
                 return
-        if self._paused and len(slots) <= self._most // 2:
-            self._paused = False
-            self._link.resume()
+        if self._full and len(slots) <= self._most // 2:
+            self._full = False
+            if not self._held:
+                self._link.resume()
 
-    def _send(self, slot: Slot, parts: Sequence[Part]) -> bool:
+    def _send(self, slot: ResponseSlot, parts: Sequence[Part]) -> bool:
         lost = self._host.network.lose_response(self._link.peer, slot.api_key)
         if slot.on_send is not None:
             try:
                 slot.on_send(lost)
-            except Exception as error:  # what the tap cannot write must not be acknowledged
+            except (
+                Exception
+            ) as error:  # a record that the tap cannot write must not be acknowledged
                 self._refuse(f"response to API {slot.api_key} withheld: {error!r}")
                 return False
         if lost:
             self._shut(reset=True)
             return False
-        self._server.times.took(slot.api_key, self._host.clock.monotonic_ns() - slot.began_ns)
+        self._services.times.took(slot.api_key, self._host.clock.monotonic_ns() - slot.began_ns)
         header = encode_response_header(slot.api_key, slot.version, slot.correlation_id)
         self._link.send((header, *parts))
         return True
+
+
+def _report_bug(host: Host, request: Request, error: Exception) -> None:
+    """Trace and log the exception of a handler with its stack."""
+    stack = "".join(traceback.format_exception(error)).rstrip()
+    host.trace.emit(
+        "task.failed", name=f"api-{request.api_key}", error=f"{type(error).__name__}: {error}"
+    )
+    host.trace.log("error", f"handler of {request!r} failed\n{stack}")

@@ -1,8 +1,9 @@
 """A page over HTTP on loopback, for Prometheus (C10). Owns: `PageServer`, which serves one path and nothing else.
 
-No traffic of clients or brokers goes through here, and no fault acts on it. A request is read up to its empty
-line, answered, and its connection closed; what is longer or slower than any scraper's is closed without a word.
-May fail: OSError when the port is taken.
+No traffic of clients or brokers uses this server, and no fault acts on it. The server reads a request up to its empty
+line, responds and closes the connection. It closes without a response when a request is longer than
+REQUEST_BYTES_MOST or takes longer than REQUEST_TIMEOUT_S.
+What may fail: OSError when the port is in use.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections.abc import Callable
 
 LOOPBACK = "127.0.0.1"
 REQUEST_BYTES_MOST = 16_384
-PATIENCE_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 
 
 class PageServer:
-    """Serves `page()` at `path`, with `content_type`."""
+    """Serves the result of `page()` at `path`, with `content_type`."""
 
     def __init__(self, path: str, content_type: str, page: Callable[[], bytes]) -> None:
         self._path = path
@@ -26,7 +27,7 @@ class PageServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int) -> int:
-        """Listen on loopback at `port` (0: any); the port that was bound."""
+        """Listen on loopback at `port` (0: any free port); returns the bound port."""
         self._server = await asyncio.start_server(
             self._serve, LOOPBACK, port, limit=REQUEST_BYTES_MOST
         )
@@ -34,23 +35,23 @@ class PageServer:
         return bound
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._answer(head.split(b"\r\n", 1)[0]))
+                writer.write(self._response_to(head.split(b"\r\n", 1)[0]))
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, TimeoutError):
-            pass  # no scraper, or one that went away
+            pass  # the client is no scraper, or it closed the connection
         finally:
             with contextlib.suppress(OSError):
                 writer.close()
 
-    def _answer(self, line: bytes) -> bytes:
+    def _response_to(self, line: bytes) -> bytes:
         method, _, rest = line.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
         if method not in (b"GET", b"HEAD"):

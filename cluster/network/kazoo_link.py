@@ -1,12 +1,12 @@
-"""A ZooKeeper session through kazoo, brought to the broker's loop (D3).
+"""A ZooKeeper session through kazoo, whose results arrive on the broker's loop (D3).
 
-Owns: `KazooLink`: kazoo's client, whose connection thread does the reading and writing. Every callback of kazoo runs
-inline on that one thread, in the order in which ZooKeeper answered, and does nothing but hand its news to the
-loop (`call_soon_threadsafe`): so answers and watch events arrive on the loop in ZooKeeper's order, and no code
-of a broker ever runs on another thread. kazoo's own worker threads are never started.
+Owns: `KazooLink`: kazoo's client, whose connection thread reads and writes. Every callback of kazoo runs inline on that
+thread, in the order in which ZooKeeper responded, and only passes the result to the loop
+(`call_soon_threadsafe`). So responses and watch events arrive on the loop in ZooKeeper's order, and no broker
+code runs on another thread. kazoo's own worker threads are never started.
 
-What arrives is told in the registry's words: error codes of `registry/errors.py`, or "expired" and "lost".
-May fail: RegistryError where kazoo is not installed or the connect string is none.
+Errors have the registry's names: the codes of `registry/errors.py`, or "expired" and "lost".
+What may fail: RegistryError where kazoo is not installed or the connect string cannot be parsed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from ..errors import RegistryError
 
 Done = Callable[[Any, tuple[str, int] | None, int], None]
-"""`done(result, (error code, index in a multi) or None, transaction of the answer)`, on the loop."""
+"""`done(result, (error code, index in a multi) or None, zxid of the response)`, called on the loop."""
 
 _CODES = {
     "NoNodeError": "no-node", "NodeExistsError": "node-exists", "BadVersionError": "bad-version",
@@ -33,15 +33,15 @@ RETRY = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.5, "max_d
 
 
 class _Inline:
-    """A queue that runs what is put on it at once."""
+    """A queue that runs each call in `put`."""
 
     def put(self, call: Callable[[], object]) -> None:
-        """Run it here."""
+        """Run the call now."""
         call()
 
 
 def _call(callback: Any) -> None:
-    """What kazoo's handler does with a watch's callback: here, at once."""
+    """Run the callback of a watch now; kazoo's handler would put it into a queue."""
     callback.func(*callback.args)
 
 
@@ -79,7 +79,7 @@ class KazooLink:
     def start(
         self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None]
     ) -> None:
-        """Begin to connect; `on_state` hears "connected", "disconnected", "expired" with the session's id."""
+        """Begin to connect; `on_state` gets "connected", "disconnected" or "expired", and the session's id."""
         self._on_state, self._on_event = on_state, on_event
         self._client.add_listener(self._state_changed)
         self._client.start_async()
@@ -91,7 +91,7 @@ class KazooLink:
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction that was heard of."""
+        """The zxid of the newest response."""
         found: int = self._client.last_zxid
         return found
 
@@ -100,34 +100,34 @@ class KazooLink:
     def create(
         self, path: str, data: bytes, done: Done, *, ephemeral: bool, sequential: bool
     ) -> None:
-        """A new node; the result is its path."""
+        """Create a node; the result is its path."""
         self._begin(
             lambda: self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential),
             done,
         )
 
     def exists(self, path: str, done: Done, *, watch: bool) -> None:
-        """A stat or None."""
+        """Look for a node; the result is its stat, or None."""
         self._begin(lambda: self._client.exists_async(path, watch=self._watch(watch)), done)
 
     def get(self, path: str, done: Done, *, watch: bool) -> None:
-        """Data and stat."""
+        """Read a node; the result is its data and stat."""
         self._begin(lambda: self._client.get_async(path, watch=self._watch(watch)), done)
 
     def children(self, path: str, done: Done, *, watch: bool) -> None:
-        """Names below."""
+        """List a node's children; the result is their names."""
         self._begin(lambda: self._client.get_children_async(path, watch=self._watch(watch)), done)
 
     def set(self, path: str, data: bytes, version: int, done: Done) -> None:
-        """New data; the result is the stat."""
+        """Replace a node's data; the result is the stat."""
         self._begin(lambda: self._client.set_async(path, data, version=version), done)
 
     def delete(self, path: str, version: int, done: Done) -> None:
-        """Remove a node."""
+        """Delete a node."""
         self._begin(lambda: self._client.delete_async(path, version=version), done)
 
     def multi(self, operations: Sequence[tuple[Any, ...]], done: Done) -> None:
-        """All or nothing; the result lists the parts'.
+        """Apply all operations or none; the result lists the result of each.
 
         `("create", path, data, ephemeral, sequential)`, `("set", path, data, version)`,
         `("delete", path, version)`, `("check", path, version)`.
@@ -157,18 +157,16 @@ class KazooLink:
         def answered(result: Any) -> None:  # on kazoo's thread
             zxid: int = (
                 self._client.last_zxid
-            )  # of this very answer: its reader is the one who calls
+            )  # the zxid of this response: the thread that reads the responses runs this function
             error, value = result.exception, None
             if error is None:
                 value = result.get()
             found = _failure(error, value if parts and value else ())
-            self._tell(done, value, found, zxid)
+            self._run_on_loop(done, value, found, zxid)
 
         try:
             result = send()
-        except (
-            Exception
-        ) as error:  # refused before it was sent: a path that is none, a closed session
+        except Exception as error:  # refused before it was sent: an invalid path, a closed session
             self._loop.call_soon(done, None, _failure(error, ()), self._client.last_zxid)
             return
         result.rawlink(answered)
@@ -178,31 +176,31 @@ class KazooLink:
 
     def _happened(self, event: Any) -> None:  # on kazoo's thread
         kind = _KINDS.get(str(event.type))
-        if kind is not None:  # a watch that ends with its connection is set again by the owner
-            self._tell(self._on_event, kind, event.path)
+        if kind is not None:  # the owner sets a watch again that ended with its connection
+            self._run_on_loop(self._on_event, kind, event.path)
 
     def _state_changed(self, state: Any) -> None:  # on kazoo's thread
         words = {"CONNECTED": "connected", "SUSPENDED": "disconnected", "LOST": "expired"}
         session = self._client.client_id
         word, number = words[str(state)], session[0] if session else 0
         if word == "connected" and self._client.chroot and not self._rooted:
-            self._rooted = True  # the root of our paths must be there before anybody asks for one
+            self._rooted = True  # the root of all paths must exist before any request
             made = self._client.ensure_path_async("/")
 
             def rooted(_made: Any) -> None:
-                self._tell(self._on_state, word, number)
+                self._run_on_loop(self._on_state, word, number)
 
             made.rawlink(rooted)
             return
-        self._tell(self._on_state, word, number)
+        self._run_on_loop(self._on_state, word, number)
 
-    def _tell(self, call: Callable[..., None], *arguments: object) -> None:
+    def _run_on_loop(self, call: Callable[..., None], *arguments: object) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)
 
 
 def _failure(error: Any, parts: Sequence[Any]) -> tuple[str, int] | None:
-    """The error of an answer in the registry's words; a multi's is that of the operation which was refused."""
+    """The registry's code for the error of a response; for a multi, that of the operation which failed."""
     if error is not None:
         return _CODES.get(type(error).__name__, "lost"), -1
     for index, part in enumerate(parts):

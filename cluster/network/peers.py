@@ -1,14 +1,15 @@
-"""Calls to another broker: requests pipelined on one link, opened when it is needed.
+"""Requests to another broker, pipelined on one connection that is opened when a request needs it.
 
-Owns: the link to one broker, the requests on it that are not answered, and who waits for the link.
-The client id `broker-<own id>` is how the other side names the link.
+Owns: the connection to one broker, the requests in flight on it, and the callers that wait for the connection.
+The client id `broker-<own id>` names this broker to the other side.
 
-Invariants: a response is matched by correlation id and to the link it was asked on; a request that is not
-answered in time closes the link, for a late response must meet nobody. What was on a link that closes fails
-with ConnectionError; the next request opens a new one. How long to wait between tries is the caller's to say.
+Invariants: a response is matched by its correlation id, on the connection of its request. A request without a response
+at its deadline closes the connection, so that a late response reaches no later request. When a connection closes, the
+requests in flight fail with ConnectionError, and the next request opens a new connection. The caller decides how
+long to wait between attempts.
 
-What may fail: OSError (nobody listens, connection lost), TimeoutError (no link, or no answer, in time),
-WireError (an answer that is not the protocol).
+What may fail: OSError (no process listens, connection lost), TimeoutError (no connection, or no response, in time),
+WireError (a response that is not the protocol).
 """
 
 from __future__ import annotations
@@ -24,60 +25,62 @@ from ..wire.headers import encode_request_header, parse_response_header
 
 CONNECT_TIMEOUT_MS = 10_000
 """Kafka's default of socket.connection.setup.timeout.ms."""
-CORRELATION_MOST = 2**31 - 1
+CORRELATION_ID_MOST = 2**31 - 1
 
 
-class Settled(Protocol):
-    """What an answer is given to: a promise, or anything that wants it in the very turn it comes."""
+class ResponseReceiver(Protocol):
+    """Takes a response: a promise, or an object that processes the response in the same turn in which it arrives."""
 
     def done(self) -> bool:
-        """True when nothing is wanted any more."""
+        """True when the receiver wants no response any more."""
         ...
 
     def set_result(self, result: memoryview, /) -> None:
-        """The response's body. Raises nothing."""
+        """Take the response's body. Raises nothing."""
         ...
 
     def set_exception(self, error: BaseException, /) -> None:
-        """There will be no response."""
+        """Take the error: there will be no response."""
         ...
 
 
-class Asked(NamedTuple):
-    """One request that is not answered."""
+class InFlightRequest(NamedTuple):
+    """A request without a response yet."""
 
     api_key: int
     version: int
-    settled: Settled
+    receiver: ResponseReceiver
     deadline_ms: float
     timeout_ms: float
 
 
-class Channel:
-    """One link's life: what was asked on it and not answered yet.
+class PeerConnection:
+    """One link to the peer and the requests in flight on it.
 
-    One timer watches all deadlines: it is set for the earliest when it was last set, and looks anew then.
+    One timer watches all deadlines: it is set for the earliest deadline, and when it fires it is set for the next.
     """
 
-    __slots__ = ("_host", "_link", "_pending", "_timer", "_timer_ms", "closed")
+    __slots__ = ("_host", "_in_flight", "_link", "_timer", "_timer_ms", "closed")
 
     def __init__(self, host: Host, link: Link) -> None:
         self._host = host
         self._link = link
-        self._pending: dict[int, Asked] = {}
+        self._in_flight: dict[int, InFlightRequest] = {}
         self._timer: Timer | None = None
         self._timer_ms = 0.0
         self.closed = ""
+        """Why the connection is closed; empty while it is open."""
 
-    def ask(self, correlation_id: int, parts: Sequence[Buffer], asked: Asked) -> None:
-        """Send one request; `asked.settled` gets the body of its response."""
+    def send(self, correlation_id: int, parts: Sequence[Buffer], request: InFlightRequest) -> None:
+        """Send one request; `request.receiver` gets the body of its response."""
         if self.closed:
             error = ConnectionResetError(f"link to {self._link.peer}: {self.closed}")
-            _fail(asked.settled, error)
+            _fail(request.receiver, error)
             return
-        self._pending[correlation_id] = asked
-        if self._timer is None or asked.deadline_ms < self._timer_ms:
-            self._set_timer(asked.deadline_ms)
+        assert correlation_id not in self._in_flight, f"request #{correlation_id} is in flight"
+        self._in_flight[correlation_id] = request
+        if self._timer is None or request.deadline_ms < self._timer_ms:
+            self._set_timer(request.deadline_ms)
         self._link.send(parts)
 
     def _set_timer(self, deadline_ms: float) -> None:
@@ -85,61 +88,61 @@ class Channel:
             self._timer.cancel()
         self._timer_ms = deadline_ms
         delay_ms = max(1.0, deadline_ms - self._host.clock.monotonic_ms())
-        self._timer = self._host.tasks.call_later(delay_ms, self._look)
+        self._timer = self._host.tasks.call_later(delay_ms, self._check_deadlines)
 
-    def _look(self) -> None:
-        """A deadline may have passed: the link ends with it, for a late response must meet nobody."""
+    def _check_deadlines(self) -> None:
+        """Close the connection when a deadline has passed, so that a late response reaches no later request."""
         self._timer = None
-        if not self._pending:
+        if not self._in_flight:
             return
-        first = min(self._pending.values(), key=_deadline)
+        first = min(self._in_flight.values(), key=_deadline)
         if first.deadline_ms > self._host.clock.monotonic_ms():
             self._set_timer(first.deadline_ms)
             return
         reason = (
             f"{self._link.peer} did not answer API {first.api_key} within {first.timeout_ms:.0f} ms"
         )
-        _fail(first.settled, TimeoutError(reason))
+        _fail(first.receiver, TimeoutError(reason))
         self.close(reason, reset=True)
 
     def frame_received(self, frame: bytes) -> None:
-        """Settle the request that this response belongs to."""
+        """Give a response to the receiver of its request."""
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-        asked = self._pending.pop(correlation_id, None)
-        if asked is None:
+        request = self._in_flight.pop(correlation_id, None)
+        if request is None:
             raise WireError(f"a response #{correlation_id} to a request that was never sent")
         try:
-            _, body_at = parse_response_header(asked.api_key, asked.version, frame)
+            _, body_at = parse_response_header(request.api_key, request.version, frame)
         except WireError as error:
-            _fail(asked.settled, error)
+            _fail(request.receiver, error)
             raise
-        if not asked.settled.done():
-            asked.settled.set_result(memoryview(frame)[body_at:])
+        if not request.receiver.done():
+            request.receiver.set_result(memoryview(frame)[body_at:])
 
     def link_closed(self, reason: str) -> None:
-        """Fail what is unanswered."""
+        """Fail the requests in flight."""
         self.closed = reason or "closed"
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        pending, self._pending = self._pending, {}
-        for asked in pending.values():
+        in_flight, self._in_flight = self._in_flight, {}
+        for request in in_flight.values():
             error = ConnectionResetError(f"link to {self._link.peer}: {self.closed}")
-            _fail(asked.settled, error)
+            _fail(request.receiver, error)
 
     def close(self, reason: str, *, reset: bool) -> None:
-        """End the link and fail what is unanswered now."""
+        """Close the link and fail the requests in flight now."""
         self._link.close(reset=reset)
         self.link_closed(reason)
 
 
-def _fail(settled: Settled | Promise[None], error: BaseException) -> None:
-    if not settled.done():
-        settled.set_exception(error)
+def _fail(receiver: ResponseReceiver | Promise[None], error: BaseException) -> None:
+    if not receiver.done():
+        receiver.set_exception(error)
 
 
-def _deadline(asked: Asked) -> float:
-    return asked.deadline_ms
+def _deadline(request: InFlightRequest) -> float:
+    return request.deadline_ms
 
 
 class PeerClient:
@@ -155,7 +158,7 @@ class PeerClient:
         self.address = (address, port)
         self._peer = Peer("broker", str(node_id))
         self._connect_timeout_ms = connect_timeout_ms
-        self._channel: Channel | None = None
+        self._connection: PeerConnection | None = None
         self._connecting = False
         self._waiters: list[Promise[None]] = []
         self._correlation_id = 0
@@ -163,74 +166,76 @@ class PeerClient:
 
     @property
     def connected(self) -> bool:
-        """True while there is a link."""
-        return self._channel is not None and not self._channel.closed
+        """True while a connection is open."""
+        return self._connection is not None and not self._connection.closed
 
     async def request(self, api_key: int, version: int, entity: Any, timeout_ms: float) -> Any:
-        """Send an entity; the response entity of the same version."""
+        """Send an entity; returns the response entity of the same version."""
         body = messages.encode_request(api_key, version, entity)
-        answer = await self.request_parts(api_key, version, (body,), timeout_ms)
-        return messages.decode_response(api_key, version, answer)
+        response = await self.request_parts(api_key, version, (body,), timeout_ms)
+        return messages.decode_response(api_key, version, response)
 
     async def request_parts(
         self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float
     ) -> memoryview:
-        """Send a body written by hand; the response's body, a view of the frame it came in."""
+        """Send the bytes of a body; returns the response's body, a view of its frame."""
         deadline_ms = self._host.clock.monotonic_ms() + timeout_ms
-        channel = self._channel
-        if channel is None or channel.closed:
-            channel = await self._connected(api_key, timeout_ms)
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = await self._connected(api_key, timeout_ms)
         promise: Promise[memoryview] = self._host.tasks.promise()
-        asked = Asked(api_key, version, promise, deadline_ms, timeout_ms)
-        self._ask(channel, asked, body_parts)
+        request = InFlightRequest(api_key, version, promise, deadline_ms, timeout_ms)
+        self._send(connection, request, body_parts)
         return await promise
 
     async def connect(self, api_key: int, timeout_ms: float) -> None:
-        """Open the link for a request of `api_key`, unless it is open."""
+        """Open the connection for a request of `api_key`, unless it is open."""
         if not self.connected:
             await self._connected(api_key, timeout_ms)
 
-    def ask(
+    def request_if_connected(
         self,
         api_key: int,
         version: int,
         body_parts: Sequence[Buffer],
         timeout_ms: float,
-        settled: Settled,
+        receiver: ResponseReceiver,
     ) -> bool:
-        """Send on the open link and return; the answer goes to `settled` in the turn in which it comes.
+        """Send on the open connection and return; `receiver` gets the response in the turn in which it arrives.
 
-        False, and nothing asked, when there is no link.
+        False, and nothing sent, when there is no open connection.
         """
-        channel = self._channel
-        if channel is None or channel.closed:
+        connection = self._connection
+        if connection is None or connection.closed:
             return False
         deadline_ms = self._host.clock.monotonic_ms() + timeout_ms
-        asked = Asked(api_key, version, settled, deadline_ms, timeout_ms)
-        self._ask(channel, asked, body_parts)
+        request = InFlightRequest(api_key, version, receiver, deadline_ms, timeout_ms)
+        self._send(connection, request, body_parts)
         return True
 
-    def _ask(self, channel: Channel, asked: Asked, body_parts: Sequence[Buffer]) -> None:
-        self._correlation_id = self._correlation_id % CORRELATION_MOST + 1
+    def _send(
+        self, connection: PeerConnection, request: InFlightRequest, body_parts: Sequence[Buffer]
+    ) -> None:
+        self._correlation_id = self._correlation_id % CORRELATION_ID_MOST + 1
         header = encode_request_header(
-            asked.api_key, asked.version, self._correlation_id, self._client_id
+            request.api_key, request.version, self._correlation_id, self._client_id
         )
-        channel.ask(self._correlation_id, (header, *body_parts), asked)
+        connection.send(self._correlation_id, (header, *body_parts), request)
 
     def close(self) -> None:
-        """End the link for good; what is unanswered fails with ConnectionError."""
+        """Close the connection for good; the requests in flight fail with ConnectionError."""
         self._closed = True
-        if self._channel is not None:
-            self._channel.close("closed here", reset=False)
-            self._channel = None
-        self._settle(ConnectionAbortedError(f"the client of {self._peer} is closed"))
+        if self._connection is not None:
+            self._connection.close("closed here", reset=False)
+            self._connection = None
+        self._finish_connecting(ConnectionAbortedError(f"the client of {self._peer} is closed"))
 
     # ------------------------------------------------------------ connecting
 
-    async def _connected(self, api_key: int, timeout_ms: float) -> Channel:
+    async def _connected(self, api_key: int, timeout_ms: float) -> PeerConnection:
         if self._closed:
             raise ConnectionAbortedError(f"the client of {self._peer} is closed")
-        # each waiter its own promise: one that gives up takes nobody with it
+        # a promise for each waiter: a waiter that times out fails alone
         waiter: Promise[None] = self._host.tasks.promise()
         self._waiters.append(waiter)
         if not self._connecting:
@@ -239,18 +244,18 @@ class PeerClient:
         try:
             await self._host.tasks.wait(waiter, timeout_ms)
         except TimeoutError as error:
-            said = str(error) or f"within {timeout_ms:.0f} ms"
-            raise TimeoutError(f"no link to {self._peer} for API {api_key}: {said}") from None
-        if self._channel is None:  # closed between the link's coming and our turn
+            reason = str(error) or f"within {timeout_ms:.0f} ms"
+            raise TimeoutError(f"no link to {self._peer} for API {api_key}: {reason}") from None
+        if self._connection is None:  # closed between the opening of the link and our turn
             raise ConnectionAbortedError(f"the client of {self._peer} is closed")
-        return self._channel
+        return self._connection
 
     async def _connect(self) -> None:
         address, port = self.address
-        made: list[Channel] = []
+        made: list[PeerConnection] = []
 
         def make(link: Link) -> FrameHandler:
-            made.append(Channel(self._host, link))
+            made.append(PeerConnection(self._host, link))
             return made[0]
 
         failure: BaseException | None = None
@@ -264,12 +269,12 @@ class PeerClient:
             if self._closed:
                 link.close()
             else:
-                self._channel = made[0]
+                self._connection = made[0]
         finally:
             self._connecting = False
-        self._settle(failure)
+        self._finish_connecting(failure)
 
-    def _settle(self, failure: BaseException | None) -> None:
+    def _finish_connecting(self, failure: BaseException | None) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if failure is not None:

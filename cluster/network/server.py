@@ -1,94 +1,112 @@
-"""The server side of clients' and brokers' connections: one listener, one API table.
+"""The server of one listener: it accepts connections and serves one API table on them.
 
-Owns: the listener and its connections (`connection.py` has their rules). A link is named by its first
-request: `broker-2` on the brokers' listener is broker 2, anything else is a client.
-What may fail: `start` where the host has no such listener (ConfigError).
+Owns: the accepting socket of a listener and its open connections (`connection.py` has their rules), as far as the
+broker's quotas let it accept (`connection_quotas.py`).
+What may fail: `start` where the host has no socket for the listener (ConfigError).
 """
 
 from __future__ import annotations
 
-import traceback
-
-from ..host.seam import FrameHandler, Host, Link, Listener
+from ..authorizer import Authorizer, ListenerAuthorizer
+from ..host.seam import Acceptor, FrameHandler, Host, Link
+from ..listeners import Listener
 from ..metrics.request_times import RequestTimes
 from ..wire.api import ApiTable
-from ..wire.request import Request
-from .connection import Connection
+from .connection import UNANSWERED_MOST, Connection, ListenerServices
+from .connection_quotas import ConnectionQuotas, QuotaConnection
+from .request_queue import RequestQueue
 
-REQUESTS_AHEAD = 500
-"""Kafka's default of queued.max.requests."""
 FRAME_BYTES_MOST = 104_857_600
 """Kafka's default of socket.request.max.bytes."""
 
 
 class RequestServer:
-    """Serves `table` on the host's listener `name`."""
+    """Serves `table` on `listener`; the servers of one broker share `times`, `quotas` and `queue`."""
 
     def __init__(
         self,
         host: Host,
         table: ApiTable,
-        name: str,
+        listener: Listener,
         *,
-        requests_ahead: int = REQUESTS_AHEAD,
-        max_connections: int = 2**31 - 1,
+        times: RequestTimes,
+        quotas: ConnectionQuotas,
+        queue: RequestQueue,
+        authorizer: Authorizer | None = None,
+        unanswered_most: int = UNANSWERED_MOST,
     ) -> None:
         self._host = host
-        self._table = table
-        self._name = name
-        self._requests_ahead = requests_ahead
-        self._max_connections = max_connections
-        self.times = RequestTimes()
-        """How long requests took; servers of one broker share one."""
-        self._connections: set[Connection] = set()
-        self._listener: Listener | None = None
+        self.listener = listener
+        self._quotas = quotas
+        self._services = ListenerServices(
+            host=host,
+            listener=listener,
+            table=table,
+            authorizer=ListenerAuthorizer() if authorizer is None else authorizer,
+            times=times,
+            queue=queue,
+            on_closed=self._closed,
+            unanswered_most=unanswered_most,
+        )
+        self._connections: dict[Connection, None] = {}
+        self._acceptor: Acceptor | None = None
+        quotas.add(self)
+
+    @property
+    def inter_broker(self) -> bool:
+        """True for the inter-broker listener."""
+        return self.listener.inter_broker
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._connections)
 
-    @property
-    def port(self) -> int:
-        """Where it listens; only after `start`."""
-        assert self._listener is not None, "the server has not been started"
-        return self._listener.port
-
-    async def start(self, *, max_frame_bytes: int = FRAME_BYTES_MOST) -> Listener:
+    async def start(self, *, max_frame_bytes: int = FRAME_BYTES_MOST) -> None:
         """Listen and serve."""
-        self._listener = await self._host.network.listen(
-            self._name, self._accept, max_frame_bytes=max_frame_bytes
+        assert self._acceptor is None, f"{self.listener} is served already"
+        self._acceptor = await self._host.network.listen(
+            self.listener.name, self._accept, max_frame_bytes=max_frame_bytes
         )
-        return self._listener
+        if not self._quotas.may_accept(self):
+            self._acceptor.pause()
 
     def close(self) -> None:
-        """Accept no more and end every connection; answers already given still leave."""
-        if self._listener is not None:
-            self._listener.close()
+        """Accept no more and end every connection; responses that were given still leave."""
+        if self._acceptor is not None:
+            self._acceptor.close()
         for connection in list(self._connections):
             connection.close()
 
+    # ---------------------------------------------------------------- quotas
+
+    def open_connections(self) -> list[QuotaConnection]:
+        """The open connections, oldest first."""
+        return [connection for connection in self._connections if connection.is_open]
+
+    def pause_accepting(self) -> None:
+        """Let new connections wait in the backlog of the kernel."""
+        if self._acceptor is not None:
+            self._acceptor.pause()
+
+    def resume_accepting(self) -> None:
+        """Accept again."""
+        if self._acceptor is not None:
+            self._acceptor.resume()
+
     def _accept(self, link: Link) -> FrameHandler:
-        connection = Connection(
-            self, self._host, self._table, self._name, link, self._requests_ahead
-        )
-        self._connections.add(connection)
-        if len(self._connections) > self._max_connections:
-            self._host.trace.log(
-                "warning", f"closing the link to {link.peer}: {self._max_connections} are open "
-                "(max.connections)"
-            )  # fmt: skip
-            link.close(reset=True)
+        connection = Connection(self._services, link)
+        if self._quotas.opened(self, connection.address):
+            self._connections[connection] = None
+            self._services.queue.join(connection)
+            return connection
+        self._host.trace.log(
+            "warning", f"closing the link to {link.peer}: {self._quotas.per_address_most} connections from "
+            "its address are open (max.connections.per.ip)"
+        )  # fmt: skip
+        link.close(reset=True)  # before it has a handler: no `link_closed` follows
         return connection
 
-    def forget(self, connection: Connection) -> None:
-        """Its link is gone."""
-        self._connections.discard(connection)
-
-    def report(self, request: Request, error: Exception) -> None:
-        """Leave the trail of a handler's bug."""
-        stack = "".join(traceback.format_exception(error)).rstrip()
-        self._host.trace.emit(
-            "task.failed", name=f"api-{request.api_key}", error=f"{type(error).__name__}: {error}"
-        )
-        self._host.trace.log("error", f"handler of {request!r} failed\n{stack}")
+    def _closed(self, connection: Connection) -> None:
+        del self._connections[connection]
+        self._quotas.closed(connection.address)

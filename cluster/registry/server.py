@@ -27,7 +27,7 @@ import json
 from typing import Any
 
 from ..errors import StorageError, WireError
-from ..host.seam import Host, Link, Listener, Peer, Promise, Timer
+from ..host.seam import Acceptor, Host, Link, Peer, Promise, Timer
 from .errors import NodeError, SessionExpiredError
 from .operations import Event, decode
 from .store import Store
@@ -66,7 +66,7 @@ class RegistryServer:
         self._tick_ms = tick_ms
         self.tree = RegistryTree()
         self._links: dict[int, _Connection] = {}
-        self._listener: Listener | None = None
+        self._acceptor: Acceptor | None = None
         self._timer: Timer | None = None
         self._due_ms = 0
         self._failure: Promise[None] = host.tasks.promise()
@@ -76,7 +76,7 @@ class RegistryServer:
         stored = self._store.load()
         now_ms = self._host.clock.monotonic_ms()
         self.tree.restore(stored.zxid, stored.nodes, stored.sessions, now_ms)
-        self._listener = await self._host.network.listen(
+        self._acceptor = await self._host.network.listen(
             LISTENER, lambda link: _Connection(self, link), max_frame_bytes=MAX_FRAME_BYTES
         )
         self._schedule(now_ms)
@@ -88,8 +88,8 @@ class RegistryServer:
         """Serve no more; sessions go on when the next server loads this store."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._listener is not None:
-            self._listener.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         links, self._links = self._links, {}
         for connection in links.values():
             connection.link.close()
@@ -206,8 +206,8 @@ class RegistryServer:
                 self._failure.set_exception(error)
             for connection in self._links.values():
                 connection.link.close(reset=True)
-            if self._listener is not None:
-                self._listener.close()
+            if self._acceptor is not None:
+                self._acceptor.close()
             raise WireError(str(error)) from error
 
 

@@ -133,6 +133,9 @@ class Fetches:
         """Answer a fetch, now or when it is worth it."""
         fetch = decode_fetch(request)
         from_follower = fetch.replica_id >= 0
+        if from_follower and not request.context.from_broker:
+            _refuse_replica(request, fetch)
+            return
         if fetch.session_id != 0 and fetch.session_epoch > 0:
             self._go_on(request, fetch)
             return
@@ -340,6 +343,16 @@ class Fetches:
 
 def _size_of(answers: Sequence[FetchAnswer]) -> int:
     return sum(len(part) for answer in answers for part in answer.records or ())
+
+
+def _refuse_replica(request: Request, fetch: FetchRequest) -> None:
+    """Answer a sender that names a replica and may not act as a broker: as Kafka without CLUSTER_ACTION."""
+    if fetch.session_id != 0 and fetch.session_epoch > 0:
+        _refuse_session(request)
+        return
+    code = ErrorCode.topic_authorization_failed
+    answers = [FetchAnswer(row.topic, row.partition, code) for row in fetch.partitions]
+    request.respond_parts(encode_fetch_response(request.version, answers))
 
 
 def _refuse_session(

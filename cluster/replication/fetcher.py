@@ -181,7 +181,7 @@ class ReplicaFetcher:
         """Ask; False when there is no link."""
         body = encode_fetch_request(FETCH_VERSION, self._ask(ready))
         timeout_ms = self._timeout_ms + self._wait_max_ms
-        return client.ask(FETCH, FETCH_VERSION, (body,), timeout_ms, exchange)
+        return client.request_if_connected(FETCH, FETCH_VERSION, (body,), timeout_ms, exchange)
 
     def _answered(self, exchange: Exchange, client: PeerClient, view: memoryview) -> None:
         """Take an answer in, and fetch on at once if that is all there is to do."""

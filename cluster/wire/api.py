@@ -1,12 +1,15 @@
-"""Which API at which versions goes to which handler; ApiVersions.
+"""Which handler serves an API, in which versions, on one listener; the answer to ApiVersions.
 
-Owns: `ApiTable`, `ApiRow`. A broker advertises exactly what its rooms added, and ApiVersions, which the
-table answers itself (A2, KIP-511): a version that it does not know gets error 35 in a v0 body that lists
-ApiVersions' own range. Produce is advertised from version 0, as Apache Kafka does (KAFKA-18659), for
-librdkafka sends uncompressed otherwise; older than the handler serves is refused all the same.
+Owns: `ApiTable`, `ApiRow`. A listener advertises the APIs that its table serves, and nothing else. The table of
+a listener for clients leaves the inter-broker APIs out (`INTER_BROKER_APIS`): there they are unknown keys.
 
-May fail: `WireError` from `lookup` for an API or version that nobody serves: the connection closes, as
-Kafka's does.
+The table itself answers ApiVersions (A2, KIP-511): a request of a version that the broker does not know gets error 35
+in a v0 body that lists the range of ApiVersions. Produce is advertised from version 0, as Apache Kafka does
+(KAFKA-18659), because librdkafka would send uncompressed batches otherwise; a Produce of a version that the handler
+does not serve is refused all the same.
+
+May fail: `lookup` raises `WireError` for an API or version that the listener does not serve. The connection is
+closed then, as Kafka's is.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..authorizer import Operation
 from ..errors import ErrorCode, WireError
-from . import headers, messages
-from .api_keys import ApiKey
+from . import messages
+from .api_keys import CLUSTER_OPERATIONS, INTER_BROKER_APIS, ApiKey
 from .request import Handler, Request
 
 __all__ = ["ApiRow", "ApiTable", "VersionRange"]
@@ -37,10 +41,12 @@ class ApiRow:
     low: int
     high: int
     handler: Handler
+    operations: tuple[Operation, ...] = ()
+    """The sender needs one of these on the cluster; set by the table, empty for most APIs."""
 
 
 class VersionRange(NamedTuple):
-    """What ApiVersions says of one API."""
+    """The row of one API in an ApiVersions response."""
 
     api_key: int
     low: int
@@ -48,11 +54,12 @@ class VersionRange(NamedTuple):
 
 
 class ApiTable:
-    """The APIs of one listener."""
+    """The APIs of one listener; all of them where `inter_broker` is true."""
 
-    __slots__ = ("_advertised", "_rows")
+    __slots__ = ("_advertised", "_inter_broker", "_rows")
 
-    def __init__(self, rows: Iterable[ApiRow] = ()) -> None:
+    def __init__(self, rows: Iterable[ApiRow] = (), *, inter_broker: bool = True) -> None:
+        self._inter_broker = inter_broker
         self._rows: dict[int, ApiRow] = {}
         self._advertised: tuple[VersionRange, ...] | None = None
         self.add(ApiKey.API_VERSIONS, 0, _API_VERSIONS_HIGH, self._api_versions)
@@ -60,31 +67,38 @@ class ApiTable:
 
     def add(self, api_key: int, low: int, high: int, handler: Handler) -> None:
         """Serve versions `low` to `high` of an API by `handler`. Each API has one handler, each version a schema."""
+        assert self.serves(api_key), f"API key {api_key} on a listener for clients"
         assert api_key not in self._rows, f"API key {api_key} has a handler"
         assert low <= high, f"API key {api_key}: versions {low} to {high}"
         for version in range(low, high + 1):
             assert messages.has_schema(api_key, version), f"API key {api_key}: no v{version}"
-        self._rows[int(api_key)] = ApiRow(int(api_key), low, high, handler)
+        operations = CLUSTER_OPERATIONS.get(api_key, ())
+        self._rows[int(api_key)] = ApiRow(int(api_key), low, high, handler, operations)
         self._advertised = None
 
     def add_rows(self, rows: Iterable[ApiRow]) -> None:
-        """Serve what a room's `handlers()` gives."""
+        """Serve those APIs of a room's `handlers()` that belong on this listener."""
         for row in rows:
-            self.add(row.api_key, row.low, row.high, row.handler)
+            if self.serves(row.api_key):
+                self.add(row.api_key, row.low, row.high, row.handler)
 
-    def lookup(self, api_key: int, version: int) -> Handler:
-        """The handler of a request; WireError when nobody serves it. ApiVersions is served at any version."""
+    def serves(self, api_key: int) -> bool:
+        """True when the API belongs on this listener."""
+        return self._inter_broker or api_key not in INTER_BROKER_APIS
+
+    def lookup(self, api_key: int, version: int) -> ApiRow:
+        """The row of a request; WireError when the listener does not serve it. ApiVersions is served at any version."""
         row = self._rows.get(api_key)
         if row is None:
-            raise WireError(f"API key {api_key} is not served here")
+            raise WireError(f"API key {api_key} is not served on this listener")
         if not row.low <= version <= row.high and api_key != ApiKey.API_VERSIONS:
             raise WireError(
                 f"API key {api_key} is served in versions {row.low} to {row.high}, not {version}"
             )
-        return row.handler
+        return row
 
     def versions(self) -> tuple[VersionRange, ...]:
-        """What is advertised, by API key."""
+        """The advertised ranges, by API key."""
         if self._advertised is None:
             self._advertised = tuple(self._advertise(self._rows[key]) for key in sorted(self._rows))
         return self._advertised
@@ -93,16 +107,6 @@ class ApiTable:
     def _advertise(row: ApiRow) -> VersionRange:
         low = _PRODUCE_ADVERTISED_FROM if row.api_key == ApiKey.PRODUCE else row.low
         return VersionRange(row.api_key, low, row.high)
-
-    @staticmethod
-    def is_flexible(api_key: int, version: int) -> bool:
-        """True when the request's header has tagged fields (header v2)."""
-        return headers.request_is_flexible(api_key, version)
-
-    @staticmethod
-    def response_is_flexible(api_key: int, version: int) -> bool:
-        """True when the response's header has tagged fields (header v1)."""
-        return headers.response_is_flexible(api_key, version)
 
     def _api_versions(self, request: Request) -> None:
         if not 0 <= request.version <= _API_VERSIONS_HIGH:
@@ -116,13 +120,13 @@ class ApiTable:
 
 
 def _names_its_software(request: Request) -> bool:
-    """KIP-511: from v3 on the client's software name and version must be well-formed."""
-    if request.version < 3:  # the version that brought the two fields
+    """True when the client's software name and version are well-formed, which v3 and later require (KIP-511)."""
+    if request.version < 3:  # the two fields were added in version 3
         return True
-    asked = request.decode()
+    entity = request.decode()
     return bool(
-        _SOFTWARE.fullmatch(asked.client_software_name)
-        and _SOFTWARE.fullmatch(asked.client_software_version)
+        _SOFTWARE.fullmatch(entity.client_software_name)
+        and _SOFTWARE.fullmatch(entity.client_software_version)
     )
 
 

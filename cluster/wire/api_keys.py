@@ -1,14 +1,17 @@
-"""The protocol's API keys under Apache Kafka's names.
+"""The protocol's API keys under Apache Kafka's names, and which of them brokers keep to themselves.
 
-Owns: `ApiKey`. Keys 4 to 7 are the internal requests of Kafka 3.9.1 in ZooKeeper mode; Kafka 4 dropped
-them, so their schemas live in `internal.py` and not in kio.
+Owns: `ApiKey`, `INTER_BROKER_APIS`, `CLUSTER_OPERATIONS`. Keys 4 to 7 are the internal requests of Kafka 3.9.1 in
+ZooKeeper mode; Kafka 4 dropped them, so their schemas live in `internal.py` and not in kio.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
-__all__ = ["ApiKey"]
+from ..authorizer import Operation
+
+__all__ = ["CLUSTER_OPERATIONS", "INTER_BROKER_APIS", "ApiKey"]
 
 
 class ApiKey(IntEnum):
@@ -64,3 +67,25 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+
+
+INTER_BROKER_APIS = frozenset(
+    (
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+    )
+)
+"""APIs that only the inter-broker listener serves and advertises."""
+
+CLUSTER_OPERATIONS: Mapping[int, tuple[Operation, ...]] = {
+    **dict.fromkeys(INTER_BROKER_APIS, (Operation.CLUSTER_ACTION,)),
+    # brokers send markers as coordinators, an administrator sends them to abort a transaction that hangs (KIP-664)
+    ApiKey.WRITE_TXN_MARKERS: (Operation.ALTER, Operation.CLUSTER_ACTION),
+}
+"""Operations on the cluster of which an API needs one; an API that is not listed needs none.
+
+Every listener serves WriteTxnMarkers. A Fetch needs CLUSTER_ACTION only where it names a replica: see
+`RequestContext.from_broker`.
+"""

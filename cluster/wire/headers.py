@@ -1,9 +1,9 @@
-"""The headers of requests and responses, by hand: every message has one.
+"""The headers of requests and responses, by a codec written by hand because every message has a header.
 
-Owns: reading a request's header and writing a response's on the server's side, and the other way round on
-the client's. Request header v1 and v2, response header v0 and v1; the client id is a legacy string in
-both (Kafka's RequestHeader.json says so), and ApiVersions' response header is v0 for ever (KIP-511).
-May fail: `WireError` when a frame is too short or its lengths point outside.
+Owns: on the server side, reading a request's header and writing a response's; on the client side, the reverse. There
+are request headers v1 and v2 and response headers v0 and v1. The client id is a legacy string in both request headers
+(Kafka's RequestHeader.json), and the response header of ApiVersions is v0 in every version (KIP-511).
+What may fail: `WireError` when a frame is too short or a length points outside it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
 
 _REQUEST = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
-_KEPT_MOST = 1024
-"""A longer header is not remembered: a connection would hold as much as a peer likes."""
+_REMEMBERED_BYTES_MOST = 1024
+"""A longer header is not remembered, because the peer would decide how much memory a connection takes."""
 
 
 class RequestHeader(NamedTuple):
-    """A request's header, and where its body begins in the frame."""
+    """A request's header, and the position of its body in the frame."""
 
     api_key: int
     version: int
@@ -47,9 +47,9 @@ class RequestHeader(NamedTuple):
 
 @cache
 def request_is_flexible(api_key: int, version: int) -> bool:
-    """True when the request has header v2 (tagged fields). Of an unknown version: as the nearest known.
+    """True when the request has header v2 (tagged fields). An unknown version counts as the nearest known version.
 
-    Newer than all known is flexible as the newest is, so that an ApiVersions request of any version parses.
+    So a version that is newer than all known versions is flexible, and an ApiVersions request of any version parses.
     """
     known = messages.versions_known(api_key)
     if not known:
@@ -84,22 +84,22 @@ def parse_request_header(frame: bytes) -> RequestHeader:
 
 
 class HeaderReader:
-    """The headers of one connection: one that differs from the last in its correlation id only is not read again."""
+    """Reads the headers of one connection; a header that differs from the last only in its correlation id is reused."""
 
     __slots__ = ("_before", "_behind", "_last")
 
     def __init__(self) -> None:
-        self._before, self._behind = b"", b"none was read"
+        self._before, self._behind = b"", b"no header was read"
         self._last = RequestHeader(-1, -1, -1, "", 0)
 
     def read(self, frame: bytes) -> RequestHeader:
-        """As `parse_request_header`."""
+        """The same result as `parse_request_header`."""
         api_key, version, _, client_id, body_at = self._last
         if frame[:4] == self._before and frame[8:body_at] == self._behind:
             correlation_id: int = _CORRELATION.unpack_from(frame, 4)[0]
             return RequestHeader(api_key, version, correlation_id, client_id, body_at)
         last = parse_request_header(frame)
-        if last.body_at <= _KEPT_MOST:
+        if last.body_at <= _REMEMBERED_BYTES_MOST:
             self._last = last
             self._before, self._behind = frame[:4], frame[8 : last.body_at]
         return last
@@ -119,7 +119,7 @@ def encode_request_header(api_key: int, version: int, correlation_id: int, clien
 
 
 def parse_response_header(api_key: int, version: int, frame: Buffer) -> tuple[int, int]:
-    """`(correlation id, where the body begins)` of a response to a request of that version."""
+    """`(correlation id, position of the body)` of the response to a request of that version."""
     try:
         correlation_id: int = _CORRELATION.unpack_from(frame, 0)[0]
         at = _CORRELATION.size

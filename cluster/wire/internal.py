@@ -259,7 +259,7 @@ class UpdateMetadataTopicState(_UpdateMetadataEntity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataEndpoint(_UpdateMetadataEntity):
-    """A listener of a broker: its name, host and port."""
+    """The advertised address of one listener of a broker; `security_protocol` is Kafka's id of it."""
 
     __type__: ClassVar = EntityType.nested
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader

@@ -1,9 +1,9 @@
-"""The error response of each API: one code for everything that a request asked about.
+"""The error response of each API: one error code for every item of a request.
 
-Owns: `refusal`. Some APIs have an error at the top, others one for each topic, partition, group or
-resource asked; the table `_MIRRORS` says which list of the response mirrors which list of the request.
-Identities (names, ids, indexes) are copied from the asked item, everything else is neutral or, as in
-Kafka's `getErrorResponse`, -1.
+Owns: `refusal`. Some APIs have one error at the top of the response, others an error for each topic, partition, group
+or resource of the request. The table `_MIRRORS` says which list of the response mirrors which list of the request.
+Identities (names, ids, indexes) are copied from the request's item; every other field has its neutral value or,
+as in Kafka's `getErrorResponse`, -1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .api_keys import ApiKey
 
 __all__ = ["refusal"]
 
-# What names an item, in requests and responses alike.
+# The fields that name an item, in requests and in responses.
 _IDENTITIES = (
     "name",
     "topic",
@@ -38,10 +38,10 @@ _IDENTITIES = (
 class _Mirror:
     """A list of the response that has one item for each item of a list of the request."""
 
-    asked: str
-    answered: str
+    request_list: str
+    response_list: str
     item: str
-    key: str = ""  # where an item's identity goes when the request lists plain values
+    key: str = ""  # the field for the item when the request lists plain values
     inner: _Mirror | None = None
     fill: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -50,13 +50,19 @@ def _topics(
     topic: str,
     partition: str,
     *,
-    asked: str = "partitions",
+    request_list: str = "partitions",
     key: str = "",
     fill: Mapping[str, Any] | None = None,
 ) -> _Mirror:
-    """The most frequent shape: topics of partitions, by the names of the response's classes."""
-    inner = _Mirror(asked=asked, answered="partitions", item=partition, key=key, fill=fill or {})
-    return _Mirror(asked="topics", answered="topics", item=topic, inner=inner)
+    """The mirror of topics with partitions, the most frequent shape; the arguments are classes of the response."""
+    inner = _Mirror(
+        request_list=request_list,
+        response_list="partitions",
+        item=partition,
+        key=key,
+        fill=fill or {},
+    )
+    return _Mirror(request_list="topics", response_list="topics", item=topic, inner=inner)
 
 
 _OFFSET_FETCH_PARTITION = {"committed_offset": -1, "metadata": ""}
@@ -64,12 +70,12 @@ _OFFSET_FETCH_PARTITION = {"committed_offset": -1, "metadata": ""}
 _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ApiKey.PRODUCE: (
         _Mirror(
-            asked="topic_data",
-            answered="responses",
+            request_list="topic_data",
+            response_list="responses",
             item="TopicProduceResponse",
             inner=_Mirror(
-                asked="partition_data",
-                answered="partition_responses",
+                request_list="partition_data",
+                response_list="partition_responses",
                 item="PartitionProduceResponse",
                 fill={"base_offset": -1},
             ),
@@ -77,36 +83,38 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ),
     ApiKey.FETCH: (
         _Mirror(
-            asked="topics",
-            answered="responses",
+            request_list="topics",
+            response_list="responses",
             item="FetchableTopicResponse",
             inner=_Mirror(
-                asked="partitions",
-                answered="partitions",
+                request_list="partitions",
+                response_list="partitions",
                 item="PartitionData",
                 fill={"high_watermark": -1, "records": b""},
             ),
         ),
     ),
     ApiKey.LIST_OFFSETS: (_topics("ListOffsetsTopicResponse", "ListOffsetsPartitionResponse"),),
-    ApiKey.METADATA: (_Mirror(asked="topics", answered="topics", item="MetadataResponseTopic"),),
+    ApiKey.METADATA: (
+        _Mirror(request_list="topics", response_list="topics", item="MetadataResponseTopic"),
+    ),
     ApiKey.OFFSET_COMMIT: (_topics("OffsetCommitResponseTopic", "OffsetCommitResponsePartition"),),
     ApiKey.OFFSET_FETCH: (
         _topics(
             "OffsetFetchResponseTopic",
             "OffsetFetchResponsePartition",
-            asked="partition_indexes",
+            request_list="partition_indexes",
             key="partition_index",
             fill=_OFFSET_FETCH_PARTITION,
         ),
         _Mirror(
-            asked="groups",
-            answered="groups",
+            request_list="groups",
+            response_list="groups",
             item="OffsetFetchResponseGroup",
             inner=_topics(
                 "OffsetFetchResponseTopics",
                 "OffsetFetchResponsePartitions",
-                asked="partition_indexes",
+                request_list="partition_indexes",
                 key="partition_index",
                 fill=_OFFSET_FETCH_PARTITION,
             ),
@@ -114,22 +122,29 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ),
     ApiKey.FIND_COORDINATOR: (
         _Mirror(
-            asked="coordinator_keys",
-            answered="coordinators",
+            request_list="coordinator_keys",
+            response_list="coordinators",
             item="Coordinator",
             key="key",
             fill={"node_id": -1, "port": -1},
         ),
     ),
     ApiKey.DESCRIBE_GROUPS: (
-        _Mirror(asked="groups", answered="groups", item="DescribedGroup", key="group_id"),
+        _Mirror(
+            request_list="groups", response_list="groups", item="DescribedGroup", key="group_id"
+        ),
     ),
     ApiKey.CREATE_TOPICS: (
-        _Mirror(asked="topics", answered="topics", item="CreatableTopicResult"),
+        _Mirror(request_list="topics", response_list="topics", item="CreatableTopicResult"),
     ),
     ApiKey.DELETE_TOPICS: (
-        _Mirror(asked="topics", answered="responses", item="DeletableTopicResult"),
-        _Mirror(asked="topic_names", answered="responses", item="DeletableTopicResult", key="name"),
+        _Mirror(request_list="topics", response_list="responses", item="DeletableTopicResult"),
+        _Mirror(
+            request_list="topic_names",
+            response_list="responses",
+            item="DeletableTopicResult",
+            key="name",
+        ),
     ),
     ApiKey.DELETE_RECORDS: (
         _topics(
@@ -139,13 +154,13 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (_topics("OffsetForLeaderTopicResult", "EpochEndOffset"),),
     ApiKey.WRITE_TXN_MARKERS: (
         _Mirror(
-            asked="markers",
-            answered="markers",
+            request_list="markers",
+            response_list="markers",
             item="WritableTxnMarkerResult",
             inner=_topics(
                 "WritableTxnMarkerTopicResult",
                 "WritableTxnMarkerPartitionResult",
-                asked="partition_indexes",
+                request_list="partition_indexes",
                 key="partition_index",
             ),
         ),
@@ -154,37 +169,49 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
         _topics("TxnOffsetCommitResponseTopic", "TxnOffsetCommitResponsePartition"),
     ),
     ApiKey.DESCRIBE_CONFIGS: (
-        _Mirror(asked="resources", answered="results", item="DescribeConfigsResult"),
+        _Mirror(request_list="resources", response_list="results", item="DescribeConfigsResult"),
     ),
     ApiKey.ALTER_CONFIGS: (
-        _Mirror(asked="resources", answered="responses", item="AlterConfigsResourceResponse"),
+        _Mirror(
+            request_list="resources", response_list="responses", item="AlterConfigsResourceResponse"
+        ),
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
-        _Mirror(asked="resources", answered="responses", item="AlterConfigsResourceResponse"),
+        _Mirror(
+            request_list="resources", response_list="responses", item="AlterConfigsResourceResponse"
+        ),
     ),
     ApiKey.CREATE_PARTITIONS: (
-        _Mirror(asked="topics", answered="results", item="CreatePartitionsTopicResult"),
+        _Mirror(request_list="topics", response_list="results", item="CreatePartitionsTopicResult"),
     ),
     ApiKey.DELETE_GROUPS: (
         _Mirror(
-            asked="groups_names", answered="results", item="DeletableGroupResult", key="group_id"
+            request_list="groups_names",
+            response_list="results",
+            item="DeletableGroupResult",
+            key="group_id",
         ),
     ),
     ApiKey.DESCRIBE_PRODUCERS: (
         _topics(
-            "TopicResponse", "PartitionResponse", asked="partition_indexes", key="partition_index"
+            "TopicResponse",
+            "PartitionResponse",
+            request_list="partition_indexes",
+            key="partition_index",
         ),
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: (
         _Mirror(
-            asked="transactional_ids",
-            answered="transaction_states",
+            request_list="transactional_ids",
+            response_list="transaction_states",
             item="TransactionState",
             key="transactional_id",
         ),
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
-        _Mirror(asked="group_ids", answered="groups", item="DescribedGroup", key="group_id"),
+        _Mirror(
+            request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id"
+        ),
     ),
 }
 
@@ -192,33 +219,33 @@ _TOP: dict[int, Mapping[str, Any]] = {
     ApiKey.FIND_COORDINATOR: {"node_id": -1, "port": -1},
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
 }
-"""Fields at the top that say "none" other than by zero."""
+"""Fields at the top of a response whose value for "none" is not zero."""
 
 
-def refusal(api_key: int, version: int, asked: Any, code: ErrorCode, message: str = "") -> Any:
-    """The response entity that answers `code` for everything in the request entity `asked`."""
+def refusal(api_key: int, version: int, request: Any, code: ErrorCode, message: str = "") -> Any:
+    """The response entity with `code` for every item of the entity `request`."""
     s = messages.schema(api_key, version, "response")
     text = message or None
     values: dict[str, Any] = {"error_code": code, "error_message": text, **_TOP.get(api_key, {})}
     for mirror in _MIRRORS.get(api_key, ()):
-        _reflect(s, mirror, asked, code, text, values)
+        _add_mirrored_list(s, mirror, request, code, text, values)
     return s.root(**values)
 
 
-def _reflect(
+def _add_mirrored_list(
     s: messages.Schema,
     mirror: _Mirror,
-    asked: Any,
+    request: Any,
     code: ErrorCode,
     text: str | None,
     into: dict[str, Any],
 ) -> None:
-    """Put the list that mirrors `asked`'s into `into`, when this version of the request has it."""
-    if not hasattr(asked, mirror.asked):
+    """Add the response's list to `into`, when this version of the request has the list that it mirrors."""
+    if not hasattr(request, mirror.request_list):
         return
     make = getattr(s, mirror.item)
-    answers: list[Any] = []
-    for item in getattr(asked, mirror.asked) or ():
+    items: list[Any] = []
+    for item in getattr(request, mirror.request_list) or ():
         values: dict[str, Any] = {"error_code": code, "error_message": text, **mirror.fill}
         if mirror.key:
             values[mirror.key] = item
@@ -228,6 +255,6 @@ def _reflect(
         if "partition" in values:
             values["partition_index"] = values["partition"]
         if mirror.inner is not None:
-            _reflect(s, mirror.inner, item, code, text, values)
-        answers.append(make(**values))
-    into[mirror.answered] = tuple(answers)
+            _add_mirrored_list(s, mirror.inner, item, code, text, values)
+        items.append(make(**values))
+    into[mirror.response_list] = tuple(items)

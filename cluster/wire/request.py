@@ -1,39 +1,58 @@
-"""One request as a handler sees it: who asks what, and the one answer it gets.
+"""One request as a handler sees it: its header, its body, who sent it, and its one response.
 
-Owns: `Request`, `Handler`. The connection makes it from a frame and is told of the answer by `complete`.
-Invariants: a request is completed exactly once (a second answer is our bug: AssertionError); the bytes of
+Owns: `Request`, `RequestContext`, `Handler`. A connection makes a request of each frame, gives it the context that all
+requests of the connection share, and learns of the response through `complete`.
+Invariants: a request is completed exactly once (a second response is our bug: AssertionError); the bytes of
 the frame are never changed.
-May fail: `decode` with `WireError` when the body is not what the version says.
+May fail: `decode` raises `WireError` when the body is not what the version says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ..authorizer import ANONYMOUS, Principal
 from ..errors import ErrorCode
 from ..host.seam import Part, Peer
+from ..listeners import Listener
 from . import messages
 from .api_keys import ApiKey
 from .refusals import refusal
 
-__all__ = ["Complete", "Handler", "Request"]
+__all__ = ["Complete", "Handler", "Request", "RequestContext"]
 
 Complete = Callable[[Sequence[Part] | None, Callable[[bool], None] | None], None]
 """`complete(parts of the body, on_send)`; parts None: there is no response (acks=0)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """Facts that all requests of one connection share; made once, when the first request names the connection."""
+
+    peer: Peer
+    listener: Listener
+    principal: Principal = ANONYMOUS
+    from_broker: bool = False
+    """True when the sender may act as a broker: the connection is on the inter-broker listener and the principal may
+    do CLUSTER_ACTION. Only then does a Fetch with a replica id count as a follower's."""
+
+    def __post_init__(self) -> None:
+        assert self.listener.inter_broker or not self.from_broker, f"a broker on {self.listener}"
+
+
 class Request:
-    """One decoded header and the bytes behind it; answered by exactly one of its last four methods."""
+    """One decoded header and the bytes behind it; one of the last four methods answers it, once."""
 
     __slots__ = (
         "_complete",
         "api_key",
         "body_at",
         "client_id",
+        "context",
         "correlation_id",
         "frame",
-        "peer",
         "received_ns",
         "version",
     )
@@ -46,7 +65,7 @@ class Request:
         client_id: str,
         frame: bytes,
         body_at: int,
-        peer: Peer,
+        context: RequestContext,
         received_ns: int,
         complete: Complete,
     ) -> None:
@@ -56,19 +75,39 @@ class Request:
         self.client_id = client_id
         self.frame = frame
         self.body_at = body_at
-        self.peer = peer
+        self.context = context
         self.received_ns = received_ns
         self._complete: Complete | None = complete
 
     def __repr__(self) -> str:
         return (
             f"<Request {self.api_key} v{self.version} #{self.correlation_id} "
-            f"of {self.client_id!r} from {self.peer}>"
+            f"of {self.client_id!r} from {self.context.peer}>"
         )
 
     @property
+    def peer(self) -> Peer:
+        """Who is at the other end of the connection."""
+        return self.context.peer
+
+    @property
+    def listener(self) -> Listener:
+        """The listener on which the request came in: responses give the addresses of this listener."""
+        return self.context.listener
+
+    @property
+    def principal(self) -> Principal:
+        """Who sent the request, for the authorizer."""
+        return self.context.principal
+
+    @property
+    def from_broker(self) -> bool:
+        """True when the sender may act as a broker of the cluster."""
+        return self.context.from_broker
+
+    @property
     def answered(self) -> bool:
-        """True when one of the answers below was given."""
+        """True when one of the methods below has answered the request."""
         return self._complete is None
 
     def decode(self) -> Any:
@@ -76,31 +115,31 @@ class Request:
         return messages.request_reader(self.api_key, self.version)(self.frame, self.body_at)[0]
 
     def respond(self, response: Any) -> None:
-        """Answer with an entity of the response's same version."""
+        """Answer with a response entity of the request's version."""
         write = messages.response_writer(self.api_key, self.version)
         self.respond_parts((messages.encode(write, response),))
 
     def respond_parts(
         self, parts: Sequence[Part], *, on_send: Callable[[bool], None] | None = None
     ) -> None:
-        """Answer with body bytes written by hand; `on_send(lost)` runs just before they leave."""
+        """Answer with the body's bytes; `on_send(lost)` runs just before they leave."""
         self._finish(parts, on_send)
 
     def no_response(self) -> None:
-        """Answer nothing: a produce with acks=0."""
+        """Finish without a response: a produce with acks=0."""
         self._finish(None, None)
 
     def fail(self, code: ErrorCode, message: str = "") -> None:
-        """Answer the API's own error response: `code` for everything that was asked.
+        """Answer with the API's own error response: `code` for every item of the request.
 
-        `message` goes where the API has a place for one. A produce with acks=0 gets no response: the client
-        would take it for the next request's.
+        `message` is included where the API has a field for it. A produce with acks=0 gets no response, because the
+        client would take it for the response to its next request.
         """
-        asked = self.decode()
-        if self.api_key == ApiKey.PRODUCE and asked.acks == 0:
+        entity = self.decode()
+        if self.api_key == ApiKey.PRODUCE and entity.acks == 0:
             self.no_response()
             return
-        self.respond(refusal(self.api_key, self.version, asked, code, message))
+        self.respond(refusal(self.api_key, self.version, entity, code, message))
 
     def _finish(self, parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
         complete = self._complete
@@ -110,4 +149,4 @@ class Request:
 
 
 Handler = Callable[[Request], Coroutine[Any, Any, None] | None]
-"""Serves a request, at once or as a coroutine; the response may come later than either ends."""
+"""Serves a request, at once or as a coroutine. The response may be given after the handler has ended."""

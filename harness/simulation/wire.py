@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from harrow.cluster.errors import WireError
 from harrow.cluster.host.seam import Buffer, Host, Link, Peer, Promise
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.network.peers import Asked, Channel
+from harrow.cluster.network.peers import InFlightRequest, PeerConnection
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.headers import encode_request_header
 
@@ -46,7 +46,7 @@ class WireClient:
         self.host = host
         self._client_id = client_id
         self._bootstrap = list(bootstrap)
-        self._channels: dict[Address, Channel] = {}
+        self._channels: dict[Address, PeerConnection] = {}
         self._correlation = 0
         self.leaders: dict[TopicPartition, Leader] = {}
         self._refreshing: list[Promise[None]] | None = None
@@ -65,16 +65,16 @@ class WireClient:
         header = encode_request_header(api_key, version, self._correlation, self._client_id)
         promise: Promise[memoryview] = self.host.tasks.promise()
         deadline_ms = self.host.clock.monotonic_ms() + timeout_ms
-        asked = Asked(api_key, version, promise, deadline_ms, timeout_ms)
+        request = InFlightRequest(api_key, version, promise, deadline_ms, timeout_ms)
         parts: tuple[Buffer, ...] = (header, body)
-        channel.ask(self._correlation, parts, asked)
+        channel.send(self._correlation, parts, request)
         return await promise
 
-    async def _connect(self, address: Address) -> Channel:
-        made: list[Channel] = []
+    async def _connect(self, address: Address) -> PeerConnection:
+        made: list[PeerConnection] = []
 
-        def make(link: Link) -> Channel:
-            made.append(Channel(self.host, link))
+        def make(link: Link) -> PeerConnection:
+            made.append(PeerConnection(self.host, link))
             return made[0]
 
         peer = Peer("broker", f"at {address[1]}")

@@ -1,4 +1,4 @@
-"""The supervisor and the processes: start, signals, ports, orphans, bad input (D4, J3)."""
+"""The supervisor and its processes: start, signals, ports, orphans, input that cannot be used (D4, J3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -20,16 +22,28 @@ from waiting import until
 UP = [str(Path(sys.executable).with_name("harrow")), "up"]
 
 
-def land(cluster: Cluster, topic: str, value: bytes) -> list[int | None]:
-    """The offsets at which `value`, produced once to partition 0 with acks=all, was delivered."""
+def produce(cluster: Cluster, topic: str, value: bytes) -> list[int | None]:
+    """Produce `value` once to partition 0 with acks=all; returns the offsets of its delivery reports."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    landed: list[int | None] = []
-    producer.produce(topic, value, partition=0, on_delivery=lambda e, m: landed.append(m.offset()))
+    offsets: list[int | None] = []
+    producer.produce(topic, value, partition=0, on_delivery=lambda e, m: offsets.append(m.offset()))
     assert producer.flush(30) == 0
-    return landed
+    return offsets
 
 
-def gone(pid: int) -> bool:
+@contextlib.contextmanager
+def harrow_up(*arguments: str) -> Generator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """`harrow up`, and the JSON line that it prints; killed at the end, however the test ends."""
+    command = [*UP, *arguments, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
+        try:
+            assert up.stdout is not None
+            yield up, json.loads(up.stdout.readline())
+        finally:
+            up.kill()
+
+
+def has_ended(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -54,7 +68,7 @@ def test_a_dead_broker_refuses_connections_and_keeps_its_port() -> None:
         socket.create_connection(("127.0.0.1", port), 5).close()
 
 
-def test_pause_and_resume_are_what_the_kernel_says() -> None:
+def test_pause_and_resume_change_the_state_that_the_kernel_reports() -> None:
     with Cluster(brokers=1) as cluster:
         broker = cluster.brokers[1]
         broker.pause()
@@ -66,10 +80,10 @@ def test_pause_and_resume_are_what_the_kernel_says() -> None:
         assert broker.state == "dead"
 
 
-def test_a_folder_that_is_kept_is_started_again_with_its_records(tmp_path: Path) -> None:
+def test_a_cluster_on_an_earlier_folder_starts_with_its_records(tmp_path: Path) -> None:
     for round_number in range(2):
         with Cluster(brokers=3, folder=tmp_path / "data") as cluster:
-            assert land(cluster, "kept", b"v") == [round_number]
+            assert produce(cluster, "kept", b"v") == [round_number]
             cluster.stop(graceful=round_number == 0)
 
 
@@ -81,16 +95,18 @@ def test_a_folder_that_is_kept_is_started_again_with_its_records(tmp_path: Path)
         ({"config": {"replica.lag.time.max": 5}}, "did you mean replica.lag.time.max.ms"),
         ({"config": {"min.insync.replicas": "two"}}, "expected a whole number"),
         ({"config": {"num.partitions": 0}}, "from 1 to"),
+        ({"config": {"listeners": "CLIENTS://h:1"}}, "inter.broker.listener.name=BROKERS"),
+        ({"broker_config": {1: {"listeners": "BROKERS:9092"}}}, "is not NAME://host:port"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_refused_before_anything_starts(
+def test_arguments_that_cannot_be_used_are_refused_before_any_process_starts(
     arguments: dict[str, object], words: str
 ) -> None:
     with pytest.raises(HarrowError, match=words):
         Cluster(**arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - that is the test
 
 
-def test_a_port_in_use_is_named() -> None:
+def test_a_port_in_use_is_named_in_the_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -99,27 +115,17 @@ def test_a_port_in_use_is_named() -> None:
             Cluster(brokers=1, port=port - 1).start()
 
 
-def test_up_prints_one_json_line_and_ends_with_sigterm(tmp_path: Path) -> None:
-    command = [
-        *UP,
-        "--brokers",
-        "1",
-        "--json",
-        "--data",
-        str(tmp_path / "d"),
-        "--set",
-        "num.partitions=2",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
-        assert up.stdout is not None
-        ready = json.loads(up.stdout.readline())
-        assert set(ready) == {"bootstrap_servers", "brokers", "registry", "data"}
+def test_up_prints_a_json_line_and_ends_with_sigterm(tmp_path: Path) -> None:
+    data = tmp_path / "d"
+    settings = ("--brokers", "1", "--data", str(data), "--set", "num.partitions=2")
+    with harrow_up(*settings) as (up, ready):
+        assert set(ready) == {"bootstrap_servers", "brokers", "registry", "data", "planted"}
         (broker,) = ready["brokers"]
         assert ready["bootstrap_servers"] == f"{broker['host']}:{broker['port']}"
         up.send_signal(signal.SIGTERM)
         assert up.wait(30) == 0
-    until(lambda: gone(broker["pid"]) and gone(ready["registry"]["pid"]))
-    assert (tmp_path / "d" / "broker-1" / "data" / ".kafka_cleanshutdown").exists()
+    until(lambda: has_ended(broker["pid"]) and has_ended(ready["registry"]["pid"]))
+    assert (data / "broker-1" / "data" / ".kafka_cleanshutdown").exists()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +137,7 @@ def test_up_prints_one_json_line_and_ends_with_sigterm(tmp_path: Path) -> None:
         (["--data", "/proc/nowhere"], "cannot be"),
     ],
 )
-def test_up_names_what_cannot_be_used(arguments: list[str], words: str) -> None:
+def test_up_with_arguments_that_cannot_be_used_names_them(arguments: list[str], words: str) -> None:
     done = subprocess.run(
         [*UP, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
@@ -139,20 +145,16 @@ def test_up_names_what_cannot_be_used(arguments: list[str], words: str) -> None:
     assert words in done.stderr
 
 
-def test_kill_9_of_the_supervising_process_leaves_nothing_behind() -> None:
-    with subprocess.Popen(
-        [*UP, "--brokers", "2", "--json"], stdout=subprocess.PIPE, text=True
-    ) as up:
-        assert up.stdout is not None
-        ready = json.loads(up.stdout.readline())
+def test_kill_9_of_the_supervising_process_ends_every_process() -> None:
+    with harrow_up("--brokers", "2") as (up, ready):
         pids = [broker["pid"] for broker in ready["brokers"]] + [ready["registry"]["pid"]]
-        assert not any(map(gone, pids))
+        assert not any(map(has_ended, pids))
         os.kill(up.pid, signal.SIGKILL)
-        until(lambda: all(map(gone, pids)))
+        until(lambda: all(map(has_ended, pids)))
 
 
-def test_a_full_data_folder_refuses_and_loses_nothing(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the full disk: the append fails as it does with ENOSPC."""
+def test_a_full_data_folder_ends_the_broker_and_keeps_acknowledged_records(tmp_path: Path) -> None:
+    """A limit on file sizes takes the place of a full disk: the append fails in the same call as with ENOSPC."""
     with Cluster(brokers=1, folder=tmp_path / "d", config={"min.insync.replicas": 1}) as cluster:
         pid = cluster.brokers[1].pid
         assert pid is not None
@@ -178,10 +180,10 @@ def test_a_full_data_folder_refuses_and_loses_nothing(tmp_path: Path) -> None:
         assert "the data folder failed" in log
         assert "File too large" in log
         cluster.brokers[1].start()
-        assert land(cluster, "full", b"after") == [1]
+        assert produce(cluster, "full", b"after") == [1]
 
 
-def test_a_garbage_frame_closes_that_connection_and_nothing_else() -> None:
+def test_a_garbage_frame_closes_only_its_connection() -> None:
     with Cluster(brokers=1) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
         producer.produce("g", b"before")

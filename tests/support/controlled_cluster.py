@@ -12,6 +12,7 @@ from harrow.cluster.controller.state import PartitionState, partition_state
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
+from harrow.cluster.listeners import parse_listeners
 from harrow.cluster.registry import RegistryClient
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.internal import (
@@ -157,8 +158,11 @@ class ControlledCluster:
 
     async def register(self, number: int) -> None:
         node, node_id = self.nodes[number], NodeId(number)
-        ports = {"clients": 9000 + number, "brokers": 9100 + number}
-        epoch = await register(node.registry, node_id, "127.0.0.1", ports)
+        settings = {
+            "listeners": f"CLIENTS://127.0.0.1:{9000 + number},BROKERS://127.0.0.1:{9100 + number}"
+        }
+        listeners = parse_listeners(BrokerConfig.parse(settings))
+        epoch = await register(node.registry, node_id, listeners)
         self.told[node_id].broker_epoch = epoch
         node.controller.broker_epoch = BrokerEpoch(epoch)
 

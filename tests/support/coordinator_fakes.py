@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harrow.cluster.errors import ErrorCode
-from harrow.cluster.host.seam import Buffer, Peer
+from harrow.cluster.host.seam import Buffer
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.internal_topics import OFFSETS
+from harrow.cluster.listeners import Address
 from harrow.cluster.purgatory import Purgatory, PurgatoryTimer
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
 from harrow.cluster.wire.request import Request
+from request_contexts import CLIENT_LISTENER, client_context
 
 
 class FakePromise:
@@ -268,8 +270,9 @@ class FakeCache:
     def leader(self, tp: TopicPartition) -> int:
         return self.leaders.get(tp, -1)
 
-    def client_endpoint(self, node_id: int) -> tuple[str, int] | None:
-        return None if node_id < 0 else ("127.0.0.1", 9000 + node_id)
+    def address(self, node_id: int, listener: str) -> Address | None:
+        assert listener == CLIENT_LISTENER.name
+        return None if node_id < 0 else Address("127.0.0.1", 9000 + node_id)
 
 
 class FakeTopicAdmin:
@@ -319,9 +322,8 @@ def send_request(host: FakeHost, row: ApiRow, version: int, **fields: Any) -> Se
     entity = messages.schema(api_key, version, "request").root(**fields)
     frame = messages.encode_request(api_key, version, entity)
     sent = Sent(api_key, version)
-    peer = Peer("client", "app")
-    assert (
-        row.handler(Request(api_key, version, 1, "app", frame, 0, peer, 0, sent.complete)) is None
-    )
+    context = client_context("app")
+    request = Request(api_key, version, 1, "app", frame, 0, context, 0, sent.complete)
+    assert row.handler(request) is None
     host.run_due()
     return sent

@@ -37,8 +37,8 @@ FRAME_BYTES_MOST = 2**31 - 1
 MakeHandler = Callable[[Link], FrameHandler]
 
 
-class RealListener:
-    """A bound and listening address."""
+class RealAcceptor:
+    """A bound and listening address that accepts links."""
 
     def __init__(
         self,
@@ -52,14 +52,26 @@ class RealListener:
         self._make_handler = make_handler
         self._max_frame_bytes = max_frame_bytes
         self._port: int = sock.getsockname()[1]
+        self._paused = False
         sock.setblocking(False)
         sock.listen(BACKLOG)
-        self._resume()
+        self._watch()
 
     @property
     def port(self) -> int:
         """The port that was bound."""
         return self._port
+
+    def pause(self) -> None:
+        """Accept no link until `resume`; the kernel's backlog takes new connections."""
+        self._paused = True
+        if self._sock.fileno() >= 0:
+            self._network.loop.remove_reader(self._sock)
+
+    def resume(self) -> None:
+        """Accept links again, first those that wait, from the next turn of the loop on."""
+        self._paused = False
+        self._watch()
 
     def close(self) -> None:
         """Accept no more; links go on."""
@@ -71,12 +83,14 @@ class RealListener:
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
-    def _resume(self) -> None:
-        if self._sock.fileno() >= 0:
+    def _watch(self) -> None:
+        if self._sock.fileno() >= 0 and not self._paused:
             self._network.loop.add_reader(self._sock, self._accept)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_A_TURN):
+            if self._paused:
+                return
             try:
                 sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -97,7 +111,7 @@ class RealListener:
         self._network.loop.remove_reader(self._sock)
         if error.errno in OUT_OF_RESOURCES:
             self._network.log("error", f"cannot accept on port {self._port}: {error}; resting")
-            self._network.loop.call_later(ACCEPT_PAUSE_S, self._resume)
+            self._network.loop.call_later(ACCEPT_PAUSE_S, self._watch)
         else:
             self._network.log("error", f"listener on port {self._port} is broken: {error}")
 
@@ -119,7 +133,7 @@ class RealNetwork:
         self._lost = LostResponses(clock, trace)
         self._links: set[RealLink] = set()
         self._context = LinkContext(loop=loop, rules=self._rules, log=self.log, links=self._links)
-        self._listeners: list[RealListener] = []
+        self._acceptors: list[RealAcceptor] = []
         self._healed: asyncio.Future[None] = loop.create_future()
 
     def log(self, level: str, message: str) -> None:
@@ -130,15 +144,15 @@ class RealNetwork:
 
     async def listen(
         self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int
-    ) -> RealListener:
+    ) -> RealAcceptor:
         """Serve on this host's listener `name`; ConfigError where it was given none of that name."""
         sock = self._sockets.pop(name, None)
         if sock is None:
             raise ConfigError(f"this host has no free listener {name!r}; it was given sockets for "
                               f"{sorted(self._sockets) or 'none'}")  # fmt: skip
-        listener = RealListener(self, sock, make_handler, max_frame_bytes)
-        self._listeners.append(listener)
-        return listener
+        acceptor = RealAcceptor(self, sock, make_handler, max_frame_bytes)
+        self._acceptors.append(acceptor)
+        return acceptor
 
     async def connect(
         self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
@@ -230,8 +244,8 @@ class RealNetwork:
 
     def close(self) -> None:
         """End the listeners and every link; what is queued gets one last try."""
-        for listener in self._listeners:
-            listener.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         for sock in self._sockets.values():
             sock.close()
         for link in list(self._links):

@@ -25,18 +25,38 @@ FRAME_BYTES_MOST = 2**31 - 1
 MakeHandler = Callable[[Link], FrameHandler]
 
 
-class SimListener:
-    """A bound and listening address."""
+class SimAcceptor:
+    """A bound and listening address that accepts links."""
 
-    __slots__ = ("_network", "_port")
+    __slots__ = ("_backlog", "_make_handler", "_network", "_paused", "_port")
 
-    def __init__(self, network: SimNetwork, port: int) -> None:
-        self._network, self._port = network, port
+    def __init__(self, network: SimNetwork, port: int, make_handler: MakeHandler) -> None:
+        self._network, self._port, self._make_handler = network, port, make_handler
+        self._paused = False
+        self._backlog: list[SimLink] = []
 
     @property
     def port(self) -> int:
         """The port that was bound."""
         return self._port
+
+    def pause(self) -> None:
+        """Accept no link until `resume`; new connections wait in the backlog."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Accept links again, first those that wait, from the next turn of the loop on."""
+        self._paused = False
+        backlog, self._backlog = self._backlog, []
+        for link in backlog:
+            self._network.loop.call_soon(self._network.life, self.adopt, link)
+
+    def adopt(self, link: SimLink) -> None:
+        """Serve a link that was connected, or keep it while accepting is paused."""
+        if self._paused:
+            self._backlog.append(link)
+        else:
+            link.start(self._make_handler(link))
 
     def close(self) -> None:
         """Accept no more; links go on."""
@@ -76,24 +96,23 @@ class SimNetwork:
 
     async def listen(
         self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int
-    ) -> SimListener:
+    ) -> SimAcceptor:
         """Serve on this host's listener `name`; ConfigError where it was given none of that name."""
         number = self._bound.pop(name, None)
         if number is None:
             raise ConfigError(f"this host has no free listener {name!r}")
 
+        acceptor = SimAcceptor(self, number, make_handler)
+
         def accept(client: SimNetwork, inward: Way, outward: Way) -> SimLink:
             peer = Peer("unknown", f"{client.port.name}:{inward.connection}", "127.0.0.1")
             link = SimLink(self, peer, inward, outward, max_frame_bytes)
-            self.loop.call_soon(self.life, self._adopt, link, make_handler)
+            self.loop.call_soon(self.life, acceptor.adopt, link)
             return link
 
         self.fabric.listening[number] = accept
         self._listening.append(number)
-        return SimListener(self, number)
-
-    def _adopt(self, link: SimLink, make_handler: MakeHandler) -> None:
-        link.start(make_handler(link))
+        return acceptor
 
     def unlisten(self, number: int) -> None:
         """Accept no more on a port."""

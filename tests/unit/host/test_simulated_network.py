@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import WireError
-from harrow.cluster.host.seam import Link, Peer
+from harrow.cluster.host.seam import Acceptor, Link, Peer
 from harrow.cluster.host.simulated import Machine, SimHost, World
 
 PORT = 9_000
@@ -46,6 +46,7 @@ class Pair:
         self.server = Machine(self.world, "server", SERVER, listeners={"clients": PORT})
         self.client = Machine(self.world, "client", Peer("client", "c"))
         self.accepted: list[End] = []
+        self.acceptor: Acceptor
         self.host = self.client.boot()
         self.serve()
 
@@ -57,7 +58,7 @@ class Pair:
             return self.accepted[-1]
 
         async def listen() -> None:
-            await host.network.listen("clients", make, max_frame_bytes=1_000)
+            self.acceptor = await host.network.listen("clients", make, max_frame_bytes=1_000)
 
         host.tasks.spawn(listen(), name="listen")
         self.world.loop.run_for(1)
@@ -301,3 +302,14 @@ def test_what_is_put_off_until_after_a_delivery_runs_in_the_same_instant(
     assert sorted(seen[1:]) == ([] if then == "dies" else ["after", "next turn"])
     if then == "goes on":
         assert seen[1] == "after"
+
+
+def test_a_paused_acceptor_serves_those_who_wait_once_it_goes_on(pair: Pair) -> None:
+    pair.acceptor.pause()
+    end = pair.connect()
+    end.link.send((b"early",))
+    pair.world.loop.run_for(200)
+    assert pair.accepted == []
+    pair.acceptor.resume()
+    pair.world.loop.run_for(200)
+    assert (pair.accepted[0].frames, end.frames) == ([b"early"], [b"re:early"])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.listeners import Listener
 from harrow.cluster.registry import Create, Set
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.topic_ids import topic_id_of
+from request_contexts import BROKER_LISTENER, CLIENT_LISTENER
 
 from .world import World, partition, topic, update
 
@@ -63,6 +66,48 @@ def test_all_topics_and_none_are_asked_for_differently_from_version_one_on(versi
         assert [row.name for row in everything.topics] == ["orders"]
         if version >= 1:
             assert (await metadata(world, version)).topics == ()
+
+    asyncio.run(story())
+
+
+INSIDE = replace(CLIENT_LISTENER, name="INSIDE")
+
+
+@pytest.mark.parametrize(
+    ("listener", "host", "port", "nodes"),
+    [(CLIENT_LISTENER, "h", 9000, (1, 2, 3)), (BROKER_LISTENER, "h", 8000, (1, 2, 3)), (INSIDE, "i", 7000, (1, 3))],
+    ids=lambda value: getattr(value, "name", None),
+)  # fmt: skip
+def test_brokers_are_named_by_the_listener_that_the_request_came_in_on(
+    listener: Listener, host: str, port: int, nodes: tuple[int, ...]
+) -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        world.cache.update(update(inside=(1, 3)))
+        world.listener = listener
+        expected = [(node, host, port + node) for node in nodes]
+        answer = await metadata(world, 12, "orders")
+        assert [(row.node_id, row.host, row.port) for row in answer.brokers] == expected
+        described = await world.ask(
+            DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False, endpoint_type=1
+        )
+        assert [(row.broker_id, row.host, row.port) for row in described.brokers] == expected
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(5, "leader_not_available"), (6, "listener_not_found")]
+)
+def test_a_live_leader_without_the_clients_listener_has_an_error_of_its_own(
+    version: int, code: str
+) -> None:
+    async def story() -> None:
+        world = world_with_orders()
+        world.cache.update(update(inside=(1, 3)))
+        world.listener = INSIDE
+        led = (await metadata(world, version, "orders")).topics[0].partitions[0]
+        assert (led.leader_id, led.error_code) == (-1, ErrorCode[code])
 
     asyncio.run(story())
 

@@ -24,7 +24,8 @@ def world() -> World:
 def test_brokers_and_their_two_listeners_are_known() -> None:
     cache = world().cache
     assert [row.node_id for row in cache.brokers()] == [1, 2, 3]
-    assert cache.client_endpoint(NodeId(2)) == ("h", 9002)
+    assert cache.address(NodeId(2), "CLIENTS") == ("h", 9002)
+    assert cache.address(NodeId(2), "OTHER") is None
     assert cache.peer_endpoint(NodeId(2)) == ("h", 8002)
     assert cache.peer_endpoint(NodeId(9)) is None
     assert cache.broker(NodeId(9)) is None

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.seam import Peer
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
 from harrow.cluster.metadata import MetadataCache, MetadataHandlers, TopicAdmin
 from harrow.cluster.registry import (
@@ -31,6 +30,7 @@ from harrow.cluster.registry.operations import Multi, Operation
 from harrow.cluster.wire import internal, messages
 from harrow.cluster.wire.request import Request
 from harrow.cluster.wire.topic_ids import topic_id_of
+from request_contexts import CLIENT_LISTENER, client_context
 
 T = TypeVar("T")
 GONE = NodeId(-2)
@@ -205,8 +205,9 @@ def update(
     epoch: int = 1,
     broker_epoch: int = -1,
     kind: int = 0,
+    inside: Sequence[int] = (),
 ) -> internal.UpdateMetadataRequest:
-    """An UpdateMetadata request."""
+    """An UpdateMetadata request; brokers in `inside` have a third listener, INSIDE."""
     return internal.UpdateMetadataRequest(
         controller_id=NodeId(controller),
         controller_epoch=ControllerEpoch(epoch),
@@ -217,8 +218,13 @@ def update(
             internal.UpdateMetadataBroker(
                 id=NodeId(n),
                 endpoints=(
-                    internal.UpdateMetadataEndpoint(port=9000 + n, host="h", listener="clients"),
-                    internal.UpdateMetadataEndpoint(port=8000 + n, host="h", listener="brokers"),
+                    internal.UpdateMetadataEndpoint(port=9000 + n, host="h", listener="CLIENTS"),
+                    internal.UpdateMetadataEndpoint(port=8000 + n, host="h", listener="BROKERS"),
+                    *(
+                        internal.UpdateMetadataEndpoint(port=7000 + n, host="i", listener="INSIDE")
+                        for node in inside
+                        if node == n
+                    ),
                 ),
             )
             for n in brokers
@@ -235,7 +241,8 @@ class World:
         self.config = BrokerConfig.parse(
             {name.replace("_", "."): v for name, v in settings.items()}
         )
-        self.cache = MetadataCache(self.host, NodeId(1))  # type: ignore[arg-type] # a part of a host
+        self.listener = CLIENT_LISTENER
+        self.cache = MetadataCache(self.host, NodeId(1), "BROKERS")  # type: ignore[arg-type] # a part of a host
         self.admin = TopicAdmin(self.host, self.registry, self.cache, self.config)  # type: ignore[arg-type] # parts
         rows = MetadataHandlers(self.host, self.config, self.cache, self.admin).handlers()  # type: ignore[arg-type] # a part
         self.table = {row.api_key: row.handler for row in rows}
@@ -273,7 +280,7 @@ class World:
         body = messages.encode_request(api_key, version, s.root(**fields))
         answers: list[Any] = []
         request = Request(
-            api_key, version, 1, "test", body, 0, Peer("client", "test"), 0,
+            api_key, version, 1, "test", body, 0, client_context(listener=self.listener), 0,
             lambda parts, _on_send: answers.append(parts),
         )  # fmt: skip
         try:

@@ -1,15 +1,10 @@
-"""Calls to a broker over real sockets: pipelined, matched, timed out, failed with their link."""
+"""Requests to a broker over real sockets: pipelined, matched to their responses, timed out, failed with their link."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
 import struct
-from collections.abc import AsyncGenerator, Awaitable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode, WireError
@@ -17,76 +12,11 @@ from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.host.seam import Peer
 from harrow.cluster.ids import NodeId
 from harrow.cluster.network.peers import PeerClient
-from harrow.cluster.network.server import RequestServer
 from harrow.cluster.wire import messages
-from harrow.cluster.wire.api import ApiTable
-from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.request import Handler, Request
-
-DEADLINE_S = 20
-HEARTBEAT = int(ApiKey.HEARTBEAT)
+from served_listener import HEARTBEAT, answer, heartbeat, log_lines, run, serving
 
 
-def run(main: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(main, DEADLINE_S)
-
-    asyncio.run(bounded())
-
-
-class Serving:
-    """A server with one API (Heartbeat, whose group id carries the test's words), and its host."""
-
-    def __init__(self, host: RealHost, server: RequestServer) -> None:
-        self.host, self.server = host, server
-        self.requests: asyncio.Queue[Request] = asyncio.Queue()
-        self.handler: Handler = self.requests.put_nowait
-
-    def handle(self, request: Request) -> Any:
-        return self.handler(request)
-
-    def client(self, **options: Any) -> PeerClient:
-        return PeerClient(self.host, NodeId(2), NodeId(1), "127.0.0.1", self.server.port, **options)
-
-    async def op(self, op: str, **fields: Any) -> dict[str, Any]:
-        answer = await self.host.control.answer(json.dumps({"op": op, **fields}).encode())
-        assert answer["ok"], answer
-        return answer
-
-
-@asynccontextmanager
-async def serving(
-    folder: Path, *, listener: str = "brokers", **options: Any
-) -> AsyncGenerator[Serving]:
-    sock = socket.socket()
-    sock.bind(("127.0.0.1", 0))
-    host = RealHost("broker-1", str(folder), listeners={listener: sock})
-    table = ApiTable()
-    server = RequestServer(host, table, listener, **options)
-    made = Serving(host, server)
-    table.add(HEARTBEAT, 0, 4, made.handle)
-    await server.start(max_frame_bytes=10_000)
-    try:
-        yield made
-    finally:
-        server.close()
-        await host.stop()
-
-
-def heartbeat(version: int, words: str) -> Any:
-    s = messages.schema(HEARTBEAT, version, "request")
-    return s.HeartbeatRequest(group_id=words, generation_id=1, member_id="m")
-
-
-def answer(request: Request, code: ErrorCode = ErrorCode.none) -> None:
-    request.respond(messages.response(request).HeartbeatResponse(error_code=code))
-
-
-def log_lines(folder: Path) -> list[str]:
-    return (folder / "broker.log").read_text().splitlines()
-
-
-def test_calls_are_pipelined_and_matched(tmp_path: Path) -> None:
+def test_pipelined_requests_get_their_own_responses_in_any_order(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()
@@ -98,7 +28,7 @@ def test_calls_are_pipelined_and_matched(tmp_path: Path) -> None:
             asked = [await s.requests.get() for _ in range(20)]
             assert len({request.correlation_id for request in asked}) == 20
             assert {request.peer for request in asked} == {Peer("broker", "2")}
-            assert s.server.connections == 1
+            assert s.connections() == 1
             for i, request in reversed(list(enumerate(asked))):
                 request.respond_parts((f"answer {i}".encode(),))
             for i, call in enumerate(calls):
@@ -108,7 +38,9 @@ def test_calls_are_pipelined_and_matched(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_call_not_answered_in_time_closes_the_link_and_the_next_opens_one(tmp_path: Path) -> None:
+def test_a_request_without_a_response_in_time_closes_the_link_and_the_next_opens_one(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()
@@ -129,13 +61,13 @@ def test_a_call_not_answered_in_time_closes_the_link_and_the_next_opens_one(tmp_
     run(main())
 
 
-def test_a_lost_connection_fails_what_is_on_it(tmp_path: Path) -> None:
+def test_a_lost_connection_fails_the_requests_in_flight(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()
             call = asyncio.create_task(client.request(HEARTBEAT, 0, heartbeat(0, "a"), 5000))
             await s.requests.get()
-            s.server.close()
+            s.sockets.close()
             with pytest.raises(ConnectionError):
                 await call
             with pytest.raises(ConnectionRefusedError):
@@ -144,7 +76,7 @@ def test_a_lost_connection_fails_what_is_on_it(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_blocked_peer_times_calls_out_and_answers_after_healing(tmp_path: Path) -> None:
+def test_requests_to_a_blocked_peer_time_out_and_succeed_after_healing(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             s.handler = answer
@@ -162,7 +94,7 @@ def test_a_blocked_peer_times_calls_out_and_answers_after_healing(tmp_path: Path
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_closing_fails_what_waits(tmp_path: Path, connected: bool) -> None:
+def test_closing_fails_the_requests_that_wait(tmp_path: Path, connected: bool) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             client = s.client()
@@ -182,7 +114,7 @@ def test_closing_fails_what_waits(tmp_path: Path, connected: bool) -> None:
     run(main())
 
 
-def test_an_answer_that_is_not_the_protocol_fails_the_call(tmp_path: Path) -> None:
+def test_a_response_that_is_not_the_protocol_fails_the_request(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as s:
             s.handler = lambda request: request.respond_parts((b"",))
@@ -194,7 +126,7 @@ def test_an_answer_that_is_not_the_protocol_fails_the_call(tmp_path: Path) -> No
     run(main())
 
 
-def test_unasked_answers_end_the_link(tmp_path: Path) -> None:
+def test_a_response_without_a_request_closes_the_link(tmp_path: Path) -> None:
     async def main() -> None:
         async def babble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(struct.pack(">ii", 4, 12345))

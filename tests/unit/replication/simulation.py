@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.seam import Buffer, Host, Part, Peer, bytes_of
+from harrow.cluster.host.seam import Buffer, Host, Part, bytes_of
 from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
 from harrow.cluster.network.peers import PeerClient
 from harrow.cluster.replication import ReplicaManager
@@ -32,6 +32,7 @@ from harrow.cluster.wire.internal import (
 from harrow.cluster.wire.records import build_batch
 from harrow.cluster.wire.request import Request
 from harrow.cluster.wire.topic_ids import UUID
+from request_contexts import broker_context
 
 from .sim_host import SimDisk, SimHost, SimLoop, SimPromise
 
@@ -129,7 +130,7 @@ class SimBroker:
 
     def serve(self, request: Request) -> None:
         """Hand a request to its handler, as a connection does."""
-        handler = self.table.lookup(request.api_key, request.version)
+        handler = self.table.lookup(request.api_key, request.version).handler
         try:
             running = handler(request)
         except Exception as error:
@@ -189,7 +190,7 @@ class SimPeer:
             await source.host.tasks.sleep(sim.latency())
             raise ConnectionRefusedError(f"broker {self._target.node_id} is dead")
 
-    def ask(
+    def request_if_connected(
         self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float, settled: Any
     ) -> bool:  # fmt: skip
         sim, source = self._sim, self._source
@@ -278,7 +279,7 @@ class Simulation:
                 self.loop.at(self.loop.now_ms + 5, arrive)
                 return
             request = Request(
-                api_key, version, 1, client_id, body, 0, Peer("client", client_id),
+                api_key, version, 1, client_id, body, 0, broker_context(client_id),
                 target.host.monotonic_ns(), complete,
             )  # fmt: skip
             target.host.network.deliver(partial(target.serve, request))

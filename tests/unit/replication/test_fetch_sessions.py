@@ -44,7 +44,7 @@ class Spy:
 
         overheard = Request(
             request.api_key, request.version, request.correlation_id, request.client_id, request.frame,
-            request.body_at, request.peer, request.received_ns, complete,
+            request.body_at, request.context, request.received_ns, complete,
         )  # fmt: skip
         self._serve(overheard)
 

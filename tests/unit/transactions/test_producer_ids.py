@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode, RegistryError
-from harrow.cluster.host.seam import Peer, bytes_of
+from harrow.cluster.host.seam import bytes_of
 from harrow.cluster.ids import NodeId
 from harrow.cluster.transactions import ProducerIds
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.request import Request
 from registry_in_process import RegistryFixture, run
+from request_contexts import client_context
 
 
 async def init_producer_id(
@@ -30,7 +31,7 @@ async def init_producer_id(
     entity = messages.request_type(22, version)(**fields)
     responses: list[bytes] = []
     request = Request(
-        22, version, 1, "test", messages.encode_request(22, version, entity), 0, Peer("client", "test"), 0,
+        22, version, 1, "test", messages.encode_request(22, version, entity), 0, client_context(), 0,
         lambda parts, _on_send: responses.append(b"".join(map(bytes_of, parts or ()))),
     )  # fmt: skip
     (row,) = ids.handlers()

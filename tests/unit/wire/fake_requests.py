@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harrow.cluster.host.seam import Part, Peer, bytes_of
+from harrow.cluster.host.seam import Part, bytes_of
 from harrow.cluster.wire.request import Request
+from request_contexts import client_context
 
 Answer = tuple[Sequence[Part] | None, Callable[[bool], None] | None]
 
@@ -19,8 +20,8 @@ def request_of(
     def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
         into.append((parts, on_send))
 
-    peer = Peer("client", "test")
-    return Request(api_key, version, 7, "test", b"header" + body, 6, peer, 0, complete)
+    context = client_context()
+    return Request(api_key, version, 7, "test", b"header" + body, 6, context, 0, complete)
 
 
 def body_of(answer: Answer) -> bytes:

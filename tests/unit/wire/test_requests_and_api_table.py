@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from harrow.cluster.authorizer import Operation
 from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.host.seam import Buffer
 from harrow.cluster.wire import headers, messages
@@ -22,7 +23,7 @@ def nothing(request: Request) -> None:
 def ask_versions(table: ApiTable, version: int, body: bytes) -> bytes:
     answers: list[Answer] = []
     request = request_of(ApiKey.API_VERSIONS, version, body, answers)
-    table.lookup(ApiKey.API_VERSIONS, version)(request)
+    table.lookup(ApiKey.API_VERSIONS, version).handler(request)
     (answer,) = answers
     return body_of(answer)
 
@@ -33,11 +34,30 @@ SOFTWARE = messages.encode_request(
 )  # fmt: skip
 
 
-def test_lookup_finds_the_handler_of_registered_versions_only() -> None:
-    assert TABLE.lookup(3, 13) is nothing
+def test_lookup_gives_the_handler_of_served_versions_only() -> None:
+    assert TABLE.lookup(3, 13).handler is nothing
     for api_key, version in ((3, 14), (3, -1), (1, 12), (999, 0), (0, 2), (4, 6)):
         with pytest.raises(WireError):
             TABLE.lookup(api_key, version)
+
+
+def test_a_listener_for_clients_serves_and_advertises_no_inter_broker_api() -> None:
+    rows = (ApiRow(3, 0, 13, nothing), ApiRow(4, 7, 7, nothing), ApiRow(5, 4, 4, nothing))
+    table = ApiTable(rows, inter_broker=False)
+    assert [row.api_key for row in table.versions()] == [3, 18]
+    with pytest.raises(WireError, match="not served on this listener"):
+        table.lookup(4, 7)
+    with pytest.raises(AssertionError):
+        table.add(5, 4, 4, nothing)
+
+
+def test_an_api_for_brokers_needs_an_operation_on_the_cluster_and_others_need_none() -> None:
+    table = ApiTable(
+        (ApiRow(1, 4, 17, nothing), ApiRow(4, 7, 7, nothing), ApiRow(27, 1, 1, nothing))
+    )
+    assert table.lookup(1, 4).operations == ()
+    assert table.lookup(4, 7).operations == (Operation.CLUSTER_ACTION,)
+    assert table.lookup(27, 1).operations == (Operation.ALTER, Operation.CLUSTER_ACTION)
 
 
 def test_produce_is_advertised_from_version_zero() -> None:

@@ -1,0 +1,88 @@
+"""All listeners of a broker: Kafka's SocketServer.
+
+Owns: one `RequestServer` for each listener, and what they share: the quotas of connections, the queue of waiting
+requests, the request times. Each listener has an API table of its own: the inter-broker APIs are served, and
+advertised, on the inter-broker listener only.
+
+The inter-broker listener starts first, because the controller must reach the broker before clients may.
+What may fail: ConfigError for a listener that the host has no socket for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..authorizer import Authorizer
+from ..config import BrokerConfig
+from ..host.seam import Host
+from ..listeners import Listener, inter_broker_listener
+from ..metrics.request_times import RequestTimes
+from ..wire.api import ApiRow, ApiTable
+from .connection import UNANSWERED_MOST
+from .connection_quotas import ConnectionQuotas
+from .request_queue import RequestQueue
+from .server import RequestServer
+
+INTER_BROKER_QUEUE = 2**31 - 1
+"""Requests of brokers are bounded for each connection only: see `request_queue.py`."""
+
+
+class SocketServer:
+    """Serves the APIs of `rows` on `listeners`."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        listeners: Sequence[Listener],
+        rows: Iterable[ApiRow],
+        *,
+        authorizer: Authorizer | None = None,
+        unanswered_most: int = UNANSWERED_MOST,
+    ) -> None:
+        self.times = RequestTimes()
+        """How long the requests of all listeners took."""
+        self._inter_broker = inter_broker_listener(listeners)
+        self._max_frame_bytes = config.number("socket.request.max.bytes")
+        quotas = ConnectionQuotas(
+            connections_most=config.number("max.connections"),
+            per_address_most=config.number("max.connections.per.ip"),
+        )
+        clients_queue = RequestQueue(config.number("queued.max.requests"))
+        # a single listener serves clients too, so the bound of clients applies to it
+        brokers_queue = RequestQueue(INTER_BROKER_QUEUE) if len(listeners) > 1 else clients_queue
+        apis = tuple(rows)
+        self._servers = {
+            listener.name: RequestServer(
+                host,
+                ApiTable(apis, inter_broker=listener.inter_broker),
+                listener,
+                times=self.times,
+                quotas=quotas,
+                queue=brokers_queue if listener.inter_broker else clients_queue,
+                authorizer=authorizer,
+                unanswered_most=unanswered_most,
+            )
+            for listener in listeners
+        }
+        assert len(self._servers) == len(listeners), f"two listeners of one name: {listeners}"
+
+    async def start_inter_broker(self) -> None:
+        """Serve the inter-broker listener."""
+        await self._servers[self._inter_broker.name].start(max_frame_bytes=self._max_frame_bytes)
+
+    async def start_others(self) -> None:
+        """Serve every other listener."""
+        for server in self._servers.values():
+            if not server.inter_broker:
+                await server.start(max_frame_bytes=self._max_frame_bytes)
+
+    def close(self) -> None:
+        """Accept no more and end every connection; responses that were given still leave."""
+        for server in self._servers.values():
+            server.close()
+
+    def connections(self) -> Iterator[tuple[str, int]]:
+        """`(listener, open connections)` of each listener."""
+        for name, server in self._servers.items():
+            yield name, server.connections
