@@ -31,7 +31,7 @@ from ..registry import (
 )
 from ..registry.client import settled, value_of
 from ..registry.operations import Multi, WriteOperation
-from .paths import CONTROLLER, CONTROLLER_EPOCH
+from ..registry.paths import CONTROLLER, CONTROLLER_EPOCH
 
 
 class ControllerMovedError(HarrowError):

@@ -18,7 +18,7 @@ from ..errors import RegistryError
 from ..host.seam import Host
 from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from ..registry import BadVersionError, NoNodeError, RegistryClient
-from .paths import ISR_CHANGE, state_path
+from ..registry.paths import ISR_CHANGE, state_path
 from .state import state_json
 
 GATHER_MS = 50

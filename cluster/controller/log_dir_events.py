@@ -23,12 +23,11 @@ from ..registry import (
     SessionExpiredError,
     Tree,
 )
-from .paths import LOG_DIR_EVENTS
+from ..registry.paths import LOG_DIR_EVENT, LOG_DIR_EVENTS
 
 if TYPE_CHECKING:
     from .term import Term
 
-_PREFIX = f"{LOG_DIR_EVENTS}/log_dir_event_"
 _VERSION = 1
 _LOG_DIR_FAILURE = 1
 
@@ -53,7 +52,9 @@ async def tell_log_dir_failure(registry: RegistryClient, node_id: NodeId) -> Non
     while True:
         await registry.until_connected()
         try:
-            await registry.create(_PREFIX, event_json(node_id), sequential=True, make_parents=True)
+            await registry.create(
+                LOG_DIR_EVENT, event_json(node_id), sequential=True, make_parents=True
+            )
         except (RegistryUnavailableError, SessionExpiredError):
             continue
         return

@@ -27,8 +27,8 @@ from ..registry import (
     Stat,
 )
 from ..registry.client import settled, value_of
+from ..registry.paths import state_path, topic_path
 from .election import ControllerMovedError, Mandate
-from .paths import state_path, topic_path
 from .state import Assignment, ClusterState, PartitionState, partition_state, topic_json
 
 CHUNK = 500

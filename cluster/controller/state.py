@@ -14,8 +14,8 @@ from typing import Any
 
 from ..ids import NO_NODE, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from ..registry import Stat, Tree
+from ..registry.paths import BROKER_IDS, TOPICS
 from ..wire.topic_ids import UUID, text_of, topic_id_of
-from .paths import BROKER_IDS, TOPICS
 from .registration import BrokerInfo, broker_info
 
 

@@ -32,14 +32,7 @@ from ..registry import (
     Tree,
 )
 from ..registry.client import settled, value_of
-from ..wire.api_keys import ApiKey
-from . import partition_states as rules
-from .channels import Channels, ClientFactory
-from .election import Mandate
-from .elections import Elections
-from .log_dir_events import OfflineReplicas
-from .partition_writer import PartitionWriter
-from .paths import (
+from ..registry.paths import (
     BROKER_IDS,
     BROKERS,
     DELETIONS,
@@ -48,8 +41,16 @@ from .paths import (
     TOPIC_CONFIGS,
     TOPICS,
     config_path,
+    deletion_path,
     topic_path,
 )
+from ..wire.api_keys import ApiKey
+from . import partition_states as rules
+from .channels import Channels, ClientFactory
+from .election import Mandate
+from .elections import Elections
+from .log_dir_events import OfflineReplicas
+from .partition_writer import PartitionWriter
 from .reassignments import Reassignments
 from .requests import RequestBatch
 from .state import ClusterState, PartitionState, brokers_of, no_leader
@@ -319,7 +320,7 @@ class Term:
     async def _begin_deletions(self, topics: set[str]) -> None:
         unknown = topics - self.state.topics.keys()
         for topic in sorted(unknown):
-            await self._remove_quietly([Delete(f"{DELETIONS}/{topic}")])
+            await self._remove_quietly([Delete(deletion_path(topic))])
         known = sorted(topics & self.state.topics.keys())
         if not known:
             return
@@ -339,7 +340,7 @@ class Term:
                 [
                     DeleteTree(topic_path(topic)),
                     DeleteTree(config_path(topic)),
-                    DeleteTree(f"{DELETIONS}/{topic}"),
+                    DeleteTree(deletion_path(topic)),
                 ]
             )
             self._deletions.end(topic)

@@ -29,11 +29,11 @@ from ..host.seam import Host, Promise
 from ..ids import NodeId, TopicPartition
 from ..registry import Delete, NodeError, RegistryClient
 from ..registry.operations import Event
+from ..registry.paths import CONFIG_CHANGES, entity_config_path
 from .config_entries import is_dynamic
 
 __all__ = ["DEFAULT_BROKER", "ConfigChanges"]
 
-CHANGES = "/config/changes"
 DEFAULT_BROKER = "<default>"
 """The entity whose settings hold for all brokers."""
 NOTES_MOST = 1_000
@@ -142,8 +142,8 @@ class ConfigChanges:
         )
         seen = self._newest
         if seen is None:
-            await self._registry.ensure(CHANGES)
-        names = await self._registry.children(CHANGES, self._look)
+            await self._registry.ensure(CONFIG_CHANGES)
+        names = await self._registry.children(CONFIG_CHANGES, self._look)
         if seen is None or (seen and seen not in names):
             self._everything()
         if seen is not None:
@@ -158,7 +158,7 @@ class ConfigChanges:
         self._due.update((f"topics/{log.topic_partition.topic}", None) for log in self._logs())
 
     async def _read_new(self, names: list[str]) -> None:
-        for found in await self._registry.get_many([f"{CHANGES}/{name}" for name in names]):
+        for found in await self._registry.get_many([f"{CONFIG_CHANGES}/{name}" for name in names]):
             if found is None:
                 self._everything()
                 continue
@@ -172,7 +172,7 @@ class ConfigChanges:
     async def _purge(self, names: Iterable[str]) -> None:
         for name in names:
             try:
-                await self._registry.multi([Delete(f"{CHANGES}/{name}")])
+                await self._registry.multi([Delete(f"{CONFIG_CHANGES}/{name}")])
             except NodeError:
                 continue  # another broker was faster
 
@@ -180,7 +180,7 @@ class ConfigChanges:
         if not self._due:
             return
         entities = list(self._due)
-        found = await self._registry.get_many([f"/config/{entity}" for entity in entities])
+        found = await self._registry.get_many([entity_config_path(entity) for entity in entities])
         self._due = {entity: None for entity in self._due if entity not in entities}
         for entity, answer in zip(entities, found, strict=True):
             raw = _settings_of(answer[0]) if answer is not None else {}

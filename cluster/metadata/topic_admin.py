@@ -35,6 +35,16 @@ from ..registry import (
     SessionExpiredError,
     Set,
 )
+from ..registry.paths import (
+    CLUSTER_ID,
+    CONFIG_CHANGE,
+    TOPIC_CONFIGS,
+    TOPICS,
+    config_path,
+    deletion_path,
+    entity_config_path,
+    topic_path,
+)
 from ..wire.topic_ids import UUID, draw_topic_id, text_of
 from .cache import MetadataCache
 from .config_changes import DEFAULT_BROKER
@@ -46,11 +56,6 @@ __all__ = ["NewTopic", "TopicAdmin", "TopicPlan", "refusal_of"]
 T = TypeVar("T")
 
 UNSET = -1
-_TOPICS = "/brokers/topics"
-_CONFIGS = "/config/topics"
-_DELETIONS = "/admin/delete_topics"
-_CONFIG_CHANGE = "/config/changes/config_change_"
-_CLUSTER_ID = "/cluster/id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,18 +192,18 @@ class TopicAdmin:
 
     async def create(self, plan: TopicPlan) -> None:
         """Write a planned topic; KafkaError(topic_already_exists) when another was first."""
-        topic = Create(f"{_TOPICS}/{plan.name}", topic_json(plan))
-        config_path, config = f"{_CONFIGS}/{plan.name}", config_json(plan.config)
+        topic = Create(topic_path(plan.name), topic_json(plan))
+        overrides, config = config_path(plan.name), config_json(plan.config)
         for _ in range(3):
             try:
-                await self._registry.multi([Create(config_path, config), topic])
+                await self._registry.multi([Create(overrides, config), topic])
                 return
             except NoNodeError:
                 await self._make_parents()
             except NodeExistsError:
                 if await self._registry.exists(topic.path) is not None:
                     raise _exists(plan.name) from None
-                if await self._replace_config_and_create(config_path, config, topic):
+                if await self._replace_config_and_create(overrides, config, topic):
                     return
         raise KafkaError(
             ErrorCode.unknown_server_error, f"the registry nodes of {plan.name} keep changing"
@@ -213,7 +218,7 @@ class TopicAdmin:
         return True
 
     async def _make_parents(self) -> None:
-        for path in (_TOPICS, _CONFIGS):
+        for path in (TOPICS, TOPIC_CONFIGS):
             await self._registry.ensure(path)
 
     async def ensure_topic(
@@ -306,7 +311,7 @@ class TopicAdmin:
     async def delete(self, name: str) -> None:
         """Mark a topic for deletion; the controller does the rest. No error when it is marked already."""
         try:
-            await self._registry.create(f"{_DELETIONS}/{name}", make_parents=True)
+            await self._registry.create(deletion_path(name), make_parents=True)
         except NodeExistsError:
             return
 
@@ -315,7 +320,7 @@ class TopicAdmin:
     async def topic_config(self, name: str) -> dict[str, str]:
         """A topic's overrides as the registry has them; empty where there are none."""
         try:
-            data, _ = await self._registry.get(f"{_CONFIGS}/{name}")
+            data, _ = await self._registry.get(config_path(name))
         except NoNodeError:
             return {}
         return config_of_json(data)
@@ -350,7 +355,7 @@ class TopicAdmin:
     async def _alter(
         self, entity: str, change: Callable[[dict[str, str]], dict[str, str]], *, dry: bool
     ) -> None:
-        path = f"/config/{entity}"
+        path = entity_config_path(entity)
 
         async def replace() -> None:
             while True:
@@ -372,7 +377,7 @@ class TopicAdmin:
 
         async def announce() -> None:
             note = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":"))
-            await self._registry.create(_CONFIG_CHANGE, note, sequential=True, make_parents=True)
+            await self._registry.create(CONFIG_CHANGE, note, sequential=True, make_parents=True)
 
         timeout_ms = self._config.number("request.timeout.ms")
         await self.reaching(replace, timeout_ms)
@@ -388,13 +393,13 @@ class TopicAdmin:
         fresh = {"version": "1", "id": text_of(draw_topic_id(self._host.random))}
         try:
             try:
-                data, _ = await self._registry.get(_CLUSTER_ID)
+                data, _ = await self._registry.get(CLUSTER_ID)
             except NoNodeError:
                 data = json.dumps(fresh, separators=(",", ":"))
                 try:
-                    await self._registry.create(_CLUSTER_ID, data, make_parents=True)
+                    await self._registry.create(CLUSTER_ID, data, make_parents=True)
                 except NodeExistsError:
-                    data, _ = await self._registry.get(_CLUSTER_ID)
+                    data, _ = await self._registry.get(CLUSTER_ID)
         except RegistryError:
             return None
         found: str = json.loads(data)["id"]
