@@ -17,7 +17,7 @@ from typing import Any
 from .config import BrokerConfig
 from .controller import Controller, register
 from .controller.isr_store import RegistryIsrStore
-from .controller.log_dir_events import tell_log_dir_failure
+from .controller.log_dir_events import report_log_dir_failure
 from .errors import HarrowError, StorageError
 from .groups import GroupCoordinator
 from .host.seam import ProcessHost
@@ -174,7 +174,7 @@ class Broker:
         """A data folder is offline: the controller moves its leaders (B13). After the last one, end (B11)."""
         if self.logs.online:
             self._host.tasks.spawn(
-                tell_log_dir_failure(self.registry, self.node_id), name="log-dir-event"
+                report_log_dir_failure(self.registry, self.node_id), name="log-dir-event"
             )
         elif not self._failure.done():
             self._host.trace.emit("broker.log-failed", error=str(error))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..controller.state import PartitionState, partition_state
+from ..controller.state_node import LeaderAndIsr, parse_state
 from ..ids import NO_NODE, NodeId, TopicPartition
 from ..registry import Stat
 from ..registry.paths import CONTROLLER, CONTROLLER_EPOCH, TOPICS, partition_of_state_path
@@ -56,8 +56,8 @@ class RegistryInvariants:
         self.on_unclean_election: Callable[[TopicPartition, int], None] = lambda _tp, _epoch: None
         """Called with the leader epoch that an unclean election began."""
         self._topics: dict[str, RegisteredTopic] = {}
-        self._states: dict[TopicPartition, PartitionState] = {}
-        self._by_version: dict[TopicPartition, dict[int, PartitionState]] = {}
+        self._states: dict[TopicPartition, LeaderAndIsr] = {}
+        self._by_version: dict[TopicPartition, dict[int, LeaderAndIsr]] = {}
         self._owned: dict[str, int] = {}
         self._sessions: set[int] = set()
 
@@ -66,7 +66,7 @@ class RegistryInvariants:
         found = self._topics.get(topic)
         return None if found is None else found.topic_id
 
-    def state_at(self, tp: TopicPartition, version: int) -> PartitionState | None:
+    def state_at(self, tp: TopicPartition, version: int) -> LeaderAndIsr | None:
         """The state that was committed as `version` of a partition's node."""
         return self._by_version.get(tp, {}).get(version)
 
@@ -128,7 +128,7 @@ class RegistryInvariants:
         before = self._states.get(tp)
         if before is not None and row.version == before.version:
             return  # the node was touched because a child was
-        state = partition_state(row.data, Stat(row.version, row.czxid, row.mzxid, row.owner, 0))
+        state = parse_state(row.data, Stat(row.version, row.czxid, row.mzxid, row.owner, 0))
         self._check_shape(tp, state)
         if before is not None:
             self._check_order(tp, before, state)
@@ -136,7 +136,7 @@ class RegistryInvariants:
         self._states[tp] = state
         self._by_version.setdefault(tp, {})[state.version] = state
 
-    def _check_shape(self, tp: TopicPartition, state: PartitionState) -> None:
+    def _check_shape(self, tp: TopicPartition, state: LeaderAndIsr) -> None:
         topic = self._topics.get(tp.topic)
         assigned = frozenset[int]() if topic is None else topic.replicas.get(tp.partition, ())
         isr = state.isr
@@ -152,9 +152,7 @@ class RegistryInvariants:
         if problem:
             raise InvariantViolation("state-shape", f"{tp}: {problem}", {"registry": state})
 
-    def _check_order(
-        self, tp: TopicPartition, before: PartitionState, state: PartitionState
-    ) -> None:
+    def _check_order(self, tp: TopicPartition, before: LeaderAndIsr, state: LeaderAndIsr) -> None:
         problem = ""
         if state.version != before.version + 1:
             problem = f"version {before.version} is followed by {state.version}"
@@ -170,7 +168,7 @@ class RegistryInvariants:
             )
 
     def _check_election(
-        self, tp: TopicPartition, before: PartitionState, state: PartitionState
+        self, tp: TopicPartition, before: LeaderAndIsr, state: LeaderAndIsr
     ) -> None:
         if state.leader_epoch == before.leader_epoch:
             return

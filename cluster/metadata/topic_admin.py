@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from ..config import BY_NAME, BrokerConfig, validate_topic_config
 from ..controller.assignment import assign_replicas
-from ..controller.state import Assignment
-from ..controller.state import topic_json as assignment_json
+from ..controller.topic_node import ReplicaAssignment
+from ..controller.topic_node import topic_json as assignment_json
 from ..errors import ConfigError, ErrorCode, HarrowError, KafkaError, RegistryError
 from ..host.seam import Host
 from ..ids import NodeId
@@ -416,7 +416,10 @@ def refusal_of(error: KafkaError | RegistryError) -> KafkaError:
 
 def topic_json(plan: TopicPlan) -> str:
     """The data of `/brokers/topics/T`."""
-    rows = {number: Assignment(replicas=tuple(nodes)) for number, nodes in plan.assignment.items()}
+    rows = {
+        number: ReplicaAssignment(replicas=tuple(nodes))
+        for number, nodes in plan.assignment.items()
+    }
     return assignment_json(plan.topic_id, rows)
 
 

@@ -71,7 +71,7 @@ _CALLED_BY: dict[str, tuple[str, ...]] = {
 }
 
 
-async def settled(*promises: Promise[Any]) -> list[Any]:
+async def results_or_errors(*promises: Promise[Any]) -> list[Any]:
     """Wait for pipelined operations; for each its result, or the RegistryError that it raised."""
     found: list[Any] = []
     try:
@@ -87,7 +87,7 @@ async def settled(*promises: Promise[Any]) -> list[Any]:
 
 
 def value_of(found: Any) -> Any:
-    """A result of `settled`; raised when it is an error."""
+    """A result of `results_or_errors`; raised when it is an error."""
     if isinstance(found, RegistryError):
         raise found
     return found
@@ -239,7 +239,7 @@ class RegistryClient:
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[str, Stat] | None]:
         """Data and stat of many nodes in one round trip, None where there is none."""
-        found = await settled(*[self.submit(Get(path)) for path in paths])
+        found = await results_or_errors(*[self.submit(Get(path)) for path in paths])
         return [None if isinstance(one, NoNodeError) else value_of(one) for one in found]
 
     def submit(self, operation: Operation, watch: Watch | None = None) -> Promise[Any]:

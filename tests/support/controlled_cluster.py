@@ -8,7 +8,7 @@ from typing import Any
 
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.controller import Controller, register
-from harrow.cluster.controller.state import PartitionState, partition_state
+from harrow.cluster.controller.state_node import LeaderAndIsr, parse_state
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
@@ -182,9 +182,9 @@ class ControlledCluster:
     def any_client(self) -> RegistryClient:
         return self.nodes[max(self.nodes)].registry
 
-    async def state(self, topic: str, partition: int = 0) -> PartitionState:
+    async def state(self, topic: str, partition: int = 0) -> LeaderAndIsr:
         path = f"/brokers/topics/{topic}/partitions/{partition}/state"
-        return partition_state(*await self.any_client().get(path))
+        return parse_state(*await self.any_client().get(path))
 
     @property
     def active(self) -> list[int]:

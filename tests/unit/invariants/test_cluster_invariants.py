@@ -182,7 +182,7 @@ def control_twice_in_one_epoch(cluster: SimulatedCluster) -> None:
     assert active is not None
     other = next(node for node in cluster.brokers if node != active)
     elected, imposter = (cluster.broker(node).controller for node in (active, other))
-    vars(imposter)["_term"] = vars(elected)["_term"]
+    vars(imposter)["_active"] = vars(elected)["_active"]
 
 
 def know_a_controller_epoch_that_nobody_won(cluster: SimulatedCluster) -> None:

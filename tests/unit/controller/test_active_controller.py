@@ -1,4 +1,4 @@
-"""Elections, terms and what brokers are told, over a real registry (D1, D2, D4, D6)."""
+"""Elections of controllers and leaders, and what brokers receive, over a real registry (D1, D2, D4, D6)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from controlled_cluster import ControlledCluster, Told
 from harrow.cluster.controller import RegistryIsrStore
-from harrow.cluster.controller.election import ControllerMovedError, Mandate
+from harrow.cluster.controller.active_controller import ActiveController
+from harrow.cluster.controller.controller_context import ControllerContext
+from harrow.cluster.controller.controller_election import ControllerMovedError, WonElection
 from harrow.cluster.controller.partition_writer import PartitionWriter
-from harrow.cluster.controller.state import ClusterState
-from harrow.cluster.controller.term import Term
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from harrow.cluster.registry import Create, Delete, DeleteTree, Set
@@ -25,7 +25,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 REGISTRY = ["embedded"]
-"""Which one the present test runs on."""
+"""The registry that the running test uses."""
 
 
 @pytest.fixture(autouse=True, params=["embedded", "zookeeper"])
@@ -48,7 +48,7 @@ def clustered(
     run(tmp_path, with_registry, REGISTRY[0])
 
 
-def test_one_of_many_is_elected_and_its_death_elects_another(tmp_path: Path) -> None:
+def test_first_broker_is_elected_and_its_end_elects_another(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await asyncio.gather(*(cluster.start(number) for number in (1, 2, 3)))
         for told in cluster.told.values():
@@ -66,7 +66,7 @@ def test_one_of_many_is_elected_and_its_death_elects_another(tmp_path: Path) -> 
     clustered(tmp_path, test)
 
 
-def test_a_new_topic_gets_leaders_and_everybody_hears_of_it(tmp_path: Path) -> None:
+def test_new_topic_gets_leaders_and_every_broker_receives_them(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 3, 1), (3, 1))
@@ -81,7 +81,7 @@ def test_a_new_topic_gets_leaders_and_everybody_hears_of_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("dead", [1, 2])
-def test_a_dead_leader_is_replaced_whether_or_not_it_was_the_controller(
+def test_dead_leader_is_replaced_whether_or_not_it_was_the_controller(
     tmp_path: Path, dead: int
 ) -> None:
     async def test(cluster: ControlledCluster) -> None:
@@ -101,7 +101,7 @@ def test_a_dead_leader_is_replaced_whether_or_not_it_was_the_controller(
     clustered(tmp_path, test)
 
 
-def test_offline_until_the_last_in_sync_is_back(tmp_path: Path) -> None:
+def test_partition_is_offline_until_its_last_in_sync_replica_restarts(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (2,))
@@ -116,7 +116,7 @@ def test_offline_until_the_last_in_sync_is_back(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_unclean_election_is_the_topics_to_allow(tmp_path: Path) -> None:
+def test_unclean_election_happens_only_if_the_topic_allows_it(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         allowed = json.dumps({"version": 1, "config": {"unclean.leader.election.enable": "true"}})
@@ -139,7 +139,7 @@ def test_unclean_election_is_the_topics_to_allow(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_a_bounce_faster_than_its_session_is_a_failure_and_a_start(tmp_path: Path) -> None:
+def test_restart_within_one_session_timeout_counts_as_failure_and_start(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (3, 2))
@@ -155,7 +155,7 @@ def test_a_bounce_faster_than_its_session_is_a_failure_and_a_start(tmp_path: Pat
     clustered(tmp_path, test)
 
 
-def test_a_bounce_that_no_controller_saw_counts_too(tmp_path: Path) -> None:
+def test_restart_that_no_controller_noticed_counts_as_failure(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (3, 2))
@@ -171,7 +171,9 @@ def test_a_bounce_that_no_controller_saw_counts_too(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_a_leaders_own_isr_write_wins_the_race_and_is_taken_into_account(tmp_path: Path) -> None:
+def test_controller_decides_again_after_a_concurrent_isr_write_of_the_leader(
+    tmp_path: Path,
+) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 1, 3))
@@ -190,7 +192,7 @@ def test_a_leaders_own_isr_write_wins_the_race_and_is_taken_into_account(tmp_pat
     clustered(tmp_path, test)
 
 
-def test_isr_changes_reach_every_broker(tmp_path: Path) -> None:
+def test_isr_changes_are_sent_to_every_broker(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 1, 3))
@@ -221,7 +223,7 @@ def embedded_only(why: str) -> None:
         pytest.skip(why)
 
 
-def test_a_zombie_controller_changes_nothing(tmp_path: Path) -> None:
+def test_zombie_controller_changes_nothing(tmp_path: Path) -> None:
     embedded_only("link faults do not reach a ZooKeeper's connection")
 
     async def test(cluster: ControlledCluster) -> None:
@@ -231,21 +233,21 @@ def test_a_zombie_controller_changes_nothing(tmp_path: Path) -> None:
         await cluster.leader_told(1, T0, 2, 0)
         zombie = cluster.nodes[1]
         zombie.registry.on_expired.append(expired := Heard())
-        zombie.host.network.block(["registry"])  # type: ignore[attr-defined] # a knob of the real host
+        zombie.host.network.block(["registry"])  # type: ignore[attr-defined] # a fault injection point of the real host
         told = cluster.told[NodeId(3)]
         await told.until(lambda: told.controller_epoch == 2 and told.live == {2, 3})
         state = await cluster.state("t")
         assert (state.leader, state.isr, state.controller_epoch) == (2, (2, 3), 2)
-        # it still believes, and tells brokers so; they refuse it by its epoch
+        # it is still active and sends requests; the brokers refuse them by the controller epoch
         assert zombie.controller.is_active
-        term = zombie.controller._term  # pyright: ignore[reportPrivateUsage] - the zombie's own belief
-        assert term is not None
-        batch = term.batch()
+        active = zombie.controller._active  # pyright: ignore[reportPrivateUsage] - the zombie's own state
+        assert active is not None
+        batch = active.core.new_batch()
         batch.leader_and_isr([T0])
         batch.metadata([T0])
         batch.flush()
         await told.until(lambda: ErrorCode.stale_controller_epoch in told.refused)
-        zombie.host.network.heal("deliver")  # type: ignore[attr-defined]  # a knob of the real host
+        zombie.host.network.heal("deliver")  # type: ignore[attr-defined]  # a fault injection point of the real host
         await expired.next()
         await zombie.controller.session_expired()
         assert not zombie.controller.is_active
@@ -254,7 +256,7 @@ def test_a_zombie_controller_changes_nothing(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_a_usurper_ends_the_term_and_its_own_end_begins_another(tmp_path: Path) -> None:
+def test_newer_controller_makes_the_older_one_resign(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         told = cluster.told[NodeId(2)]
@@ -269,16 +271,16 @@ def test_a_usurper_ends_the_term_and_its_own_end_begins_another(tmp_path: Path) 
     clustered(tmp_path, test)
 
 
-def test_writes_of_a_term_that_is_over_are_refused(tmp_path: Path) -> None:
+def test_writes_of_an_earlier_controller_epoch_are_refused(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))
         await cluster.leader_told(2, T0, 1, 0)
         before = await cluster.nodes[1].registry.read_tree("/")
-        known = ClusterState()
+        known = ControllerContext()
         known.partitions[T0] = state = await cluster.state("t")
         # /controller_epoch has version 1 now
-        stale = Mandate(epoch=ControllerEpoch(0), version=0)
+        stale = WonElection(epoch=ControllerEpoch(0), version=0)
         writer = PartitionWriter(cluster.any_client(), stale, known)
         with pytest.raises(ControllerMovedError):
             await writer.change([T0], lambda _, found: replace(found, leader=NodeId(2)))
@@ -291,7 +293,7 @@ def test_writes_of_a_term_that_is_over_are_refused(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_registry_gone_and_back_is_no_election(tmp_path: Path) -> None:
+def test_registry_restart_causes_no_election(tmp_path: Path) -> None:
     embedded_only("the ZooKeeper is shared; see tests/cluster/test_on_zookeeper.py")
 
     async def test(cluster: ControlledCluster) -> None:
@@ -314,7 +316,7 @@ def test_registry_gone_and_back_is_no_election(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_a_broker_that_came_back_during_an_outage_may_lead(tmp_path: Path) -> None:
+def test_broker_that_restarted_during_a_registry_outage_may_lead(tmp_path: Path) -> None:
     """It had asked to shut down in its life before; simulated seed 102509 was left without a leader."""
 
     async def test(cluster: ControlledCluster) -> None:
@@ -326,26 +328,28 @@ def test_a_broker_that_came_back_during_an_outage_may_lead(tmp_path: Path) -> No
         assert await controller._shut_down(NodeId(2), epoch) == []  # pyright: ignore[reportPrivateUsage]
         begun, back = asyncio.Event(), asyncio.Event()
 
-        async def reload(term: Term) -> None:  # as after an outage: nobody has said that it bounced
+        async def reload(
+            active: ActiveController,
+        ) -> None:  # as after an outage: nobody has said that it bounced
             begun.set()
             await back.wait()
-            await term.load()
+            await active.load()
 
-        async def electable(term: Term) -> set[NodeId]:
-            return term.state.electable()
+        async def electable(active: ActiveController) -> set[NodeId]:
+            return active.context.electable()
 
-        outage = asyncio.create_task(controller.ask("outage", reload))
+        outage = asyncio.create_task(controller.run_event("outage", reload))
         await begun.wait()
         await cluster.stop(2)
         await cluster.start(2)
         back.set()
         await outage
-        assert await controller.ask("electable", electable) == {1, 2}
+        assert await controller.run_event("electable", electable) == {1, 2}
 
     clustered(tmp_path, test)
 
 
-def test_deletion_waits_for_dead_replicas_but_the_topic_is_gone_at_once(tmp_path: Path) -> None:
+def test_deletion_hides_topic_at_once_and_waits_for_dead_replicas(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 3), config='{"version":1,"config":{}}')
@@ -371,7 +375,7 @@ def test_deletion_waits_for_dead_replicas_but_the_topic_is_gone_at_once(tmp_path
     clustered(tmp_path, test)
 
 
-def test_controlled_shutdown_moves_leaders_first(tmp_path: Path) -> None:
+def test_controlled_shutdown_moves_leaders_before_the_broker_stops(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 3), (3, 2), (2,))
@@ -395,7 +399,7 @@ def test_controlled_shutdown_moves_leaders_first(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_preferred_leaders_get_their_place_back(tmp_path: Path) -> None:
+def test_rebalance_gives_leadership_back_to_preferred_leaders(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))
@@ -412,7 +416,7 @@ def test_preferred_leaders_get_their_place_back(tmp_path: Path) -> None:
     clustered(tmp_path, test, {"leader.imbalance.check.interval.seconds": 1})
 
 
-def test_a_broker_that_does_not_answer_is_told_until_it_does(tmp_path: Path) -> None:
+def test_request_is_repeated_until_the_broker_responds(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         told = cluster.told[NodeId(2)]
@@ -427,7 +431,7 @@ def test_a_broker_that_does_not_answer_is_told_until_it_does(tmp_path: Path) -> 
     clustered(tmp_path, test)
 
 
-def test_many_partitions_are_settled_in_chunks(tmp_path: Path) -> None:
+def test_many_partitions_are_written_in_chunks(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("many", *[(2, 1)] * 1200)
@@ -441,7 +445,7 @@ def test_many_partitions_are_settled_in_chunks(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_an_election_has_one_winner_however_many_race(tmp_path: Path) -> None:
+def test_concurrent_campaigns_elect_one_controller(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await asyncio.gather(*[cluster.start(number) for number in range(1, 8)])
         for told in cluster.told.values():
