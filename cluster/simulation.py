@@ -134,8 +134,8 @@ class SimulatedCluster:
     ) -> None:
         """`plants`: modules of planted bugs, in this process until `close` (`planting.py`).
 
-        `invariants`: check `cluster/invariants` after every event. None: unless there are plants, whose bugs the verdict
-        is to find; an invariant would end the run before.
+        `invariants`: check `cluster/invariants` after every event. None: only without plants, because the verdict is
+        to find a planted bug, and a violation would end the run before it.
         """
         self.config = dict(config or {})
         BrokerConfig.parse(self.config)

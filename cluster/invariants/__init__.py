@@ -22,7 +22,9 @@ raises out of `run_for` and `run_until`. An event is one call on the loop, so al
                               as live, and the broker has fetched under this leader epoch to the high watermark and
                               the epoch's start. [KIP-903]
     in-sync-prefix            A member of a leader's ISR that follows under the same leader epoch has a log end >= the
-                              leader's high watermark. [Partition.maybeIncrementLeaderHW]
+                              high watermark of this leader and of every earlier one. A new leader's own high
+                              watermark may be lower: members are admitted from its epoch's start on, which is not.
+                              [Partition.maybeIncrementLeaderHW, KIP-207]
     epoch-agreement           The leader and such a member assign the same leader epoch to every offset from the
                               larger log start to the leader's high watermark. [KIP-101, KIP-279]
     leader-completeness       All that was below the high watermark of a leader is in the log of every leader of a

@@ -148,17 +148,17 @@ class CommittedPrefixes:
         leader = max(leading, key=lambda one: one.partition.leader_epoch)
         if self._exempt(leader):
             return
-        high = leader.partition.high_watermark
+        committed = self._committed_end(leader)
         for node in leader.partition.isr:
             follower = replicas.get(node)
             if follower is None or follower is leader or not self._follows(follower, leader):
                 continue
             end = follower.partition.log.log_end_offset
-            if end < high:
+            if end < committed:
                 raise InvariantViolation(
                     "in-sync-prefix",
-                    f"{leader.partition.topic_partition}: {follower.owner} is in the ISR, its log ends at "
-                    f"{end}, and the high watermark of the leader {leader.owner} is {high}",
+                    f"{leader.partition.topic_partition}: {follower.owner} is in the ISR of {leader.owner}, its "
+                    f"log ends at {end}, and offsets below {committed} were committed",
                     {"leader": leader.describe(), "follower": follower.describe()},
                 )
             if epochs:
@@ -167,8 +167,20 @@ class CommittedPrefixes:
                     follower,
                     leader.partition.log.epochs.entries(),
                     follower.partition.log.log_start_offset,
-                    high,
+                    leader.partition.high_watermark,
                 )
+
+    def _committed_end(self, leader: ObservedReplica) -> int:
+        """What the members of this leader's ISR must have; the leader itself may have to find out still."""
+        partition = leader.partition
+        prefix = self._prefixes.get(partition.topic_partition)
+        if (
+            prefix is None
+            or prefix.topic_id != partition.topic_id
+            or prefix.leader_epoch > partition.leader_epoch
+        ):
+            return partition.high_watermark
+        return max(prefix.end, partition.high_watermark)
 
     @staticmethod
     def _follows(follower: ObservedReplica, leader: ObservedReplica) -> bool:
