@@ -70,7 +70,7 @@ class Broker:
         self.topic_admin = TopicAdmin(host, self.registry, self.cache, self.config)
         self.replicas.alive = self.cache.is_alive
         self.replicas.in_metadata = lambda tp: self.cache.partition(tp) is not None
-        self.replicas.topic_config = self.topic_admin.await_topic_config
+        self.replicas.topic_config = self.topic_admin.configs.await_topic_config
         self.logs.on_folder_failed.append(self._folder_failed)
         self.controller = Controller(
             host, self.node_id, self.config, self.registry, self.channel, self.cache

@@ -27,7 +27,8 @@ from .config_entries import (
     topic_entries,
 )
 from .names import check_topic_name
-from .topic_admin import TopicAdmin, refusal_of
+from .registry_retries import error_for_client
+from .topic_admin import TopicAdmin
 
 __all__ = ["ConfigsApi"]
 
@@ -65,7 +66,7 @@ class ConfigsApi:
                 )
                 fields |= {"error_code": ErrorCode.none, "configs": configs}
             except (KafkaError, RegistryError) as error:
-                refused = refusal_of(error)
+                refused = error_for_client(error)
                 fields |= {"error_code": refused.code, "error_message": refused.message or None}
             results.append(s.DescribeConfigsResult(**fields))
         request.respond(s.DescribeConfigsResponse(results=tuple(results)))
@@ -73,8 +74,10 @@ class ConfigsApi:
     async def _entries(self, kind: int, name: str) -> list[ConfigEntry]:
         if kind == _TOPIC:
             self._check_topic(name)
-            ask = partial(self._admin.topic_config, name)
-            overrides = await self._admin.reaching(ask, self._config.number("request.timeout.ms"))
+            ask = partial(self._admin.configs.topic_config, name)
+            overrides = await self._admin.retries.until_reachable(
+                ask, self._config.number("request.timeout.ms")
+            )
             return topic_entries(self._config, overrides)
         if kind == _BROKER:
             if not name:
@@ -118,7 +121,7 @@ class ConfigsApi:
                 _check_once(counts[row.resource_type, row.resource_name])
                 await self._alter_one(row, change_of, dry=asked.validate_only)
             except (KafkaError, RegistryError) as error:
-                refused = refusal_of(error)
+                refused = error_for_client(error)
                 code, message = refused.code, refused.message
             results.append(
                 s.AlterConfigsResourceResponse(
@@ -147,9 +150,9 @@ class ConfigsApi:
                 ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}"
             )
         if row.resource_type == _TOPIC:
-            await self._admin.alter_config(name, change_of(row), dry=dry)
+            await self._admin.configs.alter_config(name, change_of(row), dry=dry)
         else:
-            await self._admin.alter_broker_config(name, change_of(row), dry=dry)
+            await self._admin.configs.alter_broker_config(name, change_of(row), dry=dry)
 
     def _increments(self, row: Any) -> Change:
         def change(before: dict[str, str]) -> Mapping[str, str]:

@@ -58,6 +58,8 @@ def _problem(name: str) -> str:
 
 
 def colliding_names(name: str, existing: Iterable[str]) -> list[str]:
-    """Other topics whose metric names would be the same: '.' and '_' are one there."""
+    """Other topics whose metric names would be the same: metrics replace '.' by '_'."""
+    if "." not in name and "_" not in name:
+        return []
     flat = name.replace(".", "_")
     return sorted(other for other in existing if other != name and other.replace(".", "_") == flat)

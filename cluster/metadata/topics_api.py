@@ -22,7 +22,9 @@ from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache
 from .config_entries import topic_entries
-from .topic_admin import NewTopic, TopicAdmin, TopicPlan, refusal_of
+from .new_topic import NewTopic, TopicPlan
+from .registry_retries import error_for_client
+from .topic_admin import TopicAdmin
 
 __all__ = ["TopicsApi"]
 
@@ -72,11 +74,11 @@ class TopicsApi:
                 plan = self._admin.plan(_new_topic(row))
                 if not asked.validate_only:
                     order = partial(self._admin.create, plan)
-                    await self._admin.reaching(order, self._left_ms(deadline_ms))
+                    await self._admin.retries.until_reachable(order, self._left_ms(deadline_ms))
                     begun.append(plan)
                 results[row.name] = self._created(s, plan, validate_only=asked.validate_only)
             except (KafkaError, RegistryError) as error:
-                results[row.name] = _refused(s, row.name, refusal_of(error))
+                results[row.name] = _refused(s, row.name, error_for_client(error))
         for plan in begun:
             if not await self._await_leaders(plan, deadline_ms, timeout_ms):
                 results[plan.name] = _refused(s, plan.name, _timed_out())
@@ -131,10 +133,10 @@ class TopicsApi:
                     raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the answer
                 found, found_id = self._find(name, topic_id)
                 order = partial(self._admin.delete, found)
-                await self._admin.reaching(order, self._left_ms(deadline_ms))
+                await self._admin.retries.until_reachable(order, self._left_ms(deadline_ms))
                 begun.append((found, found_id, None))
             except (KafkaError, RegistryError) as error:
-                begun.append((name, topic_id, refusal_of(error)))
+                begun.append((name, topic_id, error_for_client(error)))
         results = [await self._deleted(s, row, deadline_ms) for row in begun]
         request.respond(s.DeleteTopicsResponse(responses=tuple(results)))
 
