@@ -18,7 +18,7 @@ from ..ids import NO_NODE, NodeId, TopicPartition
 from ..registry import Stat
 from ..registry.paths import CONTROLLER, CONTROLLER_EPOCH, TOPICS, partition_of_state_path
 from ..registry.store import MemoryStore
-from ..registry.tree import Changes, NodeRow
+from ..registry.tree_rows import Changes, NodeRow
 from ..wire.topic_ids import UUID, topic_id_of
 from .violation import InvariantViolation
 

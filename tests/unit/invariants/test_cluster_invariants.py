@@ -13,7 +13,7 @@ from harrow.cluster.invariants import InvariantViolation
 from harrow.cluster.invariants.leader_completeness import within
 from harrow.cluster.invariants.registry_invariants import RegistryInvariants
 from harrow.cluster.metadata import NewTopic
-from harrow.cluster.registry.tree import Changes, NodeRow, SessionRow
+from harrow.cluster.registry.tree_rows import Changes, NodeRow, SessionRow
 from harrow.cluster.replication.partition import IsrProposal, Partition
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.storage.leader_epochs import EpochEntry

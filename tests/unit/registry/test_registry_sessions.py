@@ -28,7 +28,7 @@ from harrow.cluster.registry import (
 )
 from harrow.cluster.registry.server import RegistryServer
 from harrow.cluster.registry.store import SqliteStore
-from harrow.cluster.registry.tree import Changes
+from harrow.cluster.registry.tree_rows import Changes
 from registry_in_process import Heard, RegistryFixture, run
 
 

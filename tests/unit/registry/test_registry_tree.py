@@ -114,28 +114,28 @@ def test_the_tree_does_what_a_naive_model_does(script: Sequence[tuple[str, Any]]
         if who == "end":
             if "second" in ids:
                 session = ids.pop("second")
-                outcome = tree.close_session(session)
-                assert outcome.changes is not None
-                store.commit(outcome.changes)
+                result = tree.close_session(session)
+                assert result.changes is not None
+                store.commit(result.changes)
                 model.close(session)
             continue
         if who not in ids:
-            outcome = tree.open_session(who, 100, 0)
-            assert outcome.changes is not None
-            store.commit(outcome.changes)
-            ids[who] = outcome.result
+            result = tree.open_session(who, 100, 0)
+            assert result.changes is not None
+            store.commit(result.changes)
+            ids[who] = result.result
         before, zxid = tree.rows(), tree.zxid
         try:
-            outcome = tree.apply(ids[who], operation, 0)
+            result = tree.apply(ids[who], operation, 0)
         except NodeError:
             with pytest.raises(KeyError):
                 model.perform(ids[who], operation)
             assert (tree.rows(), tree.zxid) == (before, zxid)  # nothing has happened
             continue
         model.perform(ids[who], operation)
-        if outcome.changes is not None:
+        if result.changes is not None:
             assert tree.zxid == zxid + 1
-            store.commit(outcome.changes)
+            store.commit(result.changes)
         rows = {r.path: (r.data, r.version, r.owner) for r in tree.rows() if r.path != "/"}
         assert rows == model.nodes
     assert_stored(tree, store)
@@ -145,8 +145,8 @@ def assert_stored(tree: RegistryTree, store: MemoryStore) -> None:
     stored, again = store.load(), RegistryTree()
     again.restore(stored.zxid, stored.nodes, stored.sessions, 0)
     assert again.rows() == tree.rows()
-    assert again.sessions.keys() == tree.sessions.keys()
-    for session in list(tree.sessions):
+    assert again.sessions.ids() == tree.sessions.ids()
+    for session in tree.sessions.ids():
         tree.close_session(session)
         again.close_session(session)
     assert again.dump() == tree.dump()
@@ -272,11 +272,11 @@ def test_sessions_expire_after_silence(heard: list[int], at: int, expired: bool)
     tree = RegistryTree()
     session = opened(tree)
     for now in heard:
-        assert tree.touch(session, now)
-    assert tree.expired(at) == ([session] if expired else [])
+        assert tree.sessions.touch(session, now)
+    assert tree.sessions.expired(at) == ([session] if expired else [])
 
 
-def test_the_end_of_a_session_takes_its_ephemeral_nodes_in_one_transaction() -> None:
+def test_session_end_removes_its_ephemeral_nodes_in_one_transaction() -> None:
     tree = RegistryTree()
     dying, watcher = opened(tree), opened(tree)
     for path in ("/ids", "/stays"):
@@ -286,10 +286,10 @@ def test_the_end_of_a_session_takes_its_ephemeral_nodes_in_one_transaction() -> 
     tree.apply(watcher, Children("/ids", watch=True), 0)
     tree.apply(watcher, Exists("/controller", watch=True), 0)
     zxid = tree.zxid
-    outcome = tree.close_session(dying)
+    result = tree.close_session(dying)
     assert tree.zxid == zxid + 1
     assert tree.dump() == {"/ids": "", "/stays": ""}
-    assert {str(event) for _, event in outcome.events} == {
+    assert {str(event) for _, event in result.events} == {
         str(Event("deleted", "/controller")),
         str(Event("children", "/ids")),
     }
@@ -299,13 +299,13 @@ def test_the_end_of_a_session_takes_its_ephemeral_nodes_in_one_transaction() -> 
         tree.resume(dying, 0, {}, 0)
 
 
-def test_loaded_sessions_get_their_whole_timeout_anew() -> None:
+def test_loaded_sessions_get_their_full_timeout() -> None:
     tree, store = RegistryTree(), MemoryStore()
-    outcome = tree.open_session("broker 1", 100, 0)
-    assert outcome.changes is not None
-    store.commit(outcome.changes)
+    result = tree.open_session("broker 1", 100, 0)
+    assert result.changes is not None
+    store.commit(result.changes)
     stored, again = store.load(), RegistryTree()
     again.restore(stored.zxid, stored.nodes, stored.sessions, 5000)
-    assert again.expired(5099) == []
-    assert again.expired(5100) == [outcome.result]
-    assert again.open_session("broker 2", 100, 0).result > outcome.result
+    assert again.sessions.expired(5099) == []
+    assert again.sessions.expired(5100) == [result.result]
+    assert again.open_session("broker 2", 100, 0).result > result.result
