@@ -1,4 +1,4 @@
-"""What a topic may be called, and which topics are the cluster's own.
+"""Valid topic names, and the internal topics.
 
 Source: Apache Kafka's `org.apache.kafka.common.internals.Topic`.
 """
@@ -28,14 +28,14 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Return for a legal name; KafkaError(invalid_topic_exception) says what is wrong with another."""
+    """Return for a valid name; KafkaError(invalid_topic_exception) says why another is invalid."""
     problem = _problem(name)
     if problem:
         raise KafkaError(ErrorCode.invalid_topic_exception, problem)
 
 
 def is_valid_topic_name(name: str) -> bool:
-    """True for a name that a topic may have."""
+    """True for a valid topic name."""
     return not _problem(name)
 
 

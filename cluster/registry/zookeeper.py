@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import RegistryError
 from ..host.seam import Host, Promise
 from .client import CONNECTION_TIMEOUT_MS, RegistryClient
-from .client_link import Pending, Watch
+from .client_link import PendingOperation, Watch
 from .errors import (
     RegistryUnavailableError,
 )
@@ -63,19 +63,21 @@ class ZooKeeperClient(RegistryClient):
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Connect and begin a session; RegistryUnavailableError when nobody answers in time."""
-        self._link.start(self._state_changed, lambda kind, path: self.happened(Event(kind, path)))
+        """Connect and begin a session; RegistryUnavailableError when ZooKeeper does not respond in time."""
+        self._link.start(
+            self._state_changed, lambda kind, path: self.watch_fired(Event(kind, path))
+        )
         try:
             await self.host.tasks.wait(self.until_connected(), self._connection_timeout_ms)
         except TimeoutError:
             await self.close()
             raise RegistryUnavailableError(
-                f"ZooKeeper did not answer within {self._connection_timeout_ms} ms; is it running, and is "
+                f"ZooKeeper did not respond within {self._connection_timeout_ms} ms; is it running, and is "
                 "zookeeper.connect its address?"
             ) from None
 
     async def close(self) -> None:
-        """End the session now: its ephemeral nodes go at once."""
+        """End the session now: ZooKeeper deletes its ephemeral nodes at once."""
         if self.state != "closed":
             self._set_state("closed")
             self._fail_waiting()
@@ -118,7 +120,7 @@ class ZooKeeperClient(RegistryClient):
             elif error is None and (stat.pzxid if kind == "children" else stat.mzxid) > seen:
                 missed = "children" if kind == "children" else "changed"
             if missed is not None:
-                self.happened(Event(missed, path))
+                self.watch_fired(Event(missed, path))
 
         if kind == "children":
             self._link.children(path, _ignored, watch=True)
@@ -131,7 +133,7 @@ class ZooKeeperClient(RegistryClient):
     def submit(self, operation: Operation, watch: Watch | None = None) -> Promise[Any]:
         """Send an operation now; the promise is for its result."""
         promise: Promise[Any] = self.host.tasks.promise()
-        pending = Pending(operation, promise, watch)
+        pending = PendingOperation(operation, promise, watch)
         if self.state != "connected":
             pending.fail(RegistryUnavailableError(f"{self._name} has no link to ZooKeeper"))
             return promise
@@ -154,7 +156,7 @@ class ZooKeeperClient(RegistryClient):
                 self._compose(pending, self._transactions.single(operation))
         return promise
 
-    def _done(self, pending: Pending, convert: Callable[[Any], Any]) -> Done:
+    def _done(self, pending: PendingOperation, convert: Callable[[Any], Any]) -> Done:
         def done(result: Any, error: tuple[str, int] | None, _zxid: int) -> None:
             if error is not None:
                 pending.fail(error_of(error, pending.operation, writes=pending.writes))
@@ -165,7 +167,7 @@ class ZooKeeperClient(RegistryClient):
 
         return done
 
-    def _compose(self, pending: Pending, work: Coroutine[Any, Any, Any]) -> None:
+    def _compose(self, pending: PendingOperation, work: Coroutine[Any, Any, Any]) -> None:
         async def run() -> None:
             try:
                 pending.succeed(await work)

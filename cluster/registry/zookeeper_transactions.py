@@ -224,7 +224,9 @@ def error_of(
     if code == "expired":
         return SessionExpiredError()
     if code not in NODE_ERRORS:
-        return RegistryUnavailableError("the connection to ZooKeeper is gone", maybe_applied=writes)
+        return RegistryUnavailableError(
+            "the connection to ZooKeeper was closed", maybe_applied=writes
+        )
     path: str = getattr(operation, "path", "")
     if code == "no-node" and isinstance(operation, Create):
         path = parent_of(path)

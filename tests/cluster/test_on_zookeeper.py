@@ -129,5 +129,5 @@ def test_topics_and_settings_come_and_go(cluster: Cluster) -> None:
 
 def test_where_no_zookeeper_answers_brokers_say_so(tmp_path: Path) -> None:
     config = CONFIG | {"zookeeper.connect": "127.0.0.1:1", "zookeeper.connection.timeout.ms": 500}
-    with pytest.raises(ClusterError, match="ZooKeeper did not answer within 500 ms"):
+    with pytest.raises(ClusterError, match="ZooKeeper did not respond within 500 ms"):
         Cluster(brokers=1, config=config, folder=tmp_path / "c").start()

@@ -107,7 +107,7 @@ steps = st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(steps)
-def test_the_tree_does_what_a_naive_model_does(script: Sequence[tuple[str, Any]]) -> None:
+def test_tree_behaves_like_the_model(script: Sequence[tuple[str, Any]]) -> None:
     tree, model, store = RegistryTree(), Model(), MemoryStore()
     ids: dict[str, int] = {}
     for who, operation in script:
@@ -153,7 +153,7 @@ def assert_stored(tree: RegistryTree, store: MemoryStore) -> None:
 
 
 @given(st.one_of(writes, multis, st.builds(Get, paths, watch=booleans), st.builds(ReadTree, paths)))
-def test_operations_survive_the_wire(operation: Operation) -> None:
+def test_encoded_operation_decodes_to_itself(operation: Operation) -> None:
     assert decode(encode(operation)) == operation
 
 
@@ -181,7 +181,7 @@ REFUSED: list[tuple[Any, type[NodeError]]] = [
 
 
 @pytest.mark.parametrize(("operation", "error"), REFUSED, ids=str)
-def test_refusals_have_their_error_and_change_nothing(
+def test_refused_operation_raises_its_error_and_changes_nothing(
     operation: Any, error: type[NodeError]
 ) -> None:
     tree = RegistryTree()
@@ -199,7 +199,7 @@ def test_refusals_have_their_error_and_change_nothing(
     assert tree.rows() == before
 
 
-def test_sequential_nodes_are_numbered_and_never_twice() -> None:
+def test_sequential_nodes_get_distinct_numbers() -> None:
     tree = RegistryTree()
     session = opened(tree)
     first = tree.apply(session, Create("/n", sequential=True), 0).result.path
@@ -224,7 +224,7 @@ WATCHES: list[tuple[Any, Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("read", "write", "heard"), WATCHES, ids=str)
-def test_watches_fire_once_and_again_after_an_absence(
+def test_watch_fires_once_and_missed_change_fires_on_resume(
     read: Any, write: Any, heard: list[str]
 ) -> None:
     for present in (True, False):
@@ -248,7 +248,7 @@ def test_watches_fire_once_and_again_after_an_absence(
             assert tree.apply(writer, again, 0).events == ()
 
 
-def test_a_watch_is_only_its_sessions() -> None:
+def test_watch_fires_only_for_its_session() -> None:
     tree = RegistryTree()
     first, second = opened(tree), opened(tree)
     tree.apply(first, Create("/a"), 0)
