@@ -19,7 +19,7 @@ from typing import Any
 from .config import BrokerConfig
 from .controller import Controller, register
 from .controller.isr_store import RegistryIsrStore
-from .controller.log_dir_events import tell_log_dir_failure
+from .controller.log_dir_events import report_log_dir_failure
 from .coordinators import CoordinatorType, FindCoordinator
 from .errors import ConfigError, HarrowError, StorageError
 from .groups import GroupCoordinator
@@ -110,7 +110,7 @@ class Broker:
         """Give each room what it calls in another room."""
         self.replicas.alive = self.cache.is_alive
         self.replicas.in_metadata = lambda tp: self.cache.partition(tp) is not None
-        self.replicas.topic_config = self.topic_admin.await_topic_config
+        self.replicas.topic_config = self.topic_admin.configs.await_topic_config
         self.replicas.on_leadership.append(self.settings.hosted)
         self.logs.on_folder_failed.append(self._folder_failed)
         self.settings.on_change.append(self.controller.settings_changed)
@@ -162,7 +162,7 @@ class Broker:
         """A data folder is offline: the controller moves its leaderships (B13). After the last folder, end (B11)."""
         if self.logs.online:
             self._host.tasks.spawn(
-                tell_log_dir_failure(self.registry, self.node_id), name="log-dir-event"
+                report_log_dir_failure(self.registry, self.node_id), name="log-dir-event"
             )
         elif not self._failure.done():
             self._host.trace.emit("broker.log-failed", error=str(error))

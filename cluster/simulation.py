@@ -26,10 +26,11 @@ from .config import BrokerConfig
 from .errors import ClusterError, HarrowError
 from .host.seam import Peer, ProcessHost
 from .host.simulated import Latency, Machine, SimHost, World
+from .invariants import ClusterInvariants
+from .invariants.registry_invariants import ObservedStore
 from .listeners import BROKERS, CLIENTS
 from .planting import PLANTED_EVENT, apply_plants, load_plants
 from .registry.process import RegistryProcess
-from .registry.store import MemoryStore
 
 REGISTRY_PORT = 2181
 CLIENT_PORTS = 9_000
@@ -130,14 +131,19 @@ class SimulatedCluster:
         latency: Latency | None = None,
         log_level: str = "warning",
         plants: Sequence[str] = (),
+        invariants: bool | None = None,
     ) -> None:
-        """`plants`: modules of planted bugs, in this process until `close` (`planting.py`)."""
+        """`plants`: modules of planted bugs, in this process until `close` (`planting.py`).
+
+        `invariants`: check `cluster/invariants` after every event. None: only without plants, because the verdict is
+        to find a planted bug, and a violation would end the run before it.
+        """
         self.config = dict(config or {})
         BrokerConfig.parse(self.config)
         self.plants = load_plants(plants)
         self._planter = apply_plants(self.plants)
         self.world = World(seed, latency=latency, log_level=log_level)
-        self._store = MemoryStore()
+        self._store = ObservedStore()
         machine = Machine(
             self.world, "registry", Peer("registry", ""), listeners={"registry": REGISTRY_PORT}
         )
@@ -145,6 +151,9 @@ class SimulatedCluster:
         self.brokers: dict[int, SimulatedProcess] = {}
         for node_id in range(1, brokers + 1):
             self.brokers[node_id] = self._broker(node_id, expect=brokers)
+        self.invariants = ClusterInvariants(self.brokers, self._store)
+        if not plants if invariants is None else invariants:
+            self.world.loop.after_event = self.invariants.after_event
 
     def _make_registry(self, host: ProcessHost) -> RegistryProcess:
         return RegistryProcess(host, {"folder": "/registry"}, self._store)

@@ -12,6 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .ids import TopicPartition
+from .registry.paths import (
+    BROKER_IDS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    TOPICS,
+    partition_of_state_path,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +59,22 @@ def parse(tree: Mapping[str, str]) -> ClusterView:
     replicas: dict[str, dict[str, list[int]]] = {}
     live: set[int] = set()
     for path, data in sorted(tree.items()):
-        parts = path.split("/")[1:]
-        if parts[:2] == ["brokers", "ids"] and len(parts) == 3:
-            live.add(int(parts[2]))
-        elif parts[:2] == ["brokers", "topics"] and len(parts) == 3:
-            replicas[parts[2]] = json.loads(data)["partitions"]
-            topics[parts[2]] = {}
-        elif parts[:2] == ["brokers", "topics"] and len(parts) == 6 and parts[5] == "state":
-            topic, number = parts[2], parts[4]
+        above, _, name = path.rpartition("/")
+        if above == BROKER_IDS:
+            live.add(int(name))
+        elif above == TOPICS:
+            replicas[name] = json.loads(data)["partitions"]
+            topics[name] = {}
+        elif (tp := partition_of_state_path(path)) is not None:
             state: dict[str, Any] = json.loads(data)
-            topics[topic][int(number)] = PartitionView(
+            topics[tp.topic][tp.partition] = PartitionView(
                 leader=state["leader"],
                 leader_epoch=state["leader_epoch"],
                 isr=tuple(state["isr"]),
-                replicas=tuple(replicas.get(topic, {}).get(number, ())),
+                replicas=tuple(replicas.get(tp.topic, {}).get(str(tp.partition), ())),
             )
-    controller = tree.get("/controller")
-    epoch = tree.get("/controller_epoch")
+    controller = tree.get(CONTROLLER)
+    epoch = tree.get(CONTROLLER_EPOCH)
     return ClusterView(
         live=frozenset(live),
         controller=json.loads(controller)["brokerid"] if controller else None,

@@ -16,22 +16,22 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 456,
-    "anew": 54,
-    "whoever": 29,
-    "nobody": 133,
-    "somebody": 18,
-    "everybody": 15,
+    "told": 285,
+    "anew": 36,
+    "whoever": 20,
+    "nobody": 96,
+    "somebody": 9,
+    "everybody": 10,
     "but for": 10,
     "of now": 7,
     "of a moment": 0,
-    "under way": 45,
-    "stands still": 19,
-    "knows of": 9,
-    "hears of": 9,
-    "heard of": 10,
+    "under way": 33,
+    "stands still": 18,
+    "knows of": 7,
+    "hears of": 5,
+    "heard of": 7,
     "vouches for": 7,
-    "for one in": 127,
+    "for one in": 114,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
 

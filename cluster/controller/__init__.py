@@ -1,6 +1,7 @@
-"""The controller (D): election, broker and partition states, assignment, topic deletion, ISR notifications.
+"""The controller (D): election, broker and partition states, replica assignment, topic deletion, ISR notifications.
 
-`Controller` runs on every broker; the elected one has a `Term`. `register` is a broker's claim to exist.
+Every broker runs a `Controller`; the elected broker's has an `ActiveController`. `register` creates a broker's
+registration.
 """
 
 from .assignment import assign_replicas

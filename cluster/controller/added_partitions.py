@@ -1,7 +1,7 @@
 """More partitions for a topic that exists (CreatePartitions, C9).
 
-Owns: `add_partitions`. The new partitions go on with the round robin of those there are: they begin where
-partition 0's first replica lies and have as many replicas as partition 0. May fail: KafkaError as Kafka answers.
+Owns: `add_partitions`. The new partitions continue the round robin of the existing ones: it starts at the broker of
+partition 0's first replica, and each has as many replicas as partition 0. May fail: KafkaError with Kafka's codes.
 
 Source: Kafka's ZkAdminManager.createPartitions, AdminZkClient.createNewPartitionsAssignment.
 """
@@ -9,87 +9,86 @@ Source: Kafka's ZkAdminManager.createPartitions, AdminZkClient.createNewPartitio
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, KafkaError
 from ..ids import NodeId, TopicPartition
 from .assignment import assign_replicas, start_of_added
-from .partition_writer import Assigned
-from .state import Assignment
-
-if TYPE_CHECKING:
-    from .term import Term
+from .controller_context import ControllerContext
+from .controller_core import ControllerCore
+from .partition_writer import PlannedAssignment
+from .topic_events import TopicEvents
+from .topic_node import ReplicaAssignment
 
 
 async def add_partitions(
-    term: Term,
+    core: ControllerCore,
+    topics: TopicEvents,
     topic: str,
     count: int,
     placed: Sequence[Sequence[NodeId]] | None,
     *,
     dry: bool = False,
 ) -> None:
-    """Bring `topic` to `count` partitions; `placed` are the replicas of the new ones, None: the round robin's."""
+    """Bring `topic` to `count` partitions. `placed`: replicas of the new ones; None: as the round robin says."""
 
-    def plan() -> dict[TopicPartition, Assigned]:
-        new = _placed(term, topic, count, placed)
+    def plan() -> dict[TopicPartition, PlannedAssignment]:
+        new = _placed(core.context, topic, count, placed)
         return {
-            TopicPartition(topic, number): (Assignment(replicas=tuple(replicas)), None)
+            TopicPartition(topic, number): (ReplicaAssignment(replicas=tuple(replicas)), None)
             for number, replicas in new.items()
         }
 
-    if topic not in term.state.topics:
-        await term.topics_changed()  # one that was created a moment ago
+    if topic not in core.context.topics:
+        await topics.topics_changed()  # a topic that was created a moment ago
     added = plan()
     if dry:
         return
-    await term.writer.assign(topic, plan)
-    await term.create_missing(topic)
-    term.host.trace.log("info", f"controller: topic {topic} got partitions {sorted(added)}")
+    await core.writer.assign(topic, plan)
+    await topics.partitions_added(topic)
+    core.host.trace.log("info", f"controller: topic {topic} got partitions {sorted(added)}")
 
 
 def _placed(
-    term: Term, topic: str, count: int, placed: Sequence[Sequence[NodeId]] | None
+    context: ControllerContext, topic: str, count: int, placed: Sequence[Sequence[NodeId]] | None
 ) -> Mapping[int, Sequence[NodeId]]:
-    state = term.state
-    if topic in state.deleting:
+    if topic in context.deleting:
         raise KafkaError(ErrorCode.invalid_topic_exception, "The topic is queued for deletion.")
-    there = state.topic_assignment(topic)
-    if not there:
+    existing = context.topic_assignment(topic)
+    if not existing:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"The topic '{topic}' does not exist."
         )
-    if any(one.moving for one in there.values()):
+    if any(assignment.is_reassigned for assignment in existing.values()):
         raise KafkaError(
             ErrorCode.reassignment_in_progress,
             f"A partition reassignment is in progress for the topic '{topic}'.",
         )
-    _check_count(len(there), count)
-    more = count - len(there)
+    _check_count(len(existing), count)
+    more = count - len(existing)
     if placed is not None:
-        _check_placed(placed, more, len(there[0].replicas), state.brokers.keys())
-        return {len(there) + number: replicas for number, replicas in enumerate(placed)}
-    racks = {node: broker.rack for node, broker in state.brokers.items()}
-    start = start_of_added([*racks], there[0].replicas[0], racks)
+        _check_placed(placed, more, len(existing[0].replicas), context.brokers.keys())
+        return {len(existing) + number: replicas for number, replicas in enumerate(placed)}
+    racks = {node: broker.rack for node, broker in context.brokers.items()}
+    start = start_of_added([*racks], existing[0].replicas[0], racks)
     return assign_replicas(
         [*racks],
         more,
-        len(there[0].replicas),
+        len(existing[0].replicas),
         start=start,
         shift=start,
-        first_partition=len(there),
+        first_partition=len(existing),
         racks=racks,
     )
 
 
-def _check_count(there: int, count: int) -> None:
-    if count < there:
+def _check_count(existing: int, count: int) -> None:
+    if count < existing:
         raise KafkaError(
             ErrorCode.invalid_partitions,
-            f"Topic currently has {there} partitions, which is higher than the requested {count}.",
+            f"Topic currently has {existing} partitions, which is higher than the requested {count}.",
         )
-    if count == there:
-        raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {there} partitions.")
+    if count == existing:
+        raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {existing} partitions.")
 
 
 def _check_placed(

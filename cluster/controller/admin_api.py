@@ -1,8 +1,8 @@
-"""What administrators ask of the controller: partitions added, leaders elected, replicas reassigned (C9, D4).
+"""Admin requests that only the active controller serves: more partitions, elections, reassignments (C9, D4).
 
-Owns: the handlers of CreatePartitions, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
-Only the active controller serves them; each request is one event of its queue. Creation and election are
-answered when this broker's metadata shows the leaders, or with REQUEST_TIMED_OUT (then it may still come).
+Owns: the handlers of CreatePartitions, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments. Each
+request is one event of the controller's queue. CreatePartitions and ElectLeaders respond when this broker's metadata
+shows the leaders, or with REQUEST_TIMED_OUT: then the change may still happen.
 
 Source: Kafka's KafkaApis, ZkAdminManager, DelayedElectLeader, DelayedCreatePartitions; KIP-195, 455, 460, 860.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
@@ -20,53 +20,53 @@ from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from ..wire.request import Request
+from .active_controller import ActiveController
 from .added_partitions import add_partitions
-
-if TYPE_CHECKING:
-    from .elections import Results
-    from .reassignments import Wanted
-    from .state import Assignment
-    from .term import Term
+from .leader_elections import ElectionResults
+from .reassignments import Targets
+from .topic_node import ReplicaAssignment
 
 T = TypeVar("T")
 
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-class Asked(Protocol):
-    """What it needs of the controller."""
+class ControllerQueue(Protocol):
+    """The controller's event queue, as these handlers need it."""
 
-    async def ask(self, name: str, call: Callable[[Term], Coroutine[Any, Any, T]], /) -> T:
-        """What `call` finds or does, as one event of the queue; KafkaError(not_controller)."""
+    async def run_event(
+        self, name: str, call: Callable[[ActiveController], Coroutine[Any, Any, T]], /
+    ) -> T:
+        """Run `call` as one event of the queue and return its result; KafkaError(not_controller)."""
         ...
 
 
-class Known(Protocol):
-    """What it needs of the metadata cache."""
+class LeaderLookup(Protocol):
+    """The metadata cache, as these handlers need it."""
 
     def leader(self, tp: TopicPartition, /) -> NodeId:
-        """The node that leads a partition; -1 where nobody does or it is not known."""
+        """The leader of a partition; -1 when it has none or is not known."""
         ...
 
     async def await_leaders(self, topic: str, partitions: int, timeout_ms: float, /) -> bool:
-        """Wait until each of a topic's partitions has a live leader; False when the time passed first."""
+        """Wait until each partition of a topic has a live leader; False after the timeout."""
         ...
 
     async def await_until(self, condition: Callable[[], bool], timeout_ms: float, /) -> bool:
-        """Wait until `condition` holds, tried after each update; False when the time passed first."""
+        """Wait until `condition` holds, evaluated after each update; False after the timeout."""
         ...
 
 
-class AdminApi:
-    """The controller's side of the admin client."""
+class ControllerAdminApi:
+    """Handlers of the admin requests that need the controller."""
 
-    def __init__(self, host: Host, controller: Asked, cache: Known) -> None:
+    def __init__(self, host: Host, controller: ControllerQueue, cache: LeaderLookup) -> None:
         self._clock = host.clock
         self._controller = controller
         self._cache = cache
 
     def handlers(self) -> Iterable[ApiRow]:
-        """What it serves, at which versions."""
+        """The API table's entries."""
         return (
             ApiRow(ApiKey.CREATE_PARTITIONS, 0, 3, self.create_partitions),
             ApiRow(ApiKey.ELECT_LEADERS, 0, 2, self.elect_leaders),
@@ -77,25 +77,25 @@ class AdminApi:
     def _left_ms(self, deadline_ms: int) -> int:
         return max(0, deadline_ms - self._clock.monotonic_ms())
 
-    def _deadline_ms(self, asked: Any) -> int:
-        return self._clock.monotonic_ms() + max(0, messages.to_milliseconds(asked.timeout))
+    def _deadline_ms(self, entity: Any) -> int:
+        return self._clock.monotonic_ms() + max(0, messages.to_milliseconds(entity.timeout))
 
     # ------------------------------------------------------- CreatePartitions
 
     async def create_partitions(self, request: Request) -> None:
-        """Answer CreatePartitions."""
-        asked = request.decode()
-        deadline_ms = self._deadline_ms(asked)
+        """Serve CreatePartitions."""
+        entity = request.decode()
+        deadline_ms = self._deadline_ms(entity)
         s = messages.response(request)
-        counts = Counter(row.name for row in asked.topics)
+        counts = Counter(row.name for row in entity.topics)
         results: dict[str, KafkaError | None] = {}
-        for row in asked.topics:
+        for row in entity.topics:
             if row.name not in results:
                 twice = counts[row.name] > 1
-                dry: bool = asked.validate_only
+                dry: bool = entity.validate_only
                 results[row.name] = await self._add(row, twice=twice, dry=dry)
-        if not asked.validate_only:
-            for row in asked.topics:
+        if not entity.validate_only:
+            for row in entity.topics:
                 left_ms = self._left_ms(deadline_ms)
                 if results[row.name] is None and not await self._cache.await_leaders(
                     row.name, row.count, left_ms
@@ -115,11 +115,15 @@ class AdminApi:
             return KafkaError(ErrorCode.invalid_request, "Duplicate topic in request.")
         placed: list[list[NodeId]] | None = None
         if row.assignments is not None:
-            placed = [[NodeId(node) for node in one.broker_ids] for one in row.assignments]
+            placed = [
+                [NodeId(node) for node in replicas.broker_ids] for replicas in row.assignments
+            ]
         try:
-            await self._controller.ask(
+            await self._controller.run_event(
                 f"partitions of {row.name}",
-                lambda term: add_partitions(term, row.name, row.count, placed, dry=dry),
+                lambda active: add_partitions(
+                    active.core, active.topics, row.name, row.count, placed, dry=dry
+                ),
             )
         except KafkaError as error:
             if error.code is ErrorCode.not_controller:
@@ -130,31 +134,33 @@ class AdminApi:
     # ----------------------------------------------------------- ElectLeaders
 
     async def elect_leaders(self, request: Request) -> None:
-        """Answer ElectLeaders."""
-        asked = request.decode()
-        deadline_ms = self._deadline_ms(asked)
-        kind: int = getattr(asked, "election_type", _PREFERRED)
+        """Serve ElectLeaders."""
+        entity = request.decode()
+        deadline_ms = self._deadline_ms(entity)
+        kind: int = getattr(entity, "election_type", _PREFERRED)
         if kind not in (_PREFERRED, _UNCLEAN):
             raise KafkaError(ErrorCode.invalid_request, f"Unknown election type {kind}")
         partitions: list[TopicPartition] | None = None
-        if asked.topic_partitions is not None:
+        if entity.topic_partitions is not None:
             partitions = [
                 TopicPartition(row.topic, number)
-                for row in asked.topic_partitions
+                for row in entity.topic_partitions
                 for number in row.partitions
             ]
 
-        async def elect(term: Term) -> tuple[Results, dict[TopicPartition, NodeId]]:
-            results = await term.elections.elect(partitions, unclean=kind == _UNCLEAN)
+        async def elect(
+            active: ActiveController,
+        ) -> tuple[ElectionResults, dict[TopicPartition, NodeId]]:
+            results = await active.elections.elect(partitions, unclean=kind == _UNCLEAN)
             won = [tp for tp, error in results.items() if error is None]
-            return results, {tp: term.state.partitions[tp].leader for tp in won}
+            return results, {tp: active.context.partitions[tp].leader for tp in won}
 
-        results, leaders = await self._controller.ask("elect leaders", elect)
+        results, leaders = await self._controller.run_event("elect leaders", elect)
         await self._await_elected(results, leaders, deadline_ms)
         request.respond(_elected(messages.response(request), results))
 
     async def _await_elected(
-        self, results: Results, leaders: Mapping[TopicPartition, NodeId], deadline_ms: int
+        self, results: ElectionResults, leaders: Mapping[TopicPartition, NodeId], deadline_ms: int
     ) -> None:
         def known() -> bool:
             return all(self._cache.leader(tp) == leader for tp, leader in leaders.items())
@@ -167,18 +173,18 @@ class AdminApi:
     # ---------------------------------------------------------- reassignments
 
     async def alter_reassignments(self, request: Request) -> None:
-        """Answer AlterPartitionReassignments: begun, turned or cancelled; moving goes on afterwards."""
-        asked = request.decode()
-        any_factor: bool = getattr(asked, "allow_replication_factor_change", True)
-        wanted: Wanted = {
+        """Serve AlterPartitionReassignments: begin, change or cancel; responds before the replicas have moved."""
+        entity = request.decode()
+        any_factor: bool = getattr(entity, "allow_replication_factor_change", True)
+        wanted: Targets = {
             TopicPartition(topic.name, row.partition_index): None
             if row.replicas is None
             else [NodeId(node) for node in row.replicas]
-            for topic in asked.topics
+            for topic in entity.topics
             for row in topic.partitions
         }
-        results = await self._controller.ask(
-            "reassign", lambda term: term.reassignments.alter(wanted, any_factor=any_factor)
+        results = await self._controller.run_event(
+            "reassign", lambda active: active.reassignments.alter(wanted, any_factor=any_factor)
         )
         s = messages.response(request)
         request.respond(
@@ -201,20 +207,20 @@ class AdminApi:
         )
 
     async def list_reassignments(self, request: Request) -> None:
-        """Answer ListPartitionReassignments: what moves, of all partitions or of those asked for."""
-        asked = request.decode()
+        """Serve ListPartitionReassignments, for all partitions or those requested."""
+        entity = request.decode()
         wanted: list[TopicPartition] | None = None
-        if asked.topics is not None:
+        if entity.topics is not None:
             wanted = [
                 TopicPartition(topic.name, number)
-                for topic in asked.topics
+                for topic in entity.topics
                 for number in topic.partition_indexes
             ]
 
-        async def under_way(term: Term) -> dict[TopicPartition, Assignment]:
-            return term.reassignments.under_way(wanted)
+        async def in_progress(active: ActiveController) -> dict[TopicPartition, ReplicaAssignment]:
+            return active.reassignments.in_progress(wanted)
 
-        found = await self._controller.ask("list reassignments", under_way)
+        found = await self._controller.run_event("list reassignments", in_progress)
         s = messages.response(request)
         request.respond(
             s.ListPartitionReassignmentsResponse(
@@ -238,7 +244,7 @@ class AdminApi:
         )
 
 
-def _elected(s: messages.Schema, results: Results) -> Any:
+def _elected(s: messages.Schema, results: ElectionResults) -> Any:
     return s.ElectLeadersResponse(
         error_code=ErrorCode.none,
         replica_election_results=tuple(

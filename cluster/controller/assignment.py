@@ -1,11 +1,11 @@
 """Which brokers hold a new partition's replicas: round robin with a growing shift, across racks (C9).
 
 Owns: `assign_replicas`. Pure: the caller draws `start` and `shift` (Kafka draws both at random; for partitions
-added to a topic both are the place of partition 0's first replica, so that the round robin goes on).
+added to a topic both are the index of partition 0's first replica, so that the round robin continues).
 
-The first replica of partition 0 lies on `brokers[start]`, of partition 1 on the next broker, and so on; the
-other replicas follow the first one at a distance that begins with `shift` and grows by one each time the
-round robin has gone round, so that the followers of one broker's leaders spread over all the others.
+The first replica of partition 0 is placed on `brokers[start]`, that of partition 1 on the next broker, and so on. The
+other replicas follow the first at a distance that begins with `shift` and grows by 1 after each full turn of the
+round robin, so that the followers of one broker's leaders spread over all other brokers.
 Worked example, 5 brokers, 10 partitions, 3 replicas, start 0, shift 0:
 
     broker-0   broker-1   broker-2   broker-3   broker-4
@@ -16,11 +16,11 @@ Worked example, 5 brokers, 10 partitions, 3 replicas, start 0, shift 0:
     p3         p4         p0         p1         p2         (3rd replica)
     p7         p8         p9         p5         p6         (3rd replica)
 
-With racks the brokers are first put in an order that alternates between racks (KIP-36); a rack gets a second
-replica of a partition only when every rack has one, and each rack gets as many leaders as its brokers' share.
+With racks the brokers are first ordered so that the racks alternate (KIP-36). A rack gets a second replica of a
+partition only when every rack has one, and each rack gets as many leaders as its share of the brokers.
 
 May fail: KafkaError INVALID_REPLICATION_FACTOR or INVALID_PARTITIONS; UNKNOWN_SERVER_ERROR when only some of
-the brokers have a rack (as Kafka's AdminOperationException is answered).
+the brokers have a rack (Kafka's code for AdminOperationException).
 Source: Kafka's AdminUtils.assignReplicasToBrokersRackUnaware, assignReplicasToBrokersRackAware.
 """
 
@@ -44,7 +44,7 @@ def assign_replicas(
     first_partition: int = 0,
     racks: Racks | None = None,
 ) -> dict[int, list[NodeId]]:
-    """Replicas of `partitions` partitions from `first_partition` on, the preferred leader first.
+    """Replicas of `partitions` partitions, from number `first_partition` on; the preferred leader first.
 
     `start` and `shift` may be any non-negative numbers; they are taken modulo the number of brokers.
     """
@@ -74,7 +74,7 @@ def start_of_added(brokers: Sequence[NodeId], first_replica: NodeId, racks: Rack
 
 
 def alternated(rack_of: Mapping[NodeId, str]) -> list[NodeId]:
-    """Brokers by turns of their racks: of racks a (0, 1, 2), b (3, 4), c (5): 0, 3, 5, 1, 4, 2."""
+    """Brokers in an order in which their racks alternate: of racks a (0, 1, 2), b (3, 4), c (5): 0, 3, 5, 1, 4, 2."""
     waiting: dict[str, list[NodeId]] = {}
     for node in sorted(rack_of):
         waiting.setdefault(rack_of[node], []).append(node)

@@ -1,9 +1,9 @@
-"""The controller's lines to the brokers: one ordered queue for each, one request under way on it.
+"""The controller channels: one ordered queue of requests to each broker, with one request in flight.
 
-Owns: `Channels`, one `BrokerChannel` for each registration. Order is what makes it correct: a broker never
-hears an older decision of a term after a newer one. A request is repeated until it is answered, the
-registration is gone (the channel is closed) or the term ends; brokers refuse repetitions that are stale.
-An answer STALE_CONTROLLER_EPOCH says that another controller was elected: `on_moved`.
+Owns: `Channels`, one `BrokerChannel` for each registration. The order makes them correct: a broker never receives an
+older decision of a controller after a newer one. A request is repeated until the broker responds, its registration is
+gone (the channel is closed) or the controller resigns; brokers refuse repetitions that are stale. A response
+STALE_CONTROLLER_EPOCH says that another controller was elected: `on_moved` is called.
 
 Source: Kafka's ControllerChannelManager, RequestSendThread.
 """
@@ -24,8 +24,8 @@ RETRY_MS = 100
 """Pause before a request is repeated, as Kafka's."""
 
 
-class Client(Protocol):
-    """What a channel needs of a `PeerClient`."""
+class RequestClient(Protocol):
+    """A `PeerClient`, as a channel needs it."""
 
     async def request(self, api_key: int, version: int, entity: Any, timeout_ms: float, /) -> Any:
         """The response entity; OSError, TimeoutError or HarrowError without one."""
@@ -36,7 +36,7 @@ class Client(Protocol):
         ...
 
 
-ClientFactory = Callable[[NodeId, str, int], Client]
+ClientFactory = Callable[[NodeId, str, int], RequestClient]
 OnResponse = Callable[[NodeId, int, Any], None]
 """`on_response(broker, api key, response)`"""
 
@@ -48,7 +48,7 @@ class BrokerChannel:
         self,
         host: Host,
         broker: BrokerInfo,
-        client: Client,
+        client: RequestClient,
         timeout_ms: int,
         on_response: OnResponse,
     ) -> None:
@@ -79,10 +79,10 @@ class BrokerChannel:
                 self._wake = self._host.tasks.promise()
                 await self._wake
             api_key, version, entity = self._queue.popleft()
-            response = await self._until_answered(api_key, version, entity)
+            response = await self._until_response(api_key, version, entity)
             self._on_response(self.broker.node_id, api_key, response)
 
-    async def _until_answered(self, api_key: int, version: int, entity: Any) -> Any:
+    async def _until_response(self, api_key: int, version: int, entity: Any) -> Any:
         level = "warning"
         while True:
             try:
@@ -93,12 +93,12 @@ class BrokerChannel:
                     f"controller: {ApiKey(api_key).name} to broker {self.broker.node_id} failed "
                     f"({error}); again in {RETRY_MS} ms while it is registered",
                 )
-                level = "debug"  # the first failure tells it all
+                level = "debug"  # the log line of the first failure is enough
                 await self._host.tasks.sleep(RETRY_MS)
 
 
 class Channels:
-    """One channel for each live broker of a term."""
+    """One channel for each live broker, of one active controller."""
 
     def __init__(
         self,
@@ -110,7 +110,8 @@ class Channels:
         on_moved: Callable[[], None],
     ) -> None:
         self._host = host
-        self._inter_broker_listener = inter_broker_listener
+        self.inter_broker_listener = inter_broker_listener
+        """Name of the listener by which the controller reaches brokers."""
         self._factory = factory
         self._timeout_ms = timeout_ms
         self._on_response = on_response
@@ -119,45 +120,46 @@ class Channels:
         self._ended = False
 
     def open(self, broker: BrokerInfo) -> None:
-        """A line to a new registration; the one to an older registration of the broker is closed."""
+        """Open the channel of a new registration; close that of an older registration of the broker."""
         self.close(broker.node_id)
         if self._ended:
-            return  # an event of a term that ended while it was handled
-        where = broker.endpoint(self._inter_broker_listener)
+            return  # the controller resigned while it handled an event
+        where = broker.endpoint(self.inter_broker_listener)
         client = self._factory(broker.node_id, where.host, where.port)
         self._channels[broker.node_id] = BrokerChannel(
-            self._host, broker, client, self._timeout_ms, self._answered
+            self._host, broker, client, self._timeout_ms, self._response_received
         )
 
     def close(self, node_id: NodeId) -> None:
-        """The registration is gone; no error when there was no line."""
+        """The registration is gone; no error when there was no channel."""
         channel = self._channels.pop(node_id, None)
         if channel is not None:
             channel.close()
 
     def end(self) -> None:
-        """The term is over: no line, now or later."""
+        """The controller resigns: no channel, now or later."""
         self._ended = True
         self.close_all()
 
     def close_all(self) -> None:
-        """Drop every line and what is queued on it."""
+        """Close every channel and drop its queue."""
         for node_id in list(self._channels):
             self.close(node_id)
 
     def send(self, node_id: NodeId, api_key: int, version: int, entity: Any) -> None:
-        """Queue one request; dropped when the broker has no line any more."""
+        """Queue one request; dropped when the broker has no channel any more."""
         channel = self._channels.get(node_id)
         if channel is not None:
             channel.send(api_key, version, entity)
 
-    def _answered(self, node_id: NodeId, api_key: int, response: Any) -> None:
+    def _response_received(self, node_id: NodeId, api_key: int, response: Any) -> None:
         code: ErrorCode = response.error_code
         if code is ErrorCode.stale_controller_epoch:
             self._on_moved()
         elif code is not ErrorCode.none:
-            # stale_broker_epoch: it has registered again, and the registry is telling us
+            # stale_broker_epoch: the broker has registered again, and the watch on /brokers/ids reports it
             self._host.trace.log(
-                "info", f"controller: broker {node_id} answered {ApiKey(api_key).name}: {code.name}"
+                "info",
+                f"controller: broker {node_id} responded to {ApiKey(api_key).name} with {code.name}",
             )
         self._on_response(node_id, api_key, response)

@@ -1,12 +1,12 @@
-"""A broker's part in controlling the cluster: stand for election, and while elected, decide.
+"""A broker's part in controlling the cluster: take part in elections, and act while elected.
 
-Owns: `Controller`: the queue of events, one at a time (Kafka's ControllerEventManager), the present `Term` if
-this broker is elected, and what is done when the registry is out of reach or the session has expired.
+Owns: `Controller`: the queue of events, handled one at a time (Kafka's ControllerEventManager), the `ActiveController`
+while this broker is elected, and what happens when the registry is unreachable or the session has expired.
 
-Invariants: at most one term at a time in this process; every handler runs to its end before the next begins;
-a term whose session has expired is over before anything else happens (D1, D2). A controller that is merely
-disconnected keeps its term: nobody else can be elected before the server ends its session, and what it
-still sends is refused as soon as somebody is.
+Invariants: a process has at most one active controller at a time, each of a larger controller epoch than the one
+before; every handler ends before the next begins; the expiry of the session ends the active controller before
+anything else happens (D1, D2). A controller that is only disconnected stays active: no other broker can be elected
+before the registry ends its session, and brokers refuse its requests as soon as another is elected.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from ..wire.internal import (
     RemainingPartition,
 )
 from ..wire.request import Request
-from .admin_api import AdminApi
+from .active_controller import ACTIVE_CONTROLLER_EVENTS, ActiveController
+from .admin_api import ControllerAdminApi
 from .channels import ClientFactory
-from .election import ControllerMovedError, campaign
-from .term import TERM_EVENTS, Handler, Term
+from .controller_core import Handler
+from .controller_election import ControllerMovedError, campaign
 
 T = TypeVar("T")
 
@@ -46,39 +47,39 @@ SHUTDOWN_PAUSE_MS = 200
 SHUTDOWN_VERSION = 3
 
 
-class KnownBrokers(Protocol):
-    """What the controller asks of the metadata cache."""
+class BrokerLookup(Protocol):
+    """The metadata cache, as the controller needs it."""
 
     @property
     def controller_id(self) -> NodeId:
-        """The controller that this broker last heard of; -1 for none."""
+        """The controller of the last UpdateMetadata; -1 before the first."""
         ...
 
     def peer_endpoint(self, node_id: NodeId, /) -> tuple[str, int] | None:
-        """Where a live broker listens for brokers."""
+        """Address of a live broker's listener for brokers."""
         ...
 
     def leader(self, tp: TopicPartition, /) -> NodeId:
-        """The node that leads a partition; -1 where nobody does or it is not known."""
+        """The leader of a partition; -1 when it has none or is not known."""
         ...
 
     async def await_leaders(self, topic: str, partitions: int, timeout_ms: float, /) -> bool:
-        """Wait until each of a topic's partitions has a live leader; False when the time passed first."""
+        """Wait until each partition of a topic has a live leader; False after the timeout."""
         ...
 
     async def await_until(self, condition: Callable[[], bool], timeout_ms: float, /) -> bool:
-        """Wait until `condition` holds, tried after each update; False when the time passed first."""
+        """Wait until `condition` holds, evaluated after each update; False after the timeout."""
         ...
 
 
-def _needed(term: Term | None) -> Term:
-    if term is None:
+def _required(active: ActiveController | None) -> ActiveController:
+    if active is None:
         raise KafkaError(ErrorCode.not_controller)
-    return term
+    return active
 
 
 class Controller:
-    """Elects or watches; `start` may be called again after `session_expired`."""
+    """Campaigns or watches `/controller`; `start` may be called again after `session_expired`."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Controller:
         config: BrokerConfig,
         registry: RegistryClient,
         channel_factory: ClientFactory,
-        cache: KnownBrokers,
+        cache: BrokerLookup,
     ) -> None:
         self._host = host
         self._node_id = node_id
@@ -96,40 +97,41 @@ class Controller:
         self._factory = channel_factory
         self._cache = cache
         self.broker_epoch = BrokerEpoch(-1)
-        """This broker's registration; set by whoever registers."""
-        self._term: Term | None = None
+        """Epoch of this broker's registration; the broker sets it when it has registered."""
+        self._active: ActiveController | None = None
+        self._last_epoch = -1
         self._queue: deque[tuple[str, Handler]] = deque()
         self._wake: Promise[None] | None = None
         self._worker: Task | None = None
-        self._asked: set[Promise[Any]] = set()
-        self._questions = 0
-        registry.on_expired.append(self._expired)  # at once: the seat is gone
+        self._waiting: dict[Promise[Any], None] = {}
+        self._requests = 0
+        registry.on_expired.append(self._expired)  # at once: /controller is deleted
 
     @property
     def is_active(self) -> bool:
         """True while this broker is the elected controller, as far as it knows."""
-        return self._term is not None
+        return self._active is not None
 
     @property
     def epoch(self) -> ControllerEpoch:
-        """The epoch of this broker's term; -1 without one."""
-        return ControllerEpoch(-1) if self._term is None else self._term.mandate.epoch
+        """The controller epoch that this broker won; -1 while it is not the controller."""
+        return ControllerEpoch(-1) if self._active is None else self._active.won.epoch
 
     def figures(self) -> dict[str, int]:
-        """Numbers for metrics: all zero but `events` on brokers that are not the controller."""
+        """Counts for the metrics; on a broker that is not the controller only `events` may be above zero."""
         found = {"active": int(self.is_active), "events": len(self._queue)}
-        return found if self._term is None else found | self._term.state.figures()
+        return found if self._active is None else found | self._active.context.figures()
 
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Stand for election; returns at once, the outcome is traced and shows in `is_active`."""
+        """Take part in the election; returns at once, the result is traced and shows in `is_active`."""
         if self._worker is None:
             self._worker = self._host.tasks.spawn(self._work(), name="controller-events")
         self._enqueue("elect", self._elect)
 
     async def stop(self) -> None:
-        """Give up, without ending the registry's session."""
+        """Resign and handle no more events; the registry session stays open."""
         if self._worker is not None:
             self._worker.cancel()
             self._worker = None
@@ -137,7 +139,7 @@ class Controller:
         self._drop_events()
 
     async def session_expired(self) -> None:
-        """The registry session is over, and with it the term and all watches; `start` begins anew."""
+        """The registry session has expired, and with it the election and all watches; `start` begins again."""
         self._expired()
 
     def _expired(self) -> None:
@@ -175,49 +177,51 @@ class Controller:
 
     def _drop_events(self) -> None:
         self._queue.clear()
-        asked, self._asked = self._asked, set()
-        for outcome in asked:
-            if not outcome.done():
-                outcome.set_exception(KafkaError(ErrorCode.not_controller))
+        waiting, self._waiting = self._waiting, {}
+        for result in waiting:
+            if not result.done():
+                result.set_exception(KafkaError(ErrorCode.not_controller))
 
     async def _recover(self) -> None:
-        """An event was cut in two: when the registry is back, begin from what it says."""
+        """An event was interrupted: load everything again when the registry is reachable."""
         self._drop_events()
         try:
             await self._registry.until_connected()
         except RegistryUnavailableError:
             return  # the client is closed
         self._enqueue("elect", self._elect)
-        if self._term is not None:
-            self._enqueue("load", self._term.load)
+        if self._active is not None:
+            self._enqueue("load", self._active.load)
 
     async def _elect(self) -> None:
-        mandate = await campaign(
+        won = await campaign(
             self._registry, self._node_id, self._host.clock.wall_ms(), self._seat_changed
         )
-        if mandate is None:
+        if won is None:
             self._resign("another broker is the controller")
             return
-        if self._term is not None and self._term.mandate == mandate:
+        if self._active is not None and self._active.won == won:
             return
-        self._resign("elected anew")
-        self._host.trace.emit("controller.elected", epoch=mandate.epoch)
-        self._term = Term(
+        self._resign("elected again")
+        assert won.epoch >= self._last_epoch, f"epoch {won.epoch} won after {self._last_epoch}"
+        self._last_epoch = won.epoch
+        self._host.trace.emit("controller.elected", epoch=won.epoch)
+        self._active = ActiveController(
             self._host,
             self._node_id,
             self._config,
             self._registry,
             self._factory,
-            mandate,
+            won,
             self._enqueue,
-            lambda: self._enqueue("moved", self._told_of_another),
+            lambda: self._enqueue("moved", self._newer_controller_found),
         )
-        await self._term.load()
+        await self._active.load()
 
     def _seat_changed(self, _event: Event) -> None:
         self._enqueue("elect", self._elect)
 
-    async def _told_of_another(self) -> None:
+    async def _newer_controller_found(self) -> None:
         self._moved("a broker knows a newer controller")
 
     def _moved(self, reason: str) -> None:
@@ -225,68 +229,70 @@ class Controller:
         self._enqueue("elect", self._elect)
 
     def _resign(self, reason: str) -> None:
-        term, self._term = self._term, None
-        if term is not None:
-            term.close()
-            kept = [event for event in self._queue if event[0] not in TERM_EVENTS]
+        active, self._active = self._active, None
+        if active is not None:
+            active.close()
+            kept = [event for event in self._queue if event[0] not in ACTIVE_CONTROLLER_EVENTS]
             self._queue = deque(kept)
-            self._host.trace.emit("controller.resigned", epoch=term.mandate.epoch, reason=reason)
+            self._host.trace.emit("controller.resigned", epoch=active.won.epoch, reason=reason)
 
     # --------------------------------------------------------------- requests
 
     def handlers(self) -> Iterable[ApiRow]:
-        """ControlledShutdown, for brokers that want to end; what administrators ask of the controller."""
+        """ControlledShutdown, and the admin requests that need the controller."""
         yield ApiRow(
             ApiKey.CONTROLLED_SHUTDOWN, SHUTDOWN_VERSION, SHUTDOWN_VERSION, self._handle_shutdown
         )
-        yield from AdminApi(self._host, self, self._cache).handlers()
+        yield from ControllerAdminApi(self._host, self, self._cache).handlers()
 
-    async def ask(self, name: str, call: Callable[[Term], Coroutine[Any, Any, T]]) -> T:
-        """What `call` finds or does in this broker's term, as one event of the queue.
+    async def run_event(
+        self, name: str, call: Callable[[ActiveController], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Run `call` as one event of the queue and return its result.
 
-        KafkaError(not_controller) when this broker is none (any more), and when the registry went out of
-        reach meanwhile: then what was asked may have been done in part, and asking again finds out.
+        KafkaError(not_controller) when this broker is not the controller (any more), and when the registry became
+        unreachable in between: then a part may have been done, and a repeated request finds that.
         """
-        outcome: Promise[T] = self._host.tasks.promise()
+        result: Promise[T] = self._host.tasks.promise()
 
         async def handle() -> None:
-            term = self._term
+            active = self._active
             try:
-                found = await call(_needed(term))
+                found = await call(_required(active))
             except HarrowError as error:
-                if not outcome.done():
+                if not result.done():
                     known = isinstance(error, KafkaError)
-                    outcome.set_exception(error if known else KafkaError(ErrorCode.not_controller))
+                    result.set_exception(error if known else KafkaError(ErrorCode.not_controller))
                 if not isinstance(error, KafkaError):
                     raise
             except Exception:
-                if not outcome.done():
-                    outcome.set_exception(KafkaError(ErrorCode.unknown_server_error))
+                if not result.done():
+                    result.set_exception(KafkaError(ErrorCode.unknown_server_error))
                 raise
             else:
-                if not outcome.done():
-                    outcome.set_result(found)
+                if not result.done():
+                    result.set_result(found)
 
-        self._asked.add(outcome)
-        # each is an event of its own; no id(): a simulation's trace is its seed's
-        self._questions += 1
-        self._enqueue(f"{name}, question {self._questions}", handle)
+        self._waiting[result] = None
+        # a number makes each event distinct; an id() would make simulations differ
+        self._requests += 1
+        self._enqueue(f"{name}, request {self._requests}", handle)
         try:
-            return await outcome
+            return await result
         finally:
-            self._asked.discard(outcome)
+            self._waiting.pop(result, None)
 
     def settings_changed(self) -> None:
         """A topic's or broker's settings changed: an unclean election may be allowed now."""
-        if self._term is not None:
-            self._enqueue("offline", self._term.offline_changed)
+        if self._active is not None:
+            self._enqueue("offline", self._active.offline_changed)
 
     # ----------------------------------------------------- controlled shutdown
 
     async def _handle_shutdown(self, request: Request) -> None:
-        asked = request.decode()
+        entity = request.decode()
         try:
-            left = await self._shut_down(NodeId(asked.broker_id), BrokerEpoch(asked.broker_epoch))
+            left = await self._shut_down(NodeId(entity.broker_id), BrokerEpoch(entity.broker_epoch))
         except KafkaError as error:
             request.respond(ControlledShutdownResponse(error_code=error.code))
             return
@@ -301,22 +307,24 @@ class Controller:
         )
 
     async def _shut_down(self, node_id: NodeId, epoch: BrokerEpoch) -> list[TopicPartition]:
-        return await self.ask(f"shutdown of {node_id}", lambda term: term.shut_down(node_id, epoch))
+        return await self.run_event(
+            f"shutdown of {node_id}", lambda active: active.shut_down(node_id, epoch)
+        )
 
     async def controlled_shutdown(self) -> None:
-        """Ask the controller to move this broker's leaderships; a few tries, then go anyway.
+        """Ask the controller to move this broker's leaderships away; after a few tries return anyway.
 
         RegistryError, OSError or TimeoutError when the controller cannot be reached.
         """
         for attempt in range(SHUTDOWN_TRIES):
             if attempt:
                 await self._host.tasks.sleep(SHUTDOWN_PAUSE_MS)
-            left = await self._ask_to_leave()
+            left = await self._request_shutdown()
             if not left:
                 return
             self._host.trace.log("info", f"controlled shutdown: still leading {left} partitions")
 
-    async def _ask_to_leave(self) -> int:
+    async def _request_shutdown(self) -> int:
         if self.is_active:
             try:
                 return len(await self._shut_down(self._node_id, self.broker_epoch))

@@ -1,11 +1,11 @@
-"""A leader's ISR changes, written to the registry and told to the controller (C4).
+"""A leader's ISR changes: written to the registry, and reported to the controller (C4).
 
-Owns: `RegistryIsrStore`. The write is conditional on the version that the leader knows; the leader epoch in it
-is its own. A write that was refused because an earlier try of it had been applied (its answer was lost) is
-recognised by its content. Notifications for the controller are gathered for a moment and written as one
-`/isr_change_notification/isr_change_N`.
+Owns: `RegistryIsrStore`. A write is conditional on the version that the leader knows, and carries the leader's own
+epoch. When an earlier try of the same write was applied and its response was lost, the write is refused; the store
+recognises its own data and reports success. Changes are collected for a moment and reported to the controller by one
+node `/isr_change_notification/isr_change_N`.
 
-What may fail: RegistryError: the outcome is unknown, the same write may be repeated.
+What may fail: RegistryError: the result is unknown, and the same write may be repeated.
 Source: Kafka's ReplicationUtils.updateLeaderAndIsr, ZkIsrManager.
 """
 
@@ -18,11 +18,11 @@ from ..errors import RegistryError
 from ..host.seam import Host
 from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from ..registry import BadVersionError, NoNodeError, RegistryClient
-from .paths import ISR_CHANGE, state_path
-from .state import state_json
+from ..registry.paths import ISR_CHANGE, state_path
+from .state_node import state_json
 
 GATHER_MS = 50
-"""How long changes are gathered for one notification; Kafka's manager waits up to 2.5 s."""
+"""How long changes are collected for one notification; Kafka's manager waits up to 2.5 s."""
 RETRY_MS = 200
 
 
@@ -33,7 +33,7 @@ class RegistryIsrStore:
         self._host = host
         self._registry = registry
         self._changed: dict[TopicPartition, None] = {}
-        self._telling = False
+        self._notification_due = False
 
     async def write_isr(
         self,
@@ -44,7 +44,9 @@ class RegistryIsrStore:
         controller_epoch: ControllerEpoch,
         expected_version: int,
     ) -> int | None:
-        """The new version of the state node; None when somebody else changed it."""
+        """The new version of the state node; None when another component changed it."""
+        assert expected_version >= 0, f"{tp}: an ISR is written at the version that was read"
+        assert leader in isr, f"{tp}: leader {leader} proposes ISR {list(isr)} without itself"
         path = state_path(tp)
         data = state_json(leader, leader_epoch, isr, controller_epoch)
         try:
@@ -52,24 +54,24 @@ class RegistryIsrStore:
         except NoNodeError:
             return None
         except BadVersionError:
-            there = (await self._registry.get_many([path]))[0]
+            node = (await self._registry.get_many([path]))[0]
             # only the very next version can be an earlier try of this write
-            if there is None or there[0] != data or there[1].version != expected_version + 1:
+            if node is None or node[0] != data or node[1].version != expected_version + 1:
                 return None
-            version = there[1].version
-        self._tell(tp)
+            version = node[1].version
+        self._notify_later(tp)
         return version
 
-    def _tell(self, tp: TopicPartition) -> None:
+    def _notify_later(self, tp: TopicPartition) -> None:
         self._changed[tp] = None
-        if not self._telling:
-            self._telling = True
+        if not self._notification_due:
+            self._notification_due = True
             self._host.tasks.call_later(GATHER_MS, self._spawn)
 
     def _spawn(self) -> None:
-        self._host.tasks.spawn(self._tell_controller(), name="isr-change-notification")
+        self._host.tasks.spawn(self._notify_controller(), name="isr-change-notification")
 
-    async def _tell_controller(self) -> None:
+    async def _notify_controller(self) -> None:
         changed, self._changed = self._changed, {}
         value = {
             "version": 1,
@@ -79,11 +81,11 @@ class RegistryIsrStore:
         try:
             await self._registry.create(ISR_CHANGE, data, sequential=True, make_parents=True)
         except RegistryError as error:
-            # telling twice does no harm: the controller reads the states themselves
-            self._host.trace.log("info", f"ISR changes not told yet: {error}")
+            # a repeated notification does no harm: the controller reads the states themselves
+            self._host.trace.log("info", f"ISR changes are not reported yet: {error}")
             self._changed = {**changed, **self._changed}
             self._host.tasks.call_later(RETRY_MS, self._spawn)
             return
-        self._telling = bool(self._changed)
-        if self._telling:
+        self._notification_due = bool(self._changed)
+        if self._notification_due:
             self._host.tasks.call_later(GATHER_MS, self._spawn)

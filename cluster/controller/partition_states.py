@@ -1,20 +1,20 @@
-"""Who leads a partition and who is in its ISR, after anything that can happen (D4, D6). Pure functions.
+"""Which broker leads a partition and which are in its ISR, after every kind of change (D4, D6). Pure functions.
 
-Owns: the rules. Each takes the assigned replicas (AR), the present state and the brokers' standing, and
-returns the state that should be, or None when the present one stands. Every returned state has the leader
-epoch + 1, so that what an older leader proposes can be told from what came after it.
+Owns: the rules. Each function receives the assigned replicas (AR), the current state and which brokers are live, and
+returns the next state, or None when the current state stays. Every returned state has the leader epoch + 1, so a
+proposal of an older leader can be recognised.
 
-`settle` is the whole table for brokers that come, go and bounce:
+`state_after_broker_changes` is the table for brokers that start, stop and restart:
 
-    a broker in the ISR is        the ISR                              the leader
-    --------------------------    ---------------------------------    -----------------------------------
-    alive as when it was written  keeps it                             stays if it led
-    gone                          loses it, but never its last ones    first of AR in the ISR and alive
-    back under a newer epoch      loses it, unless no other is left    as gone; itself if no other is left
-    (all are gone)                is kept as it was                    none (-1), or unclean: first of AR alive
+    a broker in the ISR is        the ISR                                the leader
+    --------------------------    -----------------------------------    -----------------------------------
+    live since before the write   keeps it                               stays if it led
+    not live                      loses it, but never its last brokers   first of AR in the ISR and live
+    live, registered since        loses it, unless no other is left      as above; itself if no other is left
+    (none of them is live)        stays as it is                         none (-1), or unclean: first of AR live
 
-A registration is newer than the state that names its broker exactly when its transaction is (`written` <
-broker epoch): the broker failed and started since, whether or not any controller watched (KIP-380).
+A registration is newer than the state that names its broker exactly when its transaction is newer (`written` <
+broker epoch): the broker failed and restarted in between, whether or not a controller noticed (KIP-380).
 
 Source: Kafka's PartitionLeaderElectionAlgorithms, ZkPartitionStateMachine, ZkReplicaStateMachine.
 """
@@ -25,7 +25,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ..ids import NO_NODE, BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
-from .state import Assignment, PartitionState
+from .state_node import LeaderAndIsr
+from .topic_node import ReplicaAssignment
 
 
 def first_of(replicas: Sequence[NodeId], *conditions: Collection[NodeId]) -> NodeId | None:
@@ -36,27 +37,25 @@ def first_of(replicas: Sequence[NodeId], *conditions: Collection[NodeId]) -> Nod
     return None
 
 
-def initial(
+def initial_state(
     replicas: Sequence[NodeId], electable: Collection[NodeId], epoch: ControllerEpoch
-) -> PartitionState | None:
-    """A new partition: all that are alive are in sync; None while none is."""
+) -> LeaderAndIsr | None:
+    """The state of a new partition: all electable replicas are in sync. None while no replica is electable."""
     isr = tuple(node for node in replicas if node in electable)
     if not isr:
         return None
-    return PartitionState(
-        leader=isr[0], leader_epoch=LeaderEpoch(0), isr=isr, controller_epoch=epoch
-    )
+    return LeaderAndIsr(leader=isr[0], leader_epoch=LeaderEpoch(0), isr=isr, controller_epoch=epoch)
 
 
-def settle(
+def state_after_broker_changes(
     replicas: Sequence[NodeId],
-    state: PartitionState,
+    state: LeaderAndIsr,
     live: Mapping[NodeId, BrokerEpoch],
     shutting_down: Collection[NodeId],
     *,
     unclean: bool,
-) -> PartitionState | None:
-    """The table above. `live` maps brokers to the epochs of their registrations."""
+) -> LeaderAndIsr | None:
+    """The table of the module head. `live` maps live brokers to the epochs of their registrations."""
     steady = {node for node, epoch in live.items() if epoch <= state.written}
     isr = _first_not_empty(
         tuple(node for node in state.isr if node in steady),
@@ -64,81 +63,81 @@ def settle(
         state.isr,
     )
     if state.leader in steady and state.leader in isr:
-        return None if isr == state.isr else _next(state, state.leader, isr)
+        return None if isr == state.isr else _next(replicas, state, state.leader, isr)
     electable = live.keys() - set(shutting_down)
     leader = first_of(replicas, isr, electable)
     if leader is None and unclean:
         leader = first_of(replicas, electable)
         isr = isr if leader is None else (leader,)
     if leader is None:
-        return None if state.leader == NO_NODE and isr == state.isr else _next(state, NO_NODE, isr)
-    return _next(state, leader, isr)
+        unchanged = not state.has_leader and isr == state.isr
+        return None if unchanged else _next(replicas, state, NO_NODE, isr)
+    return _next(replicas, state, leader, isr)
 
 
-def preferred(
-    replicas: Sequence[NodeId], state: PartitionState, electable: Collection[NodeId]
-) -> PartitionState | None:
-    """Leadership back to the first assigned replica, where it is alive and in sync."""
-    first = replicas[0]
-    if state.leader == first or first not in state.isr or first not in electable:
+def preferred_state(
+    replicas: Sequence[NodeId], state: LeaderAndIsr, electable: Collection[NodeId]
+) -> LeaderAndIsr | None:
+    """Leadership goes back to the preferred leader, if it is electable and in sync."""
+    preferred = replicas[0]
+    if state.leader == preferred or preferred not in state.isr or preferred not in electable:
         return None
-    return _next(state, first, state.isr)
+    return _next(replicas, state, preferred, state.isr)
 
 
-def leave(
+def state_after_shutdown(
     replicas: Sequence[NodeId],
-    state: PartitionState,
+    state: LeaderAndIsr,
     node_id: NodeId,
     electable: Collection[NodeId],
-) -> PartitionState | None:
-    """Controlled shutdown of `node_id`: its leadership to another in-sync replica, and it out of the ISR.
+) -> LeaderAndIsr | None:
+    """Controlled shutdown of `node_id`: another in-sync replica leads, and `node_id` leaves the ISR.
 
-    None when it has no part in it, or when no other can take over (it stays the leader then).
+    None when `node_id` is not in the ISR, or when no other replica can lead: then it stays the leader.
     """
     isr = tuple(node for node in state.isr if node != node_id)
     if state.leader != node_id:
-        return _next(state, state.leader, isr) if isr and isr != state.isr else None
+        changed = isr and isr != state.isr
+        return _next(replicas, state, state.leader, isr) if changed else None
     leader = first_of(replicas, isr, electable)
-    return None if leader is None else _next(state, leader, isr)
+    return None if leader is None else _next(replicas, state, leader, isr)
 
 
-def unclean(
+def unclean_state(
     replicas: Sequence[NodeId],
-    state: PartitionState,
+    state: LeaderAndIsr,
     live: Mapping[NodeId, BrokerEpoch],
     shutting_down: Collection[NodeId],
-) -> PartitionState | None:
-    """A leader for a partition that has none alive, from the ISR or, failing that, from anywhere (KIP-460)."""
+) -> LeaderAndIsr | None:
+    """A leader for a partition without a live leader: from the ISR or, if none is live, any live replica (KIP-460)."""
     if state.leader in live:
         return None
-    return settle(replicas, state, live, shutting_down, unclean=True)
+    return state_after_broker_changes(replicas, state, live, shutting_down, unclean=True)
 
 
-def moving(
+def state_during_reassignment(
     dropped: Collection[NodeId],
-    assignment: Assignment,
-    state: PartitionState,
+    assignment: ReplicaAssignment,
+    state: LeaderAndIsr,
     live: Collection[NodeId],
-) -> PartitionState | None:
-    """A reassignment begins, turns or is cancelled: `dropped` are no replicas any more.
+) -> LeaderAndIsr | None:
+    """A reassignment begins, changes its target or is cancelled: `dropped` are replicas no longer.
 
-    None when nobody of those that stay could lead: it must not be done.
+    None when no remaining replica could lead: then the reassignment must be refused.
     """
     isr = tuple(node for node in state.isr if node not in dropped)
     leader = state.leader
     if leader in dropped:
         leader = first_of(assignment.replicas, isr, live) or NO_NODE
-    return (
-        None
-        if not isr or (state.leader in dropped and leader == NO_NODE)
-        else _next(state, leader, isr)
-    )
+    if not isr or (state.leader in dropped and leader == NO_NODE):
+        return None
+    return _next(assignment.replicas, state, leader, isr)
 
 
-def moved(
-    assignment: Assignment, state: PartitionState, electable: Collection[NodeId]
-) -> PartitionState | None:
-    """A reassignment ends: leader and ISR within its target. None until all of the target is in sync."""
+def state_after_reassignment(
+    assignment: ReplicaAssignment, state: LeaderAndIsr, electable: Collection[NodeId]
+) -> LeaderAndIsr | None:
+    """A reassignment ends: leader and ISR within its target. None until the whole target is in sync."""
     target = assignment.target
     if not set(target) <= set(state.isr):
         return None
@@ -147,13 +146,18 @@ def moved(
         leader = first_of(target, electable)
     if leader is None:
         return None
-    return _next(state, leader, tuple(node for node in state.isr if node in target))
+    return _next(target, state, leader, tuple(node for node in state.isr if node in target))
 
 
 def _first_not_empty(*choices: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
     return next(choice for choice in choices if choice)
 
 
-def _next(state: PartitionState, leader: NodeId, isr: tuple[NodeId, ...]) -> PartitionState:
+def _next(
+    replicas: Sequence[NodeId], state: LeaderAndIsr, leader: NodeId, isr: tuple[NodeId, ...]
+) -> LeaderAndIsr:
+    assert isr, f"{state}: the next ISR is empty"
+    assert leader == NO_NODE or leader in isr, f"{state}: leader {leader} is not in ISR {isr}"
+    assert set(isr) <= set(replicas), f"{state}: ISR {isr} is not within the replicas {replicas}"
     epoch = LeaderEpoch(state.leader_epoch + 1)
     return replace(state, leader=leader, isr=isr, leader_epoch=epoch)

@@ -1,11 +1,12 @@
-"""The controller's conditional writes of partition states (D2): many partitions in one transaction.
+"""The active controller's conditional writes of partition states (D2): many partitions in one transaction.
 
-Owns: `PartitionWriter`. Every multi begins with the check of this term's `/controller_epoch`; each partition's
-write is conditional on the version that the decision was made on. When one partition has moved on (its leader
-changed the ISR), its chunk is read again, decided again and written again; the rest is not held up.
+Owns: `PartitionWriter`. Every multi begins with the check of the `/controller_epoch` version that this controller
+won, and each partition is written only at the version on which the decision was made. When a partition has another
+version (its leader changed the ISR), the writer reads its chunk again, decides again and writes again; other chunks
+do not wait.
 
-What may fail: `ControllerMovedError` when the term is over, RegistryError when the registry is out of reach (what
-was applied is then found by loading anew).
+What may fail: `ControllerMovedError` when another controller was elected; RegistryError when the registry is out of
+reach: the caller then loads the context again, and with it whatever was applied.
 """
 
 from __future__ import annotations
@@ -26,65 +27,70 @@ from ..registry import (
     Set,
     Stat,
 )
-from ..registry.client import settled, value_of
-from .election import ControllerMovedError, Mandate
-from .paths import state_path, topic_path
-from .state import Assignment, ClusterState, PartitionState, partition_state, topic_json
+from ..registry.client import results_or_errors, value_of
+from ..registry.paths import state_path, topic_path
+from .controller_context import ControllerContext
+from .controller_election import ControllerMovedError, WonElection
+from .state_node import LeaderAndIsr, parse_state
+from .topic_node import ReplicaAssignment, topic_json
 
 CHUNK = 500
 """Partitions in one transaction: a few milliseconds of the registry's time."""
 
-Decide = Callable[[TopicPartition, PartitionState], PartitionState | None]
-Assigned = tuple[Assignment, PartitionState | None]
-"""Where a partition's replicas shall lie, and its state with it where it has one."""
+Decide = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
+"""`decide(partition, current state)`: the next state, or None when the current one stays."""
+PlannedAssignment = tuple[ReplicaAssignment, LeaderAndIsr | None]
+"""A partition's new replicas, and its new state if it has a state."""
 
 
 class PartitionWriter:
-    """Writes of one term, kept in step with `state`."""
+    """Writes under one controller epoch, and keeps `context` equal to what was written."""
 
-    def __init__(self, registry: RegistryClient, mandate: Mandate, state: ClusterState) -> None:
+    def __init__(
+        self, registry: RegistryClient, won: WonElection, context: ControllerContext
+    ) -> None:
         self._registry = registry
-        self._mandate = mandate
-        self._state = state
+        self._won = won
+        self._context = context
 
     async def change(
         self, partitions: Iterable[TopicPartition], decide: Decide
     ) -> list[TopicPartition]:
-        """Bring each partition to the state that `decide` wants for it; those that were changed."""
+        """Bring each partition to the state that `decide` returns for it; returns the changed partitions."""
         changed: list[TopicPartition] = []
         pending = list(partitions)
         while pending:
             wanted = self._decided(pending, decide)
             chunks = [wanted[at : at + CHUNK] for at in range(0, len(wanted), CHUNK)]
-            answers = await settled(*[self._submit_set(chunk) for chunk in chunks])
+            results = await results_or_errors(*[self._submit_set(chunk) for chunk in chunks])
             pending = list[TopicPartition]()
-            for chunk, answer in zip(chunks, answers, strict=True):
-                if isinstance(answer, NodeError):
-                    self._raise_if_moved(answer)
+            for chunk, result in zip(chunks, results, strict=True):
+                if isinstance(result, NodeError):
+                    self._raise_if_moved(result)
                     await self.refresh([tp for tp, _ in chunk])
                     pending += [tp for tp, _ in chunk]
                 else:
-                    changed += self._note(chunk, value_of(answer)[1:])
+                    changed += self._store(chunk, value_of(result)[1:])
         return changed
 
     def _decided(
         self, partitions: Iterable[TopicPartition], decide: Decide
-    ) -> list[tuple[TopicPartition, PartitionState]]:
-        found: list[tuple[TopicPartition, PartitionState]] = []
+    ) -> list[tuple[TopicPartition, LeaderAndIsr]]:
+        decided: list[tuple[TopicPartition, LeaderAndIsr]] = []
         for tp in partitions:
-            state = self._state.partitions.get(tp)
+            state = self._context.partitions.get(tp)
             proposal = None if state is None else decide(tp, state)
-            if proposal is not None:
-                epoch = self._mandate.epoch
-                found.append((tp, replace(proposal, controller_epoch=epoch)))
-        return found
+            if state is None or proposal is None:
+                continue
+            assert proposal.version == state.version, f"{tp}: not decided on {state}: {proposal}"
+            decided.append((tp, replace(proposal, controller_epoch=self._won.epoch)))
+        return decided
 
-    def _submit_set(self, chunk: Sequence[tuple[TopicPartition, PartitionState]]) -> Any:
-        writes = [Set(state_path(tp), state.to_json(), state.version) for tp, state in chunk]
-        return self._registry.submit(self._mandate.multi(writes))
+    def _submit_set(self, chunk: Sequence[tuple[TopicPartition, LeaderAndIsr]]) -> Any:
+        return self._registry.submit(self._won.multi([_set(tp, state) for tp, state in chunk]))
 
-    async def create(self, wanted: Mapping[TopicPartition, PartitionState]) -> list[TopicPartition]:
-        """Write the first state of new partitions; one that has a state already keeps and shows it."""
+    async def create(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> list[TopicPartition]:
+        """Write the first state of new partitions; a partition that has a state already keeps that one."""
         created: list[TopicPartition] = []
         pending = list(wanted.items())
         while pending:
@@ -93,59 +99,57 @@ class PartitionWriter:
                 Create(state_path(tp), state.to_json(), make_parents=True) for tp, state in chunk
             ]
             try:
-                answer = await self._registry.submit(self._mandate.multi(writes))
+                results = await self._registry.submit(self._won.multi(writes))
             except NodeExistsError as error:
-                there, _ = chunk[error.index - 1]
-                await self.refresh([there])
-                pending = [item for item in pending if item[0] != there]
+                existing, _ = chunk[error.index - 1]
+                await self.refresh([existing])
+                pending = [item for item in pending if item[0] != existing]
                 continue
             except NodeError as error:
                 self._raise_if_moved(error)
                 raise
-            created += self._note(chunk, [one.stat for one in _created(answer[1:])])
+            created += self._store(chunk, [result.stat for result in _created(results[1:])])
             pending = pending[CHUNK:]
         return created
 
-    def _note(
-        self, chunk: Sequence[tuple[TopicPartition, PartitionState]], stats: Sequence[Stat]
+    def _store(
+        self, chunk: Sequence[tuple[TopicPartition, LeaderAndIsr]], stats: Sequence[Stat]
     ) -> list[TopicPartition]:
         for (tp, state), stat in zip(chunk, stats, strict=True):
-            self._state.partitions[tp] = replace(state, version=stat.version, written=stat.mzxid)
+            before = self._context.partitions.get(tp)
+            assert before is None or stat.version > before.version, f"{tp}: {before} became {stat}"
+            self._context.partitions[tp] = replace(state, version=stat.version, written=stat.mzxid)
         return [tp for tp, _ in chunk]
 
     async def refresh(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read states again; a partition whose state is gone is forgotten."""
+        """Read states again; a partition whose node was deleted is removed from the context."""
         found = await self._registry.get_many([state_path(tp) for tp in partitions])
-        for tp, answer in zip(partitions, found, strict=True):
-            if answer is None:
-                self._state.partitions.pop(tp, None)
+        for tp, node in zip(partitions, found, strict=True):
+            if node is None:
+                self._context.partitions.pop(tp, None)
             else:
-                self._state.partitions[tp] = partition_state(*answer)
+                self._context.partitions[tp] = parse_state(*node)
 
     async def assign(
-        self, topic: str, plan: Callable[[], Mapping[TopicPartition, Assigned]]
+        self, topic: str, plan: Callable[[], Mapping[TopicPartition, PlannedAssignment]]
     ) -> list[TopicPartition]:
-        """Change a topic's assignment and its partitions' states in one transaction; those that were changed.
+        """Change a topic's assignment and its partitions' states in one transaction; returns the changed partitions.
 
-        `plan` is asked again, after a new look, when somebody else has written meanwhile. Nothing is written
-        for an empty plan.
+        When one of the nodes has another version, the writer reads it and calls `plan` again. An empty plan writes
+        nothing.
         """
         while planned := plan():
             chunk = [
-                (tp, replace(state, controller_epoch=self._mandate.epoch))
+                (tp, replace(state, controller_epoch=self._won.epoch))
                 for tp, (_, state) in planned.items()
                 if state is not None
             ]
-            version = self._state.topic_versions[topic]
-            rows = self._state.topic_assignment(topic)
-            rows |= {tp.partition: assignment for tp, (assignment, _) in planned.items()}
-            data = topic_json(self._state.topics.get(topic), rows)
-            writes = [
-                Set(topic_path(topic), data, version),
-                *(Set(state_path(tp), state.to_json(), state.version) for tp, state in chunk),
-            ]
             try:
-                answer = await self._registry.submit(self._mandate.multi(writes))
+                results = await self._registry.submit(
+                    self._won.multi(
+                        [self._set_topic(topic, planned), *(_set(tp, state) for tp, state in chunk)]
+                    )
+                )
             except NodeError as error:
                 self._raise_if_moved(error)
                 if error.index == 1:
@@ -154,25 +158,31 @@ class PartitionWriter:
                 else:
                     await self.refresh([chunk[error.index - 2][0]])
                 continue
-            self._state.topic_versions[topic] = answer[1].version
+            self._context.topic_versions[topic] = results[1].version
             for tp, (assignment, _) in planned.items():
-                self._state.assign(tp, assignment)
-            self._note(chunk, answer[2:])
+                self._context.assign(tp, assignment)
+            self._store(chunk, results[2:])
             return list(planned)
         return []
 
+    def _set_topic(self, topic: str, planned: Mapping[TopicPartition, PlannedAssignment]) -> Set:
+        rows = self._context.topic_assignment(topic)
+        rows |= {tp.partition: assignment for tp, (assignment, _) in planned.items()}
+        data = topic_json(self._context.topics.get(topic), rows)
+        return Set(topic_path(topic), data, self._context.topic_versions[topic])
+
     async def _refresh_topic(self, topic: str) -> bool:
-        """Read a topic's assignment again; False when it is gone (the watch on topics tells the rest)."""
+        """Read a topic's assignment again; False when it was deleted (the watch on topics handles that)."""
         path = topic_path(topic)
         found = (await self._registry.get_many([path]))[0]
         if found is not None:
-            self._state.read_topics({path: found})
+            self._context.read_topics({path: found})
         return found is not None
 
     async def remove(self, operations: Sequence[Delete | DeleteTree]) -> None:
-        """Deletions of this term, all or nothing; NodeError when one of the nodes is not as expected."""
+        """Deletions under this controller epoch, all or nothing; NodeError when a node is not as expected."""
         try:
-            await self._registry.submit(self._mandate.multi(operations))
+            await self._registry.submit(self._won.multi(operations))
         except NodeError as error:
             self._raise_if_moved(error)
             raise
@@ -183,5 +193,10 @@ class PartitionWriter:
             raise ControllerMovedError(f"another controller was elected: {error}") from None
 
 
-def _created(answers: Sequence[Any]) -> list[Created]:
-    return list(answers)
+def _set(tp: TopicPartition, state: LeaderAndIsr) -> Set:
+    assert state.version >= 0, f"{tp}: a state is written at the version that was read"
+    return Set(state_path(tp), state.to_json(), state.version)
+
+
+def _created(results: Sequence[Any]) -> list[Created]:
+    return list(results)

@@ -1,53 +1,53 @@
-"""Partitions that move to other brokers: add replicas, wait for the ISR, switch, remove (C9, KIP-455).
+"""Reassignments: partitions that move to other brokers (C9, KIP-455).
 
-Owns: `Reassignments` of one term. The registry's topic node says what is under way (`adding_replicas`,
-`removing_replicas`), so a new controller goes on where the old one stopped.
+Owns: `Reassignments` of one active controller. The registry's topic node stores what is in progress (`adding_replicas`,
+`removing_replicas`), so a new controller continues where its predecessor stopped.
 
-    begin     replicas := target, then the former ones; leader epoch + 1; the added ones begin to follow
+    begin     replicas := target, then the former ones; leader epoch + 1; the added replicas begin to follow
     (wait)    until every replica of the target is in the ISR
-    end       leader and ISR within the target; the others are told to stop and delete; replicas := target
+    end       leader and ISR within the target; the others are asked to stop and delete; replicas := target
 
 Each step is one transaction: the topic node and the partition's state change together, so no crash leaves a
-partition between two steps. `begin` on a partition that moves already turns it to the new target, or back (a
-target of None cancels); replicas that were being added and are wanted no more are removed at once.
+partition between two steps. `begin` on a partition that is reassigned already changes its target (a target of None
+cancels); replicas that were being added and are not wanted any more are removed at once.
 
-A removed replica whose broker is dead is told when it is back, within this term; its log is outside the cluster
-already: nobody fetches from it, and it would be truncated by epochs were it ever added again.
+A removed replica whose broker is down receives StopReplica when the broker is back, from this active controller. Its
+log is outside the cluster already: no replica fetches from it, and if the broker is ever assigned again, leader epochs
+truncate it.
 
-What may fail: as `Term`. Source: Kafka's KafkaController.onPartitionReassignment.
+What may fail: as `ActiveController`. Source: Kafka's KafkaController.onPartitionReassignment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ErrorCode, KafkaError
 from ..ids import NodeId, TopicPartition
 from . import partition_states as rules
-from .partition_writer import Assigned
-from .state import Assignment
+from .controller_core import ControllerCore
+from .partition_writer import PlannedAssignment
+from .requests import RequestBatch
+from .topic_node import ReplicaAssignment
 
-if TYPE_CHECKING:
-    from .term import Term
-
-Wanted = Mapping[TopicPartition, Sequence[NodeId] | None]
-"""The wanted replicas, preferred leader first; None: as before the reassignment that is under way."""
-Results = dict[TopicPartition, KafkaError | None]
+Targets = Mapping[TopicPartition, Sequence[NodeId] | None]
+"""The wanted replicas, preferred leader first; None cancels the reassignment in progress."""
+ReassignmentResults = dict[TopicPartition, KafkaError | None]
 
 
-class Removals:
-    """Replicas that must go and whose brokers have not confirmed it."""
+class ReplicaRemovals:
+    """Replicas that must be deleted and whose brokers have not confirmed it."""
 
     def __init__(self) -> None:
         self._left: dict[NodeId, dict[TopicPartition, None]] = {}
 
     def add(self, node_id: NodeId, tp: TopicPartition) -> None:
-        """`node_id` is to delete its replica of `tp`."""
+        """`node_id` must delete its replica of `tp`."""
         self._left.setdefault(node_id, {})[tp] = None
 
-    def keep(self, node_id: NodeId, tp: TopicPartition) -> None:
-        """It is a replica again."""
+    def discard(self, node_id: NodeId, tp: TopicPartition) -> None:
+        """The replica was deleted, or is assigned again."""
         self._left.get(node_id, {}).pop(tp, None)
 
     def left_on(self, nodes: Iterable[NodeId]) -> dict[NodeId, list[TopicPartition]]:
@@ -55,27 +55,27 @@ class Removals:
         return {node: list(self._left[node]) for node in nodes if self._left.get(node)}
 
     def confirmed(self, node_id: NodeId, response: Any) -> None:
-        """A broker answered StopReplica; a storage error leaves the replica to be deleted at its next start."""
+        """A broker responded to StopReplica; after a storage error it deletes the replica at its next start."""
         for row in response.partition_errors:
             if row.error_code is not ErrorCode.kafka_storage_error:
-                self.keep(node_id, TopicPartition(row.topic_name, row.partition_index))
+                self.discard(node_id, TopicPartition(row.topic_name, row.partition_index))
 
 
 class Reassignments:
-    """What moves, and how."""
+    """Reassignments of one active controller."""
 
-    def __init__(self, term: Term) -> None:
-        self._term = term
-        self.removals = Removals()
+    def __init__(self, core: ControllerCore) -> None:
+        self._core = core
+        self.removals = ReplicaRemovals()
 
     # -------------------------------------------------------------- beginning
 
-    async def alter(self, wanted: Wanted, *, any_factor: bool = True) -> Results:
-        """Begin, turn or cancel reassignments; for each partition None, or why not.
+    async def alter(self, wanted: Targets, *, any_factor: bool = True) -> ReassignmentResults:
+        """Begin, change or cancel reassignments; for each partition None, or why it was refused.
 
         With `any_factor` False a target must have as many replicas as the partition has (KIP-860).
         """
-        results: Results = {}
+        results: ReassignmentResults = {}
         topics: dict[str, dict[TopicPartition, Sequence[NodeId] | None]] = {}
         for tp, target in wanted.items():
             try:
@@ -90,20 +90,20 @@ class Reassignments:
     def _check(
         self, tp: TopicPartition, target: Sequence[NodeId] | None, *, any_factor: bool
     ) -> None:
-        state = self._term.state
-        if tp.topic in state.deleting or tp not in state.assignments:
+        context = self._core.context
+        if tp.topic in context.deleting or tp not in context.assignments:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
         if target is None:
-            if tp not in state.moving:
+            if tp not in context.reassigned:
                 raise KafkaError(
                     ErrorCode.no_reassignment_in_progress,
                     ErrorCode.no_reassignment_in_progress.name,
                 )
             return
-        problem = _problem(target, state.brokers.keys())
+        problem = _problem(target, context.brokers.keys())
         if problem:
             raise KafkaError(ErrorCode.invalid_replica_assignment, problem)
-        factor = len(state.assignment(tp).target)
+        factor = len(context.assignment(tp).target)
         if not any_factor and len(target) != factor:
             raise KafkaError(
                 ErrorCode.invalid_replication_factor,
@@ -112,100 +112,108 @@ class Reassignments:
 
     async def _begin(
         self, topic: str, targets: Mapping[TopicPartition, Sequence[NodeId] | None]
-    ) -> Results:
-        results: Results = {}
-        before: dict[TopicPartition, Assignment] = {}
+    ) -> ReassignmentResults:
+        results: ReassignmentResults = {}
+        before: dict[TopicPartition, ReplicaAssignment] = {}
 
-        def plan() -> dict[TopicPartition, Assigned]:
-            state, planned = self._term.state, dict[TopicPartition, Assigned]()
+        def plan() -> dict[TopicPartition, PlannedAssignment]:
+            context, planned = self._core.context, dict[TopicPartition, PlannedAssignment]()
             for tp, target in targets.items():
-                if tp not in state.assignments:
+                if tp not in context.assignments:
                     results[tp] = KafkaError(ErrorCode.unknown_topic_or_partition)
                     continue
-                before[tp] = old = state.assignment(tp)
+                before[tp] = old = context.assignment(tp)
                 new = old.toward(old.origin if target is None else target)
-                now = state.partitions.get(tp)
+                now = context.partitions.get(tp)
                 dropped = set(old.replicas) - set(new.replicas)
-                proposal = now and rules.moving(dropped, new, now, state.electable())
+                proposal = now and rules.state_during_reassignment(
+                    dropped, new, now, context.electable()
+                )
                 results[tp] = None
                 if now is not None and proposal is None:
-                    results[tp] = _nobody_stays(sorted(dropped))
+                    results[tp] = _no_remaining_leader(sorted(dropped))
                 else:
                     planned[tp] = (new, proposal)
             return planned
 
-        changed = await self._term.writer.assign(topic, plan)
-        self._tell_begun(changed, before)
+        changed = await self._core.writer.assign(topic, plan)
+        self._send_begun(changed, before)
         await self.complete(changed)
         return results
 
-    def _tell_begun(
-        self, changed: Sequence[TopicPartition], before: Mapping[TopicPartition, Assignment]
+    def _send_begun(
+        self, changed: Sequence[TopicPartition], before: Mapping[TopicPartition, ReplicaAssignment]
     ) -> None:
-        batch, state = self._term.batch(), self._term.state
+        batch, context = self._core.new_batch(), self._core.context
         for tp in changed:
-            old, new = before[tp], state.assignment(tp)
+            old, new = before[tp], context.assignment(tp)
             for node in new.replicas:
-                self.removals.keep(node, tp)
+                self.removals.discard(node, tp)
             batch.leader_and_isr([tp], only=set(new.adding) - set(old.adding), new=True)
             batch.leader_and_isr([tp])
             for node in old.replicas:
                 if node not in new.replicas:
                     self.removals.add(node, tp)
                     batch.stop([tp], only=(node,), delete=True)
-            self._trace(tp, new, "begun" if new.moving else "set")
+            self._trace(tp, new, "begun" if new.is_reassigned else "set")
         batch.metadata(changed)
         batch.flush()
 
     # ----------------------------------------------------------------- ending
 
     async def complete(self, partitions: Iterable[TopicPartition]) -> None:
-        """End those whose target is in sync."""
+        """End the reassignments whose target is in sync."""
+        context = self._core.context
         topics: dict[str, list[TopicPartition]] = {}
         for tp in partitions:
-            if tp in self._term.state.moving and tp.topic not in self._term.state.deleting:
+            if tp in context.reassigned and tp.topic not in context.deleting:
                 topics.setdefault(tp.topic, []).append(tp)
         for topic, moving in topics.items():
             await self._end(topic, moving)
 
     async def _end(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
-        before: dict[TopicPartition, Assignment] = {}
+        before: dict[TopicPartition, ReplicaAssignment] = {}
 
-        def plan() -> dict[TopicPartition, Assigned]:
-            state, planned = self._term.state, dict[TopicPartition, Assigned]()
+        def plan() -> dict[TopicPartition, PlannedAssignment]:
+            context, planned = self._core.context, dict[TopicPartition, PlannedAssignment]()
             for tp in partitions:
-                old, now = state.moving.get(tp), state.partitions.get(tp)
+                old, now = context.reassigned.get(tp), context.partitions.get(tp)
                 if old is None:
                     continue
-                proposal = now and rules.moved(old, now, state.electable())
+                proposal = now and rules.state_after_reassignment(old, now, context.electable())
                 if now is None or proposal is not None:
                     before[tp] = old
-                    planned[tp] = (Assignment(replicas=old.target), proposal)
+                    planned[tp] = (ReplicaAssignment(replicas=old.target), proposal)
             return planned
 
-        changed = await self._term.writer.assign(topic, plan)
-        batch = self._term.batch()
+        changed = await self._core.writer.assign(topic, plan)
+        batch = self._core.new_batch()
         batch.leader_and_isr(changed)
         batch.metadata(changed)
         for tp in changed:
             for node in before[tp].removing:
                 self.removals.add(node, tp)
                 batch.stop([tp], only=(node,), delete=True)
-            self._trace(tp, self._term.state.assignment(tp), "ended")
+            self._trace(tp, self._core.context.assignment(tp), "ended")
         batch.flush()
+
+    def repeat_removals(self, batch: RequestBatch, nodes: Iterable[NodeId]) -> None:
+        """Ask brokers that have started to delete the replicas that they have still to delete."""
+        for node_id, left in self.removals.left_on(nodes).items():
+            batch.stop(left, only=(node_id,), delete=True)
 
     # ---------------------------------------------------------------- reports
 
-    def under_way(
+    def in_progress(
         self, wanted: Iterable[TopicPartition] | None
-    ) -> dict[TopicPartition, Assignment]:
-        """What moves, of `wanted` or of all."""
-        moving = self._term.state.moving
-        asked = sorted(moving) if wanted is None else wanted
-        return {tp: moving[tp] for tp in asked if tp in moving}
+    ) -> dict[TopicPartition, ReplicaAssignment]:
+        """The reassignments in progress, of `wanted` (None: of all partitions)."""
+        reassigned = self._core.context.reassigned
+        asked = sorted(reassigned) if wanted is None else wanted
+        return {tp: reassigned[tp] for tp in asked if tp in reassigned}
 
-    def _trace(self, tp: TopicPartition, assignment: Assignment, step: str) -> None:
-        self._term.host.trace.emit(
+    def _trace(self, tp: TopicPartition, assignment: ReplicaAssignment, step: str) -> None:
+        self._core.host.trace.emit(
             "partition.reassignment",
             topic=tp.topic,
             partition=tp.partition,
@@ -229,7 +237,7 @@ def _problem(target: Sequence[NodeId], live: Iterable[NodeId]) -> str:
     return ""
 
 
-def _nobody_stays(dropped: Sequence[NodeId]) -> KafkaError:
+def _no_remaining_leader(dropped: Sequence[NodeId]) -> KafkaError:
     return KafkaError(
         ErrorCode.eligible_leaders_not_available,
         f"Only replicas that would be removed ({[*dropped]}) are in sync and alive.",

@@ -31,7 +31,7 @@ from ..registry import (
     SessionExpiredError,
     Stat,
 )
-from .paths import BROKER_IDS, PERSISTENT, broker_path
+from ..registry.paths import BROKER_IDS, PERSISTENT, broker_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""What the controller tells the brokers after a change: one request a broker and kind, not one a partition.
+"""The requests that the controller sends after a change: one request for each broker and kind, not for each partition.
 
-Owns: `RequestBatch`, which collects partitions and makes of them LeaderAndIsr, UpdateMetadata and StopReplica
-for each broker, with the controller's epoch and the receiver's broker epoch (D2, D6). Within one batch a
-broker gets LeaderAndIsr first, then UpdateMetadata, then StopReplica, as from Kafka's
-ControllerBrokerRequestBatch: a leader should know that it leads before clients come.
+Owns: `RequestBatch`, which collects partitions and builds LeaderAndIsr, UpdateMetadata and StopReplica for each
+broker, with the controller epoch and the receiver's broker epoch (D2, D6). In one batch a broker receives
+LeaderAndIsr first, then UpdateMetadata, then StopReplica, as from Kafka's ControllerBrokerRequestBatch: a leader
+should know that it leads before clients send requests to it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from ..wire.internal import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from .controller_context import ControllerContext
 from .registration import BrokerInfo
-from .state import ClusterState, PartitionState
+from .state_node import LeaderAndIsr
 
 LEADER_DURING_DELETE = NodeId(-2)
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
@@ -40,17 +41,17 @@ Send = Callable[[NodeId, int, int, Any], None]
 
 
 class RequestBatch:
-    """Collects what one event changed; `flush` sends it."""
+    """Collects the changes of one event; `flush` sends them."""
 
     def __init__(
         self,
-        state: ClusterState,
+        context: ControllerContext,
         node_id: NodeId,
         epoch: ControllerEpoch,
         send: Send,
         inter_broker_listener: str,
     ) -> None:
-        self._state = state
+        self._context = context
         self._inter_broker_listener = inter_broker_listener
         self._node_id = node_id
         self._epoch = epoch
@@ -68,45 +69,44 @@ class RequestBatch:
         *,
         new: bool = False,
     ) -> None:
-        """Tell the live replicas of `partitions` (of them, `only` these brokers) how they stand."""
-        allowed = self._state.brokers.keys() & (
-            self._state.brokers.keys() if only is None else set(only)
+        """Send the states of `partitions` to their live replicas (`only`: to these brokers among them)."""
+        allowed = self._context.brokers.keys() & (
+            self._context.brokers.keys() if only is None else set(only)
         )
         for tp in partitions:
-            if tp not in self._state.partitions:
+            if tp not in self._context.partitions:
                 continue
-            for node in self._state.assignments[tp]:
+            for node in self._context.assignments[tp]:
                 if node in allowed:
-                    told = self._leader_and_isr.setdefault(node, {})
-                    told[tp] = told.get(tp, False) or new
+                    collected = self._leader_and_isr.setdefault(node, {})
+                    collected[tp] = collected.get(tp, False) or new
 
     def metadata(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell every live broker of `partitions`, and who is alive."""
+        """Send `partitions` and the live brokers to every live broker."""
         self._metadata.update((tp, None) for tp in partitions)
-        self._metadata_to |= self._state.brokers.keys()
+        self._metadata_to |= self._context.brokers.keys()
 
     def full_metadata(self, nodes: Iterable[NodeId]) -> None:
-        """Tell `nodes` everything."""
-        self._full_to |= self._state.brokers.keys() & set(nodes)
+        """Send all partitions and the live brokers to `nodes`."""
+        self._full_to |= self._context.brokers.keys() & set(nodes)
 
     def stop(
         self, partitions: Collection[TopicPartition], only: Iterable[NodeId], *, delete: bool
     ) -> None:
-        """Tell the live ones of `only` to stop being replicas of all of `partitions`."""
-        for node in self._state.brokers.keys() & set(only):
-            told = self._stop.setdefault(node, {})
-            told.update((tp, delete) for tp in partitions)
+        """Ask the live brokers of `only` to stop being replicas of `partitions`."""
+        for node in sorted(self._context.brokers.keys() & set(only)):
+            self._stop.setdefault(node, {}).update((tp, delete) for tp in partitions)
 
     def flush(self) -> None:
         """Queue the requests on the brokers' channels."""
         for node, partitions in self._leader_and_isr.items():
             if partitions:
-                decided = self._leader_and_isr_request(self._state.brokers[node], partitions)
+                decided = self._leader_and_isr_request(self._context.brokers[node], partitions)
                 self._send(node, ApiKey.LEADER_AND_ISR, 7, decided)
         self._flush_metadata()
         for node, stopped in self._stop.items():
             if stopped:
-                stop = self._stop_request(self._state.brokers[node], stopped)
+                stop = self._stop_request(self._context.brokers[node], stopped)
                 self._send(node, ApiKey.STOP_REPLICA, 4, stop)
 
     # -------------------------------------------------------------- entities
@@ -114,7 +114,7 @@ class RequestBatch:
     def _leader_and_isr_request(
         self, broker: BrokerInfo, partitions: dict[TopicPartition, bool]
     ) -> LeaderAndIsrRequest:
-        states = self._state.partitions
+        states = self._context.partitions
         topics = _by_topic(partitions)
         leaders = {states[tp].leader for tp in partitions}
         return LeaderAndIsrRequest(
@@ -125,7 +125,7 @@ class RequestBatch:
             topic_states=tuple(
                 LeaderAndIsrTopicState(
                     topic_name=topic,
-                    topic_id=self._state.topics.get(topic),
+                    topic_id=self._context.topics.get(topic),
                     partition_states=tuple(
                         self._leader_and_isr_state(tp, states[tp], new=partitions[tp])
                         for tp in parts
@@ -135,15 +135,15 @@ class RequestBatch:
             ),
             live_leaders=tuple(
                 LeaderAndIsrLiveLeader(broker_id=node, host_name=where.host, port=where.port)
-                for node in sorted(leaders & self._state.brokers.keys())
-                for where in (self._state.brokers[node].endpoint(self._inter_broker_listener),)
+                for node in sorted(leaders & self._context.brokers.keys())
+                for where in (self._context.brokers[node].endpoint(self._inter_broker_listener),)
             ),
         )
 
     def _leader_and_isr_state(
-        self, tp: TopicPartition, state: PartitionState, *, new: bool
+        self, tp: TopicPartition, state: LeaderAndIsr, *, new: bool
     ) -> LeaderAndIsrPartitionState:
-        assignment = self._state.assignment(tp)
+        assignment = self._context.assignment(tp)
         return LeaderAndIsrPartitionState(
             partition_index=tp.partition,
             controller_epoch=state.controller_epoch,
@@ -159,16 +159,16 @@ class RequestBatch:
 
     def _flush_metadata(self) -> None:
         live = self._live_brokers()
-        told = self._metadata_to | self._full_to
+        receivers = self._metadata_to | self._full_to
         some = self._metadata_states(self._metadata) if self._metadata_to - self._full_to else ()
-        full = self._metadata_states(self._state.kept()) if self._full_to else ()
-        for node in sorted(told):
+        full = self._metadata_states(self._context.kept()) if self._full_to else ()
+        for node in sorted(receivers):
             whole = node in self._full_to
             entity = UpdateMetadataRequest(
                 controller_id=self._node_id,
                 type=FULL if whole else INCREMENTAL,
                 controller_epoch=self._epoch,
-                broker_epoch=self._state.brokers[node].epoch,
+                broker_epoch=self._context.brokers[node].epoch,
                 topic_states=full if whole else some,
                 live_brokers=live,
             )
@@ -189,35 +189,35 @@ class RequestBatch:
                 ),
                 rack=broker.rack,
             )
-            for _, broker in sorted(self._state.brokers.items())
+            for _, broker in sorted(self._context.brokers.items())
         )
 
     def _metadata_states(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[UpdateMetadataTopicState, ...]:
-        known = (tp for tp in partitions if tp in self._state.partitions)
+        known = (tp for tp in partitions if tp in self._context.partitions)
         return tuple(
             UpdateMetadataTopicState(
                 topic_name=topic,
-                topic_id=self._state.topics.get(topic),
+                topic_id=self._context.topics.get(topic),
                 partition_states=tuple(self._metadata_state(tp) for tp in parts),
             )
             for topic, parts in _by_topic(known).items()
         )
 
     def _metadata_state(self, tp: TopicPartition) -> UpdateMetadataPartitionState:
-        state = self._state.partitions[tp]
-        replicas = self._state.assignments[tp]
-        gone = tp.topic in self._state.deleting
+        state = self._context.partitions[tp]
+        replicas = self._context.assignments[tp]
+        deleting = tp.topic in self._context.deleting
         return UpdateMetadataPartitionState(
             partition_index=tp.partition,
             controller_epoch=state.controller_epoch,
-            leader=LEADER_DURING_DELETE if gone else state.leader,
+            leader=LEADER_DURING_DELETE if deleting else state.leader,
             leader_epoch=state.leader_epoch,
             isr=state.isr,
             zk_version=state.version,
             replicas=replicas,
-            offline_replicas=tuple(node for node in replicas if node not in self._state.brokers),
+            offline_replicas=tuple(node for node in replicas if node not in self._context.brokers),
         )
 
     def _stop_request(
@@ -244,8 +244,8 @@ class RequestBatch:
         )
 
     def _stop_epoch(self, tp: TopicPartition) -> LeaderEpoch:
-        state = self._state.partitions.get(tp)
-        if state is None or tp.topic in self._state.deleting:
+        state = self._context.partitions.get(tp)
+        if state is None or tp.topic in self._context.deleting:
             return EPOCH_DURING_DELETE
         return state.leader_epoch
 

@@ -1,11 +1,11 @@
-"""What a broker knows of the cluster: live brokers, topics, leaders.
+"""The metadata cache: one broker's copy of the live brokers, topics and leaders.
 
-Owns: the picture that UpdateMetadata paints, one broker's copy. Each request carries all live brokers and
-those partitions that changed; partitions whose leader is -2 are gone. Readers see a request's changes all
-at once: everything runs on the broker's one loop and `update` never awaits.
+Owns: `MetadataCache`, filled by UpdateMetadata. Each request carries all live brokers and the partitions that changed;
+a partition whose leader is -2 is removed. Readers see the changes of a request all at once: everything runs on the
+broker's loop and `update` never awaits.
 
-Invariants: `controller_epoch` never goes back; a topic id names at most one topic, and a topic that comes
-with a new id has lost the partitions of its old one.
+Invariants: `controller_epoch` never goes back; a topic id names at most one topic, and a topic that arrives with
+a new id loses the partitions of its old id.
 May fail: `update` refuses a stale controller or broker epoch with KafkaError (D2, D6).
 
 Source: Apache Kafka's `ZkMetadataCache`.
@@ -43,7 +43,7 @@ __all__ = [
 LEADER_DURING_DELETE = NodeId(-2)
 """The leader that UpdateMetadata gives to the partitions of a topic that is being deleted."""
 
-_PICTURE = "picture"
+_CACHE = "metadata-cache"
 _FOR_EVER_MS = 10**12
 
 
@@ -58,7 +58,7 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """One partition as the controller last told; `leader` is -1 while nobody leads it."""
+    """One partition as the controller last sent it; `leader` is -1 while it has no leader."""
 
     leader: NodeId
     leader_epoch: LeaderEpoch
@@ -70,7 +70,7 @@ class PartitionInfo:
 
 @dataclass(slots=True, kw_only=True)
 class TopicInfo:
-    """One topic; `topic_id` is None only where the controller gave none."""
+    """One topic; `topic_id` is None only when the controller sent none."""
 
     name: str
     topic_id: UUID | None
@@ -78,20 +78,20 @@ class TopicInfo:
 
     @property
     def is_internal(self) -> bool:
-        """True for the cluster's own topics."""
+        """True for internal topics."""
         return self.name in INTERNAL_TOPICS
 
 
 class DelayedUntil(DelayedOperation):
-    """Waits for a condition on the picture: Kafka's DelayedCreatePartitions, DelayedElectLeader."""
+    """Waits for a condition on the cache: Kafka's DelayedCreatePartitions, DelayedElectLeader."""
 
-    __slots__ = ("_condition", "_holds", "outcome")
+    __slots__ = ("_condition", "_holds", "result")
 
     def __init__(
-        self, outcome: Promise[bool], condition: Callable[[], bool], deadline_ms: int
+        self, result: Promise[bool], condition: Callable[[], bool], deadline_ms: int
     ) -> None:
         super().__init__(deadline_ms)
-        self.outcome = outcome
+        self.result = result
         self._condition = condition
         self._holds = False
 
@@ -101,26 +101,26 @@ class DelayedUntil(DelayedOperation):
         return self._holds and self.force_complete()
 
     def on_complete(self) -> None:
-        """Tell who waits: True when it holds, False when its time passed first."""
-        if not self.outcome.done():
-            self.outcome.set_result(self._holds or self._condition())
+        """Complete the promise: True when the condition holds, False after the timeout."""
+        if not self.result.done():
+            self.result.set_result(self._holds or self._condition())
 
     def on_expiration(self) -> None:
         """Nothing more."""
 
     def cancelled(self) -> None:
-        """Nobody waits any more."""
+        """The caller no longer waits."""
         self.force_complete()
 
 
 class MetadataCache:
-    """One broker's picture of the cluster."""
+    """One broker's copy of the cluster's metadata."""
 
     def __init__(self, host: Host, node_id: NodeId, inter_broker_listener: str) -> None:
         self.node_id = node_id
         self._inter_broker_listener = inter_broker_listener
         self.broker_epoch = BrokerEpoch(-1)
-        """This broker's registration; requests for an older one are refused. -1: not yet known."""
+        """Epoch of this broker's registration; requests for an older one are refused. -1: not yet registered."""
         self.controller_id = NO_NODE
         self.controller_epoch = ControllerEpoch(-1)
         self.cluster_id: str | None = None
@@ -134,7 +134,7 @@ class MetadataCache:
         self._topics: dict[str, TopicInfo] = {}
         self._names: dict[UUID, str] = {}
         self.topic_purgatory = Purgatory("topic", PurgatoryTimer(host))
-        """What waits for this picture to change: creations, deletions, elections (E5)."""
+        """Operations that wait for a change of the cache: creations, deletions, elections (E5)."""
 
     # --------------------------------------------------------------- reading
 
@@ -143,7 +143,7 @@ class MetadataCache:
         return [self._brokers[node_id] for node_id in sorted(self._brokers)]
 
     def broker(self, node_id: NodeId) -> LiveBroker | None:
-        """A live broker; None where it is not alive or not known."""
+        """A live broker; None for any other id."""
         return self._brokers.get(node_id)
 
     def is_alive(self, node_id: NodeId) -> bool:
@@ -192,17 +192,17 @@ class MetadataCache:
         return 0 if found is None else len(found.partitions)
 
     def leader(self, tp: TopicPartition) -> NodeId:
-        """The node that leads a partition; -1 where nobody does or it is not known."""
+        """The leader of a partition; -1 when it has none or is not known."""
         found = self.partition(tp)
         return NO_NODE if found is None else found.leader
 
     # -------------------------------------------------------------- updating
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over what the controller says; returns the partitions that are gone.
+        """Apply an UpdateMetadata request; returns the partitions that it removed.
 
-        KafkaError(stale_broker_epoch): it was meant for this broker's former registration (KIP-380).
-        KafkaError(stale_controller_epoch): its sender is no longer the controller.
+        KafkaError(stale_broker_epoch): the request is for an earlier registration of this broker (KIP-380).
+        KafkaError(stale_controller_epoch): the sender is no longer the controller.
         """
         if -1 < request.broker_epoch < self.broker_epoch:
             raise KafkaError(
@@ -214,25 +214,26 @@ class MetadataCache:
                 ErrorCode.stale_controller_epoch,
                 f"controller epoch {request.controller_epoch}, after {self.controller_epoch}",
             )
+        assert request.controller_epoch >= self.controller_epoch, "fenced above"
         self.controller_epoch = ControllerEpoch(request.controller_epoch)
         self.controller_id = NodeId(request.controller_id)
         self._brokers = {NodeId(row.id): _live_broker(row) for row in request.live_brokers}
-        gone: list[TopicPartition] = []
+        removed: list[TopicPartition] = []
         if request.type == FULL:
             listed = {row.topic_name for row in request.topic_states}
             for name in [name for name in self._topics if name not in listed]:
-                gone += self._forget(name)
+                removed += self._remove_topic(name)
         for row in request.topic_states:
-            gone += self._update_topic(row)
-        self._tell(gone)
-        return gone
+            removed += self._update_topic(row)
+        self._notify(removed)
+        return removed
 
     def _update_topic(self, state: UpdateMetadataTopicState) -> list[TopicPartition]:
         name = state.topic_name
         topic = self._topics.get(name)
-        gone: list[TopicPartition] = []
+        removed: list[TopicPartition] = []
         if topic is not None and state.topic_id is not None and topic.topic_id != state.topic_id:
-            gone += self._forget(name)
+            removed += self._remove_topic(name)
             topic = None
         if topic is None:
             topic = TopicInfo(name=name, topic_id=state.topic_id)
@@ -240,16 +241,16 @@ class MetadataCache:
             if row.leader != LEADER_DURING_DELETE:
                 topic.partitions[row.partition_index] = _partition_info(row)
             elif topic.partitions.pop(row.partition_index, None) is not None:
-                gone.append(TopicPartition(name, row.partition_index))
+                removed.append(TopicPartition(name, row.partition_index))
         if topic.partitions:
             self._topics[name] = topic
             if topic.topic_id is not None:
                 self._names[topic.topic_id] = name
         else:
-            self._forget(name)
-        return gone
+            self._remove_topic(name)
+        return removed
 
-    def _forget(self, name: str) -> list[TopicPartition]:
+    def _remove_topic(self, name: str) -> list[TopicPartition]:
         topic = self._topics.pop(name, None)
         if topic is None:
             return []
@@ -257,10 +258,10 @@ class MetadataCache:
             self._names.pop(topic.topic_id, None)
         return [TopicPartition(name, partition) for partition in topic.partitions]
 
-    def _tell(self, gone: list[TopicPartition]) -> None:
-        if gone:
+    def _notify(self, removed: list[TopicPartition]) -> None:
+        if removed:
             for call_deleted in self.on_deleted:
-                call_deleted(gone)
+                call_deleted(removed)
         for call_updated in self.on_update:
             call_updated()
         self.topic_purgatory.check_all()
@@ -268,12 +269,12 @@ class MetadataCache:
     # --------------------------------------------------------------- waiting
 
     async def await_until(self, condition: Callable[[], bool], timeout_ms: float | None) -> bool:
-        """Wait until `condition` holds, tried after each update; False when `timeout_ms` passed first."""
+        """Wait until `condition` holds, evaluated after each update; False after `timeout_ms`."""
         op = DelayedUntil(self._tasks.promise(), condition, self._deadline_ms(timeout_ms))
-        if self.topic_purgatory.try_complete_else_watch(op, (_PICTURE,)):
+        if self.topic_purgatory.try_complete_else_watch(op, (_CACHE,)):
             return True
         try:
-            return await op.outcome
+            return await op.result
         except BaseException:
             op.cancelled()
             raise
@@ -283,17 +284,17 @@ class MetadataCache:
         return self._clock.monotonic_ms() + wait_ms
 
     async def await_brokers(self, count: int) -> None:
-        """Wait until `count` brokers are known to be alive, this one among them."""
+        """Wait until `count` live brokers are in the cache, this one among them."""
         await self.await_until(
             lambda: len(self._brokers) >= count and self.node_id in self._brokers, None
         )
 
     async def await_leaders(self, topic: str, partitions: int, timeout_ms: float) -> bool:
-        """Wait until each of a topic's partitions has a live leader; False when the time passed first."""
+        """Wait until each partition of a topic has a live leader; False after the timeout."""
         return await self.await_until(lambda: self._has_leaders(topic, partitions), timeout_ms)
 
     async def await_absence(self, topic: str, timeout_ms: float) -> bool:
-        """Wait until a topic is gone; False when the time passed first."""
+        """Wait until a topic is removed; False after the timeout."""
         return await self.await_until(lambda: topic not in self._topics, timeout_ms)
 
     def _has_leaders(self, topic: str, partitions: int) -> bool:

@@ -1,20 +1,20 @@
-"""Settings that change while a broker runs: what `/config` says takes effect here without a restart.
+"""Settings that change while a broker runs: changes of `/config` take effect without a restart (KIP-226).
 
-Owns: `ConfigChanges`: the watch on `/config/changes`, the reading of what changed, and its application: a topic's
-overrides to its logs (`Log.reconfigure`), the broker's dynamic settings to `BrokerConfig`, of which every topic's
-settings inherit (KIP-226).
+Owns: `ConfigChanges`: it watches `/config/changes`, reads the changed settings and applies them: the overrides of a
+topic to its logs (`Log.reconfigure`), the dynamic settings of the broker to `BrokerConfig`, from which the settings
+of every topic inherit.
 
 Invariants:
 
-* One worker reads and applies, always from the registry's present state, never from the note: applied last is
-  what was written last.
-* The watch is set before anything is read, at each session anew; a note that was removed before it was seen
-  makes everything be read again.
-* A log that is made while its topic's settings change gets the new ones: the topic is read again when its
-  replica has been given its role.
+* One worker reads and applies, always the registry's current state and never the notification's content: the settings
+  that were written last are applied last.
+* The watch is set before anything is read, again in each session; when a notification was deleted before it was
+  seen, everything is read again.
+* A log that is created while its topic's settings change gets the new ones: the topic is read again when its
+  replica has become leader or follower.
 
-May fail: nothing that ends it. Settings that do not fit are logged and leave what holds; a registry out of reach
-is waited for. Source: Kafka's ZkConfigManager, DynamicBrokerConfig, ZkNodeChangeNotificationListener.
+May fail: nothing that ends it. Invalid settings are logged and not applied; while the registry is unreachable the
+worker waits. Source: Kafka's ZkConfigManager, DynamicBrokerConfig, ZkNodeChangeNotificationListener.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from ..host.seam import Host, Promise
 from ..ids import NodeId, TopicPartition
 from ..registry import Delete, NodeError, RegistryClient
 from ..registry.operations import Event
+from ..registry.paths import CONFIG_CHANGES, entity_config_path
 from .config_entries import is_dynamic
 
 __all__ = ["DEFAULT_BROKER", "ConfigChanges"]
 
-CHANGES = "/config/changes"
 DEFAULT_BROKER = "<default>"
 """The entity whose settings hold for all brokers."""
-NOTES_MOST = 1_000
-"""More notes than these are cut to the newest half by whoever sees them."""
+NOTIFICATIONS_MOST = 1_000
+"""A broker that sees more notifications deletes the older half."""
 _RETRY_MS = 200
 
 
-class Log(Protocol):
-    """What it asks of a log."""
+class ReconfigurableLog(Protocol):
+    """A log, as configuration changes need it."""
 
     topic_partition: TopicPartition
     config: TopicConfig
 
     def reconfigure(self, config: TopicConfig, /) -> None:
-        """Take the topic's settings; they hold from the next append on."""
+        """Use the topic's settings from the next append on."""
         ...
 
 
-class Hosted(Protocol):
-    """What it needs to know of a replica."""
+class HostedReplica(Protocol):
+    """A replica, as configuration changes need it."""
 
     topic_partition: TopicPartition
 
 
 class ConfigChanges:
-    """Applies changed settings to one broker. `logs()` gives its logs."""
+    """Applies changed settings to one broker. `logs()` returns its logs."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ConfigChanges:
         registry: RegistryClient,
         node_id: NodeId,
         config: BrokerConfig,
-        logs: Callable[[], Iterable[Log]],
+        logs: Callable[[], Iterable[ReconfigurableLog]],
     ) -> None:
         self._host = host
         self._registry = registry
@@ -78,7 +78,9 @@ class ConfigChanges:
         """Called after settings took effect."""
         self._due: dict[str, None] = {}
         self._changed_topics: set[str] = set()
-        self._newest: str | None = None  # of the notes that were seen; None before the first look
+        self._newest: str | None = (
+            None  # of the notifications that were read; None before the first read
+        )
         self._watching = False
         self._wake: Promise[None] | None = None
         self._begun: Promise[None] = host.tasks.promise()
@@ -87,20 +89,20 @@ class ConfigChanges:
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Watch, and apply everything that is set; returns when it holds, however long the registry is away."""
+        """Watch, and apply all settings; returns when they are applied, however long the registry is unreachable."""
         if not self._running:
             self._running = True
             self._host.tasks.spawn(self._work(), name="config-changes")
-        self._look()
+        self._read_again()
         await self._begun
 
     def session_expired(self) -> None:
-        """The watch is gone with the session: look at everything again."""
+        """The watch ended with the session: read everything again."""
         self._newest = None
-        self._look()
+        self._read_again()
 
-    def hosted(self, *roles: Iterable[Hosted]) -> None:
-        """Replicas got their roles: those whose topic's settings changed lately may have older ones."""
+    def hosted(self, *roles: Iterable[HostedReplica]) -> None:
+        """Replicas became leaders or followers: their logs may have older settings if the topic's changed recently."""
         for partitions in roles:
             for partition in partitions:
                 if partition.topic_partition.topic in self._changed_topics:
@@ -108,7 +110,7 @@ class ConfigChanges:
 
     # ---------------------------------------------------------------- worker
 
-    def _look(self, _event: Event | None = None) -> None:
+    def _read_again(self, _event: Event | None = None) -> None:
         self._watching = False
         self._wake_up()
 
@@ -127,7 +129,7 @@ class ConfigChanges:
                 await self._wake
             try:
                 if not self._watching:
-                    await self._read_notes()
+                    await self._read_notifications()
                 await self._read_due()
                 if not self._begun.done():
                     self._begun.set_result(None)
@@ -136,29 +138,27 @@ class ConfigChanges:
                 self._host.trace.log("info", f"settings cannot be read yet: {error}")
                 await self._host.tasks.sleep(_RETRY_MS)
 
-    async def _read_notes(self) -> None:
-        self._watching = (
-            True  # before it is: an event that comes during the call must not be forgotten
-        )
+    async def _read_notifications(self) -> None:
+        self._watching = True  # before the call: an event that arrives during it must not be lost
         seen = self._newest
         if seen is None:
-            await self._registry.ensure(CHANGES)
-        names = await self._registry.children(CHANGES, self._look)
+            await self._registry.ensure(CONFIG_CHANGES)
+        names = await self._registry.children(CONFIG_CHANGES, self._read_again)
         if seen is None or (seen and seen not in names):
             self._everything()
         if seen is not None:
             await self._read_new([name for name in names if name > seen])
         self._newest = names[-1] if names else seen or ""
-        if len(names) > NOTES_MOST:
-            await self._purge(names[: NOTES_MOST // 2])
+        if len(names) > NOTIFICATIONS_MOST:
+            await self._purge(names[: NOTIFICATIONS_MOST // 2])
 
     def _everything(self) -> None:
-        """At the start, in a new session, and when notes are gone that were not seen."""
+        """At the start, in a new session, and when notifications were deleted unread."""
         self._due.update((f"brokers/{name}", None) for name in self._brokers)
         self._due.update((f"topics/{log.topic_partition.topic}", None) for log in self._logs())
 
     async def _read_new(self, names: list[str]) -> None:
-        for found in await self._registry.get_many([f"{CHANGES}/{name}" for name in names]):
+        for found in await self._registry.get_many([f"{CONFIG_CHANGES}/{name}" for name in names]):
             if found is None:
                 self._everything()
                 continue
@@ -172,15 +172,15 @@ class ConfigChanges:
     async def _purge(self, names: Iterable[str]) -> None:
         for name in names:
             try:
-                await self._registry.multi([Delete(f"{CHANGES}/{name}")])
+                await self._registry.multi([Delete(f"{CONFIG_CHANGES}/{name}")])
             except NodeError:
-                continue  # another broker was faster
+                continue  # another broker deleted it
 
     async def _read_due(self) -> None:
         if not self._due:
             return
         entities = list(self._due)
-        found = await self._registry.get_many([f"/config/{entity}" for entity in entities])
+        found = await self._registry.get_many([entity_config_path(entity) for entity in entities])
         self._due = {entity: None for entity in self._due if entity not in entities}
         for entity, answer in zip(entities, found, strict=True):
             raw = _settings_of(answer[0]) if answer is not None else {}
@@ -198,7 +198,9 @@ class ConfigChanges:
         try:
             config = self._config.topic(raw)
         except ConfigError as error:
-            self._host.trace.log("warning", f"settings of topic {topic} do not fit: {error}")
+            self._host.trace.log(
+                "warning", f"settings of topic {topic} are invalid and not applied: {error}"
+            )
             return
         for log in self._logs():
             if log.topic_partition.topic == topic:
@@ -212,21 +214,25 @@ class ConfigChanges:
                 if setting in BY_NAME and is_dynamic(BY_NAME[setting]):
                     values[setting] = BY_NAME[setting].parse(text)
             except ConfigError as error:
-                self._host.trace.log("warning", f"settings of broker {name} do not fit: {error}")
+                self._host.trace.log(
+                    "warning", f"settings of broker {name} are invalid and not applied: {error}"
+                )
         layer = "dynamic_default" if name == DEFAULT_BROKER else "dynamic"
         if getattr(self._config, layer) == values:
             return
         setattr(self._config, layer, values)
         for log in self._logs():
-            log.reconfigure(log.config)  # it inherits what its topic does not override
+            log.reconfigure(
+                log.config
+            )  # the log inherits settings that its topic does not override
         self._host.trace.log("info", f"settings of broker {name}: {dict(raw)}")
 
 
-def _entity_of(note: str) -> str:
+def _entity_of(notification: str) -> str:
     try:
-        return str(json.loads(note)["entity_path"])
+        return str(json.loads(notification)["entity_path"])
     except (ValueError, KeyError, TypeError):
-        return ""  # no note of ours
+        return ""  # malformed
 
 
 def _settings_of(data: str) -> dict[str, str]:

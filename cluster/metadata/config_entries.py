@@ -1,6 +1,6 @@
-"""Settings as DescribeConfigs tells them: value, where it comes from, what it overrides.
+"""Settings as DescribeConfigs reports them: the value, its source, and what it overrides.
 
-Owns: `ConfigEntry` and how one is made of a row of `config.SETTINGS`, for topics and for brokers.
+Owns: `ConfigEntry`, which is made of a row of `config.SETTINGS`, for topics and for brokers.
 Source: Apache Kafka's `ConfigHelper`; sources and types are the numbers of KIP-226 and KIP-569.
 """
 
@@ -27,7 +27,7 @@ LIST_SETTINGS = frozenset({"cleanup.policy", "log.cleanup.policy"})
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -37,7 +37,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What a value is."""
+    """The type of a value."""
 
     BOOLEAN = 1
     STRING = 2
@@ -49,7 +49,7 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting of one resource; `synonyms` (name, value, source) begins with the one in force."""
+    """One setting of one resource; `synonyms` (name, value, source) begins with the effective value."""
 
     name: str
     value: str
@@ -75,7 +75,7 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """What is set for all brokers while they run."""
+    """The dynamic settings of all brokers."""
     entries = {entry.name: entry for entry in broker_entries(config)}
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     return [
@@ -90,7 +90,7 @@ def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def is_dynamic(row: Setting) -> bool:
-    """True for what can be changed while a broker runs: what topics inherit (Kafka's DynamicLogConfig)."""
+    """True for a setting that a running broker can change: those that topics inherit (Kafka's DynamicLogConfig)."""
     return bool(row.topic)
 
 

@@ -1,8 +1,8 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics and brokers.
 
-Owns: the handlers of the three. Topics' overrides and brokers' dynamic settings live in the registry; whatever is
-changed there takes effect by `config_changes.py`. What a broker can only be started with is read-only. Each
-resource has its own result.
+Owns: the handlers of the three. The overrides of topics and the dynamic settings of brokers are stored in the registry;
+brokers apply changes by `config_changes.py`. Settings that need a restart are read-only. Each resource has its own
+result.
 
 Source: Apache Kafka's `ConfigHelper`, `ZkAdminManager.incrementalAlterConfigs` (KIP-339).
 """
@@ -27,7 +27,8 @@ from .config_entries import (
     topic_entries,
 )
 from .names import check_topic_name
-from .topic_admin import TopicAdmin, refusal_of
+from .registry_retries import error_for_client
+from .topic_admin import TopicAdmin
 
 __all__ = ["ConfigsApi"]
 
@@ -39,7 +40,7 @@ Change = Callable[[dict[str, str]], Mapping[str, str]]
 
 
 class ConfigsApi:
-    """Settings, as clients read and change them."""
+    """Handlers that read and change settings."""
 
     def __init__(self, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin) -> None:
         self._config = config
@@ -49,23 +50,23 @@ class ConfigsApi:
     # --------------------------------------------------------------- reading
 
     async def describe_configs(self, request: Request) -> None:
-        """Answer DescribeConfigs."""
-        asked = request.decode()
+        """Serve DescribeConfigs."""
+        entity = request.decode()
         s = messages.response(request)
         results: list[Any] = []
-        for row in asked.resources:
+        for row in entity.resources:
             fields = {"resource_type": row.resource_type, "resource_name": row.resource_name}
             try:
                 entries = await self._entries(row.resource_type, row.resource_name)
                 wanted = row.configuration_keys
                 configs = tuple(
-                    _described(s, entry, asked)
+                    _described(s, entry, entity)
                     for entry in entries
                     if wanted is None or entry.name in wanted
                 )
                 fields |= {"error_code": ErrorCode.none, "configs": configs}
             except (KafkaError, RegistryError) as error:
-                refused = refusal_of(error)
+                refused = error_for_client(error)
                 fields |= {"error_code": refused.code, "error_message": refused.message or None}
             results.append(s.DescribeConfigsResult(**fields))
         request.respond(s.DescribeConfigsResponse(results=tuple(results)))
@@ -73,8 +74,10 @@ class ConfigsApi:
     async def _entries(self, kind: int, name: str) -> list[ConfigEntry]:
         if kind == _TOPIC:
             self._check_topic(name)
-            ask = partial(self._admin.topic_config, name)
-            overrides = await self._admin.reaching(ask, self._config.number("request.timeout.ms"))
+            read = partial(self._admin.configs.topic_config, name)
+            overrides = await self._admin.retries.until_reachable(
+                read, self._config.number("request.timeout.ms")
+            )
             return topic_entries(self._config, overrides)
         if kind == _BROKER:
             if not name:
@@ -100,25 +103,25 @@ class ConfigsApi:
     # -------------------------------------------------------------- changing
 
     async def alter_configs(self, request: Request) -> None:
-        """Answer AlterConfigs: the overrides given replace all the overrides there are."""
+        """Serve AlterConfigs: the given overrides replace all existing overrides."""
         await self._alter(request, _replacement)
 
     async def incremental_alter_configs(self, request: Request) -> None:
-        """Answer IncrementalAlterConfigs: the operations given are applied to the overrides there are."""
+        """Serve IncrementalAlterConfigs: the given operations change the existing overrides."""
         await self._alter(request, self._increments)
 
     async def _alter(self, request: Request, change_of: Callable[[Any], Change]) -> None:
-        asked = request.decode()
+        entity = request.decode()
         s = messages.response(request)
-        counts = Counter((row.resource_type, row.resource_name) for row in asked.resources)
+        counts = Counter((row.resource_type, row.resource_name) for row in entity.resources)
         results: list[Any] = []
-        for row in asked.resources:
+        for row in entity.resources:
             code, message = ErrorCode.none, None
             try:
                 _check_once(counts[row.resource_type, row.resource_name])
-                await self._alter_one(row, change_of, dry=asked.validate_only)
+                await self._alter_resource(row, change_of, dry=entity.validate_only)
             except (KafkaError, RegistryError) as error:
-                refused = refusal_of(error)
+                refused = error_for_client(error)
                 code, message = refused.code, refused.message
             results.append(
                 s.AlterConfigsResourceResponse(
@@ -130,7 +133,9 @@ class ConfigsApi:
             )
         request.respond(s.root(responses=tuple(results)))
 
-    async def _alter_one(self, row: Any, change_of: Callable[[Any], Change], *, dry: bool) -> None:
+    async def _alter_resource(
+        self, row: Any, change_of: Callable[[Any], Change], *, dry: bool
+    ) -> None:
         name: str = row.resource_name
         if row.resource_type == _TOPIC:
             self._check_topic(name)
@@ -147,9 +152,9 @@ class ConfigsApi:
                 ErrorCode.invalid_request, f"Error due to duplicate config keys : {','.join(twice)}"
             )
         if row.resource_type == _TOPIC:
-            await self._admin.alter_config(name, change_of(row), dry=dry)
+            await self._admin.configs.alter_config(name, change_of(row), dry=dry)
         else:
-            await self._admin.alter_broker_config(name, change_of(row), dry=dry)
+            await self._admin.configs.alter_broker_config(name, change_of(row), dry=dry)
 
     def _increments(self, row: Any) -> Change:
         def change(before: dict[str, str]) -> Mapping[str, str]:
@@ -204,9 +209,9 @@ def _replacement(row: Any) -> Change:
     return lambda _before: given
 
 
-def _described(s: messages.Schema, entry: ConfigEntry, asked: Any) -> Any:
+def _described(s: messages.Schema, entry: ConfigEntry, entity: Any) -> Any:
     synonyms: tuple[Any, ...] = ()
-    if asked.include_synonyms:
+    if entity.include_synonyms:
         synonyms = tuple(
             s.DescribeConfigsSynonym(name=name, value=value, source=source)
             for name, value, source in entry.synonyms
@@ -219,5 +224,5 @@ def _described(s: messages.Schema, entry: ConfigEntry, asked: Any) -> Any:
         is_sensitive=False,
         synonyms=synonyms,
         config_type=entry.type,
-        documentation=entry.doc if getattr(asked, "include_documentation", False) else None,
+        documentation=entry.doc if getattr(entity, "include_documentation", False) else None,
     )

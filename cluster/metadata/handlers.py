@@ -1,4 +1,4 @@
-"""The metadata room's rows of the API table."""
+"""The entries of the API table for metadata, topics and settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MetadataHandlers:
         self._configs = ConfigsApi(config, cache, admin)
 
     def handlers(self) -> Iterable[ApiRow]:
-        """What this room serves, at which versions."""
+        """The API table's entries."""
         incremental = self._configs.incremental_alter_configs
         return (
             ApiRow(ApiKey.METADATA, 0, 13, self._metadata.metadata),

@@ -1,7 +1,7 @@
-"""Metadata, DescribeCluster and UpdateMetadata: the cache asked and told.
+"""Metadata, DescribeCluster and UpdateMetadata: reads and updates of the metadata cache.
 
-Owns: the handlers of the three. An unknown topic is created when request and settings allow it, and the
-client is told to ask again (leader_not_available); everything else is read from the cache.
+Owns: the handlers of the three. An unknown topic is created when request and settings allow it, and the response
+(leader_not_available) makes the client request it again; everything else is read from the cache.
 
 Source: Apache Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache.getPartitionMetadata`.
 """
@@ -36,7 +36,7 @@ _LISTENER_NOT_FOUND_FROM = 6
 
 
 class MetadataApi:
-    """What clients and the controller say and ask about the cluster."""
+    """Handlers that read and update the metadata cache."""
 
     def __init__(self, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin) -> None:
         self._config = config
@@ -46,18 +46,18 @@ class MetadataApi:
     # -------------------------------------------------------------- Metadata
 
     async def metadata(self, request: Request) -> None:
-        """Answer Metadata: brokers always, topics as asked (all: null; before v1 an empty list)."""
+        """Serve Metadata: all brokers, and the requested topics (all: null; before v1 an empty list)."""
         if self._cache.cluster_id is None:
             await self._admin.load_cluster_id()
-        asked = request.decode()
+        entity = request.decode()
         s = messages.response(request)
-        with_operations = getattr(asked, "include_topic_authorized_operations", False)
+        with_operations = getattr(entity, "include_topic_authorized_operations", False)
         operations = _TOPIC_OPERATIONS if with_operations else _OPERATIONS_UNASKED
         listener = request.listener.name
         topics = tuple(
-            self._topic(s, answer, operations, listener) for answer in self._asked(asked)
+            self._topic(s, found, operations, listener) for found in self._requested(entity)
         )
-        whole = getattr(asked, "include_cluster_authorized_operations", False)
+        whole = getattr(entity, "include_cluster_authorized_operations", False)
         request.respond(
             s.MetadataResponse(
                 brokers=tuple(
@@ -73,17 +73,19 @@ class MetadataApi:
             )
         )
 
-    def _asked(self, asked: Any) -> Iterator[tuple[ErrorCode, str | None, Any, TopicInfo | None]]:
-        """`(error, name, id, topic)` of each topic that is asked for."""
-        if asked.topics is None or (asked.__version__ == 0 and not asked.topics):
+    def _requested(
+        self, entity: Any
+    ) -> Iterator[tuple[ErrorCode, str | None, Any, TopicInfo | None]]:
+        """`(error, name, id, topic)` of each requested topic."""
+        if entity.topics is None or (entity.__version__ == 0 and not entity.topics):
             for each in self._cache.topics():
                 yield ErrorCode.none, each.name, each.topic_id, each
             return
-        may_create = getattr(asked, "allow_auto_topic_creation", True) and self._config.flag(
+        may_create = getattr(entity, "allow_auto_topic_creation", True) and self._config.flag(
             "auto.create.topics.enable"
         )
         seen: set[Any] = set()
-        for row in asked.topics:
+        for row in entity.topics:
             topic_id = getattr(row, "topic_id", None)
             if (row.name, topic_id) in seen:
                 continue
@@ -110,11 +112,11 @@ class MetadataApi:
     def _topic(
         self,
         s: messages.Schema,
-        answer: tuple[ErrorCode, str | None, Any, TopicInfo | None],
+        found: tuple[ErrorCode, str | None, Any, TopicInfo | None],
         operations: int,
         listener: str,
     ) -> Any:
-        error, name, topic_id, topic = answer
+        error, name, topic_id, topic = found
         if name is None and s.version < 12:  # the response's name is nullable from v12 on
             name = ""
         partitions: tuple[Any, ...] = ()
@@ -141,7 +143,7 @@ class MetadataApi:
             leader = NO_NODE
         replicas, isr = row.replicas, row.isr
         if s.version == 0:
-            # v0 has no word for a replica that is offline: it lists the live ones and an error
+            # v0 has no field for offline replicas: it lists the live ones and an error
             replicas = tuple(node_id for node_id in replicas if alive(node_id))
             isr = tuple(node_id for node_id in isr if alive(node_id))
             if error is ErrorCode.none and (len(replicas), len(isr)) != (
@@ -170,17 +172,17 @@ class MetadataApi:
     # ------------------------------------------------------- DescribeCluster
 
     async def describe_cluster(self, request: Request) -> None:
-        """Answer DescribeCluster (KIP-700) with the brokers; controllers have no endpoints of their own."""
+        """Serve DescribeCluster (KIP-700) with the brokers; controllers have no endpoints of their own."""
         cluster_id = await self._admin.load_cluster_id()
-        asked = request.decode()
-        endpoints: int = getattr(asked, "endpoint_type", _BROKER_ENDPOINTS)
+        entity = request.decode()
+        endpoints: int = getattr(entity, "endpoint_type", _BROKER_ENDPOINTS)
         if endpoints != _BROKER_ENDPOINTS:
             known = endpoints == _CONTROLLER_ENDPOINTS
             raise KafkaError(
                 ErrorCode.mismatched_endpoint_type
                 if known
                 else ErrorCode.unsupported_endpoint_type,
-                f"endpoint type {endpoints} asked of a broker",
+                f"a broker does not serve endpoint type {endpoints}",
             )
         s = messages.response(request)
         brokers = tuple(
@@ -189,7 +191,7 @@ class MetadataApi:
             )
             for row, address in self._brokers_on(request.listener.name)
         )
-        whole: bool = asked.include_cluster_authorized_operations
+        whole: bool = entity.include_cluster_authorized_operations
         request.respond(
             s.DescribeClusterResponse(
                 cluster_id=cluster_id or "",
@@ -202,7 +204,7 @@ class MetadataApi:
     # -------------------------------------------------------- UpdateMetadata
 
     def update_metadata(self, request: Request) -> None:
-        """Take over the controller's picture; stale controller and broker epochs are refused."""
+        """Apply UpdateMetadata; stale controller and broker epochs are refused."""
         self._cache.update(request.decode())
         s = messages.response(request)
         request.respond(s.UpdateMetadataResponse(error_code=ErrorCode.none))

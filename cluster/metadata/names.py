@@ -1,4 +1,4 @@
-"""What a topic may be called.
+"""Valid topic names.
 
 Source: Apache Kafka's `org.apache.kafka.common.internals.Topic`.
 """
@@ -21,14 +21,14 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Return for a legal name; KafkaError(invalid_topic_exception) says what is wrong with another."""
+    """Return for a valid name; KafkaError(invalid_topic_exception) says why another is invalid."""
     problem = _problem(name)
     if problem:
         raise KafkaError(ErrorCode.invalid_topic_exception, problem)
 
 
 def is_valid_topic_name(name: str) -> bool:
-    """True for a name that a topic may have."""
+    """True for a valid topic name."""
     return not _problem(name)
 
 
@@ -51,6 +51,8 @@ def _problem(name: str) -> str:
 
 
 def colliding_names(name: str, existing: Iterable[str]) -> list[str]:
-    """Other topics whose metric names would be the same: '.' and '_' are one there."""
+    """Other topics whose metric names would be the same: metrics replace '.' by '_'."""
+    if "." not in name and "_" not in name:
+        return []
     flat = name.replace(".", "_")
     return sorted(other for other in existing if other != name and other.replace(".", "_") == flat)

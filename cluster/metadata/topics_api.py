@@ -1,8 +1,9 @@
 """CreateTopics and DeleteTopics: only the active controller serves them.
 
-Owns: the handlers of both. A registry out of reach is waited for, as Kafka waits for ZooKeeper. Each topic has
-its own result; those that were begun are waited for, until this broker's cache has all their leaders (or has
-lost them), or the client's timeout passes: then request_timed_out, and the topic may still come or go.
+Owns: the handlers of both. They wait while the registry is unreachable, as Kafka waits for ZooKeeper. Each topic has
+its own result. The handler waits until this broker's metadata cache has all leaders of the created topics (or no
+longer has the deleted topics), or until the client's timeout: then the result is request_timed_out, and the topic may
+still be created or deleted.
 
 Source: Apache Kafka's `KafkaApis.handleCreateTopicsRequest`, `ZkAdminManager`.
 """
@@ -22,7 +23,9 @@ from ..wire import messages
 from ..wire.request import Request
 from .cache import MetadataCache
 from .config_entries import topic_entries
-from .topic_admin import NewTopic, TopicAdmin, TopicPlan, refusal_of
+from .new_topic import NewTopic, TopicPlan
+from .registry_retries import error_for_client
+from .topic_admin import TopicAdmin
 
 __all__ = ["TopicsApi"]
 
@@ -30,7 +33,7 @@ _DELETION_DISABLED_SINCE = 3  # the version whose clients know topic_deletion_di
 
 
 class TopicsApi:
-    """Creation and deletion of topics, as clients ask for them."""
+    """Handlers of CreateTopics and DeleteTopics."""
 
     def __init__(
         self, host: Host, config: BrokerConfig, cache: MetadataCache, admin: TopicAdmin
@@ -54,29 +57,29 @@ class TopicsApi:
     # -------------------------------------------------------------- creation
 
     async def create_topics(self, request: Request) -> None:
-        """Answer CreateTopics."""
+        """Serve CreateTopics."""
         self._check_controller()
-        asked = request.decode()
-        timeout_ms = messages.to_milliseconds(asked.timeout)
+        entity = request.decode()
+        timeout_ms = messages.to_milliseconds(entity.timeout)
         deadline_ms = self._clock.monotonic_ms() + max(0, timeout_ms)
         s = messages.response(request)
-        counts = Counter(row.name for row in asked.topics)
+        counts = Counter(row.name for row in entity.topics)
         results: dict[str, Any] = {}
         begun: list[TopicPlan] = []
-        for row in asked.topics:
+        for row in entity.topics:
             if row.name in results:
                 continue
             try:
                 if counts[row.name] > 1:
-                    raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")  # noqa: TRY301 - one place makes the answer
+                    raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")  # noqa: TRY301 - one place makes the result
                 plan = self._admin.plan(_new_topic(row))
-                if not asked.validate_only:
-                    order = partial(self._admin.create, plan)
-                    await self._admin.reaching(order, self._left_ms(deadline_ms))
+                if not entity.validate_only:
+                    operation = partial(self._admin.create, plan)
+                    await self._admin.retries.until_reachable(operation, self._left_ms(deadline_ms))
                     begun.append(plan)
-                results[row.name] = self._created(s, plan, validate_only=asked.validate_only)
+                results[row.name] = self._created(s, plan, validate_only=entity.validate_only)
             except (KafkaError, RegistryError) as error:
-                results[row.name] = _refused(s, row.name, refusal_of(error))
+                results[row.name] = _refused(s, row.name, error_for_client(error))
         for plan in begun:
             if not await self._await_leaders(plan, deadline_ms, timeout_ms):
                 results[plan.name] = _refused(s, plan.name, _timed_out())
@@ -84,7 +87,7 @@ class TopicsApi:
 
     async def _await_leaders(self, plan: TopicPlan, deadline_ms: int, timeout_ms: int) -> bool:
         if timeout_ms <= 0:
-            return False  # Kafka's answer to who does not want to wait
+            return False  # as Kafka, for a client that does not wait
         left_ms = self._left_ms(deadline_ms)
         return await self._cache.await_leaders(plan.name, plan.partitions, left_ms)
 
@@ -113,28 +116,28 @@ class TopicsApi:
     # -------------------------------------------------------------- deletion
 
     async def delete_topics(self, request: Request) -> None:
-        """Answer DeleteTopics."""
+        """Serve DeleteTopics."""
         self._check_controller()
         if not self._config.flag("delete.topic.enable"):
             known = request.version >= _DELETION_DISABLED_SINCE
             code = ErrorCode.topic_deletion_disabled if known else ErrorCode.invalid_request
             raise KafkaError(code, "Topic deletion is disabled (delete.topic.enable=false).")
-        asked = request.decode()
-        deadline_ms = self._clock.monotonic_ms() + max(0, messages.to_milliseconds(asked.timeout))
-        rows = _rows_to_delete(asked)
+        entity = request.decode()
+        deadline_ms = self._clock.monotonic_ms() + max(0, messages.to_milliseconds(entity.timeout))
+        rows = _rows_to_delete(entity)
         counts = Counter(rows)
         s = messages.response(request)
         begun: list[tuple[str | None, Any, KafkaError | None]] = []
         for name, topic_id in counts:
             try:
                 if counts[name, topic_id] > 1:
-                    raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the answer
+                    raise KafkaError(ErrorCode.invalid_request, "Duplicate topic.")  # noqa: TRY301 - one place makes the result
                 found, found_id = self._find(name, topic_id)
-                order = partial(self._admin.delete, found)
-                await self._admin.reaching(order, self._left_ms(deadline_ms))
+                operation = partial(self._admin.delete, found)
+                await self._admin.retries.until_reachable(operation, self._left_ms(deadline_ms))
                 begun.append((found, found_id, None))
             except (KafkaError, RegistryError) as error:
-                begun.append((name, topic_id, refusal_of(error)))
+                begun.append((name, topic_id, error_for_client(error)))
         results = [await self._deleted(s, row, deadline_ms) for row in begun]
         request.respond(s.DeleteTopicsResponse(responses=tuple(results)))
 
@@ -165,8 +168,8 @@ class TopicsApi:
     ) -> Any:
         name, topic_id, error = row
         if error is None and name is not None:
-            gone = await self._cache.await_absence(name, self._left_ms(deadline_ms))
-            error = None if gone else _timed_out()
+            removed = await self._cache.await_absence(name, self._left_ms(deadline_ms))
+            error = None if removed else _timed_out()
         return s.DeletableTopicResult(
             name=name,
             topic_id=topic_id,
@@ -201,7 +204,7 @@ def _refused(s: messages.Schema, name: str, error: KafkaError) -> Any:
     )
 
 
-def _rows_to_delete(asked: Any) -> list[tuple[str | None, Any]]:
-    if hasattr(asked, "topic_names"):
-        return [(name, None) for name in asked.topic_names]
-    return [(row.name, row.topic_id) for row in asked.topics]
+def _rows_to_delete(entity: Any) -> list[tuple[str | None, Any]]:
+    if hasattr(entity, "topic_names"):
+        return [(name, None) for name in entity.topic_names]
+    return [(row.name, row.topic_id) for row in entity.topics]

@@ -1,6 +1,6 @@
 """A client of the registry: one session at a time, over one link at a time.
 
-Owns: the session's id, what was asked and not answered, the watches and their callbacks, reconnecting.
+Owns: the session's id, the operations without a response, the watches and their callbacks, reconnecting.
 
     client = RegistryClient(host, ("127.0.0.1", 2181), name="broker 1", session_timeout_ms=1500)
     await client.start()
@@ -8,14 +8,16 @@ Owns: the session's id, what was asked and not answered, the watches and their c
 
 Invariants:
 
-* Operations are sent in the order they are asked for and answered in that order; several may be under way.
-* A watch's callback runs at most once, on the loop, before the answer of any later read that sees the change.
-  Watches outlive a lost link: at reconnecting, what changed meanwhile fires at once (ZooKeeper's setWatches).
-* Only the server ends a session. A client that hears nothing is **disconnected** and knows no more; told that
-  its session is over, it drops its watches, calls `on_expired` and begins a new session by itself.
+* Operations are sent, and responses arrive, in the order of submission; several may be in flight.
+  flight.
+* The callback of a watch runs at most once, on the loop, before the response of any later read that sees the change.
+  Watches survive a lost link: after reconnecting, those whose change was missed fire at once (ZooKeeper's setWatches).
+* Only the server ends a session. A client that receives nothing is **disconnected**, and its session may still be live.
+  When the server reports that the session has expired, the client drops its watches, calls `on_expired` and begins a
+  new session by itself.
 
-What may fail: the `NodeError`s; `RegistryUnavailableError` while there is no link (`maybe_applied` when the
-operation was on its way); `SessionExpiredError` for what was under way when the session ended.
+What may fail: the `NodeError`s; `RegistryUnavailableError` while there is no link (`maybe_applied` when the operation
+was in flight); `SessionExpiredError` for operations that were in flight when the session ended.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any, Literal
 
 from ..errors import RegistryError
 from ..host.seam import Host, Link, Peer, Promise, Task
-from .client_link import ClientLink, Pending, Watch
+from .client_link import ClientLink, PendingOperation, Watch
 from .errors import (
     NODE_ERRORS,
     NodeExistsError,
@@ -62,7 +64,7 @@ RETRY_MS = (10, 200)
 """First and longest pause between two tries to connect; drawn between half and whole of it."""
 CLOSE_TIMEOUT_MS = 1_000
 
-# which callbacks an event ends; as the server's tables
+# which callbacks an event calls; as the server's tables
 _CALLED_BY: dict[str, tuple[str, ...]] = {
     "created": ("data", "exists"),
     "changed": ("data", "exists"),
@@ -71,7 +73,7 @@ _CALLED_BY: dict[str, tuple[str, ...]] = {
 }
 
 
-async def settled(*promises: Promise[Any]) -> list[Any]:
+async def results_or_errors(*promises: Promise[Any]) -> list[Any]:
     """Wait for pipelined operations; for each its result, or the RegistryError that it raised."""
     found: list[Any] = []
     try:
@@ -80,14 +82,14 @@ async def settled(*promises: Promise[Any]) -> list[Any]:
                 found.append(await promise)
             except RegistryError as error:
                 found.append(error)
-    finally:  # whoever waits was cancelled: nobody will read the others
+    finally:  # the caller was cancelled: nothing will read the others
         for promise in promises[len(found) :]:
             promise.cancel()
     return found
 
 
 def value_of(found: Any) -> Any:
-    """A result of `settled`; raised when it is an error."""
+    """A result of `results_or_errors`; raised when it is an error."""
     if isinstance(found, RegistryError):
         raise found
     return found
@@ -112,19 +114,19 @@ class RegistryClient:
         self._session_timeout_ms = session_timeout_ms
         self._connection_timeout_ms = connection_timeout_ms
         self.session_id = 0
-        """The server's name of this session; 0 before the first and between two."""
+        """The server's id of this session; 0 before the first session and between two."""
         self.state: State = "disconnected"
         self.on_expired: list[Callable[[], None]] = []
         """Called when the server has ended the session, before a new one begins."""
         self.on_state: list[Callable[[State], None]] = []
         """Called with the new state at each change of it."""
-        self._zxid = 0  # of the last answer: every event up to it has come
+        self._zxid = 0  # of the last response: every event up to it has been received
         self._watches: dict[str, dict[str, list[Watch]]] = {
             "data": {},
             "exists": {},
             "children": {},
         }
-        self._wire: ClientLink | None = None
+        self._client_link: ClientLink | None = None
         self._waiting: list[Promise[None]] = []
         self._task: Task | None = None
 
@@ -134,7 +136,7 @@ class RegistryClient:
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Connect and begin a session; RegistryUnavailableError when nobody answers in time."""
+        """Connect and begin a session; RegistryUnavailableError when the server does not respond in time."""
         self._task = self.host.tasks.spawn(self._run(), name="registry-client")
         try:
             await self.host.tasks.wait(self.until_connected(), self._connection_timeout_ms)
@@ -142,21 +144,21 @@ class RegistryClient:
             self._task.cancel()
             host, port = self._address
             raise RegistryUnavailableError(
-                f"the registry at {host}:{port} did not answer within "
+                f"the registry at {host}:{port} did not respond within "
                 f"{self._connection_timeout_ms} ms; is it running?"
             ) from None
 
     async def close(self) -> None:
-        """End the session now: its ephemeral nodes go at once."""
+        """End the session now: the registry deletes its ephemeral nodes at once."""
         if self.state == "connected":
-            # without an answer it ends by its timeout
+            # without a response the session ends by its timeout
             with contextlib.suppress(RegistryUnavailableError, SessionExpiredError, TimeoutError):
-                await self.host.tasks.wait(self._ask({"op": "close"}, None), CLOSE_TIMEOUT_MS)
+                await self.host.tasks.wait(self._send({"op": "close"}, None), CLOSE_TIMEOUT_MS)
         self._set_state("closed")
         if self._task is not None:
             self._task.cancel()
-        if self._wire is not None:
-            self._wire.end("closed here", reset=False)
+        if self._client_link is not None:
+            self._client_link.end("closed here", reset=False)
         self._fail_waiting()
 
     def _fail_waiting(self) -> None:
@@ -166,7 +168,7 @@ class RegistryClient:
                 promise.set_exception(RegistryUnavailableError("the registry client is closed"))
 
     async def until_connected(self) -> None:
-        """Return when there is a session and a link; RegistryUnavailableError once closed."""
+        """Return when there is a session and a link; RegistryUnavailableError after `close`."""
         if self.state == "closed":
             raise RegistryUnavailableError("the registry client is closed")
         if self.state != "connected":
@@ -215,7 +217,7 @@ class RegistryClient:
         return found
 
     async def read_tree(self, path: str) -> Tree:
-        """Data and stat by path of a node and all below, as of one moment; empty where there is none."""
+        """Data and stat by path of a node and all below, at one instant; empty where there is none."""
         found: Tree = await self.submit(ReadTree(path))
         return found
 
@@ -239,28 +241,28 @@ class RegistryClient:
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[str, Stat] | None]:
         """Data and stat of many nodes in one round trip, None where there is none."""
-        found = await settled(*[self.submit(Get(path)) for path in paths])
-        return [None if isinstance(one, NoNodeError) else value_of(one) for one in found]
+        found = await results_or_errors(*[self.submit(Get(path)) for path in paths])
+        return [None if isinstance(node, NoNodeError) else value_of(node) for node in found]
 
     def submit(self, operation: Operation, watch: Watch | None = None) -> Promise[Any]:
         """Send an operation now; the promise is for its result. For callers that pipeline."""
-        return self._ask(encode(operation), operation, watch)
+        return self._send(encode(operation), operation, watch)
 
-    def _ask(
+    def _send(
         self, message: dict[str, Any], operation: Operation | None, watch: Watch | None = None
     ) -> Promise[Any]:
         promise = self.host.tasks.promise()
-        pending = Pending(operation, promise, watch)
-        if self._wire is None or self.state != "connected":
+        pending = PendingOperation(operation, promise, watch)
+        if self._client_link is None or self.state != "connected":
             pending.fail(RegistryUnavailableError(f"{self._name} has no link to the registry"))
         else:
-            self._wire.ask(message, pending)
+            self._client_link.send(message, pending)
         return promise
 
     # ---------------------------------------------------------------- frames
 
-    def answered(self, pending: Pending, message: dict[str, Any]) -> None:
-        """One answer: note its zxid, keep its watch, settle its promise."""
+    def response_received(self, pending: PendingOperation, message: dict[str, Any]) -> None:
+        """One response: store its zxid and its watch, complete its promise."""
         self._zxid = max(self._zxid, int(message["zxid"]))
         error = message.get("error")
         if error is not None:
@@ -272,7 +274,7 @@ class RegistryClient:
         self._keep_watch(pending, result)
         pending.succeed(result)
 
-    def _keep_watch(self, pending: Pending, result: Any) -> None:
+    def _keep_watch(self, pending: PendingOperation, result: Any) -> None:
         if pending.watch is not None:
             operation = pending.operation
             assert isinstance(operation, Get | Exists | Children), "only reads have watches"
@@ -281,7 +283,7 @@ class RegistryClient:
                 kind = "exists"
             self._watches[kind].setdefault(operation.path, []).append(pending.watch)
 
-    def happened(self, event: Event) -> None:
+    def watch_fired(self, event: Event) -> None:
         """A watch fired."""
         called: list[Watch] = []
         for kind in _CALLED_BY[event.kind]:
@@ -289,13 +291,13 @@ class RegistryClient:
         for watch in called:
             watch(event)
 
-    def welcomed(self, wire: ClientLink, hello: dict[str, Any]) -> None:
+    def welcomed(self, link: ClientLink, hello: dict[str, Any]) -> None:
         """The server has begun or resumed the session."""
         resumed = self.session_id == hello["session"]
         self.session_id = int(hello["session"])
         if not resumed:
             self._zxid = int(hello["zxid"])
-        self._wire = wire
+        self._client_link = link
         self._connected()
 
     def _connected(self) -> None:
@@ -317,10 +319,10 @@ class RegistryClient:
         for call in list(self.on_expired):
             call()
 
-    def lost(self, wire: ClientLink) -> None:
-        """The link is gone; the session may go on."""
-        if self._wire is wire:
-            self._wire = None
+    def lost(self, link: ClientLink) -> None:
+        """The link was closed; the session may continue."""
+        if self._client_link is link:
+            self._client_link = None
             if self.state == "connected":
                 self._set_state("disconnected")
 
@@ -335,12 +337,12 @@ class RegistryClient:
     async def _run(self) -> None:
         pause_ms = RETRY_MS[0]
         while self.state != "closed":
-            wire = await self._connect()
-            if wire is not None and await wire.welcome:
+            link = await self._connect()
+            if link is not None and await link.welcome:
                 pause_ms = RETRY_MS[0]
-                await wire.ended
+                await link.ended
                 continue
-            if wire is not None and wire.told_expired:
+            if link is not None and link.session_expired:
                 continue  # a new session, at once
             await self.host.tasks.sleep(pause_ms * (0.5 + self.host.random.random() / 2))
             pause_ms = min(RETRY_MS[1], pause_ms * 2)

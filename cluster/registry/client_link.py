@@ -1,10 +1,10 @@
-"""One link of a registry client: greeting, pings, answers in order.
+"""One link of a registry client: greeting, pings, responses in order.
 
-Owns: `ClientLink`, from its connecting to its end, and `Pending`, what was sent on it and not answered. It knows
-nothing of sessions: what arrives goes to its `LinkOwner`, the client, which outlives it.
+Owns: `ClientLink`, from its connection to its end, and `PendingOperation`, an operation without a response yet.
+Sessions are the client's: the link passes what arrives to its `LinkOwner`, which outlives it.
 
-A link that has heard nothing for two thirds of the session timeout is given up (ZooKeeper's read timeout), so that
-another can be tried within the session.
+The client closes a link that received nothing for two thirds of the session timeout (ZooKeeper's read timeout), so that
+it can try another link within the session.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Watch = Callable[[Event], None]
 _READS = (Get, Exists, Children, ReadTree)
 
 
-class Pending:
-    """One operation that was sent."""
+class PendingOperation:
+    """One operation that was sent and has no response yet."""
 
     __slots__ = ("operation", "promise", "watch")
 
@@ -42,34 +42,34 @@ class Pending:
         return self.operation is not None and not isinstance(self.operation, _READS)
 
     def fail(self, error: Exception) -> None:
-        """Settle it with an error, unless nobody waits."""
+        """Complete it with an error, unless the caller no longer waits."""
         if self.promise is not None and not self.promise.done():
             self.promise.set_exception(error)
 
     def succeed(self, result: Any) -> None:
-        """Settle it with its result, unless nobody waits."""
+        """Complete it with its result, unless the caller no longer waits."""
         if self.promise is not None and not self.promise.done():
             self.promise.set_result(result)
 
 
 class LinkOwner(Protocol):
-    """Who is told what a link brings."""
+    """The client, as its link needs it."""
 
     @property
     def state(self) -> str:
-        """What the client is; operations are sent while it is "connected"."""
+        """The client's state; operations are sent while it is "connected"."""
         ...
 
-    def answered(self, pending: Pending, message: dict[str, Any], /) -> None:
-        """One answer."""
+    def response_received(self, pending: PendingOperation, message: dict[str, Any], /) -> None:
+        """A response was received."""
         ...
 
-    def happened(self, event: Event, /) -> None:
+    def watch_fired(self, event: Event, /) -> None:
         """A watch fired."""
         ...
 
     def welcomed(self, link: ClientLink, hello: dict[str, Any], /) -> None:
-        """The server took this link in."""
+        """The server accepted this link."""
         ...
 
     def expired(self) -> None:
@@ -77,29 +77,29 @@ class LinkOwner(Protocol):
         ...
 
     def lost(self, link: ClientLink, /) -> None:
-        """The link is gone."""
+        """The link was closed."""
         ...
 
 
 class ClientLink:
-    """One link's life: greeting, pings, answers in order."""
+    """One link: greeting, pings, responses in order."""
 
     def __init__(self, host: Host, client: LinkOwner, link: Link, timeout_ms: int) -> None:
         self._host = host
         self._client = client
         self._link = link
         self._ping_ms = max(1, timeout_ms // 3)
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, PendingOperation] = {}
         self._number = 0
-        self._heard_ms = host.clock.monotonic_ms()
+        self._received_ms = host.clock.monotonic_ms()
         self._due_ms = 0
         self._timer: Timer | None = None
         self._over = False
-        self.told_expired = False
+        self.session_expired = False
         self.welcome: Promise[bool] = host.tasks.promise()
-        """Settled once: True when the server took us in."""
+        """Completed once: True when the server accepted the link."""
         self.ended: Promise[None] = host.tasks.promise()
-        """Settled when the link is gone."""
+        """Completed when the link was closed."""
 
     def greet(self, hello: dict[str, Any]) -> None:
         """Send the hello and begin to watch the clock."""
@@ -107,7 +107,7 @@ class ClientLink:
             self._link.send((framed(hello),))
             self._schedule()
 
-    def ask(self, message: dict[str, Any], pending: Pending) -> None:
+    def send(self, message: dict[str, Any], pending: PendingOperation) -> None:
         """Send one operation."""
         self._number += 1
         self._pending[self._number] = pending
@@ -123,46 +123,46 @@ class ClientLink:
         if self._over:
             return
         now_ms = self._host.clock.monotonic_ms()
-        # when this process itself was stopped, answers may lie in the socket unread: look again later
+        # when this process itself was stopped, the socket may hold unread responses: check again later
         punctual = now_ms - self._due_ms < self._ping_ms
-        if punctual and now_ms - self._heard_ms >= 2 * self._ping_ms:
-            self.end(f"nothing heard for {now_ms - self._heard_ms} ms", reset=True)
+        if punctual and now_ms - self._received_ms >= 2 * self._ping_ms:
+            self.end(f"nothing received for {now_ms - self._received_ms} ms", reset=True)
             return
         if self._client.state == "connected":
-            self.ask({"op": "ping"}, Pending(None, None, None))
+            self.send({"op": "ping"}, PendingOperation(None, None, None))
         self._schedule()
 
     # ---------------------------------------------------------------- frames
 
     def frame_received(self, frame: bytes) -> None:
         """One message of the server."""
-        self._heard_ms = self._host.clock.monotonic_ms()
+        self._received_ms = self._host.clock.monotonic_ms()
         message = message_of(frame)
         if self._over:
             return
         if "id" in message:
             pending = self._pending.pop(message["id"], None)
             if pending is None:
-                raise WireError(f"an answer {message['id']!r} to nothing that was asked")
-            self._client.answered(pending, message)
+                raise WireError(f"a response {message['id']!r} without a request")
+            self._client.response_received(pending, message)
         elif "event" in message:
-            self._client.happened(Event(*message["event"]))
+            self._client.watch_fired(Event(*message["event"]))
         elif "hello" in message:
             self._client.welcomed(self, message["hello"])
             if not self.welcome.done():
                 self.welcome.set_result(True)
         elif "expired" in message:
-            self.told_expired = True
+            self.session_expired = True
             self._fail(lambda _: SessionExpiredError())
             self._client.expired()
             self.end("the session has expired", reset=False)
 
     def link_closed(self, reason: str) -> None:
-        """The link is gone."""
+        """The link was closed."""
         self._finish(reason or "closed")
 
     def end(self, reason: str, *, reset: bool) -> None:
-        """Give the link up."""
+        """Close the link."""
         self._link.close(reset=reset)
         self._finish(reason)
 
@@ -173,14 +173,14 @@ class ClientLink:
         if self._timer is not None:
             self._timer.cancel()
         self._client.lost(self)
-        text = f"the link to the registry is gone: {reason}"
+        text = f"the link to the registry was closed: {reason}"
         self._fail(lambda pending: RegistryUnavailableError(text, maybe_applied=pending.writes))
         if not self.welcome.done():
             self.welcome.set_result(False)
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _fail(self, error: Callable[[Pending], Exception]) -> None:
+    def _fail(self, error: Callable[[PendingOperation], Exception]) -> None:
         pending, self._pending = self._pending, {}
-        for one in pending.values():
-            one.fail(error(one))
+        for operation in pending.values():
+            operation.fail(error(operation))

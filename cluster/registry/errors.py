@@ -1,4 +1,4 @@
-"""What the registry refuses, each error with the path it is about.
+"""Errors of the registry, each with the path that it is about.
 
     RegistryError (cluster/errors.py)
     └── NodeError                   the tree refused one operation; `path`, and its `index` in a multi
@@ -6,7 +6,7 @@
         ├── NodeExistsError         create of a node that is there
         ├── BadVersionError         a conditional operation lost the race
         ├── NotEmptyError           delete of a node that has children
-        └── BadRequestError         a child below an ephemeral node, a path that is none
+        └── BadRequestError         a child below an ephemeral node, a malformed path
     ├── SessionExpiredError         the server has ended this session; a new one begins by itself
     └── RegistryUnavailableError    not connected; `maybe_applied`: the operation may have taken effect
 
@@ -48,7 +48,7 @@ class NodeExistsError(NodeError):
 
 
 class BadVersionError(NodeError):
-    """The node's version is not the expected one: somebody else wrote it."""
+    """The node's version is not the expected one: another client wrote it."""
 
     code = "bad-version"
     what = "its version is not the expected one"
@@ -62,7 +62,7 @@ class NotEmptyError(NodeError):
 
 
 class BadRequestError(NodeError):
-    """A child below an ephemeral node, or a path that is none."""
+    """A child below an ephemeral node, or a malformed path."""
 
     code = "bad-request"
     what = "a malformed path, or a child below an ephemeral node"
@@ -78,7 +78,7 @@ class SessionExpiredError(RegistryError):
 
 
 class RegistryUnavailableError(RegistryError):
-    """Not connected. `maybe_applied`: the operation was on its way and may have taken effect."""
+    """Not connected. `maybe_applied`: the operation was in flight and may have taken effect."""
 
     code = "unavailable"
 
@@ -91,4 +91,4 @@ NODE_ERRORS: dict[str, type[NodeError]] = {
     kind.code: kind
     for kind in (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, BadRequestError)
 }
-"""By the code that goes over the wire."""
+"""By the code in a response."""

@@ -1,6 +1,6 @@
-"""What may be asked of the registry, what it answers, and both as JSON.
+"""The registry's operations, their results, and both as JSON.
 
-Owns: the operations, `Stat`, `Created`, `Event`, and their coding. An operation goes over the wire as
+Owns: the operations, `Stat`, `Created`, `Event`, and their coding. An operation is sent as
 `{"op": its name, field: value, …}` without the fields that have their default; results are lists and texts.
 
 May fail: `WireError` from the decoders for anything that is not such an object.
@@ -15,26 +15,26 @@ from typing import Any, NamedTuple
 from ..errors import WireError
 
 ANY_VERSION = -1
-"""As an expected version: whatever it is."""
+"""As an expected version: any version matches."""
 
 
 class Stat(NamedTuple):
-    """What is known of a node beside its data."""
+    """A node's versions, owner and number of children."""
 
     version: int
     """Writes since it was created: 0 after create."""
     czxid: int
-    """The transaction that created it: tells a node from its successor at the same path."""
+    """The transaction that created it: distinguishes a node from its successor at the same path."""
     mzxid: int
     """The transaction that wrote it last."""
     ephemeral_owner: int
-    """The session it lives with; 0 for a persistent node."""
+    """The session that owns it; 0 for a persistent node."""
     children: int
-    """How many nodes lie directly below."""
+    """The number of its children."""
 
 
 class Created(NamedTuple):
-    """What a create answers: the path (with its number when sequential) and the new node's stat."""
+    """The result of a create: the path (with its number when sequential) and the new node's stat."""
 
     path: str
     stat: Stat
@@ -46,7 +46,7 @@ class Created(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a watch tells, once: `kind` is "created", "changed", "deleted" or "children"."""
+    """What a watch reports, once: `kind` is "created", "changed", "deleted" or "children"."""
 
     kind: str
     path: str
@@ -121,7 +121,7 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class ReadTree:
-    """Data and stat of a node and everything below, by path, as of one moment; empty where there is none."""
+    """Data and stat of a node and everything below, by path, at one instant; empty where there is none."""
 
     path: str
 
@@ -167,7 +167,7 @@ def encode(operation: Operation) -> dict[str, Any]:
 
 
 def decode(raw: Mapping[str, Any]) -> Operation:
-    """The operation of a JSON object; WireError when it is none."""
+    """The operation of a JSON object; WireError when the object is not an operation."""
     name = raw.get("op")
     if name == "multi":
         parts = tuple(decode(part) for part in raw.get("operations", ()))
@@ -188,7 +188,7 @@ def decode(raw: Mapping[str, Any]) -> Operation:
 
 
 def result_of(operation: Operation, raw: Any) -> Any:
-    """The typed result of what the server answered to `operation`."""
+    """The typed result of `operation` in the server's response."""
     match operation:
         case Create():
             return Created(raw[0], Stat(*raw[1]))

@@ -1,24 +1,23 @@
-"""The registry's server: sessions over links, the tree behind them, every answer durable before it leaves.
+"""The registry's server: sessions over links, the tree behind them, every transaction durable before its response.
 
-Owns: which link speaks for which session, when sessions expire, the order of events and answers.
+Owns: which link belongs to which session, when sessions expire, the order of events and responses.
 
 Protocol: frames of JSON. A link begins with `{"op": "hello", "name": "broker 1", "session": 0 or id,
 "timeout_ms", "zxid", "watches": {"data": […], "exists": […], "children": […]}}`, answered by `{"hello": {"session",
 "timeout_ms", "zxid"}}` or `{"expired": true}` and the end of the link. Then `{"id": n, "op": …}` (see
-operations.py, and "ping", "close"), answered in order by `{"id", "zxid", "ok"}` or `{"id", "zxid", "error":
-[code, path, index]}`. Between answers come `{"event": [kind, path]}`.
+operations.py, and "ping", "close"), with a response to each, in order: `{"id", "zxid", "ok"}` or `{"id", "zxid",
+"error": [code, path, index]}`. Between responses the server sends `{"event": [kind, path]}`.
 
 Invariants:
 
-* Events that an operation fired leave before its answer and before any later answer on their link: an answer
+* The events of an operation are sent before its response and before any later response on their link: a response
   with zxid z says that every event up to z has been sent.
-* A session has at most one link, the newest that named it; what an older link still brings is not applied.
+* A session has at most one link, the newest that named it; requests of an older link are not applied.
 * A closed link does not end its session; silence for its timeout does, and `close` does at once (ZooKeeper).
-* A server that was itself stopped or starved does not make its clients pay: when its own timer is late, every
-  session gets that lateness in addition.
+* When the server itself was stopped or starved, its timer is late; every session gets that lateness in addition.
 
-What may fail: a broken store ends the server (`failed` raises StorageError): an answer that is not durable is
-never given.
+What may fail: a failed store ends the server (`failed` raises StorageError): a transaction that is not durable has no
+response.
 """
 
 from __future__ import annotations
@@ -31,13 +30,14 @@ from ..host.seam import Acceptor, Host, Link, Peer, Promise, Timer
 from .errors import NodeError, SessionExpiredError
 from .operations import Event, decode
 from .store import Store
-from .tree import Changes, Outcome, RegistryTree
+from .tree import RegistryTree
+from .tree_rows import Changes, OperationResult
 
 LISTENER = "registry"
 TICK_MS = 100
-"""Longest time between two looks at the clock: what a late timer is measured by."""
+"""Longest time between two ticks; the lateness of a tick is measured from it."""
 LATE_MS = 50
-"""Lateness below this is scheduling noise and is not given to the sessions."""
+"""Lateness below this is scheduling noise and does not extend the sessions."""
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
@@ -85,7 +85,7 @@ class RegistryServer:
         )
 
     async def stop(self) -> None:
-        """Serve no more; sessions go on when the next server loads this store."""
+        """Stop serving; the sessions continue when the next server loads this store."""
         if self._timer is not None:
             self._timer.cancel()
         if self._acceptor is not None:
@@ -96,13 +96,13 @@ class RegistryServer:
         self._store.close()
 
     async def failed(self) -> None:
-        """Wait for what must end this process: StorageError."""
+        """Wait for a failure that must end this process: StorageError."""
         await self._failure
 
     # ---------------------------------------------------------------- expiry
 
     def _schedule(self, now_ms: int) -> None:
-        deadline_ms = self.tree.next_deadline_ms()
+        deadline_ms = self.tree.sessions.next_deadline_ms()
         wait_ms = self._tick_ms
         if deadline_ms is not None:
             wait_ms = min(wait_ms, max(1, deadline_ms - now_ms))
@@ -113,25 +113,27 @@ class RegistryServer:
         now_ms = self._host.clock.monotonic_ms()
         late_ms = now_ms - self._due_ms
         if late_ms > LATE_MS:
-            self.tree.extend(late_ms)
+            self.tree.sessions.extend(late_ms)
             self._host.trace.log(
-                "warning", f"the registry was absent for {late_ms} ms; sessions get as much longer"
+                "warning",
+                f"the registry was stopped for {late_ms} ms; every session is extended by as much",
             )
-        for session_id in self.tree.expired(now_ms):
-            session = self.tree.sessions[session_id]
+        for session_id in self.tree.sessions.expired(now_ms):
+            session = self.tree.sessions.get(session_id)
+            assert session is not None, f"session {session_id} has expired"
             self._host.trace.emit("registry.expired", session=session_id, name=session.name)
             self.end_session(session_id)
         self._schedule(now_ms)
 
     def end_session(self, session_id: int, *, wished: bool = False) -> None:
-        """Take its ephemeral nodes away, tell who watches, and let its link go.
+        """Remove the session's ephemeral nodes, send the events, close its link.
 
-        A client that wished it is not told that its session has expired.
+        `wished`: the client closed the session itself, so it receives no expiry message.
         """
-        outcome = self.tree.close_session(session_id)
-        self.commit(outcome.changes)
+        done = self.tree.close_session(session_id)
+        self.commit(done.changes)
         connection = self._links.pop(session_id, None)
-        self.tell(outcome)
+        self.send_events(done)
         if connection is not None:
             if not wished:
                 connection.send({"expired": True})
@@ -150,15 +152,17 @@ class RegistryServer:
                 raise SessionExpiredError
             missed = self.tree.resume(session_id, int(hello["zxid"]), hello["watches"], now_ms)
         else:
-            outcome = self.tree.open_session(name, int(hello["timeout_ms"]), now_ms)
-            self.commit(outcome.changes)
-            session_id = outcome.result
+            done = self.tree.open_session(name, int(hello["timeout_ms"]), now_ms)
+            self.commit(done.changes)
+            session_id = done.result
         older = self._links.pop(session_id, None)
         if older is not None:
             older.link.close(reset=True)
         self._links[session_id] = connection
+        attached = self.tree.sessions.get(session_id)
+        assert attached is not None, f"session {session_id} was opened or resumed above"
         connection.send(
-            {"hello": {"session": session_id, "timeout_ms": self.tree.sessions[session_id].timeout_ms,
+            {"hello": {"session": session_id, "timeout_ms": attached.timeout_ms,
                        "zxid": self.tree.zxid}}
         )  # fmt: skip
         for event in missed:
@@ -166,37 +170,37 @@ class RegistryServer:
         return session_id
 
     def speaks_for(self, connection: _Connection, session_id: int) -> bool:
-        """True while this link is the one of its session."""
+        """True while this link is the newest of its session."""
         return self._links.get(session_id) is connection
 
     def detach(self, connection: _Connection, session_id: int) -> None:
-        """A link is gone; its session lives on until its deadline."""
+        """A link was closed; its session continues until its deadline."""
         if self.speaks_for(connection, session_id):
             del self._links[session_id]
 
     # ------------------------------------------------------------ operations
 
     def perform(self, session_id: int, raw: dict[str, Any]) -> Any:
-        """One operation of a session: durable, its events sent; the result for its answer."""
+        """Apply one operation of a session, make it durable, send its events; returns the result for the response."""
         operation = decode(raw)
-        outcome = self.tree.apply(session_id, operation, self._host.clock.monotonic_ms())
-        self.commit(outcome.changes)
-        self.tell(outcome)
-        return outcome.result
+        done = self.tree.apply(session_id, operation, self._host.clock.monotonic_ms())
+        self.commit(done.changes)
+        self.send_events(done)
+        return done.result
 
     def touch(self, session_id: int) -> bool:
-        """A ping came."""
-        return self.tree.touch(session_id, self._host.clock.monotonic_ms())
+        """A ping was received."""
+        return self.tree.sessions.touch(session_id, self._host.clock.monotonic_ms())
 
-    def tell(self, outcome: Outcome) -> None:
-        """Send fired watches to the links of their sessions; one without a link asks when it is back."""
-        for session_id, event in outcome.events:
+    def send_events(self, done: OperationResult) -> None:
+        """Send fired watches to the links of their sessions; a session without a link gets them when it resumes."""
+        for session_id, event in done.events:
             connection = self._links.get(session_id)
             if connection is not None:
                 connection.send({"event": event})
 
     def commit(self, changes: Changes | None) -> None:
-        """Make a transaction durable, or end the server: memory is ahead of the disk now."""
+        """Make a transaction durable, or end the server: after a failure memory is ahead of the disk."""
         if changes is None:
             return
         try:
@@ -212,7 +216,7 @@ class RegistryServer:
 
 
 class _Connection:
-    """One link: nobody's until its hello, then one session's."""
+    """One link: without a session until its hello, then the link of that session."""
 
     __slots__ = ("_server", "_session_id", "link")
 
@@ -234,15 +238,15 @@ class _Connection:
             return
         session_id = self._session_id
         if not self._server.speaks_for(self, session_id):
-            # a link that another one has replaced, or one without a session
+            # a link that a newer link has replaced, or a link without a session
             self.link.close(reset=True)
             return
         number = message.get("id")
         if op == "ping":
             self._server.touch(session_id)
-            self._answer(number, "ok", None)
+            self._respond(number, "ok", None)
         elif op == "close":
-            self._answer(number, "ok", None)
+            self._respond(number, "ok", None)
             self._server.end_session(session_id, wished=True)
         else:
             self._perform(number, session_id, message)
@@ -262,16 +266,16 @@ class _Connection:
         try:
             result = self._server.perform(session_id, message)
         except NodeError as error:
-            self._answer(number, "error", [error.code, error.path, error.index])
+            self._respond(number, "error", [error.code, error.path, error.index])
         except SessionExpiredError:
             self.send({"expired": True})
             self.link.close()
         else:
-            self._answer(number, "ok", result)
+            self._respond(number, "ok", result)
 
-    def _answer(self, number: Any, kind: str, value: Any) -> None:
+    def _respond(self, number: Any, kind: str, value: Any) -> None:
         self.send({"id": number, "zxid": self._server.tree.zxid, kind: value})
 
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - why it closed changes nothing
-        """The client's process ended, or its host did; its session waits for its timeout."""
+        """The client's process or host ended; the session continues until its timeout."""
         self._server.detach(self, self._session_id)

@@ -2,12 +2,12 @@
 
 Owns: `Store` (what the server needs), `SqliteStore`, and `MemoryStore` for tests and simulated hosts.
 
-Invariants: a transaction of the tree is a transaction of the store, committed before anybody is answered.
+Invariants: a transaction of the tree is a transaction of the store, committed before its response is sent.
 `synchronous=NORMAL` in WAL mode: a killed process loses nothing and the file is never torn; a power cut may
 lose the newest transactions (as ZooKeeper with forceSync=no), which `synchronous="FULL"` prevents.
 
-This is the only file of the room that touches the machine beside the Host seam: the registry is a host-like
-process of its own. What may fail: StorageError, naming the file; after it the server must end.
+This is the only file of the room that uses the machine without the Host seam: the registry is a process
+of its own. What may fail: StorageError, naming the file; after it the server must end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..errors import StorageError
-from .tree import Changes, NodeRow, SessionRow
+from .tree_rows import Changes, NodeRow, SessionRow
 
 SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS last (one INTEGER PRIMARY KEY CHECK (one = 1), zxid I
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredTree:
     """Everything that was committed."""
 
     zxid: int = 0
@@ -40,9 +40,9 @@ class Stored:
 
 
 class Store(Protocol):
-    """Durable memory of a tree."""
+    """Durable storage of a tree."""
 
-    def load(self) -> Stored:
+    def load(self) -> StoredTree:
         """What was committed so far; empty in a new store."""
         ...
 
@@ -51,28 +51,28 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the file back; closing twice is no error."""
+        """Close the file; closing twice is no error."""
         ...
 
 
 class MemoryStore:
-    """Keeps what a file would keep, for as long as this object lives."""
+    """Stores in memory what a file would store, as long as this object exists."""
 
     def __init__(self) -> None:
         self._zxid = 0
         self._nodes: dict[str, NodeRow] = {}
         self._sessions: dict[int, SessionRow] = {}
 
-    def load(self) -> Stored:
+    def load(self) -> StoredTree:
         """What was committed so far."""
-        return Stored(
+        return StoredTree(
             zxid=self._zxid,
             nodes=tuple(self._nodes.values()),
             sessions=tuple(self._sessions.values()),
         )
 
     def commit(self, changes: Changes) -> None:
-        """Take one transaction over."""
+        """Store one transaction."""
         self._zxid = changes.zxid
         for path in changes.drop:
             self._nodes.pop(path, None)
@@ -82,7 +82,7 @@ class MemoryStore:
             self._sessions.pop(session_id, None)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to close."""
 
 
 class SqliteStore:
@@ -93,7 +93,7 @@ class SqliteStore:
         self._synchronous = synchronous
         self._connection: sqlite3.Connection | None = None
 
-    def load(self) -> Stored:
+    def load(self) -> StoredTree:
         """Open or create the file and read it whole."""
         try:
             os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
@@ -114,7 +114,7 @@ class SqliteStore:
                 "SELECT path, data, version, czxid, mzxid, pzxid, sequence, owner FROM node"
             )
             sessions = connection.execute("SELECT id, name, timeout_ms FROM session")
-            return Stored(
+            return StoredTree(
                 zxid=0 if last is None else last[0],
                 nodes=tuple(NodeRow(*row) for row in nodes),
                 sessions=tuple(SessionRow(*row) for row in sessions),
@@ -143,7 +143,8 @@ class SqliteStore:
                 )
             if changes.sessions_drop:
                 connection.executemany(
-                    "DELETE FROM session WHERE id = ?", [(one,) for one in changes.sessions_drop]
+                    "DELETE FROM session WHERE id = ?",
+                    [(session_id,) for session_id in changes.sessions_drop],
                 )
             connection.execute("COMMIT")
         except sqlite3.Error as error:

@@ -1,15 +1,16 @@
-"""The registry's state: nodes, sessions, watches. Sans-IO: operations and a time in, results and events out.
+"""The registry's tree: nodes, sessions, watches. Sans-IO: operations and a time come in, results and events go out.
 
-Owns: `RegistryTree`. After ZooKeeper's DataTree, SessionTracker and WatchManager (D3).
+Owns: `RegistryTree`. After ZooKeeper's DataTree and WatchManager (D3).
 
 Invariants:
 
-* Every node but "/" has a parent that exists and is not ephemeral; an ephemeral node's owner is a live session.
-* `zxid` grows by one with each transaction that changed something; a multi is one transaction: when one of
-  its operations is refused, none has happened and `zxid` stays.
-* A watch fires at most once. It fires for the first change after the read that set it, and the events of a
-  transaction are returned with it, so a client that gets frames in order hears of a change before it can read it.
-* What `Outcome.changes` says, applied to what was stored, is the tree: a tree loaded from the store is equal.
+* Every node except "/" has a parent that exists and is not ephemeral; the owner of an ephemeral node is a live session.
+* `zxid` grows by 1 with each transaction that changed something. A multi is one transaction: when one of its operations
+  is refused, none takes effect and `zxid` stays.
+* The version of a node grows by 1 with each write of its data; a conditional write needs exactly that version.
+* A watch fires at most once, for the first change after the read that set it. The events of a transaction are returned
+  with it, so a client that receives frames in order receives the event before it can read the change.
+* `OperationResult.changes`, applied to what was stored, gives the tree: a tree that is loaded from the store is equal.
 
 What may fail: `NodeError`s, `SessionExpiredError`.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from .errors import (
     BadRequestError,
@@ -50,28 +51,9 @@ from .operations import (
     is_path,
     parent_of,
 )
+from .sessions import Sessions
+from .tree_rows import Changes, NodeRow, OperationResult, SessionRow
 from .watches import Watches
-
-
-class NodeRow(NamedTuple):
-    """A node as it is stored."""
-
-    path: str
-    data: str
-    version: int
-    czxid: int
-    mzxid: int
-    pzxid: int
-    sequence: int
-    owner: int
-
-
-class SessionRow(NamedTuple):
-    """A session as it is stored."""
-
-    session_id: int
-    name: str
-    timeout_ms: int
 
 
 @dataclass(slots=True)
@@ -89,38 +71,8 @@ class _Node:
         return Stat(self.version, self.czxid, self.mzxid, self.owner, len(self.children))
 
 
-@dataclass(slots=True)
-class Session:
-    """A client's claim to be alive."""
-
-    session_id: int
-    name: str
-    timeout_ms: int
-    deadline_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """What one transaction did, for the store."""
-
-    zxid: int
-    put: tuple[NodeRow, ...] = ()
-    drop: tuple[str, ...] = ()
-    sessions_put: tuple[SessionRow, ...] = ()
-    sessions_drop: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """An operation's result, the watches it fired (session, event), and what must be stored (None: nothing)."""
-
-    result: Any = None
-    events: tuple[tuple[int, Event], ...] = ()
-    changes: Changes | None = None
-
-
 class _Transaction:
-    """Touched paths, fired triggers, and how to take everything back."""
+    """Touched paths, events, and how to undo everything."""
 
     __slots__ = ("touched", "triggers", "undo", "zxid")
 
@@ -136,39 +88,30 @@ class RegistryTree:
 
     def __init__(self) -> None:
         self.zxid = 0
-        self.sessions: dict[int, Session] = {}
+        self.sessions = Sessions()
         self._nodes: dict[str, _Node] = {"/": _Node("", 0, 0, 0, 0, 0, 0)}
         self._ephemerals: dict[int, set[str]] = {}
         self._watches = Watches()
 
     # -------------------------------------------------------------- sessions
 
-    def open_session(self, name: str, timeout_ms: int, now_ms: int) -> Outcome:
+    def open_session(self, name: str, timeout_ms: int, now_ms: int) -> OperationResult:
         """Begin a session; the result is its id, which is never used again."""
         self.zxid += 1
-        session = Session(self.zxid, name, timeout_ms, now_ms + timeout_ms)
-        self.sessions[session.session_id] = session
-        row = SessionRow(session.session_id, name, timeout_ms)
-        return Outcome(
-            result=session.session_id, changes=Changes(zxid=self.zxid, sessions_put=(row,))
+        row = self.sessions.open(self.zxid, name, timeout_ms, now_ms)
+        return OperationResult(
+            result=row.session_id, changes=Changes(zxid=self.zxid, sessions_put=(row,))
         )
-
-    def touch(self, session_id: int, now_ms: int) -> bool:
-        """The session's client was heard; False when there is no such session."""
-        session = self.sessions.get(session_id)
-        if session is None:
-            return False
-        session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
-        return True
 
     def resume(
         self, session_id: int, zxid: int, watches: Mapping[str, Iterable[str]], now_ms: int
     ) -> tuple[Event, ...]:
-        """A client is back in its session: set its watches again; what it missed since `zxid` fires now.
+        """A client continues its session on a new link: set its watches again; those whose change it missed fire now.
 
-        `watches` maps "data", "exists" and "children" to paths. As ZooKeeper's setWatches.
+        `zxid` is the last transaction that it received. `watches` maps "data", "exists" and "children" to paths. As
+        ZooKeeper's setWatches.
         """
-        if not self.touch(session_id, now_ms):
+        if not self.sessions.touch(session_id, now_ms):
             raise SessionExpiredError
         self._watches.forget(session_id)
         missed: list[Event] = []
@@ -191,22 +134,9 @@ class RegistryTree:
             return Event("children", path) if node.pzxid > zxid else None
         return Event("changed", path) if node.mzxid > zxid else None
 
-    def expired(self, now_ms: int) -> list[int]:
-        """Sessions whose deadline has passed; the caller closes them."""
-        return [s.session_id for s in self.sessions.values() if s.deadline_ms <= now_ms]
-
-    def next_deadline_ms(self) -> int | None:
-        """When the next session expires unless it is heard."""
-        return min((s.deadline_ms for s in self.sessions.values()), default=None)
-
-    def extend(self, by_ms: int) -> None:
-        """The server itself was absent for so long: nobody else is to blame."""
-        for session in self.sessions.values():
-            session.deadline_ms += by_ms
-
-    def close_session(self, session_id: int) -> Outcome:
-        """End a session, by its wish or by expiry: its ephemeral nodes go in one transaction."""
-        if self.sessions.pop(session_id, None) is None:
+    def close_session(self, session_id: int) -> OperationResult:
+        """End a session, on request or by expiry; one transaction removes its ephemeral nodes."""
+        if not self.sessions.remove(session_id):
             raise SessionExpiredError
         self._watches.forget(session_id)
         transaction = _Transaction(self.zxid + 1)
@@ -217,13 +147,13 @@ class RegistryTree:
 
     # ------------------------------------------------------------ operations
 
-    def apply(self, session_id: int, operation: Operation, now_ms: int) -> Outcome:
+    def apply(self, session_id: int, operation: Operation, now_ms: int) -> OperationResult:
         """Perform one operation of a live session."""
-        if not self.touch(session_id, now_ms):
+        if not self.sessions.touch(session_id, now_ms):
             raise SessionExpiredError
         match operation:
             case Get() | Exists() | Children() | ReadTree():
-                return Outcome(result=self._read(session_id, operation))
+                return OperationResult(result=self._read(session_id, operation))
             case Multi(parts):
                 return self._write(session_id, parts, single=False)
             case _:
@@ -260,7 +190,7 @@ class RegistryTree:
 
     def _write(
         self, session_id: int, operations: tuple[WriteOperation, ...], *, single: bool
-    ) -> Outcome:
+    ) -> OperationResult:
         transaction = _Transaction(self.zxid + 1)
         results: list[Any] = []
         for index, operation in enumerate(operations):
@@ -276,9 +206,12 @@ class RegistryTree:
 
     def _commit(
         self, transaction: _Transaction, result: Any, sessions_drop: tuple[int, ...] = ()
-    ) -> Outcome:
+    ) -> OperationResult:
         if not transaction.touched and not sessions_drop:
-            return Outcome(result=result)
+            return OperationResult(result=result)
+        assert transaction.zxid == self.zxid + 1, (
+            f"transaction {transaction.zxid} after {self.zxid}"
+        )
         self.zxid = transaction.zxid
         rows, gone = list[NodeRow](), list[str]()
         for path in transaction.touched:
@@ -291,7 +224,7 @@ class RegistryTree:
             zxid=self.zxid, put=tuple(rows), drop=tuple(gone), sessions_drop=sessions_drop
         )
         events = self._watches.fire(transaction.triggers)
-        return Outcome(result=result, events=events, changes=changes)
+        return OperationResult(result=result, events=events, changes=changes)
 
     def _perform(
         self, transaction: _Transaction, session_id: int, operation: WriteOperation
@@ -340,6 +273,7 @@ class RegistryTree:
         if path in self._nodes:
             raise NodeExistsError(path)
         owner = session_id if operation.ephemeral else 0
+        assert not owner or owner in self.sessions, f"{path}: session {owner} is not live"
         zxid = transaction.zxid
         node = _Node(operation.data, 0, zxid, zxid, zxid, 0, owner)
         self._link(transaction, path, node)
@@ -410,16 +344,16 @@ class RegistryTree:
     def restore(
         self, zxid: int, nodes: Iterable[NodeRow], sessions: Iterable[SessionRow], now_ms: int
     ) -> None:
-        """Become what was stored; every session gets its full timeout anew (its clients had no server)."""
+        """Load what was stored; every session gets its full timeout, because its client had no server."""
         assert self.zxid == 0, "a tree is restored before it is used"
         self.zxid = zxid
-        for session in sessions:
-            self.sessions[session.session_id] = Session(*session, now_ms + session.timeout_ms)
+        self.sessions.restore(sessions, now_ms)
         for row in sorted(nodes):
             self._nodes[row.path] = _Node(*row[1:])
             if row.path != "/":
                 self._nodes[parent_of(row.path)].children.add(row.path.rpartition("/")[2])
             if row.owner:
+                assert row.owner in self.sessions, f"{row.path} belongs to no session"
                 self._ephemerals.setdefault(row.owner, set()).add(row.path)
 
     def rows(self) -> list[NodeRow]:
@@ -427,7 +361,7 @@ class RegistryTree:
         return [_row(path, node) for path, node in sorted(self._nodes.items())]
 
     def dump(self) -> dict[str, str]:
-        """Data by path, for people, tests and the control socket."""
+        """Data by path, for humans, tests and the control socket."""
         return {path: node.data for path, node in sorted(self._nodes.items()) if path != "/"}
 
 

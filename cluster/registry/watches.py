@@ -1,7 +1,7 @@
-"""Who waits for what: one-shot watches by kind and path. After ZooKeeper's WatchManager.
+"""One-shot watches by kind and path, each of one session. After ZooKeeper's WatchManager.
 
-Two tables, as there: data watches (set by get and exists) hear that a node was created, changed or deleted;
-child watches (set by children) hear that its children changed or that it was deleted.
+Two tables, as there: a data watch (set by get and exists) fires when the node is created, changed or deleted; a child
+watch (set by children) fires when the node's children change or when it is deleted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from .operations import Event
 
-_HEARD_BY: dict[str, tuple[str, ...]] = {
+_TABLES_OF: dict[str, tuple[str, ...]] = {
     "created": ("data",),
     "changed": ("data",),
     "deleted": ("data", "children"),
@@ -25,22 +25,22 @@ class Watches:
         self._tables: dict[str, dict[str, set[int]]] = {"data": {}, "children": {}}
 
     def add(self, kind: str, path: str, session_id: int) -> None:
-        """Set a watch; the same one twice is one. `kind` "exists" is a data watch."""
+        """Set a watch; setting it twice has no further effect. `kind` "exists" is a data watch."""
         table = self._tables["data" if kind == "exists" else kind]
         table.setdefault(path, set()).add(session_id)
 
     def fire(self, triggers: Iterable[Event]) -> tuple[tuple[int, Event], ...]:
-        """Take out and return every watch that hears of `triggers`, in their order."""
+        """Remove and return every watch that `triggers` fire, in the order of these events."""
         fired: list[tuple[int, Event]] = []
         for event in triggers:
-            told: set[int] = set()
-            for table in _HEARD_BY[event.kind]:
-                told |= self._tables[table].pop(event.path, set())
-            fired += ((session_id, event) for session_id in sorted(told))
+            sessions: set[int] = set()
+            for table in _TABLES_OF[event.kind]:
+                sessions |= self._tables[table].pop(event.path, set())
+            fired += ((session_id, event) for session_id in sorted(sessions))
         return tuple(fired)
 
     def forget(self, session_id: int) -> None:
-        """Take out every watch of a session."""
+        """Remove every watch of a session."""
         for table in self._tables.values():
             for path in [path for path, sessions in table.items() if session_id in sessions]:
                 table[path].discard(session_id)

@@ -22,12 +22,12 @@ from ..errors import ErrorCode, KafkaError, RegistryError
 from ..host.seam import Host, Promise
 from ..ids import NodeId, ProducerEpoch
 from ..registry import BadVersionError, NodeExistsError, NoNodeError, RegistryClient
+from ..registry.paths import PRODUCER_IDS
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from ..wire.request import Request
 
-BLOCK_PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1000
 EPOCH_MOST = 32767
 PRODUCER_ID_MOST = 2**63 - 1
@@ -79,7 +79,7 @@ class ProducerIds:
     async def _reserve_block(self) -> tuple[int, int]:
         while True:
             try:
-                data, stat = await self._registry.get(BLOCK_PATH)
+                data, stat = await self._registry.get(PRODUCER_IDS)
             except NoNodeError:
                 start, version = 0, None
             else:
@@ -91,9 +91,9 @@ class ProducerIds:
             block = self._block_json(start)
             try:
                 if version is None:
-                    await self._registry.create(BLOCK_PATH, block)
+                    await self._registry.create(PRODUCER_IDS, block)
                 else:
-                    await self._registry.set(BLOCK_PATH, block, version)
+                    await self._registry.set(PRODUCER_IDS, block, version)
             except (BadVersionError, NodeExistsError):
                 continue  # another broker reserved this block first
             return start, start + BLOCK_SIZE

@@ -126,5 +126,5 @@ def test_creating_changing_and_deleting_topics_works_over_zookeeper(cluster: Clu
 
 def test_a_cluster_without_a_reachable_zookeeper_reports_it(tmp_path: Path) -> None:
     config = CONFIG | {"zookeeper.connect": "127.0.0.1:1", "zookeeper.connection.timeout.ms": 500}
-    with pytest.raises(ClusterError, match="ZooKeeper did not answer within 500 ms"):
+    with pytest.raises(ClusterError, match="ZooKeeper did not respond within 500 ms"):
         Cluster(brokers=1, config=config, folder=tmp_path / "c").start()

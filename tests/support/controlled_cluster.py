@@ -1,4 +1,4 @@
-"""Controllers over a real registry, with brokers that only note what they are told."""
+"""Controllers over a real registry, with fake brokers that record the requests that they receive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.controller import Controller, register
-from harrow.cluster.controller.state import PartitionState, partition_state
+from harrow.cluster.controller.state_node import LeaderAndIsr, parse_state
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.real.host import RealHost
 from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
@@ -29,8 +29,8 @@ from registry_in_process import Heard, RegistryFixture, created
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAZA"
 
 
-class Told(Heard):
-    """What one broker was told by whom, as a broker keeps it; refuses older controllers and epochs."""
+class ReceivedRequests(Heard):
+    """The requests of controllers to one broker; refuses older controller and broker epochs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,8 +67,8 @@ class Told(Heard):
         return ErrorCode.none
 
 
-class NotingClient:
-    """Stands for a `PeerClient`: encodes and decodes as the wire would, and answers at once."""
+class RecordingClient:
+    """A fake `PeerClient`: encodes and decodes each request, records it, and responds at once."""
 
     def __init__(self, cluster: ControlledCluster, node_id: NodeId) -> None:
         self._cluster = cluster
@@ -77,10 +77,10 @@ class NotingClient:
     async def request(self, api_key: int, version: int, entity: Any, timeout_ms: float, /) -> Any:
         del timeout_ms
         if self._node_id in self._cluster.unreachable:
-            raise ConnectionRefusedError("nobody listens there")
+            raise ConnectionRefusedError("the broker is unreachable")
         body = messages.encode_request(api_key, version, entity)
         entity = messages.request_reader(api_key, version)(body, 0)[0]
-        code = self._cluster.told[self._node_id].receive(entity)
+        code = self._cluster.received[self._node_id].receive(entity)
         if isinstance(entity, StopReplicaRequest):
             rows = tuple(
                 StopReplicaPartitionError(
@@ -127,18 +127,18 @@ class Node:
 
 
 class ControlledCluster:
-    """Brokers that can be started, stopped and cut off."""
+    """Brokers that can be started, stopped and made unreachable."""
 
     def __init__(self, registry: RegistryFixture, config: dict[str, object] | None = None) -> None:
         self.registry = registry
         self.config = BrokerConfig.parse(config or {})
-        self.told: dict[NodeId, Told] = {}
+        self.received: dict[NodeId, ReceivedRequests] = {}
         self.unreachable: set[NodeId] = set()
         self.nodes: dict[int, Node] = {}
         self._starts = 0
 
     async def start(self, *nodes: int, timeout_ms: int = 5000) -> None:
-        """One after another, each once there is a controller: the first of a new cluster is it."""
+        """Start brokers one after another, each when there is a controller: the first one of a new cluster."""
         for number in nodes:
             self._starts += 1
             host = await self.registry.host(f"broker-{number}-{self._starts}")
@@ -146,10 +146,10 @@ class ControlledCluster:
                 f"broker {number}", timeout_ms=timeout_ms, host=host
             )
             node_id = NodeId(number)
-            self.told[node_id] = Told()
+            self.received[node_id] = ReceivedRequests()
             controller = Controller(
                 host, node_id, self.config, client,
-                lambda node, _host, _port: NotingClient(self, node), Cache(),
+                lambda node, _host, _port: RecordingClient(self, node), Cache(),
             )  # fmt: skip
             self.nodes[number] = Node(host, client, controller)
             await self.register(number)
@@ -163,11 +163,11 @@ class ControlledCluster:
         }
         listeners = parse_listeners(BrokerConfig.parse(settings))
         epoch = await register(node.registry, node_id, listeners)
-        self.told[node_id].broker_epoch = epoch
+        self.received[node_id].broker_epoch = epoch
         node.controller.broker_epoch = BrokerEpoch(epoch)
 
     async def stop(self, *nodes: int) -> None:
-        """They end their sessions, as if those had expired."""
+        """Stop brokers and end their sessions, as if those had expired."""
         for number in nodes:
             node = self.nodes.pop(number)
             await node.controller.stop()
@@ -186,14 +186,14 @@ class ControlledCluster:
     def any_client(self) -> RegistryClient:
         return self.nodes[max(self.nodes)].registry
 
-    async def state(self, topic: str, partition: int = 0) -> PartitionState:
+    async def state(self, topic: str, partition: int = 0) -> LeaderAndIsr:
         path = f"/brokers/topics/{topic}/partitions/{partition}/state"
-        return partition_state(*await self.any_client().get(path))
+        return parse_state(*await self.any_client().get(path))
 
     @property
     def active(self) -> list[int]:
         return [number for number, node in self.nodes.items() if node.controller.is_active]
 
-    async def leader_told(self, node: int, tp: TopicPartition, leader: int, epoch: int) -> None:
-        told = self.told[NodeId(node)]
-        await told.until(lambda: told.leaders.get(tp, (0, 0))[:2] == (leader, epoch))
+    async def leader_received(self, node: int, tp: TopicPartition, leader: int, epoch: int) -> None:
+        received = self.received[NodeId(node)]
+        await received.until(lambda: received.leaders.get(tp, (0, 0))[:2] == (leader, epoch))

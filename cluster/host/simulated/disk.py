@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 from ..seam import Buffer
 from .inode import Inode
-from .names import Change, Names
+from .names import Change, Names, PathTable
 
 TEMPORARY = ".tmp"
 
@@ -195,15 +195,17 @@ class SimDisk:
         twin.refuses = self.refuses
         if rng is not None:
             survived = Names()
-            survived.files, survived.folders = dict(self._stable.files), dict(self._stable.folders)
+            survived.files = PathTable(self._stable.files.items())
+            survived.folders = PathTable(self._stable.folders.items())
             for change in self._journal[: rng.randrange(len(self._journal) + 1)]:
                 change.apply(survived)
-            survived.files = {
-                path: Inode(inode.after_power_cut(rng), inode.modified_ms)
+            survived.files = PathTable(
+                (path, Inode(inode.after_power_cut(rng), inode.modified_ms))
                 for path, inode in survived.files.items()
-            }
+            )
             twin._names = survived
-            twin._stable.files, twin._stable.folders = dict(survived.files), dict(survived.folders)
+            twin._stable.files = PathTable(survived.files.items())
+            twin._stable.folders = PathTable(survived.folders.items())
             return twin
         copies: dict[Inode, Inode] = {}  # a file has one name now and another in the journal
 
@@ -213,8 +215,8 @@ class SimDisk:
             return copies[inode]
 
         for half, names in ((twin._names, self._names), (twin._stable, self._stable)):
-            half.folders = dict(names.folders)
-            half.files = {path: copy(inode) for path, inode in names.files.items()}
+            half.folders = PathTable(names.folders.items())
+            half.files = PathTable((path, copy(inode)) for path, inode in names.files.items())
         twin._journal = [
             change._replace(target=copy(change.target))
             if isinstance(change.target, Inode)
@@ -298,11 +300,7 @@ class SimDisk:
         """Names in a folder, sorted; FileNotFoundError where there is none."""
         if folder not in self._names.folders:
             raise _absent(folder)
-        at = len(folder) + 1
-        below = folder + "/"
-        names = [one[at:] for one in self._names.files if one.startswith(below)]
-        names += [one[at:] for one in self._names.folders if one.startswith(below)]
-        return sorted(name for name in names if "/" not in name)
+        return sorted([*self._names.files.names_in(folder), *self._names.folders.names_in(folder)])
 
     def is_folder(self, path: str) -> bool:
         """True for a folder."""

@@ -242,6 +242,7 @@ class Machine:
         self._listeners = dict(listeners or {})
         self._power = world.rng(f"{name}/power")
         self.on_death: list[Callable[[], None]] = []
+        self.on_power_cut: list[Callable[[], None]] = []
         world.machines[name] = self
         world.fabric.ports[name] = self.port
         for number in self._listeners.values():
@@ -283,6 +284,8 @@ class Machine:
         if not self.port.powered:
             return
         self.world.tell("host.power-cut", host_name=self.name)
+        for call in self.on_power_cut:
+            call()
         self._die(silently=True)
         self.disk = self.disk.survivor(self._power)
         self.port.powered = False

@@ -81,6 +81,8 @@ class SimLoop:
         self._made = 0
         self._closers: dict[object, Callable[[], None]] = {}
         self.closed = False
+        self.after_event: Callable[[Life | None], None] | None = None
+        """Called after each call that ran, with the life it belonged to; what it raises ends the run."""
 
     @property
     def now_ms(self) -> int:
@@ -162,6 +164,8 @@ class SimLoop:
                 if life is None or life.report is None:
                     raise
                 life.report("callback", error)
+            if self.after_event is not None:
+                self.after_event(life)
 
     # ---------------------------------------------------------------- the end
 

@@ -6,9 +6,42 @@ reaches the disk, to those that survive a power cut.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 from .inode import Inode
+
+V = TypeVar("V")
+
+
+class PathTable(dict[str, V]):
+    """Values by path, and which names each folder holds: listing a folder does not look at other folders."""
+
+    def __init__(self, rows: Iterable[tuple[str, V]] = ()) -> None:
+        super().__init__()
+        self._names: dict[str, dict[str, None]] = {}
+        for path, value in rows:
+            self[path] = value
+
+    def __setitem__(self, path: str, value: V) -> None:
+        super().__setitem__(path, value)
+        folder, _, name = path.rpartition("/")
+        self._names.setdefault(folder, {})[name] = None
+
+    def __delitem__(self, path: str) -> None:
+        super().__delitem__(path)
+        folder, _, name = path.rpartition("/")
+        del self._names[folder][name]
+
+    def take(self, path: str) -> V:
+        """Remove a path and return its value; KeyError where there is none."""
+        value = self[path]
+        del self[path]
+        return value
+
+    def names_in(self, folder: str) -> Iterable[str]:
+        """Names directly in a folder, in the order in which they were made."""
+        return self._names.get(folder, {})
 
 
 class Names:
@@ -17,8 +50,8 @@ class Names:
     __slots__ = ("files", "folders")
 
     def __init__(self) -> None:
-        self.files: dict[str, Inode] = {}
-        self.folders: dict[str, None] = {}
+        self.files: PathTable[Inode] = PathTable()
+        self.folders: PathTable[None] = PathTable()
 
     def link(self, path: str, inode: Inode) -> None:
         """A file has this name now."""
@@ -26,7 +59,8 @@ class Names:
 
     def unlink(self, path: str) -> None:
         """No file has this name."""
-        self.files.pop(path, None)
+        if path in self.files:
+            del self.files[path]
 
     def make_folder(self, path: str) -> None:
         """A folder and its parents."""
@@ -36,27 +70,33 @@ class Names:
             if parent:
                 self.folders[parent] = None
 
+    def _tree(self, path: str) -> Iterator[str]:
+        """A folder and all folders below it."""
+        yield path
+        for name in list(self.folders.names_in(path)):
+            yield from self._tree(f"{path}/{name}")
+
     def remove_folder(self, path: str) -> None:
         """A folder with all that is in it."""
-        below = path + "/"
-        self.folders = {
-            one: None for one in self.folders if one != path and not one.startswith(below)
-        }
-        self.files = {one: inode for one, inode in self.files.items() if not one.startswith(below)}
+        for folder in list(self._tree(path)):
+            for name in list(self.files.names_in(folder)):
+                del self.files[f"{folder}/{name}"]
+            if folder in self.folders:
+                del self.folders[folder]
 
     def rename(self, source: str, target: str) -> None:
         """A file, or a folder with all that is in it."""
         if source in self.files:
-            self.files[target] = self.files.pop(source)
+            self.files[target] = self.files.take(source)
             return
         if source not in self.folders:
             return  # the journal survived up to before its creation
-        below = source + "/"
-        for one in [one for one in self.folders if one == source or one.startswith(below)]:
-            del self.folders[one]
-            self.folders[target + one[len(source) :]] = None
-        for one in [one for one in self.files if one.startswith(below)]:
-            self.files[target + one[len(source) :]] = self.files.pop(one)
+        for folder in list(self._tree(source)):
+            moved = target + folder[len(source) :]
+            del self.folders[folder]
+            self.folders[moved] = None
+            for name in list(self.files.names_in(folder)):
+                self.files[f"{moved}/{name}"] = self.files.take(f"{folder}/{name}")
 
 
 class Change(NamedTuple):

@@ -16,7 +16,7 @@ def nodes(count: int) -> list[NodeId]:
     return [NodeId(node) for node in range(count)]
 
 
-def test_kafkas_table_of_five_brokers_and_ten_partitions() -> None:
+def test_five_brokers_and_ten_partitions_give_the_table_of_kafka() -> None:
     # AdminRackAwareTest / AdminUtilsTest: testReplicaAssignment
     expected = {
         0: [0, 1, 2], 1: [1, 2, 3], 2: [2, 3, 4], 3: [3, 4, 0], 4: [4, 0, 1],
@@ -28,7 +28,7 @@ def test_kafkas_table_of_five_brokers_and_ten_partitions() -> None:
 @given(
     st.integers(1, 7), st.integers(1, 40), st.integers(1, 7), st.integers(0, 50), st.integers(0, 50)
 )
-def test_replicas_are_distinct_and_leaders_even(
+def test_replicas_are_distinct_and_leaders_are_spread_evenly(
     brokers: int, partitions: int, factor: int, start: int, shift: int
 ) -> None:
     factor = min(factor, brokers)
@@ -48,7 +48,7 @@ def test_replicas_are_distinct_and_leaders_even(
         (0, 1, 1, ErrorCode.invalid_replication_factor),
     ],
 )
-def test_impossible_numbers_are_refused(
+def test_impossible_counts_are_refused(
     brokers: int, partitions: int, factor: int, code: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as raised:
@@ -60,7 +60,7 @@ def racks(**nodes: list[int]) -> dict[NodeId, str | None]:
     return {NodeId(node): rack for rack, row in nodes.items() for node in row}
 
 
-def test_brokers_take_turns_by_rack() -> None:
+def test_brokers_are_ordered_with_alternating_racks() -> None:
     # AdminRackAwareTest: testGetRackAlternatedBrokerListAndAssignReplicasToBrokers
     rack_of = {node: str(rack) for node, rack in racks(a=[0, 3], b=[2, 5], c=[1, 4]).items()}
     assert alternated(rack_of) == [NodeId(n) for n in (0, 2, 1, 3, 5, 4)]
@@ -70,7 +70,7 @@ def test_brokers_take_turns_by_rack() -> None:
     st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 20), st.integers(1, 4),
     st.integers(0, 50), st.integers(0, 50),
 )  # fmt: skip
-def test_replicas_lie_on_as_many_racks_as_there_are(
+def test_replicas_are_placed_on_as_many_racks_as_possible(
     sizes: list[int], partitions: int, factor: int, start: int, shift: int
 ) -> None:
     numbers = iter(range(sum(sizes)))
@@ -86,14 +86,14 @@ def test_replicas_lie_on_as_many_racks_as_there_are(
         assert len({rack_of[node] for node in replicas}) == min(factor, len(sizes))
 
 
-def test_some_brokers_with_and_some_without_a_rack_are_refused() -> None:
+def test_brokers_with_and_without_racks_are_refused() -> None:
     rack_of: dict[NodeId, str | None] = {NodeId(0): "a", NodeId(1): None}
     with pytest.raises(KafkaError) as raised:
         assign_replicas(nodes(2), 1, 1, start=0, shift=0, racks=rack_of)
     assert raised.value.code is ErrorCode.unknown_server_error
 
 
-def test_added_partitions_go_on_with_the_round_robin() -> None:
+def test_added_partitions_continue_the_round_robin() -> None:
     first = assign_replicas(nodes(4), 3, 2, start=2, shift=2)
     start = start_of_added(nodes(4), first[0][0], {})
     more = assign_replicas(nodes(4), 5, 2, start=start, shift=start, first_partition=3)

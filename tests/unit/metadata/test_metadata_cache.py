@@ -10,18 +10,18 @@ from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
 from harrow.cluster.wire.internal import FULL
 from harrow.cluster.wire.topic_ids import topic_id_of
 
-from .world import GONE, World, partition, topic, turn, update
+from .metadata_test_bed import GONE, MetadataTestBed, partition, topic, turn, update
 
 ID_A, ID_B = "AQIDBAUGBwgREhMUFRYXGA", "BQIDBAUGBwgREhMUFRYXGA"
 
 
-def world() -> World:
-    found = World()
+def world() -> MetadataTestBed:
+    found = MetadataTestBed()
     found.cache.update(update(topic("a", ID_A, partition(0, 1, (1, 2)), partition(1, 2, (2, 3)))))
     return found
 
 
-def test_brokers_and_their_two_listeners_are_known() -> None:
+def test_update_stores_brokers_with_both_listeners() -> None:
     cache = world().cache
     assert [row.node_id for row in cache.brokers()] == [1, 2, 3]
     assert cache.address(NodeId(2), "CLIENTS") == ("h", 9002)
@@ -43,7 +43,7 @@ def test_topics_are_found_by_name_and_by_id() -> None:
     assert (cache.partition_count("a"), cache.partition_count("b")) == (2, 0)
 
 
-def test_an_update_changes_only_the_partitions_it_names_and_all_live_brokers() -> None:
+def test_update_changes_its_partitions_and_all_live_brokers() -> None:
     cache = world().cache
     cache.update(
         update(topic("a", ID_A, partition(0, 2, (1, 2), isr=(2,), epoch=1)), brokers=(2, 3))
@@ -55,7 +55,7 @@ def test_an_update_changes_only_the_partitions_it_names_and_all_live_brokers() -
     assert not cache.is_alive(NodeId(1))
 
 
-def test_partitions_led_by_nobody_ever_again_are_gone_and_reported() -> None:
+def test_partitions_with_the_deletion_leader_are_removed_and_reported() -> None:
     cache = world().cache
     told: list[list[TopicPartition]] = []
     cache.on_deleted.append(told.append)
@@ -66,7 +66,7 @@ def test_partitions_led_by_nobody_ever_again_are_gone_and_reported() -> None:
     assert cache.topic_name(topic_id_of(ID_A)) is None
 
 
-def test_a_topic_with_a_new_id_is_another_topic() -> None:
+def test_topic_with_a_new_id_replaces_the_older_topic() -> None:
     cache = world().cache
     gone = cache.update(update(topic("a", ID_B, partition(0, 3, (3,)))))
     assert sorted(gone) == [TopicPartition("a", 0), TopicPartition("a", 1)]
@@ -75,13 +75,13 @@ def test_a_topic_with_a_new_id_is_another_topic() -> None:
     assert cache.topic_name(topic_id_of(ID_B)) == "a"
 
 
-def test_a_full_update_forgets_what_it_does_not_list() -> None:
+def test_full_update_removes_topics_that_it_does_not_list() -> None:
     cache = world().cache
     cache.update(update(topic("b", ID_B, partition(0, 3, (3,))), kind=FULL))
     assert [row.name for row in cache.topics()] == ["b"]
 
 
-def test_an_older_controller_is_refused_and_changes_nothing() -> None:
+def test_update_of_an_older_controller_is_refused_and_changes_nothing() -> None:
     cache = world().cache
     cache.update(update(epoch=5, controller=2))
     with pytest.raises(KafkaError) as refused:
@@ -90,7 +90,7 @@ def test_an_older_controller_is_refused_and_changes_nothing() -> None:
     assert (cache.controller_id, len(cache.brokers())) == (2, 3)
 
 
-def test_an_update_for_a_former_registration_is_refused() -> None:
+def test_update_for_an_earlier_registration_is_refused() -> None:
     cache = world().cache
     cache.broker_epoch = BrokerEpoch(20)
     cache.update(update(broker_epoch=20))
@@ -101,7 +101,7 @@ def test_an_update_for_a_former_registration_is_refused() -> None:
     assert refused.value.code is ErrorCode.stale_broker_epoch
 
 
-def test_waiters_wake_with_the_update_that_fulfils_them() -> None:
+def test_wait_completes_with_the_update_that_fulfils_it() -> None:
     async def run() -> None:
         cache = world().cache
         woken = asyncio.create_task(cache.await_leaders("b", 2, 60_000))
@@ -116,7 +116,7 @@ def test_waiters_wake_with_the_update_that_fulfils_them() -> None:
     asyncio.run(run())
 
 
-def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
+def test_wait_ends_at_its_deadline_and_leaves_no_operation() -> None:
     async def run() -> None:
         cache = world().cache
         assert not await cache.await_absence("a", 0)
@@ -126,9 +126,9 @@ def test_a_wait_ends_at_its_deadline_and_leaves_nothing_behind() -> None:
     asyncio.run(run())
 
 
-def test_waiting_for_brokers_includes_this_one() -> None:
+def test_wait_for_brokers_includes_this_broker() -> None:
     async def run() -> None:
-        cache = World().cache
+        cache = MetadataTestBed().cache
         cache.update(update(brokers=(2, 3)))
         woken = asyncio.create_task(cache.await_brokers(2))
         await turn()

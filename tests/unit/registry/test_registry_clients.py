@@ -42,7 +42,7 @@ async def refused(kind: type[NodeError], asked: Any, path: str, index: int = -1)
     assert (raised.value.path, raised.value.index) == (path, index)
 
 
-def test_nodes_and_what_is_refused(on_each: Run) -> None:
+def test_node_operations_succeed_or_are_refused(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         made = await client.create("/a", "eins")
@@ -71,7 +71,7 @@ def test_nodes_and_what_is_refused(on_each: Run) -> None:
     on_each(test)
 
 
-def test_parents_sequences_and_trees(on_each: Run) -> None:
+def test_parents_sequential_nodes_and_trees_are_created_and_deleted(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         await client.create("/p/q/r", "deep", make_parents=True)
@@ -92,7 +92,7 @@ def test_parents_sequences_and_trees(on_each: Run) -> None:
     on_each(test)
 
 
-def test_multis_are_all_or_nothing_and_name_what_was_refused(on_each: Run) -> None:
+def test_refused_multi_changes_nothing_and_names_the_operation(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         epoch, created, deep = await client.multi(
@@ -129,7 +129,7 @@ def test_multis_are_all_or_nothing_and_name_what_was_refused(on_each: Run) -> No
     on_each(test)
 
 
-def test_a_term_that_is_over_makes_no_parents(on_each: Run) -> None:
+def test_refused_multi_creates_no_parents(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         await client.create("/epoch")
@@ -144,7 +144,7 @@ def test_a_term_that_is_over_makes_no_parents(on_each: Run) -> None:
     on_each(test)
 
 
-def test_events_come_before_later_answers(on_each: Run) -> None:
+def test_events_arrive_before_later_responses(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         writer, reader = await registry.client("broker 1"), await registry.client("broker 2")
         await writer.create("/a", "0")
@@ -186,7 +186,7 @@ def test_each_kind_of_watch_fires_once(on_each: Run) -> None:
     on_each(test)
 
 
-def test_an_ended_session_takes_its_nodes_with_it(on_each: Run) -> None:
+def test_session_end_deletes_its_ephemeral_nodes(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         owner, other = await registry.client("broker 1"), await registry.client("broker 2")
         made = await owner.create("/mine", ephemeral=True)
@@ -202,7 +202,7 @@ def test_an_ended_session_takes_its_nodes_with_it(on_each: Run) -> None:
     on_each(test)
 
 
-def test_operations_are_pipelined_in_order(on_each: Run) -> None:
+def test_pipelined_operations_keep_their_order(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         client: RegistryClient = await registry.client()
         await client.create("/n", "-1")

@@ -28,11 +28,11 @@ from harrow.cluster.registry import (
 )
 from harrow.cluster.registry.server import RegistryServer
 from harrow.cluster.registry.store import SqliteStore
-from harrow.cluster.registry.tree import Changes
+from harrow.cluster.registry.tree_rows import Changes
 from registry_in_process import Heard, RegistryFixture, run
 
 
-def test_a_change_is_heard_before_it_can_be_read(tmp_path: Path) -> None:
+def test_event_arrives_before_the_change_can_be_read(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         writer, reader = await registry.client("broker 1"), await registry.client("broker 2")
         await writer.create("/a", "0")
@@ -47,7 +47,7 @@ def test_a_change_is_heard_before_it_can_be_read(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_multis_over_the_wire_are_all_or_nothing(tmp_path: Path) -> None:
+def test_multi_over_a_link_is_all_or_nothing(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         created, stat = await client.multi([Create("/a", "x"), Set("/a", "y", 0)])
@@ -63,7 +63,7 @@ def test_multis_over_the_wire_are_all_or_nothing(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_lost_link_is_no_lost_session_and_watches_catch_up(tmp_path: Path) -> None:
+def test_lost_link_keeps_the_session_and_missed_watches_fire(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         host = await registry.host("away")
         away, writer = (
@@ -93,7 +93,7 @@ def test_a_lost_link_is_no_lost_session_and_watches_catch_up(tmp_path: Path) -> 
     run(tmp_path, test)
 
 
-def test_without_a_link_operations_fail_and_say_whether_they_may_have_been_applied(
+def test_operation_without_a_link_fails_and_says_whether_it_may_be_applied(
     tmp_path: Path,
 ) -> None:
     async def test(registry: RegistryFixture) -> None:
@@ -118,7 +118,7 @@ def test_without_a_link_operations_fail_and_say_whether_they_may_have_been_appli
     run(tmp_path, test)
 
 
-def test_a_silent_client_expires_and_is_told_when_it_is_back(tmp_path: Path) -> None:
+def test_silent_client_expires_and_learns_it_on_reconnecting(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         host = await registry.host("zombie")
         zombie = await registry.client("broker 1", timeout_ms=300, host=host)
@@ -141,7 +141,7 @@ def test_a_silent_client_expires_and_is_told_when_it_is_back(tmp_path: Path) -> 
     run(tmp_path, test)
 
 
-def test_close_ends_a_session_at_once_and_is_no_expiry(tmp_path: Path) -> None:
+def test_close_ends_a_session_at_once_without_expiry(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         leaving, other = await registry.client("broker 1"), await registry.client("broker 2")
         await leaving.create("/mine", ephemeral=True)
@@ -157,7 +157,7 @@ def test_close_ends_a_session_at_once_and_is_no_expiry(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_sessions_and_nodes_survive_a_restart_of_the_server(tmp_path: Path) -> None:
+def test_server_restart_keeps_sessions_and_nodes(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         await registry.stop()
         registry.store = SqliteStore(str(tmp_path / "tree.sqlite"))
@@ -179,7 +179,7 @@ def test_sessions_and_nodes_survive_a_restart_of_the_server(tmp_path: Path) -> N
     run(tmp_path, test)
 
 
-def test_a_newer_link_of_a_session_replaces_the_older_one(tmp_path: Path) -> None:
+def test_newer_link_of_a_session_replaces_the_older_link(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         states = Heard()
@@ -204,7 +204,7 @@ def test_a_newer_link_of_a_session_replaces_the_older_one(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "frame", [b"not json", b"[]", b'{"op":"hello"}', b'{"op":"get","path":"/"}', b"{}"]
 )
-def test_garbage_closes_one_link_and_nobody_else_notices(tmp_path: Path, frame: bytes) -> None:
+def test_malformed_frame_closes_only_its_link(tmp_path: Path, frame: bytes) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         reader, writer = await asyncio.open_connection("127.0.0.1", registry.port)
@@ -217,7 +217,7 @@ def test_garbage_closes_one_link_and_nobody_else_notices(tmp_path: Path, frame: 
     run(tmp_path, test)
 
 
-def test_nobody_there_is_a_clear_error(tmp_path: Path) -> None:
+def test_unreachable_server_raises_an_error_with_its_address(tmp_path: Path) -> None:
     async def main() -> None:
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))
@@ -226,7 +226,7 @@ def test_nobody_there_is_a_clear_error(tmp_path: Path) -> None:
             client = RegistryClient(
                 host, bound.getsockname(), "broker 1", 100, connection_timeout_ms=50
             )
-            with pytest.raises(RegistryUnavailableError, match="did not answer within 50 ms"):
+            with pytest.raises(RegistryUnavailableError, match="did not respond within 50 ms"):
                 await client.start()
             await client.close()
             await host.stop()
@@ -243,7 +243,7 @@ class _BrokenStore(SqliteStore):
         super().commit(changes)
 
 
-def test_a_store_that_refuses_ends_the_server_and_answers_nothing(tmp_path: Path) -> None:
+def test_failing_store_ends_the_server_without_a_response(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         await registry.stop()
         store = _BrokenStore(str(tmp_path / "tree.sqlite"))
@@ -297,7 +297,7 @@ class _Frozen:
 
 # the server's timer comes this late; is a session of 300 ms expired by it, having been silent for so long?
 @pytest.mark.parametrize(("late", "silent", "alive"), [(0, 100, True), (5000, 5100, True)])
-def test_a_server_that_was_stopped_does_not_blame_its_clients(
+def test_stopped_server_extends_the_sessions_by_its_absence(
     late: int, silent: int, alive: bool, tmp_path: Path
 ) -> None:
     async def main() -> None:
@@ -346,7 +346,7 @@ def _process(folder: Path, port: int) -> Generator[subprocess.Popen[bytes], None
             child.kill()
 
 
-def test_kill_9_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+def test_kill_keeps_every_transaction_with_a_response(tmp_path: Path) -> None:
     with socket.socket() as keeper:
         keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -382,7 +382,7 @@ async def _kill_and_look(tmp_path: Path, port: int) -> None:
     assert answered >= 100
 
 
-def test_expired_is_an_error_of_what_was_under_way(tmp_path: Path) -> None:
+def test_expiry_fails_operations_in_flight(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
         registry.server.tree.close_session(client.session_id)

@@ -107,35 +107,35 @@ steps = st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(steps)
-def test_the_tree_does_what_a_naive_model_does(script: Sequence[tuple[str, Any]]) -> None:
+def test_tree_behaves_like_the_model(script: Sequence[tuple[str, Any]]) -> None:
     tree, model, store = RegistryTree(), Model(), MemoryStore()
     ids: dict[str, int] = {}
     for who, operation in script:
         if who == "end":
             if "second" in ids:
                 session = ids.pop("second")
-                outcome = tree.close_session(session)
-                assert outcome.changes is not None
-                store.commit(outcome.changes)
+                result = tree.close_session(session)
+                assert result.changes is not None
+                store.commit(result.changes)
                 model.close(session)
             continue
         if who not in ids:
-            outcome = tree.open_session(who, 100, 0)
-            assert outcome.changes is not None
-            store.commit(outcome.changes)
-            ids[who] = outcome.result
+            result = tree.open_session(who, 100, 0)
+            assert result.changes is not None
+            store.commit(result.changes)
+            ids[who] = result.result
         before, zxid = tree.rows(), tree.zxid
         try:
-            outcome = tree.apply(ids[who], operation, 0)
+            result = tree.apply(ids[who], operation, 0)
         except NodeError:
             with pytest.raises(KeyError):
                 model.perform(ids[who], operation)
             assert (tree.rows(), tree.zxid) == (before, zxid)  # nothing has happened
             continue
         model.perform(ids[who], operation)
-        if outcome.changes is not None:
+        if result.changes is not None:
             assert tree.zxid == zxid + 1
-            store.commit(outcome.changes)
+            store.commit(result.changes)
         rows = {r.path: (r.data, r.version, r.owner) for r in tree.rows() if r.path != "/"}
         assert rows == model.nodes
     assert_stored(tree, store)
@@ -145,15 +145,15 @@ def assert_stored(tree: RegistryTree, store: MemoryStore) -> None:
     stored, again = store.load(), RegistryTree()
     again.restore(stored.zxid, stored.nodes, stored.sessions, 0)
     assert again.rows() == tree.rows()
-    assert again.sessions.keys() == tree.sessions.keys()
-    for session in list(tree.sessions):
+    assert again.sessions.ids() == tree.sessions.ids()
+    for session in tree.sessions.ids():
         tree.close_session(session)
         again.close_session(session)
     assert again.dump() == tree.dump()
 
 
 @given(st.one_of(writes, multis, st.builds(Get, paths, watch=booleans), st.builds(ReadTree, paths)))
-def test_operations_survive_the_wire(operation: Operation) -> None:
+def test_encoded_operation_decodes_to_itself(operation: Operation) -> None:
     assert decode(encode(operation)) == operation
 
 
@@ -181,7 +181,7 @@ REFUSED: list[tuple[Any, type[NodeError]]] = [
 
 
 @pytest.mark.parametrize(("operation", "error"), REFUSED, ids=str)
-def test_refusals_have_their_error_and_change_nothing(
+def test_refused_operation_raises_its_error_and_changes_nothing(
     operation: Any, error: type[NodeError]
 ) -> None:
     tree = RegistryTree()
@@ -199,7 +199,7 @@ def test_refusals_have_their_error_and_change_nothing(
     assert tree.rows() == before
 
 
-def test_sequential_nodes_are_numbered_and_never_twice() -> None:
+def test_sequential_nodes_get_distinct_numbers() -> None:
     tree = RegistryTree()
     session = opened(tree)
     first = tree.apply(session, Create("/n", sequential=True), 0).result.path
@@ -224,7 +224,7 @@ WATCHES: list[tuple[Any, Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("read", "write", "heard"), WATCHES, ids=str)
-def test_watches_fire_once_and_again_after_an_absence(
+def test_watch_fires_once_and_missed_change_fires_on_resume(
     read: Any, write: Any, heard: list[str]
 ) -> None:
     for present in (True, False):
@@ -248,7 +248,7 @@ def test_watches_fire_once_and_again_after_an_absence(
             assert tree.apply(writer, again, 0).events == ()
 
 
-def test_a_watch_is_only_its_sessions() -> None:
+def test_watch_fires_only_for_its_session() -> None:
     tree = RegistryTree()
     first, second = opened(tree), opened(tree)
     tree.apply(first, Create("/a"), 0)
@@ -272,11 +272,11 @@ def test_sessions_expire_after_silence(heard: list[int], at: int, expired: bool)
     tree = RegistryTree()
     session = opened(tree)
     for now in heard:
-        assert tree.touch(session, now)
-    assert tree.expired(at) == ([session] if expired else [])
+        assert tree.sessions.touch(session, now)
+    assert tree.sessions.expired(at) == ([session] if expired else [])
 
 
-def test_the_end_of_a_session_takes_its_ephemeral_nodes_in_one_transaction() -> None:
+def test_session_end_removes_its_ephemeral_nodes_in_one_transaction() -> None:
     tree = RegistryTree()
     dying, watcher = opened(tree), opened(tree)
     for path in ("/ids", "/stays"):
@@ -286,10 +286,10 @@ def test_the_end_of_a_session_takes_its_ephemeral_nodes_in_one_transaction() -> 
     tree.apply(watcher, Children("/ids", watch=True), 0)
     tree.apply(watcher, Exists("/controller", watch=True), 0)
     zxid = tree.zxid
-    outcome = tree.close_session(dying)
+    result = tree.close_session(dying)
     assert tree.zxid == zxid + 1
     assert tree.dump() == {"/ids": "", "/stays": ""}
-    assert {str(event) for _, event in outcome.events} == {
+    assert {str(event) for _, event in result.events} == {
         str(Event("deleted", "/controller")),
         str(Event("children", "/ids")),
     }
@@ -299,13 +299,13 @@ def test_the_end_of_a_session_takes_its_ephemeral_nodes_in_one_transaction() -> 
         tree.resume(dying, 0, {}, 0)
 
 
-def test_loaded_sessions_get_their_whole_timeout_anew() -> None:
+def test_loaded_sessions_get_their_full_timeout() -> None:
     tree, store = RegistryTree(), MemoryStore()
-    outcome = tree.open_session("broker 1", 100, 0)
-    assert outcome.changes is not None
-    store.commit(outcome.changes)
+    result = tree.open_session("broker 1", 100, 0)
+    assert result.changes is not None
+    store.commit(result.changes)
     stored, again = store.load(), RegistryTree()
     again.restore(stored.zxid, stored.nodes, stored.sessions, 5000)
-    assert again.expired(5099) == []
-    assert again.expired(5100) == [outcome.result]
-    assert again.open_session("broker 2", 100, 0).result > outcome.result
+    assert again.sessions.expired(5099) == []
+    assert again.sessions.expired(5100) == [result.result]
+    assert again.open_session("broker 2", 100, 0).result > result.result

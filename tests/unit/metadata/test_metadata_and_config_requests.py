@@ -15,27 +15,27 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.topic_ids import topic_id_of
 from request_contexts import BROKER_LISTENER, CLIENT_LISTENER
 
-from .world import World, partition, topic, update
+from .metadata_test_bed import MetadataTestBed, partition, topic, update
 
 METADATA, UPDATE_METADATA, DESCRIBE_CLUSTER = 3, 6, 60
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL = 32, 33, 44
 ID = "AQIDBAUGBwgREhMUFRYXGA"
 
 
-def world_with_orders(**settings: object) -> World:
-    world = World(**settings)  # type: ignore[arg-type] # settings only
+def world_with_orders(**settings: object) -> MetadataTestBed:
+    world = MetadataTestBed(**settings)  # type: ignore[arg-type] # settings only
     world.cache.update(update(topic("orders", ID, partition(0, 2, (2, 3)), partition(1, -1, (3,)))))
     return world
 
 
-async def metadata(world: World, version: int, *names: str | None, **fields: Any) -> Any:
+async def metadata(world: MetadataTestBed, version: int, *names: str | None, **fields: Any) -> Any:
     s = messages.schema(METADATA, version, "request")
     rows = tuple(s.MetadataRequestTopic(name=name) for name in names)
     return await world.ask(METADATA, version, **{"topics": rows, **fields})
 
 
 @pytest.mark.parametrize("version", messages.versions_known(METADATA))
-def test_metadata_names_brokers_leaders_and_replicas(version: int) -> None:
+def test_metadata_lists_brokers_leaders_and_replicas(version: int) -> None:
     async def story() -> None:
         answer = await metadata(world_with_orders(), version, "orders")
         assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [
@@ -59,7 +59,7 @@ def test_metadata_names_brokers_leaders_and_replicas(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", messages.versions_known(METADATA))
-def test_all_topics_and_none_are_asked_for_differently_from_version_one_on(version: int) -> None:
+def test_version_decides_how_all_topics_are_requested(version: int) -> None:
     async def story() -> None:
         world = world_with_orders()
         everything = await metadata(world, version, topics=() if version == 0 else None)
@@ -112,7 +112,7 @@ def test_a_live_leader_without_the_clients_listener_has_an_error_of_its_own(
     asyncio.run(story())
 
 
-def test_a_dead_leader_is_no_leader_and_dead_replicas_are_offline() -> None:
+def test_dead_leader_is_not_available_and_dead_replicas_are_offline() -> None:
     async def story() -> None:
         world = world_with_orders()
         world.cache.update(update(brokers=(1, 3)))
@@ -124,7 +124,7 @@ def test_a_dead_leader_is_no_leader_and_dead_replicas_are_offline() -> None:
     asyncio.run(story())
 
 
-def test_version_zero_lists_live_replicas_only_and_says_so() -> None:
+def test_version_zero_lists_live_replicas_only_with_an_error() -> None:
     async def story() -> None:
         world = world_with_orders()
         world.cache.update(update(brokers=(1, 2)))
@@ -151,9 +151,9 @@ def test_a_topic_is_found_by_its_id() -> None:
     asyncio.run(story())
 
 
-def test_an_unknown_topic_is_created_once_while_clients_ask_again() -> None:
+def test_unknown_topic_is_created_once_for_repeated_requests() -> None:
     async def story() -> None:
-        world = World(num_partitions=3, default_replication_factor=2)
+        world = MetadataTestBed(num_partitions=3, default_replication_factor=2)
         for _ in range(2):
             (row,) = (await metadata(world, 12, "new", "new")).topics
             assert row.error_code is ErrorCode.leader_not_available
@@ -165,23 +165,28 @@ def test_an_unknown_topic_is_created_once_while_clients_ask_again() -> None:
     asyncio.run(story())
 
 
-def test_auto_creation_needs_leave_brokers_and_a_legal_name() -> None:
+def test_auto_creation_needs_permission_brokers_and_a_valid_name() -> None:
     async def story() -> None:
         for world, fields, name, code in (
             (
-                World(),
+                MetadataTestBed(),
                 {"allow_auto_topic_creation": False},
                 "new",
                 ErrorCode.unknown_topic_or_partition,
             ),
             (
-                World(auto_create_topics_enable=False),
+                MetadataTestBed(auto_create_topics_enable=False),
                 {},
                 "new",
                 ErrorCode.unknown_topic_or_partition,
             ),
-            (World(default_replication_factor=4), {}, "new", ErrorCode.invalid_replication_factor),
-            (World(), {}, "a b", ErrorCode.invalid_topic_exception),
+            (
+                MetadataTestBed(default_replication_factor=4),
+                {},
+                "new",
+                ErrorCode.invalid_replication_factor,
+            ),
+            (MetadataTestBed(), {}, "a b", ErrorCode.invalid_topic_exception),
         ):
             (row,) = (await metadata(world, 12, name, **fields)).topics
             assert row.error_code is code
@@ -190,9 +195,9 @@ def test_auto_creation_needs_leave_brokers_and_a_legal_name() -> None:
     asyncio.run(story())
 
 
-def test_auto_creation_that_fails_is_logged_and_begun_anew() -> None:
+def test_failed_auto_creation_is_logged_and_begins_again() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         await metadata(world, 12)  # learns the cluster's id
         world.registry.away = True
         await metadata(world, 12, "new")
@@ -206,7 +211,7 @@ def test_auto_creation_that_fails_is_logged_and_begun_anew() -> None:
     asyncio.run(story())
 
 
-def test_metadata_is_answered_without_the_registry() -> None:
+def test_metadata_is_served_without_the_registry() -> None:
     async def story() -> None:
         world = world_with_orders()
         world.registry.away = True
@@ -219,7 +224,7 @@ def test_metadata_is_answered_without_the_registry() -> None:
 @pytest.mark.parametrize("version", messages.versions_known(DESCRIBE_CLUSTER))
 def test_describe_cluster(version: int) -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         answer = await world.ask(
             DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True
         )
@@ -235,9 +240,9 @@ def test_describe_cluster(version: int) -> None:
     asyncio.run(story())
 
 
-def test_the_cluster_has_one_id_whoever_asks_first() -> None:
+def test_all_brokers_load_one_cluster_id() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         world.registry.apply(
             Create("/cluster/id", '{"version":"1","id":"theirs"}', make_parents=True)
         )
@@ -246,9 +251,9 @@ def test_the_cluster_has_one_id_whoever_asks_first() -> None:
     asyncio.run(story())
 
 
-def test_update_metadata_is_taken_over_or_refused() -> None:
+def test_update_metadata_is_applied_or_refused() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         fields = {name: getattr(update(epoch=3), name) for name in update().__dataclass_fields__}
         answer = await world.ask(UPDATE_METADATA, 8, **fields)
         assert answer.error_code is ErrorCode.none
@@ -259,7 +264,7 @@ def test_update_metadata_is_taken_over_or_refused() -> None:
 
 
 async def describe(
-    world: World,
+    world: MetadataTestBed,
     version: int,
     kind: int,
     name: str,
@@ -273,7 +278,7 @@ async def describe(
 
 
 @pytest.mark.parametrize("version", messages.versions_known(DESCRIBE_CONFIGS))
-def test_a_topics_settings_tell_where_they_come_from(version: int) -> None:
+def test_topic_settings_name_their_source(version: int) -> None:
     async def story() -> None:
         world = world_with_orders(log_segment_bytes=1_000_000)
         node = '{"version":1,"config":{"min.insync.replicas":"2"}}'
@@ -294,9 +299,9 @@ def test_a_topics_settings_tell_where_they_come_from(version: int) -> None:
     asyncio.run(story())
 
 
-def test_a_brokers_settings_are_its_own_and_read_only() -> None:
+def test_broker_settings_are_read_only_and_of_this_broker() -> None:
     async def story() -> None:
-        world = World(num_partitions=9)
+        world = MetadataTestBed(num_partitions=9)
         found = await describe(
             world, 4, 4, "1", keys=("num.partitions",), include_documentation=True
         )
@@ -315,7 +320,9 @@ def test_a_brokers_settings_are_its_own_and_read_only() -> None:
     asyncio.run(story())
 
 
-async def incremental(world: World, *rows: tuple[str, int, str | None], **fields: Any) -> Any:
+async def incremental(
+    world: MetadataTestBed, *rows: tuple[str, int, str | None], **fields: Any
+) -> Any:
     s = messages.schema(INCREMENTAL, 1, "request")
     configs = tuple(s.AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in rows)
     row = s.AlterConfigsResource(resource_type=2, resource_name="orders", configs=configs)
@@ -323,12 +330,12 @@ async def incremental(world: World, *rows: tuple[str, int, str | None], **fields
     return found
 
 
-def overrides(world: World) -> dict[str, str]:
+def overrides(world: MetadataTestBed) -> dict[str, str]:
     found: dict[str, str] = json.loads(world.registry.dump()["/config/topics/orders"])["config"]
     return found
 
 
-def test_a_setting_is_appended_once_though_the_registry_goes_away_before_its_notification() -> None:
+def test_setting_is_appended_once_when_the_registry_fails_before_the_notification() -> None:
     async def story() -> None:
         world = world_with_orders()
 
@@ -349,7 +356,7 @@ def test_a_setting_is_appended_once_though_the_registry_goes_away_before_its_not
     asyncio.run(story())
 
 
-def test_settings_change_one_by_one_and_brokers_are_notified() -> None:
+def test_incremental_changes_are_written_and_announced() -> None:
     async def story() -> None:
         world = world_with_orders()
         found = await incremental(world, ("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact"))
@@ -365,7 +372,7 @@ def test_settings_change_one_by_one_and_brokers_are_notified() -> None:
     asyncio.run(story())
 
 
-def test_changes_that_cannot_be_are_refused_whole() -> None:
+def test_invalid_change_is_refused_as_a_whole() -> None:
     async def story() -> None:
         world = world_with_orders()
         for rows, code in (
@@ -385,7 +392,7 @@ def test_changes_that_cannot_be_are_refused_whole() -> None:
     asyncio.run(story())
 
 
-def test_two_writers_of_one_topics_settings_both_take_effect() -> None:
+def test_concurrent_changes_of_a_topic_both_take_effect() -> None:
     async def story() -> None:
         world = world_with_orders()
         await incremental(world, ("retention.ms", 0, "5"))
@@ -403,7 +410,7 @@ def test_two_writers_of_one_topics_settings_both_take_effect() -> None:
     asyncio.run(story())
 
 
-def test_alter_configs_replaces_everything() -> None:
+def test_alter_configs_replaces_all_overrides() -> None:
     async def story() -> None:
         world = world_with_orders()
         await incremental(world, ("retention.ms", 0, "5"))

@@ -1,7 +1,7 @@
-"""A broker's metadata room with an in-memory registry behind it, and a controller that obeys at once.
+"""The metadata handlers of one broker over an in-memory registry, with a fake controller that acts at once.
 
-The registry is the real tree without its server; the controller of this world leads each new topic by its
-first replica and forgets each topic that is marked for deletion.
+The registry is the real tree without its server. The fake controller makes the first replica of each new topic its
+leader and removes each topic that is marked for deletion.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def update(
     )
 
 
-class World:
+class MetadataTestBed:
     """Broker 1, the controller of three."""
 
     def __init__(self, *, obeys: bool = True, **settings: object) -> None:

@@ -1,4 +1,4 @@
-"""Elections, terms and what brokers are told, over a real registry (D1, D2, D4, D6)."""
+"""Elections of controllers and leaders, and what brokers receive, over a real registry (D1, D2, D4, D6)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controlled_cluster import ControlledCluster, Told
+from controlled_cluster import ControlledCluster, ReceivedRequests
 from harrow.cluster.controller import RegistryIsrStore
-from harrow.cluster.controller.election import ControllerMovedError, Mandate
+from harrow.cluster.controller.active_controller import ActiveController
+from harrow.cluster.controller.controller_context import ControllerContext
+from harrow.cluster.controller.controller_election import ControllerMovedError, WonElection
 from harrow.cluster.controller.partition_writer import PartitionWriter
-from harrow.cluster.controller.state import ClusterState
-from harrow.cluster.controller.term import Term
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from harrow.cluster.registry import Create, Delete, DeleteTree, Set
@@ -25,7 +25,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 REGISTRY = ["embedded"]
-"""Which one the present test runs on."""
+"""The registry that the running test uses."""
 
 
 @pytest.fixture(autouse=True, params=["embedded", "zookeeper"])
@@ -48,32 +48,32 @@ def clustered(
     run(tmp_path, with_registry, REGISTRY[0])
 
 
-def test_one_of_many_is_elected_and_its_death_elects_another(tmp_path: Path) -> None:
+def test_first_broker_is_elected_and_its_end_elects_another(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await asyncio.gather(*(cluster.start(number) for number in (1, 2, 3)))
-        for told in cluster.told.values():
-            await told.until(lambda told=told: told.live == {1, 2, 3})  # type: ignore[misc]  # mypy cannot infer a default
+        for received in cluster.received.values():
+            await received.until(lambda received=received: received.live == {1, 2, 3})  # type: ignore[misc]  # mypy cannot infer a default
         (first,) = cluster.active
         left = {1, 2, 3} - {first}
         client = cluster.nodes[min(left)].registry
         assert (await client.get("/controller_epoch"))[0] == "1"
         await cluster.stop(first)
-        told = cluster.told[NodeId(min(left))]
-        await told.until(lambda: told.live == left and told.controller_epoch == 2)
+        received = cluster.received[NodeId(min(left))]
+        await received.until(lambda: received.live == left and received.controller_epoch == 2)
         assert len(cluster.active) == 1
         assert json.loads((await client.get("/controller"))[0])["brokerid"] == cluster.active[0]
 
     clustered(tmp_path, test)
 
 
-def test_a_new_topic_gets_leaders_and_everybody_hears_of_it(tmp_path: Path) -> None:
+def test_new_topic_gets_leaders_and_every_broker_receives_them(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 3, 1), (3, 1))
-        for told in cluster.told.values():
-            await told.until(lambda told=told: told.metadata == {T0: 2, T1: 3})  # type: ignore[misc]  # mypy cannot infer a default
-        assert cluster.told[NodeId(1)].leaders == {T0: (2, 0, (2, 3, 1)), T1: (3, 0, (3, 1))}
-        assert cluster.told[NodeId(2)].leaders == {T0: (2, 0, (2, 3, 1))}
+        for received in cluster.received.values():
+            await received.until(lambda received=received: received.metadata == {T0: 2, T1: 3})  # type: ignore[misc]  # mypy cannot infer a default
+        assert cluster.received[NodeId(1)].leaders == {T0: (2, 0, (2, 3, 1)), T1: (3, 0, (3, 1))}
+        assert cluster.received[NodeId(2)].leaders == {T0: (2, 0, (2, 3, 1))}
         state = await cluster.state("t")
         assert (state.leader, state.leader_epoch, state.controller_epoch) == (2, 0, 1)
 
@@ -81,101 +81,103 @@ def test_a_new_topic_gets_leaders_and_everybody_hears_of_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("dead", [1, 2])
-def test_a_dead_leader_is_replaced_whether_or_not_it_was_the_controller(
+def test_dead_leader_is_replaced_whether_or_not_it_was_the_controller(
     tmp_path: Path, dead: int
 ) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (dead, 3))
-        await cluster.leader_told(3, T0, dead, 0)
+        await cluster.leader_received(3, T0, dead, 0)
         await cluster.stop(dead)
-        await cluster.leader_told(3, T0, 3, 1)
+        await cluster.leader_received(3, T0, 3, 1)
         state = await cluster.state("t")
         assert (state.leader, state.isr) == (3, (3,))
-        told = cluster.told[NodeId(3)]
-        await told.until(lambda: told.metadata[T0] == 3)
+        received = cluster.received[NodeId(3)]
+        await received.until(lambda: received.metadata[T0] == 3)
         await cluster.start(dead)  # it is back, as a follower
-        await cluster.leader_told(dead, T0, 3, 1)
+        await cluster.leader_received(dead, T0, 3, 1)
         assert await cluster.state("t") == state
 
     clustered(tmp_path, test)
 
 
-def test_offline_until_the_last_in_sync_is_back(tmp_path: Path) -> None:
+def test_partition_is_offline_until_its_last_in_sync_replica_restarts(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (2,))
-        await cluster.leader_told(2, T0, 2, 0)
+        await cluster.leader_received(2, T0, 2, 0)
         await cluster.stop(2)
-        told = cluster.told[NodeId(1)]
-        await told.until(lambda: told.metadata.get(T0) == -1)
+        received = cluster.received[NodeId(1)]
+        await received.until(lambda: received.metadata.get(T0) == -1)
         assert (await cluster.state("t")).isr == (2,)
         await cluster.start(2)
-        await cluster.leader_told(2, T0, 2, 2)
+        await cluster.leader_received(2, T0, 2, 2)
 
     clustered(tmp_path, test)
 
 
-def test_unclean_election_is_the_topics_to_allow(tmp_path: Path) -> None:
+def test_unclean_election_happens_only_if_the_topic_allows_it(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         allowed = json.dumps({"version": 1, "config": {"unclean.leader.election.enable": "true"}})
-        await cluster.told[NodeId(1)].until(lambda: cluster.told[NodeId(1)].live == {1, 2})
+        await cluster.received[NodeId(1)].until(lambda: cluster.received[NodeId(1)].live == {1, 2})
         await cluster.topic("u", (2, 1), config=allowed)
         await cluster.topic("c", (2, 1))
         unclean, clean = TopicPartition("u", 0), TopicPartition("c", 0)
         for tp in (unclean, clean):
-            await cluster.leader_told(1, tp, 2, 0)
+            await cluster.leader_received(1, tp, 2, 0)
             data = json.dumps(
                 {"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 0, "isr": [2]}
             )
             await cluster.any_client().set(f"/brokers/topics/{tp.topic}/partitions/0/state", data)
         await cluster.stop(2)
-        await cluster.leader_told(1, unclean, 1, 1)
+        await cluster.leader_received(1, unclean, 1, 1)
         assert (await cluster.state("u")).isr == (1,)
-        await cluster.leader_told(1, clean, -1, 1)
+        await cluster.leader_received(1, clean, -1, 1)
         assert (await cluster.state("c")).isr == (2,)
 
     clustered(tmp_path, test)
 
 
-def test_a_bounce_faster_than_its_session_is_a_failure_and_a_start(tmp_path: Path) -> None:
+def test_restart_within_one_session_timeout_counts_as_failure_and_start(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (3, 2))
-        await cluster.leader_told(3, T0, 3, 0)
+        await cluster.leader_received(3, T0, 3, 0)
         older = cluster.nodes.pop(3)  # its session lives on
-        before = cluster.told[NodeId(3)].broker_epoch
+        before = cluster.received[NodeId(3)].broker_epoch
         await cluster.start(3)
-        assert cluster.told[NodeId(3)].broker_epoch > before
-        await cluster.leader_told(3, T0, 2, 1)
-        assert cluster.told[NodeId(3)].leaders[T0] == (2, 1, (2,))
+        assert cluster.received[NodeId(3)].broker_epoch > before
+        await cluster.leader_received(3, T0, 2, 1)
+        assert cluster.received[NodeId(3)].leaders[T0] == (2, 1, (2,))
         await older.controller.stop()
 
     clustered(tmp_path, test)
 
 
-def test_a_bounce_that_no_controller_saw_counts_too(tmp_path: Path) -> None:
+def test_restart_that_no_controller_noticed_counts_as_failure(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (3, 2))
-        await cluster.leader_told(3, T0, 3, 0)
+        await cluster.leader_received(3, T0, 3, 0)
         for node in cluster.nodes.values():
             await node.controller.stop()  # nobody watches
         older = cluster.nodes.pop(3)
         await cluster.start(3)
         await older.registry.close()
         await cluster.stop(1)  # which held the seat
-        await cluster.leader_told(3, T0, 2, 1)
+        await cluster.leader_received(3, T0, 2, 1)
 
     clustered(tmp_path, test)
 
 
-def test_a_leaders_own_isr_write_wins_the_race_and_is_taken_into_account(tmp_path: Path) -> None:
+def test_controller_decides_again_after_a_concurrent_isr_write_of_the_leader(
+    tmp_path: Path,
+) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 1, 3))
-        await cluster.leader_told(3, T0, 2, 0)
+        await cluster.leader_received(3, T0, 2, 0)
         # the leader shrinks to (2, 3); the controller does not know it yet when the leader dies
         state = await cluster.state("t")
         store = RegistryIsrStore(cluster.nodes[2].host, cluster.nodes[2].registry)
@@ -184,31 +186,31 @@ def test_a_leaders_own_isr_write_wins_the_race_and_is_taken_into_account(tmp_pat
         )
         assert version == state.version + 1
         await cluster.stop(2)
-        await cluster.leader_told(3, T0, 3, 1)  # not 1: it is first in AR, but not in sync
+        await cluster.leader_received(3, T0, 3, 1)  # not 1: it is first in AR, but not in sync
         assert (await cluster.state("t")).isr == (3,)
 
     clustered(tmp_path, test)
 
 
-def test_isr_changes_reach_every_broker(tmp_path: Path) -> None:
+def test_isr_changes_are_sent_to_every_broker(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 1, 3))
-        await cluster.leader_told(3, T0, 2, 0)
+        await cluster.leader_received(3, T0, 2, 0)
         client = cluster.nodes[2].registry
         store = RegistryIsrStore(cluster.nodes[2].host, client)
         args = (T0, NodeId(2), LeaderEpoch(0), (NodeId(2), NodeId(3)), ControllerEpoch(1))
-        told = cluster.told[NodeId(1)]
+        received = cluster.received[NodeId(1)]
 
         def known() -> bool:
-            last = told.events[-1].topic_states
+            last = received.events[-1].topic_states
             return bool(last) and getattr(last[0].partition_states[0], "zk_version", 0) == 1
 
         assert await store.write_isr(*args, 0) == 1
         assert await store.write_isr(*args, 0) == 1  # its answer was lost: recognised
         assert await store.write_isr(*args[:3], (NodeId(2),), args[4], 0) is None
         assert await store.write_isr(TopicPartition("none", 0), *args[1:], 0) is None
-        await told.until(known)
+        await received.until(known)
         heard = Heard()
         while await client.children("/isr_change_notification", watch=heard):
             await heard.next()
@@ -221,31 +223,31 @@ def embedded_only(why: str) -> None:
         pytest.skip(why)
 
 
-def test_a_zombie_controller_changes_nothing(tmp_path: Path) -> None:
+def test_zombie_controller_changes_nothing(tmp_path: Path) -> None:
     embedded_only("link faults do not reach a ZooKeeper's connection")
 
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, timeout_ms=300)
         await cluster.start(2, 3)
         await cluster.topic("t", (2, 3, 1))
-        await cluster.leader_told(1, T0, 2, 0)
+        await cluster.leader_received(1, T0, 2, 0)
         zombie = cluster.nodes[1]
         zombie.registry.on_expired.append(expired := Heard())
-        zombie.host.network.block(["registry"])  # type: ignore[attr-defined] # a knob of the real host
-        told = cluster.told[NodeId(3)]
-        await told.until(lambda: told.controller_epoch == 2 and told.live == {2, 3})
+        zombie.host.network.block(["registry"])  # type: ignore[attr-defined] # a fault injection point of the real host
+        received = cluster.received[NodeId(3)]
+        await received.until(lambda: received.controller_epoch == 2 and received.live == {2, 3})
         state = await cluster.state("t")
         assert (state.leader, state.isr, state.controller_epoch) == (2, (2, 3), 2)
-        # it still believes, and tells brokers so; they refuse it by its epoch
+        # it is still active and sends requests; the brokers refuse them by the controller epoch
         assert zombie.controller.is_active
-        term = zombie.controller._term  # pyright: ignore[reportPrivateUsage] - the zombie's own belief
-        assert term is not None
-        batch = term.batch()
+        active = zombie.controller._active  # pyright: ignore[reportPrivateUsage] - the zombie's own state
+        assert active is not None
+        batch = active.core.new_batch()
         batch.leader_and_isr([T0])
         batch.metadata([T0])
         batch.flush()
-        await told.until(lambda: ErrorCode.stale_controller_epoch in told.refused)
-        zombie.host.network.heal("deliver")  # type: ignore[attr-defined]  # a knob of the real host
+        await received.until(lambda: ErrorCode.stale_controller_epoch in received.refused)
+        zombie.host.network.heal("deliver")  # type: ignore[attr-defined]  # a fault injection point of the real host
         await expired.next()
         await zombie.controller.session_expired()
         assert not zombie.controller.is_active
@@ -254,31 +256,31 @@ def test_a_zombie_controller_changes_nothing(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_a_usurper_ends_the_term_and_its_own_end_begins_another(tmp_path: Path) -> None:
+def test_newer_controller_makes_the_older_one_resign(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
-        told = cluster.told[NodeId(2)]
-        await told.until(lambda: told.live == {1, 2})
+        received = cluster.received[NodeId(2)]
+        await received.until(lambda: received.live == {1, 2})
         usurper = await cluster.registry.client("broker 9")
         seat = Create("/controller", '{"brokerid":9}', ephemeral=True)
         await usurper.multi([Delete("/controller"), seat, Set("/controller_epoch", "2", 1)])
         await usurper.close()
-        await told.until(lambda: told.controller_epoch == 3)
+        await received.until(lambda: received.controller_epoch == 3)
         assert len(cluster.active) == 1
 
     clustered(tmp_path, test)
 
 
-def test_writes_of_a_term_that_is_over_are_refused(tmp_path: Path) -> None:
+def test_writes_of_an_earlier_controller_epoch_are_refused(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))
-        await cluster.leader_told(2, T0, 1, 0)
+        await cluster.leader_received(2, T0, 1, 0)
         before = await cluster.nodes[1].registry.read_tree("/")
-        known = ClusterState()
+        known = ControllerContext()
         known.partitions[T0] = state = await cluster.state("t")
         # /controller_epoch has version 1 now
-        stale = Mandate(epoch=ControllerEpoch(0), version=0)
+        stale = WonElection(epoch=ControllerEpoch(0), version=0)
         writer = PartitionWriter(cluster.any_client(), stale, known)
         with pytest.raises(ControllerMovedError):
             await writer.change([T0], lambda _, found: replace(found, leader=NodeId(2)))
@@ -291,13 +293,13 @@ def test_writes_of_a_term_that_is_over_are_refused(tmp_path: Path) -> None:
     clustered(tmp_path, test)
 
 
-def test_registry_gone_and_back_is_no_election(tmp_path: Path) -> None:
+def test_registry_restart_causes_no_election(tmp_path: Path) -> None:
     embedded_only("the ZooKeeper is shared; see tests/cluster/test_on_zookeeper.py")
 
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))
-        await cluster.leader_told(2, T0, 1, 0)
+        await cluster.leader_received(2, T0, 1, 0)
         states = Heard()
         cluster.nodes[1].registry.on_state.append(states)
         await cluster.registry.stop()
@@ -307,75 +309,77 @@ def test_registry_gone_and_back_is_no_election(tmp_path: Path) -> None:
         for node in cluster.nodes.values():
             await node.registry.until_connected()
         await cluster.topic("u", (2, 1))
-        await cluster.leader_told(1, TopicPartition("u", 0), 2, 0)
+        await cluster.leader_received(1, TopicPartition("u", 0), 2, 0)
         assert cluster.active == [1]
         assert (await cluster.state("t")).leader_epoch == 0
 
     clustered(tmp_path, test)
 
 
-def test_a_broker_that_came_back_during_an_outage_may_lead(tmp_path: Path) -> None:
+def test_broker_that_restarted_during_a_registry_outage_may_lead(tmp_path: Path) -> None:
     """It had asked to shut down in its life before; simulated seed 102509 was left without a leader."""
 
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (2, 1))
-        await cluster.leader_told(2, T0, 2, 0)
+        await cluster.leader_received(2, T0, 2, 0)
         controller = cluster.nodes[1].controller
-        epoch = BrokerEpoch(cluster.told[NodeId(2)].broker_epoch)
+        epoch = BrokerEpoch(cluster.received[NodeId(2)].broker_epoch)
         assert await controller._shut_down(NodeId(2), epoch) == []  # pyright: ignore[reportPrivateUsage]
         begun, back = asyncio.Event(), asyncio.Event()
 
-        async def reload(term: Term) -> None:  # as after an outage: nobody has said that it bounced
+        async def reload(
+            active: ActiveController,
+        ) -> None:  # as after an outage: nobody has said that it bounced
             begun.set()
             await back.wait()
-            await term.load()
+            await active.load()
 
-        async def electable(term: Term) -> set[NodeId]:
-            return term.state.electable()
+        async def electable(active: ActiveController) -> set[NodeId]:
+            return active.context.electable()
 
-        outage = asyncio.create_task(controller.ask("outage", reload))
+        outage = asyncio.create_task(controller.run_event("outage", reload))
         await begun.wait()
         await cluster.stop(2)
         await cluster.start(2)
         back.set()
         await outage
-        assert await controller.ask("electable", electable) == {1, 2}
+        assert await controller.run_event("electable", electable) == {1, 2}
 
     clustered(tmp_path, test)
 
 
-def test_deletion_waits_for_dead_replicas_but_the_topic_is_gone_at_once(tmp_path: Path) -> None:
+def test_deletion_hides_topic_at_once_and_waits_for_dead_replicas(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 3), config='{"version":1,"config":{}}')
-        await cluster.leader_told(3, T0, 2, 0)
+        await cluster.leader_received(3, T0, 2, 0)
         await cluster.stop(3)
-        await cluster.leader_told(2, T0, 2, 1)
+        await cluster.leader_received(2, T0, 2, 1)
         client = cluster.nodes[1].registry
         await client.create("/admin/delete_topics/t")
         await client.create("/admin/delete_topics/never-was")
-        told = cluster.told[NodeId(1)]
-        await told.until(lambda: told.metadata.get(T0) == -2)
+        received = cluster.received[NodeId(1)]
+        await received.until(lambda: received.metadata.get(T0) == -2)
         assert await client.exists("/brokers/topics/t") is not None
         await deleted(client, "/admin/delete_topics/never-was")
         await cluster.start(3)
         await deleted(client, "/admin/delete_topics/t")
-        assert cluster.told[NodeId(3)].stopped == {T0: True}
-        assert T0 not in cluster.told[NodeId(3)].leaders
+        assert cluster.received[NodeId(3)].stopped == {T0: True}
+        assert T0 not in cluster.received[NodeId(3)].leaders
         assert await client.exists("/brokers/topics/t") is None
         assert await client.exists("/config/topics/t") is None
         await cluster.topic("t", (1,))  # the name is free again
-        await cluster.leader_told(1, T0, 1, 0)
+        await cluster.leader_received(1, T0, 1, 0)
 
     clustered(tmp_path, test)
 
 
-def test_controlled_shutdown_moves_leaders_first(tmp_path: Path) -> None:
+def test_controlled_shutdown_moves_leaders_before_the_broker_stops(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2, 3)
         await cluster.topic("t", (2, 3), (3, 2), (2,))
-        await cluster.leader_told(3, T1, 3, 0)
+        await cluster.leader_received(3, T1, 3, 0)
         controller = cluster.nodes[1].controller
         epoch = cluster.nodes[2].controller.broker_epoch
         ask = controller._shut_down  # pyright: ignore[reportPrivateUsage] - the handler's body
@@ -386,20 +390,20 @@ def test_controlled_shutdown_moves_leaders_first(tmp_path: Path) -> None:
             await cluster.nodes[3].controller._shut_down(NodeId(2), epoch)  # pyright: ignore[reportPrivateUsage] - the test is of it
         assert raised.value.code is ErrorCode.not_controller
         assert await ask(NodeId(2), epoch) == []  # a single replica is not waited for
-        await cluster.leader_told(3, T0, 3, 1)
-        await cluster.leader_told(3, T1, 3, 1)
-        told = cluster.told[NodeId(2)]
-        await told.until(lambda: told.stopped == {T1: False})
+        await cluster.leader_received(3, T0, 3, 1)
+        await cluster.leader_received(3, T1, 3, 1)
+        received = cluster.received[NodeId(2)]
+        await received.until(lambda: received.stopped == {T1: False})
         assert [(await cluster.state("t", n)).isr for n in (0, 1, 2)] == [(3,), (3,), (2,)]
 
     clustered(tmp_path, test)
 
 
-def test_preferred_leaders_get_their_place_back(tmp_path: Path) -> None:
+def test_rebalance_gives_leadership_back_to_preferred_leaders(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))
-        await cluster.leader_told(1, T0, 1, 0)
+        await cluster.leader_received(1, T0, 1, 0)
         data = json.dumps(
             {"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 1, "isr": [2, 1]}
         )
@@ -407,58 +411,58 @@ def test_preferred_leaders_get_their_place_back(tmp_path: Path) -> None:
         await client.set("/brokers/topics/t/partitions/0/state", data)
         note = json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0}]})
         await client.create("/isr_change_notification/isr_change_", note, sequential=True)
-        await cluster.leader_told(1, T0, 1, 2)
+        await cluster.leader_received(1, T0, 1, 2)
 
     clustered(tmp_path, test, {"leader.imbalance.check.interval.seconds": 1})
 
 
-def test_a_broker_that_does_not_answer_is_told_until_it_does(tmp_path: Path) -> None:
+def test_request_is_repeated_until_the_broker_responds(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
-        told = cluster.told[NodeId(2)]
-        await told.until(lambda: told.live == {1, 2})
+        received = cluster.received[NodeId(2)]
+        await received.until(lambda: received.live == {1, 2})
         cluster.unreachable.add(NodeId(2))
         await cluster.topic("t", (1, 2))
-        await cluster.leader_told(1, T0, 1, 0)
-        assert T0 not in told.leaders
+        await cluster.leader_received(1, T0, 1, 0)
+        assert T0 not in received.leaders
         cluster.unreachable.clear()
-        await cluster.leader_told(2, T0, 1, 0)
+        await cluster.leader_received(2, T0, 1, 0)
 
     clustered(tmp_path, test)
 
 
-def test_many_partitions_are_settled_in_chunks(tmp_path: Path) -> None:
+def test_many_partitions_are_written_in_chunks(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await cluster.start(1, 2)
         await cluster.topic("many", *[(2, 1)] * 1200)
         last = TopicPartition("many", 1199)
-        await cluster.leader_told(1, last, 2, 0)
+        await cluster.leader_received(1, last, 2, 0)
         await cluster.stop(2)
-        await cluster.leader_told(1, last, 1, 1)
-        told = cluster.told[NodeId(1)]
-        assert {row[:2] for row in told.leaders.values()} == {(1, 1)}
+        await cluster.leader_received(1, last, 1, 1)
+        received = cluster.received[NodeId(1)]
+        assert {row[:2] for row in received.leaders.values()} == {(1, 1)}
 
     clustered(tmp_path, test)
 
 
-def test_an_election_has_one_winner_however_many_race(tmp_path: Path) -> None:
+def test_concurrent_campaigns_elect_one_controller(tmp_path: Path) -> None:
     async def test(cluster: ControlledCluster) -> None:
         await asyncio.gather(*[cluster.start(number) for number in range(1, 8)])
-        for told in cluster.told.values():
-            await settled_view(told, 7)
+        for received in cluster.received.values():
+            await settled_view(received, 7)
         for epoch in range(1, 6):
             winner = cluster.active
             assert len(winner) == 1
             await cluster.stop(*winner)
             for number in cluster.nodes:
-                told = cluster.told[NodeId(number)]
-                await told.until(
-                    lambda told=told, epoch=epoch: (  # type: ignore[misc]  # mypy cannot infer a default
-                        told.controller_epoch == epoch + 1 and len(told.live) == 7 - epoch
+                received = cluster.received[NodeId(number)]
+                await received.until(
+                    lambda received=received, epoch=epoch: (  # type: ignore[misc]  # mypy cannot infer a default
+                        received.controller_epoch == epoch + 1 and len(received.live) == 7 - epoch
                     )
                 )
 
-    async def settled_view(told: Told, count: int) -> None:
-        await told.until(lambda: len(told.live) == count)
+    async def settled_view(received: ReceivedRequests, count: int) -> None:
+        await received.until(lambda: len(received.live) == count)
 
     clustered(tmp_path, test)

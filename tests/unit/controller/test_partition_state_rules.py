@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from harrow.cluster.controller.partition_states import initial, leave, preferred, settle
-from harrow.cluster.controller.state import PartitionState, partition_state
+from harrow.cluster.controller.partition_states import (
+    initial_state,
+    preferred_state,
+    state_after_broker_changes,
+    state_after_shutdown,
+)
+from harrow.cluster.controller.state_node import LeaderAndIsr, parse_state
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
 from harrow.cluster.registry import Stat
 from hypothesis import given
@@ -20,8 +25,8 @@ def ids(*nodes: int) -> tuple[NodeId, ...]:
     return tuple(NodeId(node) for node in nodes)
 
 
-def state(leader: int, *isr: int) -> PartitionState:
-    return PartitionState(
+def state(leader: int, *isr: int) -> LeaderAndIsr:
+    return LeaderAndIsr(
         leader=NodeId(leader), leader_epoch=EPOCH, isr=ids(*isr),
         controller_epoch=ControllerEpoch(1), version=7, written=WRITTEN,
     )  # fmt: skip
@@ -61,10 +66,10 @@ SETTLED = {
 
 
 @pytest.mark.parametrize("name", SETTLED)
-def test_settle(name: str) -> None:
+def test_broker_changes_follow_the_table(name: str) -> None:
     (leader, isr), (old, new), unclean, expected = SETTLED[name]
     before = state(leader, *isr)
-    after = settle(ids(1, 2, 3), before, live(old, new), (), unclean=unclean)
+    after = state_after_broker_changes(ids(1, 2, 3), before, live(old, new), (), unclean=unclean)
     if expected is None:
         assert after is None
     else:
@@ -74,8 +79,10 @@ def test_settle(name: str) -> None:
         assert after.version == before.version  # what the write is conditional on
 
 
-def test_a_broker_on_its_way_out_is_not_elected() -> None:
-    after = settle(ids(1, 2, 3), state(1, 1, 2, 3), live((2, 3)), ids(2), unclean=False)
+def test_broker_in_controlled_shutdown_is_not_elected() -> None:
+    after = state_after_broker_changes(
+        ids(1, 2, 3), state(1, 1, 2, 3), live((2, 3)), ids(2), unclean=False
+    )
     assert after is not None
     assert (after.leader, after.isr) == (3, (2, 3))
 
@@ -84,7 +91,7 @@ nodes = st.sets(st.integers(1, 4))
 
 
 @given(st.permutations(range(1, 5)), nodes, nodes, nodes, st.data(), st.booleans())
-def test_settle_keeps_what_was_acknowledged(
+def test_broker_changes_keep_a_replica_with_the_acknowledged_records(
     replicas: list[int],
     isr: set[int],
     old: set[int],
@@ -96,28 +103,30 @@ def test_settle_keeps_what_was_acknowledged(
     leader = data.draw(st.sampled_from([-1, *sorted(isr)]))
     before = state(leader, *sorted(isr))
     brokers = live(old, new - old)
-    after = settle(ids(*replicas), before, brokers, (), unclean=unclean) or before
+    after = (
+        state_after_broker_changes(ids(*replicas), before, brokers, (), unclean=unclean) or before
+    )
     assert after.isr
     if not unclean:
         assert set(after.isr) <= isr
     assert after.leader in (-1, *after.isr)
     assert after.leader == -1 or after.leader in brokers
     assert (after.leader == -1) == (not brokers.keys() & isr and (not unclean or not brokers))
-    # once written, it is settled
-    written = PartitionState(
+    # once written, the state stays
+    written = LeaderAndIsr(
         leader=after.leader, leader_epoch=after.leader_epoch, isr=after.isr,
         controller_epoch=after.controller_epoch, version=8, written=WRITTEN + 2,
     )  # fmt: skip
-    assert settle(ids(*replicas), written, brokers, (), unclean=unclean) is None
+    assert state_after_broker_changes(ids(*replicas), written, brokers, (), unclean=unclean) is None
 
 
 @pytest.mark.parametrize(
     ("alive", "expected"), [((1, 2, 3), (1, (1, 2, 3))), ((3, 2), (2, (2, 3))), ((4,), None)]
 )
-def test_new_partitions(
+def test_new_partition_starts_with_its_electable_replicas(
     alive: tuple[int, ...], expected: tuple[int, tuple[int, ...]] | None
 ) -> None:
-    found = initial(ids(1, 2, 3), ids(*alive), ControllerEpoch(1))
+    found = initial_state(ids(1, 2, 3), ids(*alive), ControllerEpoch(1))
     assert (found and (found.leader, found.isr, found.leader_epoch)) == (
         expected and (*expected, 0)
     )
@@ -132,10 +141,10 @@ def test_new_partitions(
         (2, (1, 2), (2, 3), None),
     ],
 )
-def test_preferred(
+def test_preferred_leader_is_elected_if_in_sync(
     leader: int, isr: tuple[int, ...], alive: tuple[int, ...], expected: int | None
 ) -> None:
-    found = preferred(ids(1, 2, 3), state(leader, *isr), ids(*alive))
+    found = preferred_state(ids(1, 2, 3), state(leader, *isr), ids(*alive))
     assert (found and found.leader) == expected
 
 
@@ -151,18 +160,18 @@ def test_preferred(
         (-1, (1,), (2, 3), None),
     ],
 )
-def test_a_broker_leaves(
+def test_broker_in_shutdown_leaves_the_isr(
     leader: int,
     isr: tuple[int, ...],
     electable: tuple[int, ...],
     expected: tuple[int, tuple[int, ...]] | None,
 ) -> None:
-    found = leave(ids(1, 2, 3), state(leader, *isr), NodeId(1), ids(*electable))
+    found = state_after_shutdown(ids(1, 2, 3), state(leader, *isr), NodeId(1), ids(*electable))
     assert (found and (found.leader, found.isr)) == expected
 
 
-def test_states_are_written_as_kafka_writes_them() -> None:
+def test_state_node_has_the_json_of_kafka() -> None:
     before = state(1, 1, 2)
     text = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":5,"isr":[1,2]}'
     assert before.to_json() == text
-    assert partition_state(text, Stat(7, 1, WRITTEN, 0, 0)) == before
+    assert parse_state(text, Stat(7, 1, WRITTEN, 0, 0)) == before

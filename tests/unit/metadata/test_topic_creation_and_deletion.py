@@ -13,7 +13,7 @@ from harrow.cluster.registry import Create
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.topic_ids import text_of
 
-from .world import World, update
+from .metadata_test_bed import MetadataTestBed, update
 
 CREATE, DELETE = 19, 20
 
@@ -36,7 +36,7 @@ def wanted(version: int = 7, **fields: Any) -> Any:
 
 
 async def create(
-    world: World, *topics: Any, version: int = 7, timeout_ms: int = 5_000, **fields: Any
+    world: MetadataTestBed, *topics: Any, version: int = 7, timeout_ms: int = 5_000, **fields: Any
 ) -> list[Any]:
     answer = await world.ask(
         CREATE, version, topics=topics, timeout=messages.milliseconds(timeout_ms), **fields
@@ -45,9 +45,9 @@ async def create(
 
 
 @pytest.mark.parametrize("version", messages.versions_known(CREATE))
-def test_a_topic_is_written_as_kafka_3_9_writes_it(version: int) -> None:
+def test_created_topic_has_the_nodes_of_kafka_3_9(version: int) -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         row = wanted(version, configs={"min.insync.replicas": "2"})
         (result,) = await create(world, row, version=version)
         assert (result.name, result.error_code, result.error_message) == (
@@ -105,11 +105,11 @@ REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "code", "says"), REFUSALS)
-def test_what_cannot_be_is_refused_with_kafkas_code(
+def test_invalid_topic_is_refused_with_the_code_of_kafka(
     fields: dict[str, Any], code: ErrorCode, says: str
 ) -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         (result,) = await create(world, wanted(**fields))
         assert result.error_code is code
         assert says in result.error_message
@@ -118,18 +118,18 @@ def test_what_cannot_be_is_refused_with_kafkas_code(
     run(story())
 
 
-def test_numbers_left_open_come_from_the_settings() -> None:
+def test_open_counts_come_from_the_settings() -> None:
     async def story() -> None:
-        world = World(num_partitions=4, default_replication_factor=2)
+        world = MetadataTestBed(num_partitions=4, default_replication_factor=2)
         (result,) = await create(world, wanted(num_partitions=-1, replication_factor=-1))
         assert (result.num_partitions, result.replication_factor) == (4, 2)
 
     run(story())
 
 
-def test_replicas_may_be_placed_by_hand() -> None:
+def test_manual_assignment_is_written() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         row = wanted(num_partitions=-1, replication_factor=-1, assignments={0: [3, 1], 1: [2, 3]})
         (result,) = await create(world, row)
         assert result.error_code is ErrorCode.none
@@ -141,7 +141,7 @@ def test_replicas_may_be_placed_by_hand() -> None:
 
 def test_each_topic_of_a_request_has_its_own_result() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         results = await create(
             world, wanted(name="a"), wanted(name="b!"), wanted(name="c"), wanted(name="c")
         )
@@ -154,9 +154,9 @@ def test_each_topic_of_a_request_has_its_own_result() -> None:
     run(story())
 
 
-def test_an_existing_topic_and_one_with_the_same_metric_name_are_refused() -> None:
+def test_existing_name_and_colliding_metric_name_are_refused() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         await create(world, wanted(name="a.b"))
         results = await create(world, wanted(name="a.b"), wanted(name="a_b"))
         assert [row.error_code for row in results] == [
@@ -167,9 +167,9 @@ def test_an_existing_topic_and_one_with_the_same_metric_name_are_refused() -> No
     run(story())
 
 
-def test_losing_the_race_for_a_name_changes_neither_topic_nor_settings() -> None:
+def test_concurrent_creation_changes_neither_topic_nor_settings() -> None:
     async def story() -> None:
-        world = World(obeys=False)
+        world = MetadataTestBed(obeys=False)
         world.registry.apply(Create("/brokers/topics/orders", "theirs", make_parents=True))
         world.registry.apply(Create("/config/topics/orders", "theirs", make_parents=True))
         (result,) = await create(world, wanted())
@@ -185,7 +185,7 @@ def test_losing_the_race_for_a_name_changes_neither_topic_nor_settings() -> None
 
 def test_settings_left_behind_by_a_deleted_topic_are_replaced() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         world.registry.apply(Create("/config/topics/orders", "old", make_parents=True))
         world.registry.apply(Create("/brokers/topics", make_parents=True))
         (result,) = await create(world, wanted())
@@ -195,9 +195,9 @@ def test_settings_left_behind_by_a_deleted_topic_are_replaced() -> None:
     run(story())
 
 
-def test_only_the_controller_creates_and_deletes() -> None:
+def test_broker_that_is_not_the_controller_refuses() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         world.cache.update(update(controller=2))
         (result,) = await create(world, wanted())
         assert result.error_code is ErrorCode.not_controller
@@ -209,7 +209,7 @@ def test_only_the_controller_creates_and_deletes() -> None:
 
 def test_validate_only_writes_nothing() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         (result,) = await create(world, wanted(), validate_only=True)
         assert (result.error_code, result.topic_id, result.num_partitions) == (
             ErrorCode.none,
@@ -222,9 +222,9 @@ def test_validate_only_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 1])
-def test_leaders_that_do_not_come_in_time_are_a_timeout(timeout_ms: int) -> None:
+def test_creation_without_leaders_in_time_times_out(timeout_ms: int) -> None:
     async def story() -> None:
-        world = World(obeys=False)
+        world = MetadataTestBed(obeys=False)
         (result,) = await create(world, wanted(), timeout_ms=timeout_ms)
         assert result.error_code is ErrorCode.request_timed_out
         assert "/brokers/topics/orders" in world.registry.dump()
@@ -232,9 +232,9 @@ def test_leaders_that_do_not_come_in_time_are_a_timeout(timeout_ms: int) -> None
     run(story())
 
 
-def test_a_registry_out_of_reach_is_a_timeout_too() -> None:
+def test_creation_without_a_registry_times_out() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         world.registry.away = True
         (result,) = await create(world, wanted())
         assert result.error_code is ErrorCode.request_timed_out
@@ -243,9 +243,9 @@ def test_a_registry_out_of_reach_is_a_timeout_too() -> None:
     run(story())
 
 
-def test_a_registry_that_comes_back_in_time_has_the_orders_given_meanwhile() -> None:
+def test_requests_are_applied_when_the_registry_returns_in_time() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         world.registry.away = world.registry.comes_back = True
         (result,) = await create(world, wanted())
         assert result.error_code is ErrorCode.none
@@ -257,7 +257,9 @@ def test_a_registry_that_comes_back_in_time_has_the_orders_given_meanwhile() -> 
     run(story())
 
 
-async def delete(world: World, *names: str, version: int = 6, timeout_ms: int = 5_000) -> list[Any]:
+async def delete(
+    world: MetadataTestBed, *names: str, version: int = 6, timeout_ms: int = 5_000
+) -> list[Any]:
     s = messages.schema(DELETE, version, "request")
     answer = await world.ask(
         DELETE,
@@ -270,9 +272,9 @@ async def delete(world: World, *names: str, version: int = 6, timeout_ms: int = 
 
 
 @pytest.mark.parametrize("version", messages.versions_known(DELETE))
-def test_a_deleted_topic_is_marked_and_waited_for(version: int) -> None:
+def test_deletion_marks_the_topic_and_waits_for_its_removal(version: int) -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         await create(world, wanted())
         results = await delete(world, "orders", "nothing", version=version)
         assert [(row.name, row.error_code) for row in results] == [
@@ -287,7 +289,7 @@ def test_a_deleted_topic_is_marked_and_waited_for(version: int) -> None:
 
 def test_a_topic_is_deleted_by_its_id() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         (made,) = await create(world, wanted())
         s = messages.schema(DELETE, 6, "request")
         row = s.DeleteTopicState(name=None, topic_id=made.topic_id)
@@ -302,16 +304,16 @@ def test_a_topic_is_deleted_by_its_id() -> None:
     run(story())
 
 
-def test_deletion_may_be_disabled_and_may_take_too_long() -> None:
+def test_deletion_is_refused_if_disabled_and_may_time_out() -> None:
     async def story() -> None:
-        world = World(delete_topic_enable=False)
+        world = MetadataTestBed(delete_topic_enable=False)
         for version, code in (
             (6, ErrorCode.topic_deletion_disabled),
             (1, ErrorCode.invalid_request),
         ):
             (result,) = await delete(world, "orders", version=version)
             assert result.error_code is code
-        world = World()
+        world = MetadataTestBed()
         await create(world, wanted())
         world.registry.after = lambda: None
         for _ in range(2):  # marked already is no error
@@ -321,9 +323,9 @@ def test_deletion_may_be_disabled_and_may_take_too_long() -> None:
     run(story())
 
 
-def test_an_internal_topic_waits_for_enough_brokers_and_is_created_once() -> None:
+def test_internal_topic_waits_for_enough_brokers_and_is_created_once() -> None:
     async def story() -> None:
-        world = World()
+        world = MetadataTestBed()
         asked = {"partitions": 5, "replication_factor": 3, "config": {"cleanup.policy": "compact"}}
         world.cache.update(update(brokers=(1, 2)))
         with pytest.raises(KafkaError) as refused:

@@ -1,10 +1,11 @@
-"""Who is the controller (D1).
+"""Which broker is the controller (D1).
 
-The first to create the ephemeral `/controller`, with `/controller_epoch` raised by a conditional write in the
-same transaction: no two terms have the same epoch, and whoever lost its session also lost its node.
+The broker that creates the ephemeral node `/controller` first is elected. The same transaction raises
+`/controller_epoch` by a conditional write, so two elections never have the same epoch; and the registry deletes the
+node of a broker whose session has expired.
 
-Owns: `campaign`, `Mandate`, `ControllerMovedError`. What may fail: RegistryError. A campaign whose outcome was
-unknown is finished by the next one: the node's owner says whose it is.
+Owns: `campaign`, `WonElection`, `ControllerMovedError`. What may fail: RegistryError. When the result of a campaign is
+unknown, the next campaign finds out: the owner of the node is the session that won.
 
 Source: Kafka's KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
@@ -29,37 +30,38 @@ from ..registry import (
     RegistryClient,
     Set,
 )
-from ..registry.client import settled, value_of
+from ..registry.client import results_or_errors, value_of
 from ..registry.operations import Multi, WriteOperation
-from .paths import CONTROLLER, CONTROLLER_EPOCH
+from ..registry.paths import CONTROLLER, CONTROLLER_EPOCH
 
 
 class ControllerMovedError(HarrowError):
-    """`/controller_epoch` is not this term's any more: another broker controls the cluster."""
+    """`/controller_epoch` has another version than this controller won: another broker controls the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mandate:
-    """A won election: the epoch, and the version of its node that every write of the term is conditional on."""
+class WonElection:
+    """The controller epoch that was won, and the version of its node, on which every write is conditional."""
 
     epoch: ControllerEpoch
     version: int
 
     def check(self) -> Check:
-        """The condition that begins each multi of this term (D2)."""
+        """The condition that begins each multi of this controller (D2)."""
+        assert self.version >= 0, "-1 would match the epoch of every controller"
         return Check(CONTROLLER_EPOCH, self.version)
 
     def multi(self, operations: Sequence[WriteOperation]) -> Multi:
-        """`operations` on that condition."""
+        """`operations` under that condition."""
         return Multi((self.check(), *operations))
 
 
 async def campaign(
     registry: RegistryClient, node_id: NodeId, wall_ms: int, watch: Callable[[Event], None]
-) -> Mandate | None:
-    """Try to become the controller; None when another is. `watch` hears when that changes."""
+) -> WonElection | None:
+    """Try to become the controller; None when another broker is. `watch` is called when `/controller` changes."""
     while True:
-        seat, epoch_node = await settled(
+        seat, epoch_node = await results_or_errors(
             registry.submit(Exists(CONTROLLER, watch=True), watch),
             registry.submit(Get(CONTROLLER_EPOCH)),
         )
@@ -71,7 +73,7 @@ async def campaign(
         if stat is not None:
             if stat.ephemeral_owner != registry.session_id:
                 return None
-            return Mandate(epoch=ControllerEpoch(int(data)), version=epoch_stat.version)
+            return WonElection(epoch=ControllerEpoch(int(data)), version=epoch_stat.version)
         epoch = ControllerEpoch(int(data) + 1)
         seat_json = {
             "version": 2,
@@ -89,5 +91,5 @@ async def campaign(
                 ]
             )
         except (NodeExistsError, BadVersionError):
-            continue  # another was faster
-        return Mandate(epoch=epoch, version=raised.version)
+            continue  # another broker was faster
+        return WonElection(epoch=epoch, version=raised.version)

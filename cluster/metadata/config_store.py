@@ -1,0 +1,155 @@
+"""Settings of topics and brokers in the registry: read, validated, replaced, announced (KIP-226).
+
+Owns: the nodes `/config/topics/T` and `/config/brokers/N` and the notifications in `/config/changes`, as their writer
+(JSON as Apache Kafka 3.9's in ZooKeeper). Brokers apply announced changes by `config_changes.py`.
+
+Invariants: a write is conditional on the version that was read; an announcement follows its write.
+May fail: KafkaError for invalid settings, RegistryError when the registry is unreachable.
+
+Source: Apache Kafka's `AdminZkClient.changeConfigs`, `ZkAdminManager`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from ..config import BY_NAME, BrokerConfig, validate_topic_config
+from ..errors import ConfigError, ErrorCode, KafkaError
+from ..registry import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    RegistryClient,
+    RegistryUnavailableError,
+    SessionExpiredError,
+)
+from ..registry.paths import CONFIG_CHANGE, config_path, entity_config_path
+from .config_changes import DEFAULT_BROKER
+from .config_entries import is_dynamic
+from .registry_retries import RegistryRetries
+
+__all__ = ["ConfigStore", "checked_topic_config", "config_json", "config_of_json"]
+
+
+class ConfigStore:
+    """Settings in the registry, from one broker's side."""
+
+    def __init__(
+        self, registry: RegistryClient, retries: RegistryRetries, config: BrokerConfig
+    ) -> None:
+        self._registry = registry
+        self._retries = retries
+        self._config = config
+
+    async def topic_config(self, name: str) -> dict[str, str]:
+        """The overrides of a topic in the registry; empty when it has none."""
+        try:
+            data, _ = await self._registry.get(config_path(name))
+        except NoNodeError:
+            return {}
+        return config_of_json(data)
+
+    async def await_topic_config(self, name: str) -> dict[str, str]:
+        """The same; waits while the registry is unreachable, as Kafka does. For requests that must not be dropped."""
+        while True:
+            try:
+                return await self.topic_config(name)
+            except (RegistryUnavailableError, SessionExpiredError):
+                await self._registry.until_connected()  # raises when this broker stops
+
+    async def alter_config(
+        self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, dry: bool = False
+    ) -> None:
+        """Replace the overrides of a topic by `change` of them; `change` runs again after a concurrent write.
+
+        KafkaError(invalid_config) for invalid settings; with `dry` nothing is written.
+        """
+        await self._alter(
+            f"topics/{name}", lambda before: checked_topic_config(change(before)), dry=dry
+        )
+
+    async def alter_broker_config(
+        self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, dry: bool = False
+    ) -> None:
+        """Replace the dynamic settings of a broker (no name: of all brokers) by `change` of them.
+
+        KafkaError(invalid_request) for settings that need a restart.
+        """
+        entity = f"brokers/{name or DEFAULT_BROKER}"
+        await self._alter(entity, lambda before: _checked_broker_config(change(before)), dry=dry)
+
+    async def _alter(
+        self, entity: str, change: Callable[[dict[str, str]], dict[str, str]], *, dry: bool
+    ) -> None:
+        path = entity_config_path(entity)
+
+        async def replace() -> None:
+            while True:
+                try:
+                    data, stat = await self._registry.get(path)
+                except NoNodeError:
+                    data, stat = config_json({}), None
+                changed = change(config_of_json(data))
+                if dry:
+                    return
+                try:
+                    if stat is None:
+                        await self._registry.create(path, config_json(changed), make_parents=True)
+                    else:
+                        await self._registry.set(path, config_json(changed), stat.version)
+                    return
+                except (BadVersionError, NodeExistsError, NoNodeError):
+                    continue  # a concurrent write was first: change its result
+
+        async def announce() -> None:
+            notification = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":"))
+            await self._registry.create(
+                CONFIG_CHANGE, notification, sequential=True, make_parents=True
+            )
+
+        timeout_ms = self._config.number("request.timeout.ms")
+        await self._retries.until_reachable(replace, timeout_ms)
+        if not dry:
+            await self._retries.until_reachable(announce, timeout_ms)
+
+
+def config_json(config: Mapping[str, str]) -> str:
+    """The data of `/config/topics/T`."""
+    return json.dumps({"version": 1, "config": dict(config)}, separators=(",", ":"))
+
+
+def config_of_json(data: str) -> dict[str, str]:
+    """The overrides in the data of `/config/topics/T`."""
+    return dict(json.loads(data)["config"]) if data else {}
+
+
+def checked_topic_config(config: Mapping[str, str | None]) -> dict[str, str]:
+    """Topic overrides that are valid; KafkaError(invalid_config)."""
+    nulls = sorted(name for name, value in config.items() if value is None)
+    if nulls:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"Null value not supported for topic configs: {', '.join(nulls)}",
+        )
+    checked = {name: value for name, value in config.items() if value is not None}
+    try:
+        validate_topic_config(checked)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.invalid_config, str(error)) from error
+    return checked
+
+
+def _checked_broker_config(config: Mapping[str, str]) -> dict[str, str]:
+    fixed = sorted(name for name in config if name not in BY_NAME or not is_dynamic(BY_NAME[name]))
+    if fixed:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Cannot update these configs dynamically: {', '.join(fixed)}",
+        )
+    try:
+        for name, value in config.items():
+            BY_NAME[name].parse(value)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.invalid_config, str(error)) from error
+    return dict(config)

@@ -1,0 +1,59 @@
+"""A session with a ZooKeeper, as `ZooKeeperClient` needs it; `network/kazoo_link.py` implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+__all__ = ["Done", "SessionLink"]
+
+Done = Callable[[Any, tuple[str, int] | None, int], None]
+
+
+class SessionLink(Protocol):
+    """A ZooKeeper session; `done(result, (code, index) or None, zxid)` is called on the loop, in order."""
+
+    def start(
+        self, on_state: Callable[[str, int], None], on_event: Callable[[str, str], None], /
+    ) -> None:
+        """Begin to connect."""
+        ...
+
+    def close(self) -> None:
+        """BLOCKS. End the session."""
+        ...
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction in a response."""
+        ...
+
+    def create(
+        self, path: str, data: bytes, done: Done, /, *, ephemeral: bool, sequential: bool
+    ) -> None:
+        """A new node; the result is its path."""
+        ...
+
+    def exists(self, path: str, done: Done, /, *, watch: bool) -> None:
+        """A stat or None."""
+        ...
+
+    def get(self, path: str, done: Done, /, *, watch: bool) -> None:
+        """Data and stat."""
+        ...
+
+    def children(self, path: str, done: Done, /, *, watch: bool) -> None:
+        """Names below."""
+        ...
+
+    def set(self, path: str, data: bytes, version: int, done: Done, /) -> None:
+        """New data; the result is the stat."""
+        ...
+
+    def delete(self, path: str, version: int, done: Done, /) -> None:
+        """Remove a node."""
+        ...
+
+    def multi(self, operations: Sequence[tuple[Any, ...]], done: Done, /) -> None:
+        """All or nothing; the result lists the results of the parts."""
+        ...
