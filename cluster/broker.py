@@ -22,7 +22,7 @@ from .coordinators import CoordinatorType, FindCoordinator
 from .errors import HarrowError, StorageError
 from .groups import GroupCoordinator
 from .host.seam import ProcessHost
-from .ids import BrokerEpoch, NodeId
+from .ids import BrokerEpoch, NodeId, TopicPartition
 from .internal_topics import OFFSETS
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
 from .metrics import RequestTimes, broker_metrics
@@ -51,6 +51,19 @@ def preload() -> None:
     messages.preload()
 
 
+class BrokerMetadata:
+    """The metadata cache and the topic admin, as replication uses them (`ClusterMetadata`)."""
+
+    def __init__(self, cache: MetadataCache, topic_admin: TopicAdmin) -> None:
+        self.is_alive = cache.is_alive
+        self.topic_config = topic_admin.await_topic_config
+        self._cache = cache
+
+    def has_partition(self, tp: TopicPartition, /) -> bool:
+        """True when the cluster has this partition."""
+        return self._cache.partition(tp) is not None
+
+
 class Broker:
     """A broker built from its process options (ARCHITECTURE.md, "Process interface of a broker")."""
 
@@ -66,13 +79,11 @@ class Broker:
         self.cache = MetadataCache(host, self.node_id)
         self.isr_store = RegistryIsrStore(host, self.registry)
         self._peers: dict[NodeId, PeerClient] = {}
-        self.replicas = ReplicaManager(
-            host, self.node_id, self.config, self.logs, self.isr_store, self.peer
-        )
         self.topic_admin = TopicAdmin(host, self.registry, self.cache, self.config)
-        self.replicas.alive = self.cache.is_alive
-        self.replicas.in_metadata = lambda tp: self.cache.partition(tp) is not None
-        self.replicas.topic_config = self.topic_admin.await_topic_config
+        metadata = BrokerMetadata(self.cache, self.topic_admin)
+        self.replicas = ReplicaManager(
+            host, self.node_id, self.config, self.logs, self.isr_store, self.peer, metadata
+        )
         self.logs.on_folder_failed.append(self._folder_failed)
         self.controller = Controller(
             host, self.node_id, self.config, self.registry, self.channel, self.cache
@@ -280,10 +291,7 @@ class Broker:
     def purgatories(self) -> Sequence[Purgatory]:
         """Where operations wait."""
         return (
-            self.replicas.produces,
-            self.replicas.follower_fetches,
-            self.replicas.consumer_fetches,
-            self.replicas.deletions,
+            *self.replicas.purgatories(),
             self.cache.topic_purgatory,
             *self.groups.purgatories(),
         )

@@ -58,13 +58,13 @@ class LedPartition(Protocol):
         ...
 
     @property
-    def generation(self) -> int:
+    def leadership_generation(self) -> int:
         """Counts how often this replica began to lead after it had not led."""
         ...
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """Epoch of the leadership; rises also within one generation."""
+        """Epoch of the leadership; rises also within one leadership_generation."""
         ...
 
     @property
