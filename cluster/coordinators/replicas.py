@@ -64,7 +64,7 @@ class LedPartition(Protocol):
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """Epoch of the leadership; rises also within one leadership_generation."""
+        """Epoch of the leadership; rises also within one generation."""
         ...
 
     @property
