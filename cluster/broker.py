@@ -24,7 +24,7 @@ from .coordinators import CoordinatorType, FindCoordinator
 from .errors import ConfigError, HarrowError, StorageError
 from .groups import GroupCoordinator
 from .host.seam import ProcessHost
-from .ids import BrokerEpoch, NodeId
+from .ids import BrokerEpoch, NodeId, TopicPartition
 from .internal_topics import OFFSETS
 from .listeners import Listener, inter_broker_listener_name, parse_listeners
 from .log_schedule import LogSchedule
@@ -55,6 +55,19 @@ def preload() -> None:
     messages.preload()
 
 
+class BrokerMetadata:
+    """The metadata cache and the topic admin, as replication uses them (`ClusterMetadata`)."""
+
+    def __init__(self, cache: MetadataCache, topic_admin: TopicAdmin) -> None:
+        self.is_alive = cache.is_alive
+        self.topic_config = topic_admin.configs.await_topic_config
+        self._cache = cache
+
+    def has_partition(self, tp: TopicPartition, /) -> bool:
+        """True when the cluster has this partition."""
+        return self._cache.partition(tp) is not None
+
+
 class Broker:
     """A broker built from its process options (ARCHITECTURE.md, "Process interface of a broker")."""
 
@@ -70,10 +83,11 @@ class Broker:
         self._log_schedule = LogSchedule(host, config, self.logs)
         self.cache = MetadataCache(host, self.node_id, inter_broker_listener_name(config))
         self.isr_store = RegistryIsrStore(host, self.registry)
-        self.replicas = ReplicaManager(
-            host, self.node_id, config, self.logs, self.isr_store, self.peer
-        )
         self.topic_admin = TopicAdmin(host, self.registry, self.cache, config)
+        metadata = BrokerMetadata(self.cache, self.topic_admin)
+        self.replicas = ReplicaManager(
+            host, self.node_id, config, self.logs, self.isr_store, self.peer, metadata
+        )
         self.controller = Controller(
             host, self.node_id, config, self.registry, self.channel, self.cache
         )
@@ -108,9 +122,6 @@ class Broker:
 
     def _connect_rooms(self) -> None:
         """Give each room what it calls in another room."""
-        self.replicas.alive = self.cache.is_alive
-        self.replicas.in_metadata = lambda tp: self.cache.partition(tp) is not None
-        self.replicas.topic_config = self.topic_admin.configs.await_topic_config
         self.replicas.on_leadership.append(self.settings.hosted)
         self.logs.on_folder_failed.append(self._folder_failed)
         self.settings.on_change.append(self.controller.settings_changed)
@@ -222,10 +233,7 @@ class Broker:
     def purgatories(self) -> Sequence[Purgatory]:
         """Every purgatory of the broker, for the metrics."""
         return (
-            self.replicas.produces,
-            self.replicas.follower_fetches,
-            self.replicas.consumer_fetches,
-            self.replicas.deletions,
+            *self.replicas.purgatories(),
             self.cache.topic_purgatory,
             *self.groups.purgatories(),
         )

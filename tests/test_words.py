@@ -16,22 +16,22 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 285,
-    "anew": 36,
-    "whoever": 20,
-    "nobody": 96,
-    "somebody": 9,
+    "told": 243,
+    "anew": 27,
+    "whoever": 15,
+    "nobody": 80,
+    "somebody": 8,
     "everybody": 10,
     "but for": 10,
-    "of now": 7,
+    "of now": 4,
     "of a moment": 0,
-    "under way": 33,
+    "under way": 29,
     "stands still": 18,
-    "knows of": 7,
-    "hears of": 5,
+    "knows of": 3,
+    "hears of": 4,
     "heard of": 7,
     "vouches for": 7,
-    "for one in": 114,
+    "for one in": 87,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
 

@@ -58,7 +58,7 @@ class LedPartition(Protocol):
         ...
 
     @property
-    def generation(self) -> int:
+    def leadership_generation(self) -> int:
         """Counts how often this replica began to lead after it had not led."""
         ...
 

@@ -137,7 +137,10 @@ class CoordinatorRuntime(Generic[M]):
     def _begin_load(self, partition: LedPartition) -> None:
         number = partition.topic_partition.partition
         hosted = self._hosted.get(number)
-        if hosted is not None and hosted.shard.leadership_generation == partition.generation:
+        if (
+            hosted is not None
+            and hosted.shard.leadership_generation == partition.leadership_generation
+        ):
             return
         self._unload(number)
         shard = Shard(partition, self._writer, ShardTimers(self.timer))

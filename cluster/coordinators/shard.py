@@ -62,7 +62,7 @@ class Shard:
         self._partition = partition
         self._writer = writer
         self.timers = timers
-        self.leadership_generation = partition.generation
+        self.leadership_generation = partition.leadership_generation
         self.state = ShardState.LOADING
         self._last_write = 0
         self._in_progress: dict[int, CoordinatorWrite] = {}
@@ -91,7 +91,9 @@ class Shard:
     def is_current(self) -> bool:
         """True while the shard is not unloaded and its replica still leads in the shard's generation."""
         partition = self._partition
-        leads = partition.is_leader and partition.generation == self.leadership_generation
+        leads = (
+            partition.is_leader and partition.leadership_generation == self.leadership_generation
+        )
         return leads and self.state is not ShardState.UNLOADED
 
     @property

@@ -75,7 +75,7 @@ class ObservedReplica:
         log = partition.log
         self.leader_epoch = partition.leader_epoch
         self.version = partition.version
-        self.generation = partition.generation
+        self.generation = partition.leadership_generation
         self.is_leader = partition.is_leader
         self.high_watermark = partition.high_watermark
         self.log_start = log.log_start_offset
@@ -131,7 +131,9 @@ def check_log_bounds(replica: ObservedReplica) -> None:
 
 def _check_high_watermark(replica: ObservedReplica) -> None:
     now = replica.partition
-    same_leadership = replica.is_leader and now.is_leader and replica.generation == now.generation
+    same_leadership = (
+        replica.is_leader and now.is_leader and replica.generation == now.leadership_generation
+    )
     if same_leadership and now.high_watermark < replica.high_watermark:
         raise _violated(
             "high-watermark-order",

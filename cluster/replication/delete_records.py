@@ -1,10 +1,10 @@
-"""DeleteRecords (API 21): records below an offset are gone, on every replica, before the client hears of it (B7).
+"""DeleteRecords (API 21): records below an offset are gone, on every replica, before the client gets its answer (B7).
 
-Owns: the handler and `DelayedDeleteRecords` on its purgatory. The leader raises its log start offset at once;
-followers learn it from their next fetch response and tell theirs in the fetch after that. The low watermark
-of a partition is the smallest log start offset of its live replicas; the answer waits until that reaches what was
-asked, or for `timeout_ms`. Segments that lie below the start go with the next retention check, and the start
-survives a restart by `log-start-offset-checkpoint`.
+Owns: `DeleteRecordsHandler` and `DelayedDeleteRecords` in its purgatory. The leader raises its log start at once.
+Followers learn it from their next fetch response and state theirs in the fetch after that. The low watermark of a
+partition is the smallest log start of its live replicas; the answer waits until that has reached the requested
+offset, or for `timeout_ms`. Segments below the log start are deleted by the next retention check, and the log start
+survives a restart in `log-start-offset-checkpoint`.
 
     offset -1                                    the high watermark
     above the high watermark, or below -1        offset_out_of_range
@@ -30,9 +30,11 @@ from ..wire import messages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..host.seam import Host
     from ..wire.request import Request
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .partition_directory import PartitionDirectory
+    from .wake_ups import WakeUps
 
 VERSION_LOW, VERSION_HIGH = 0, 2
 TO_HIGH_WATERMARK = -1
@@ -40,104 +42,120 @@ TO_HIGH_WATERMARK = -1
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsResult:
-    """What became of one partition; `required` is what its low watermark has to reach."""
+    """The result of one partition; its low watermark has to reach `required`."""
 
     error: ErrorCode
     low_watermark: Offset = NO_OFFSET
     required: Offset = NO_OFFSET
-    generation: int = 0
+    leadership_generation: int = 0
 
 
 Results = dict[TopicPartition, DeleteRecordsResult]
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Deletions that some live replica has not followed yet (E5)."""
+    """Deletions that a live replica has not followed yet (E5)."""
 
-    __slots__ = ("_done", "_manager", "_results", "_waiting")
+    __slots__ = ("_directory", "_done", "_results", "_waiting")
 
     def __init__(
         self,
-        manager: ReplicaManager,
+        directory: PartitionDirectory,
         deadline_ms: int,
         results: Results,
         done: Callable[[Results], None],
     ) -> None:
         super().__init__(deadline_ms)
-        self._manager = manager
+        self._directory = directory
         self._results = results
         self._done = done
-        self._waiting = {tp: one for tp, one in results.items() if one.error is ErrorCode.none}
+        self._waiting = {tp: row for tp, row in results.items() if row.error is ErrorCode.none}
 
     def try_complete(self) -> bool:
-        """Settle every partition that can be; complete with the last."""
+        """Take in the results that are known; complete with the last one."""
         for tp, result in tuple(self._waiting.items()):
-            error, low = self._outcome(tp, result)
+            error, low = self._low_watermark(tp, result)
             if error is ErrorCode.none and low < result.required:
                 continue
             del self._waiting[tp]
             result.error, result.low_watermark = error, low
         return not self._waiting and self.force_complete()
 
-    def _outcome(self, tp: TopicPartition, result: DeleteRecordsResult) -> tuple[ErrorCode, Offset]:
-        partition = self._manager.partition(tp)
+    def _low_watermark(
+        self, tp: TopicPartition, result: DeleteRecordsResult
+    ) -> tuple[ErrorCode, Offset]:
+        partition = self._directory.partition(tp)
         if partition is None:
-            return self._manager.missing(tp), NO_OFFSET
+            return self._directory.missing(tp), NO_OFFSET
         error = partition.check_leader()
-        if error is ErrorCode.none and partition.generation != result.generation:
+        if (
+            error is ErrorCode.none
+            and partition.leadership_generation != result.leadership_generation
+        ):
             error = ErrorCode.not_leader_or_follower
         return error, NO_OFFSET if error is not ErrorCode.none else partition.low_watermark
 
     def on_complete(self) -> None:
-        """Answer; what is not settled by now has timed out."""
+        """Answer; partitions without a result have timed out."""
         for result in self._waiting.values():
             result.error, result.low_watermark = ErrorCode.request_timed_out, NO_OFFSET
         self._done(self._results)
 
 
-class DeleteRecords:
-    """The handler."""
+class DeleteRecordsHandler:
+    """Deletes records of partitions that are led here."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
+    def __init__(
+        self,
+        host: Host,
+        directory: PartitionDirectory,
+        wake_ups: WakeUps,
+        log_failed: Callable[[Partition, BaseException], None],
+    ) -> None:
+        self._host = host
+        self._directory = directory
+        self._wake_ups = wake_ups
+        self._log_failed = log_failed
 
     def handle(self, request: Request) -> None:
-        """Delete on the leaders here; answer when the live replicas have followed."""
-        asked = request.decode()
+        """Delete in partitions led here; answer when the live replicas have followed."""
+        body = request.decode()
         results: Results = {}
-        for topic in asked.topics:
+        for topic in body.topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.name, row.partition_index)
                 results[tp] = self._delete(tp, row.offset)
-        timeout_ms = max(0, messages.to_milliseconds(asked.timeout))
+        timeout_ms = max(0, messages.to_milliseconds(body.timeout))
         operation = DelayedDeleteRecords(
-            self._manager,
-            self._manager.host.clock.monotonic_ms() + timeout_ms,
+            self._directory,
+            self._host.clock.monotonic_ms() + timeout_ms,
             results,
-            lambda settled: _respond(request, settled),
+            lambda done: _respond(request, done),
         )
-        self._manager.deletions.try_complete_else_watch(operation, tuple(results))
+        self._wake_ups.deletions.try_complete_else_watch(operation, tuple(results))
 
     def _delete(self, tp: TopicPartition, offset: int) -> DeleteRecordsResult:
         if tp.topic in INTERNAL_TOPICS:
             return DeleteRecordsResult(error=ErrorCode.invalid_topic_exception)
-        partition = self._manager.partition(tp)
+        partition = self._directory.partition(tp)
         if partition is None:
-            return DeleteRecordsResult(error=self._manager.missing(tp))
+            return DeleteRecordsResult(error=self._directory.missing(tp))
         try:
             required = delete_before(partition, offset)
         except KafkaError as refused:
             return DeleteRecordsResult(error=refused.code)
         except (StorageError, OSError) as failed:
-            self._manager.log_failed(partition, failed)
+            self._log_failed(partition, failed)
             return DeleteRecordsResult(error=ErrorCode.kafka_storage_error)
         return DeleteRecordsResult(
-            error=ErrorCode.none, required=required, generation=partition.generation
+            error=ErrorCode.none,
+            required=required,
+            leadership_generation=partition.leadership_generation,
         )
 
 
 def delete_before(partition: Partition, offset: int) -> Offset:
-    """Raise a leader's log start to `offset` (-1: its high watermark); the offset that this is. KafkaError."""
+    """Raise a leader's log start to `offset` (-1: to its high watermark) and return that offset. KafkaError."""
     error = partition.check_leader()
     if error is not ErrorCode.none:
         raise KafkaError(error)

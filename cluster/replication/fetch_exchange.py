@@ -1,8 +1,8 @@
-"""Between a follower's link and its fetcher: an answer is taken in by the turn in which it comes.
+"""Between a follower's link and its fetcher: a response is taken in during the turn of the loop in which it comes.
 
-Owns: `Exchange`, to which the link gives the answers of one connection's fetches, one after the other. Its
-`ended` is settled once: when the fetcher's loop has to go on itself, by an error of the link, or by whatever
-went wrong with an answer. After that it wants nothing any more.
+Owns: `FetchExchange`, to which the link gives the responses of one connection's fetches, one after the other.
+Its `ended` promise is resolved once: when the fetcher's loop itself has to go on, by an error of the link, or by an
+exception while a response was taken in. After that the exchange takes no more responses.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ..host.seam import Promise
     from ..network.peers import PeerClient
-    from .followed import Followed
+    from .followed_partition import FollowedPartition
 
 
-class Ended(NamedTuple):
-    """Why the answers stopped sending fetches."""
+class FetchesEnded(NamedTuple):
+    """Why responses do not send the next fetch any more."""
 
     error: int
-    out_of_range: list[Followed]
+    out_of_range: list[FollowedPartition]
 
 
-class Exchange:
-    """Where the link puts the answers of one connection's fetches: straight into the fetcher."""
+class FetchExchange:
+    """The receiver of one connection's fetch responses."""
 
     __slots__ = ("_answered", "_client", "ended")
 
     def __init__(
         self,
         client: PeerClient,
-        ended: Promise[Ended],
-        answered: Callable[[Exchange, PeerClient, memoryview], None],
+        ended: Promise[FetchesEnded],
+        answered: Callable[[FetchExchange, PeerClient, memoryview], None],
     ) -> None:
         self._client = client
         self._answered = answered
         self.ended = ended
 
     def done(self) -> bool:
-        """True when the loop goes on without it."""
+        """True when the fetcher's loop goes on without this exchange."""
         return self.ended.done()
 
     def set_result(self, result: memoryview, /) -> None:
-        """An answer came; what goes wrong with it is the loop's."""
+        """A response came; an exception while it is taken in is raised in the fetcher's loop."""
         try:
             self._answered(self, self._client, result)
-        except Exception as error:  # raised again where the loop awaits it
+        except Exception as error:  # raised again where the loop awaits `ended`
             self.set_exception(error)
 
     def set_exception(self, error: BaseException, /) -> None:
-        """There will be no answer."""
+        """No response will come."""
         if not self.ended.done():
             self.ended.set_exception(error)

@@ -1,51 +1,42 @@
 """What a fetch reads: its partitions as they were when it came, and the records within its limits (A4, C6, F5).
 
-Owns: `Asked`, one partition of a fetch, and `Reader`, which reads them in the order asked.
-
-    who asks                 reads up to                       and is told of
-    a follower               the log's end
-    a consumer               the high watermark
-    one of committed data    the last stable offset            aborted transactions among what it reads
-
-The last stable offset moves with the high watermark only: a marker ends its transaction for readers once it is
-below it. So whoever waits for either is woken by the same event.
+Owns: `RequestedPartition`, one partition of a fetch; `FetchReader`, which reads them in the order of the request. How
+far it may read is the rule of `fetch_isolation.py`.
 
 Source: Kafka's `Partition.readRecords`, `UnifiedLog.read`, `ReplicaManager.readFromLog`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..ids import Offset
 from ..wire.fetch import FetchPartition, FetchRequest
 from ..wire.fetch_response import FetchAnswer
+from .fetch_isolation import FetchIsolation, isolation_of
 
 if TYPE_CHECKING:
     from ..host.seam import Part
     from .partition import Partition
-    from .replica_manager import ReplicaManager
 
-READ_COMMITTED = 1
-"""`isolation_level` of Fetch and ListOffsets."""
+LogFailed = Callable[["Partition", StorageError], None]
+"""Called with a partition whose log could not be read."""
 _NONE = ErrorCode.none
 
 
-class Asked:
-    """One partition of a fetch: what is asked, of which replica, and as of which leader epoch."""
+class RequestedPartition:
+    """One partition of a fetch: the request's row, the replica here, and its role when the fetch came."""
 
     __slots__ = (
         "anywhere",
         "error",
-        "generation",
         "leader_epoch",
+        "leadership_generation",
         "led",
         "partition",
         "row",
-        "sent_high",
-        "sent_start",
     )
 
     def __init__(
@@ -63,69 +54,76 @@ class Asked:
         """A follower may serve it too (KIP-392)."""
         self.led = partition is not None and partition.is_leader
         self.leader_epoch = -1 if partition is None else partition.leader_epoch
-        self.generation = -1 if partition is None else partition.generation
-        self.sent_high = self.sent_start = -1  # what the follower of a session was last told
+        self.leadership_generation = -1 if partition is None else partition.leadership_generation
+
+    def role_changed(self) -> bool:
+        """True when the replica has another role or epoch than when the fetch came, or its log has failed."""
+        partition = self.partition
+        return partition is not None and (
+            partition.leader_epoch != self.leader_epoch
+            or partition.leadership_generation != self.leadership_generation
+            or partition.is_leader is not self.led
+            or partition.failed
+        )
 
 
-class Reader:
-    """Reads all partitions of one fetch within its limits, in the order asked."""
+class FetchReader:
+    """Reads all partitions of one fetch within its limits, in the order of the request."""
 
-    __slots__ = ("_committed", "_from_follower", "_manager", "_max_bytes", "asked")
+    __slots__ = (
+        "_committed",
+        "_isolation",
+        "_log_failed",
+        "_max_bytes",
+        "requested",
+        "upper_bound",
+    )
 
-    def __init__(self, manager: ReplicaManager, asked: list[Asked], fetch: FetchRequest) -> None:
-        self.asked = asked
-        self._manager = manager
-        self._from_follower = fetch.replica_id >= 0
-        self._committed = not self._from_follower and fetch.isolation_level == READ_COMMITTED
-        limit = fetch.max_bytes
-        if not self._from_follower:
-            limit = min(limit, manager.config.number("fetch.max.bytes"))
-        self._max_bytes = limit
-
-    def upper(self, partition: Partition) -> Offset:
-        """Where this reader must stop."""
-        if self._from_follower:
-            return partition.log_end_offset
-        return partition.last_stable_offset if self._committed else partition.high_watermark
+    def __init__(
+        self,
+        requested: list[RequestedPartition],
+        fetch: FetchRequest,
+        max_bytes: int,
+        log_failed: LogFailed,
+    ) -> None:
+        self.requested = requested
+        self._log_failed = log_failed
+        self._isolation = isolation_of(fetch.replica_id, fetch.isolation_level)
+        self._committed = self._isolation is FetchIsolation.TXN_COMMITTED
+        self.upper_bound = self._isolation.upper_bound
+        self._max_bytes = max_bytes
 
     def changed(self) -> bool:
-        """True when a partition is no longer led as it was when the fetch came."""
-        for one in self.asked:
-            partition = one.partition
-            if partition is not None and (
-                partition.leader_epoch != one.leader_epoch
-                or partition.generation != one.generation
-                or partition.is_leader is not one.led
-                or partition.failed
-            ):
-                return True
-        return False
+        """True when the role of a partition is not the same as when the fetch came."""
+        return any(requested.role_changed() for requested in self.requested)
 
     def has_data(self) -> bool:
         """True when at least one byte could be read."""
-        for one in self.asked:
-            partition = one.partition
-            if partition is not None and self.upper(partition) > one.row.fetch_offset:
+        for requested in self.requested:
+            partition = requested.partition
+            if partition is not None and self.upper_bound(partition) > requested.row.fetch_offset:
                 return True
         return False
 
     def read(self) -> tuple[list[FetchAnswer], int, bool]:
-        """`(answers, bytes of records, whether they must leave at once)`."""
+        """`(answers, bytes of records, whether the answers must leave at once)`."""
         answers: list[FetchAnswer] = []
         left, total, urgent = self._max_bytes, 0, False
-        for one in self.asked:
-            answer, size = self._read_one(one, left, first=total == 0)
+        for requested in self.requested:
+            answer, size = self._read_partition(requested, left, first=total == 0)
             answers.append(answer)
             total += size
             left -= size
             urgent = urgent or answer.error != 0 or answer.diverging is not None
         return answers, total, urgent
 
-    def _read_one(self, one: Asked, left: int, *, first: bool) -> tuple[FetchAnswer, int]:
-        row, partition = one.row, one.partition
-        error = one.error
+    def _read_partition(
+        self, requested: RequestedPartition, left: int, *, first: bool
+    ) -> tuple[FetchAnswer, int]:
+        row, partition = requested.row, requested.partition
+        error = requested.error
         if partition is not None and error is _NONE:
-            check = partition.check_replica if one.anywhere else partition.check_leader
+            check = partition.check_replica if requested.anywhere else partition.check_leader
             error = check(row.current_leader_epoch)
         if partition is None or error is not _NONE:
             return FetchAnswer(row.topic, row.partition, error), 0
@@ -134,7 +132,7 @@ class Reader:
         except KafkaError as refused:
             return FetchAnswer(row.topic, row.partition, refused.code), 0
         except StorageError as failed:
-            self._manager.log_failed(partition, failed)
+            self._log_failed(partition, failed)
             return FetchAnswer(row.topic, row.partition, ErrorCode.kafka_storage_error), 0
 
     def _records(
@@ -146,7 +144,7 @@ class Reader:
         if row.last_fetched_epoch >= 0:
             diverging = partition.diverging(offset, row.last_fetched_epoch)
         if diverging is None and not start <= offset <= log.log_end_offset:
-            # a follower's end is not the partition's: nobody is to begin anew for it (KIP-392)
+            # A follower's log end is not the partition's: a consumer must not reset its offset because of it (KIP-392).
             ahead = offset > start and not partition.is_leader
             raise KafkaError(
                 ErrorCode.offset_not_available if ahead else ErrorCode.offset_out_of_range
@@ -154,21 +152,22 @@ class Reader:
         parts: Sequence[Part] = ()
         aborted: Sequence[tuple[int, int]] | None = () if self._committed else None
         size = 0
-        upper = self.upper(partition)
+        upper = self.upper_bound(partition)
         if diverging is None and upper > offset and (left > 0 or first):
             limit = max(0, min(row.max_bytes, left))
             data = log.read_to_send(Offset(offset), limit, upper, at_least_one=first)
             parts, size = data.parts, data.size
             if self._committed:
                 within = log.aborted_within_read(Offset(offset), upper)
-                aborted = [(one.producer_id, one.first_offset) for one in within]
-        if self._from_follower:
-            stable = high
-        elif self._committed:
-            stable = upper
-        else:
-            stable = partition.last_stable_offset
+                aborted = [(txn.producer_id, txn.first_offset) for txn in within]
+        stable = self._stable_offset(partition, high, upper)
         answer = FetchAnswer(
             row.topic, row.partition, 0, high, stable, start, parts, aborted, -1, diverging
         )
         return answer, size
+
+    def _stable_offset(self, partition: Partition, high: Offset, upper: Offset) -> Offset:
+        """The last stable offset of the answer; a follower is sent the high watermark, it needs no other."""
+        if self._isolation is FetchIsolation.LOG_END:
+            return high
+        return upper if self._committed else partition.last_stable_offset

@@ -1,7 +1,7 @@
-"""High watermarks outside their partitions: the checkpoint task (C3).
+"""The checkpoint of high watermarks (C3): when it is written, and its values of partitions that are not here yet.
 
-Owns: the file's rhythm: begun by the first LeaderAndIsr, then every
-`replica.high.watermark.checkpoint.interval.ms`, and once at the end.
+Owns: `HighWatermarkCheckpoint`. The first LeaderAndIsr starts its timer; it writes every
+`replica.high.watermark.checkpoint.interval.ms`, and a last time when the broker stops.
 
 Source: Kafka's `ReplicaManager.checkpointHighWatermarks`.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class HighWatermarkCheckpoint:
-    """Writes all high watermarks to disk from time to time."""
+    """Writes all high watermarks to disk periodically."""
 
     def __init__(
         self,
@@ -39,23 +39,23 @@ class HighWatermarkCheckpoint:
         self._read: dict[TopicPartition, Offset] | None = None
 
     def read(self, tp: TopicPartition) -> int:
-        """What was checkpointed for `tp` before this start; 0 where nothing was."""
+        """The high watermark of `tp` in the checkpoint that this start found; 0 without one."""
         if self._read is None:
             self._read = self._logs.read_high_watermarks()
         return self._read.pop(tp, 0)
 
     def remember(self, tp: TopicPartition, mark: Offset) -> None:
-        """It is hosted no more, but its log stays."""
+        """The replica was dropped and its log stays: keep its high watermark."""
         if self._read is not None:
             self._read[tp] = mark
 
     def forget(self, tp: TopicPartition) -> None:
-        """Its log was deleted: the next one of that name starts from 0."""
+        """The log was deleted: the next one of that name starts from 0."""
         if self._read is not None:
             self._read.pop(tp, None)
 
     def start(self) -> None:
-        """Begin the task; no more than once."""
+        """Start the timer, once."""
         if self._timer is None:
             self._timer = self._host.tasks.call_later(self._interval_ms, self._due)
 
@@ -64,13 +64,13 @@ class HighWatermarkCheckpoint:
         self._write(self._snapshot())
 
     def stop(self) -> None:
-        """End the task and write a last time."""
+        """Stop the timer and write a last time."""
         if self._timer is not None:
             self._timer.cancel()
         self.write()
 
     def _snapshot(self) -> dict[TopicPartition, Offset]:
-        # What was read and is not hosted yet must survive the next write.
+        # Values of partitions that are not here yet must survive the next write.
         kept = dict(self._read or {})
         for partition in self._partitions():
             if not partition.failed:

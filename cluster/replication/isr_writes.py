@@ -1,18 +1,19 @@
-"""ISR changes on their way to the registry and back (C4): who writes, how often, what an answer means.
+"""ISR changes on their way to the registry and back (C4): who writes, how often, and what an answer means.
 
-Owns: `IsrStore` (what the registry must offer) and `IsrWrites`, which looks for members that lag,
-writes proposals and settles them. One write a partition is under way at a time.
+Owns: `IsrStore` (what the registry must offer), `IsrChanges` (counts and traces of committed changes) and `IsrWrites`,
+which looks for members that lag, writes proposals and takes their answers in. At most one write of a partition is in
+progress at a time.
 
     answer              meaning                                     what follows
-    a version           taken                                       ISR = proposed, HW tried
-    None                the registry's state is another             wait for LeaderAndIsr; asked again at
-                                                                    the next check, until it is settled
-    RegistryError       unknown: it may have been taken             the same write again after a pause
+    a version           the change was made                         ISR = proposed, HW tried
+    None                the registry has another state              wait for LeaderAndIsr; the write is repeated at
+                                                                    each check until that comes
+    RegistryError       unknown: the change may have been made      the same write again after a pause
 
-While an answer is unknown the HW waits for both ISRs (`Partition`). A write repeated after it was taken
-is recognised by the store, which compares what it finds with what it was to write.
+While the outcome is unknown the HW waits for both ISRs (`IsrState.maximal_isr`). A write that is repeated after it
+was made is recognised by the store, which compares the state that it finds with the state that it was to write.
 
-Source: Kafka's `IsrChangePropagator`/`ZkAlterPartitionManager`, KIP-497.
+Source: Kafka's `IsrChangePropagator`, `ZkAlterPartitionManager`; KIP-497.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from ..errors import HarrowError
 if TYPE_CHECKING:
     from ..host.seam import Host, Timer
     from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
-    from .partition import IsrProposal, Partition
+    from .isr import IsrProposal
+    from .partition import Partition
+    from .wake_ups import WakeUps
 
 RETRY_FIRST_MS = 50
 RETRY_MOST_MS = 1_000
@@ -46,14 +49,39 @@ class IsrStore(Protocol):
     ) -> int | None:
         """Write if the version still is `expected_version`, and return the new version.
 
-        None: it is not, and what is there is not this very state either. HarrowError, OSError or
-        TimeoutError: nobody knows.
+        None: the version is another, and the state there is not this very state either. HarrowError, OSError or
+        TimeoutError: the outcome is unknown.
         """
         ...
 
 
+class IsrChanges:
+    """Counts and traces changes of the committed ISR of partitions that are led here."""
+
+    def __init__(self, host: Host, wake_ups: WakeUps) -> None:
+        self._host = host
+        self._wake_ups = wake_ups
+        self.counts = {"shrink": 0, "expand": 0}
+        """How often an ISR changed here, by cause: for metrics."""
+
+    def committed(self, partition: Partition, cause: str, *, hw_moved: bool) -> None:
+        """The committed ISR is another by `cause`: `expand`, `shrink` or `leader-and-isr`."""
+        topic, index = partition.topic_partition
+        self.counts[cause] = self.counts.get(cause, 0) + 1
+        self._host.trace.emit(
+            "partition.isr",
+            topic=topic,
+            partition=index,
+            leader_epoch=partition.leader_epoch,
+            isr=list(partition.isr),
+            cause=cause,
+        )
+        if hw_moved:
+            self._wake_ups.high_watermark_moved(partition, "isr")
+
+
 class IsrWrites:
-    """Checks for laggards at half the lag time, and brings every proposal to its end."""
+    """Checks for members that lag at half the lag time, and brings every proposal to its end."""
 
     def __init__(
         self,
@@ -62,16 +90,17 @@ class IsrWrites:
         node_id: NodeId,
         lag_time_max_ms: int,
         partitions: Callable[[], Iterable[Partition]],
-        changed: Callable[[Partition, str, bool], None],
+        changes: IsrChanges,
     ) -> None:
         self._host = host
         self._store = store
         self._node_id = node_id
         self._period_ms = max(1, lag_time_max_ms // 2)
         self._partitions = partitions
-        self._changed = changed
+        self._changes = changes
         self._timer: Timer | None = None
         self._refused: dict[TopicPartition, IsrProposal] = {}
+        self._in_progress: dict[TopicPartition, IsrProposal] = {}
         self._stopped = False
 
     def start(self) -> None:
@@ -79,13 +108,16 @@ class IsrWrites:
         self._timer = self._host.tasks.call_later(self._period_ms, self._check)
 
     def stop(self) -> None:
-        """Check and repeat no more."""
+        """End the checks and the repetitions."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
     def submit(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Write `proposal`, which `partition` has just made."""
+        """Write `proposal` of `partition`."""
+        tp = partition.topic_partition
+        assert self._in_progress.get(tp) is not proposal, f"{tp}: {proposal} is being written"
+        self._in_progress[tp] = proposal
         self._host.tasks.spawn(
             self._write(partition, proposal), name=f"isr {partition.topic_partition}"
         )
@@ -105,6 +137,14 @@ class IsrWrites:
             self.submit(partition, proposal)
 
     async def _write(self, partition: Partition, proposal: IsrProposal) -> None:
+        try:
+            await self._write_until_known(partition, proposal)
+        finally:
+            tp = partition.topic_partition
+            if self._in_progress.get(tp) is proposal:
+                del self._in_progress[tp]
+
+    async def _write_until_known(self, partition: Partition, proposal: IsrProposal) -> None:
         pause_ms = RETRY_FIRST_MS
         while proposal is partition.proposal and not self._stopped:
             try:
@@ -122,24 +162,27 @@ class IsrWrites:
                     self._host.trace.log(
                         "warning",
                         f"{partition.topic_partition}: writing ISR {list(proposal.isr)} failed "
-                        f"({error!r}); trying again until it is known",
+                        f"({error!r}); repeating it until the outcome is known",
                     )
                 await self._host.tasks.sleep(pause_ms)
                 pause_ms = min(pause_ms * 2, RETRY_MOST_MS)
                 continue
-            self._settle(partition, proposal, version)
+            self._apply_write_result(partition, proposal, version)
             return
 
-    def _settle(self, partition: Partition, proposal: IsrProposal, version: int | None) -> None:
+    def _apply_write_result(
+        self, partition: Partition, proposal: IsrProposal, version: int | None
+    ) -> None:
         if version is None:
             if proposal is partition.proposal:
                 self._refused[partition.topic_partition] = proposal
                 self._host.trace.log(
                     "info",
                     f"{partition.topic_partition}: the registry's state is not version "
-                    f"{proposal.expected_version} any more; awaiting the controller's word",
+                    f"{proposal.expected_version} any more; waiting for LeaderAndIsr",
                 )
             return
         before = partition.high_watermark
         if partition.isr_accepted(proposal, version, self._host.clock.monotonic_ms()):
-            self._changed(partition, proposal.cause, partition.high_watermark > before)
+            moved = partition.high_watermark > before
+            self._changes.committed(partition, proposal.cause, hw_moved=moved)

@@ -1,82 +1,108 @@
-"""The controller's orders: LeaderAndIsr and StopReplica (C8, D2, D6; seed 001).
+"""Requests of the controller: LeaderAndIsr and StopReplica (C8, D2, D6; seed 001).
 
-Owns: the order of steps. Orders are taken one at a time, whatever connection they come on.
+Owns: `LeaderAndIsrHandler`, and the order of steps. It takes these requests one at a time, on whichever
+connection they come.
 
-    broker epoch not ours         STALE_BROKER_EPOCH; one newer than ours is waited for a moment, for the
-                                  controller may see a registration before its own broker does
+    broker epoch not ours         STALE_BROKER_EPOCH; a newer one than ours is waited for a moment, because the
+                                  controller may see a registration before the broker itself does
     controller epoch older        STALE_CONTROLLER_EPOCH for all
     leader epoch older            STALE_CONTROLLER_EPOCH for that partition, and nothing done
-    leader epoch the same         nothing done but to take in a newer ISR
+    leader epoch the same         nothing done except that a newer ISR is taken in
     leader epoch newer            leader: fetcher off, remote LEOs reset, epoch start recorded, HW tried
                                   follower: fetcher off, role, delayed operations answered, fetcher on
                                   (which truncates before it fetches)
 
-A partition whose log lies here under another topic id belongs to a deleted topic of the same name: it
-is deleted and begun anew.
-
-Everything between the checks and the answer happens in one turn of the loop: no request, no fetch
-response and no timer sees half an order.
+Everything between the checks and the response happens in one turn of the loop: no request, no fetch
+response and no timer sees a request that is half applied.
 
 Source: Kafka's `ReplicaManager.becomeLeaderOrFollower`, `makeLeaders`, `makeFollowers`, `stopReplicas`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, HarrowError, KafkaError, StorageError
-from ..ids import BrokerEpoch, TopicPartition
+from ..ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from ..wire import messages
-from .partition import Partition, PartitionState
+from .isr import LeaderAndIsr
 
 if TYPE_CHECKING:
-    from ..host.seam import Promise
+    from ..host.seam import Host, Promise
+    from ..ids import NodeId
     from ..wire.request import Request
-    from .replica_manager import ReplicaManager
+    from .broker_registration import BrokerRegistration
+    from .cluster_metadata import ClusterMetadata
+    from .fetcher_manager import FetcherManager
+    from .high_watermark_checkpoint import HighWatermarkCheckpoint
+    from .isr_writes import IsrChanges
+    from .partition import Partition
+    from .partition_directory import PartitionDirectory
+    from .wake_ups import WakeUps
 
 BROKER_EPOCH_WAIT_MS = 5_000
-"""How long an order for a registration that this broker does not know yet waits for it."""
+"""How long a request that names a newer registration waits until this broker knows it."""
 DELETED_EPOCH = -2
 """Leader epoch of a StopReplica for a deleted topic (KIP-570): newer than every other."""
 
 
-class Orders:
-    """Handlers of LeaderAndIsr and StopReplica."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleServices:
+    """What a change of roles touches. `announce` gets the partitions that began to lead and to follow."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
-        self._host = manager.host
+    host: Host
+    node_id: NodeId
+    registration: BrokerRegistration
+    directory: PartitionDirectory
+    fetchers: FetcherManager
+    wake_ups: WakeUps
+    isr_changes: IsrChanges
+    checkpoint: HighWatermarkCheckpoint
+    metadata: ClusterMetadata
+    log_failed: Callable[[Partition | None, BaseException], None]
+    announce: Callable[[list[Partition], list[Partition]], None]
+
+
+class LeaderAndIsrHandler:
+    """Handles LeaderAndIsr and StopReplica."""
+
+    def __init__(self, services: RoleServices) -> None:
+        self._services = services
+        self._host = services.host
+        self.controller_epoch = ControllerEpoch(0)
+        """The largest controller epoch that a request of a controller carried (D2)."""
         self._busy = False
         self._queue: list[Promise[None]] = []
 
     async def handle_leader_and_isr(self, request: Request) -> None:
-        """Become leader or follower of what the controller says."""
-        order = request.decode()
+        """Become leader or follower of the partitions that the controller names."""
+        body = request.decode()
         await self._enter()
         try:
-            error = await self._refusal(order)
+            error = await self._refusal(body)
             configs: dict[str, Mapping[str, object]] = {}
             if error is ErrorCode.none:
-                configs = await self._configs(order)
-                error = await self._refusal(order)  # it may have become old while we waited
+                configs = await self._configs(body)
+                error = await self._refusal(body)  # it may have become stale meanwhile
             if error is not ErrorCode.none:
                 request.fail(error)
                 return
-            request.respond(self._apply(request, order, configs))
+            request.respond(self._apply(request, body, configs))
         finally:
             self._leave()
 
     async def handle_stop_replica(self, request: Request) -> None:
-        """Stop replicas, and delete their logs where asked."""
-        order = request.decode()
+        """Stop replicas, and delete their logs if the request says so."""
+        body = request.decode()
         await self._enter()
         try:
-            error = await self._refusal(order)
+            error = await self._refusal(body)
             if error is not ErrorCode.none:
                 request.fail(error)
                 return
-            request.respond(self._stop(request, order))
+            request.respond(self._stop(request, body))
         finally:
             self._leave()
 
@@ -98,53 +124,53 @@ class Orders:
                 turn.set_result(None)
                 return
 
-    async def _refusal(self, order: Any) -> ErrorCode:
-        manager = self._manager
-        if order.broker_epoch > manager.broker_epoch:
-            await manager.await_broker_epoch(BrokerEpoch(order.broker_epoch), BROKER_EPOCH_WAIT_MS)
-        if order.broker_epoch != manager.broker_epoch:
+    async def _refusal(self, body: Any) -> ErrorCode:
+        registration = self._services.registration
+        if body.broker_epoch > registration.epoch:
+            await registration.await_epoch(BrokerEpoch(body.broker_epoch), BROKER_EPOCH_WAIT_MS)
+        if body.broker_epoch != registration.epoch:
             return ErrorCode.stale_broker_epoch
-        if order.controller_epoch < manager.controller_epoch:
+        if body.controller_epoch < self.controller_epoch:
             return ErrorCode.stale_controller_epoch
-        manager.controller_epoch = order.controller_epoch
+        self.controller_epoch = body.controller_epoch
         return ErrorCode.none
 
-    async def _configs(self, order: Any) -> dict[str, Mapping[str, object]]:
-        """Overrides of topics that have no log here yet; asked before anything changes."""
+    async def _configs(self, body: Any) -> dict[str, Mapping[str, object]]:
+        """Overrides of topics that have no log here yet, read before anything changes."""
         found: dict[str, Mapping[str, object]] = {}
-        ask = self._manager.topic_config
-        for topic in order.topic_states:
+        directory, metadata = self._services.directory, self._services.metadata
+        for topic in body.topic_states:
             name = topic.topic_name
             for state in topic.partition_states:
                 tp = TopicPartition(name, state.partition_index)
-                if ask is not None and name not in found and self._manager.partition(tp) is None:
-                    found[name] = await ask(name)
+                if name not in found and directory.partition(tp) is None:
+                    found[name] = await metadata.topic_config(name)
         return found
 
     # ------------------------------------------------------------ LeaderAndIsr
 
-    def _apply(self, request: Request, order: Any, configs: dict[str, Mapping[str, object]]) -> Any:
-        manager = self._manager
+    def _apply(self, request: Request, body: Any, configs: dict[str, Mapping[str, object]]) -> Any:
+        services = self._services
         leaders: list[Partition] = []
         followers: list[Partition] = []
         topics: list[Any] = []
         s = messages.response(request)
-        for topic in order.topic_states:
+        for topic in body.topic_states:
             rows: list[Any] = []
             for row in topic.partition_states:
                 tp = TopicPartition(topic.topic_name, row.partition_index)
                 error = ErrorCode.none
                 try:
                     overrides = configs.get(topic.topic_name, {})
-                    partition = manager.host_partition(
+                    partition = services.directory.create(
                         tp, topic.topic_id, overrides, is_new=row.is_new
                     )
-                    self._become(partition, row, order.controller_epoch, leaders, followers)
+                    self._become(partition, row, body.controller_epoch, leaders, followers)
                 except KafkaError as refused:
                     error = refused.code
                 except (StorageError, OSError) as failed:
                     error = ErrorCode.kafka_storage_error
-                    manager.log_failed(manager.partition(tp), failed)
+                    services.log_failed(services.directory.partition(tp), failed)
                 rows.append(
                     s.LeaderAndIsrPartitionError(
                         partition_index=row.partition_index, error_code=error
@@ -164,8 +190,8 @@ class Orders:
         leaders: list[Partition],
         followers: list[Partition],
     ) -> None:
-        manager = self._manager
-        state = PartitionState(
+        services = self._services
+        state = LeaderAndIsr(
             leader=row.leader,
             leader_epoch=row.leader_epoch,
             isr=tuple(row.isr),
@@ -177,8 +203,8 @@ class Orders:
             raise KafkaError(ErrorCode.kafka_storage_error)
         fresh = state.leader_epoch > partition.leader_epoch
         if fresh:
-            manager.fetchers.remove(partition)
-        if state.leader == manager.node_id:
+            services.fetchers.remove(partition)
+        if state.leader == services.node_id:
             self._lead(partition, state, leaders, fresh=fresh)
             return
         partition.become_follower(state)
@@ -187,9 +213,14 @@ class Orders:
             self._trace("partition.follower", partition)
 
     def _lead(
-        self, partition: Partition, state: PartitionState, leaders: list[Partition], *, fresh: bool
+        self,
+        partition: Partition,
+        state: LeaderAndIsr,
+        leaders: list[Partition],
+        *,
+        fresh: bool,
     ) -> None:
-        manager = self._manager
+        services = self._services
         isr, high = partition.isr, partition.high_watermark
         now_ms = self._host.clock.monotonic_ms()
         partition.become_leader(state, now_ms)
@@ -197,22 +228,21 @@ class Orders:
             leaders.append(partition)
             self._trace("partition.leader", partition)
             if partition.high_watermark > high:
-                manager.high_watermark_moved(partition, "became-leader")
+                services.wake_ups.high_watermark_moved(partition, "became-leader")
         elif partition.isr != isr:
-            # its own write, whose outcome it did not know, or the controller's without a new epoch
+            # A write of this leader whose outcome it did not know, or the controller's without a new epoch.
             moved = partition.advance_high_watermark(now_ms)
-            manager.isr_changed(partition, "leader-and-isr", moved)
+            services.isr_changes.committed(partition, "leader-and-isr", hw_moved=moved)
 
     def _finish(self, leaders: list[Partition], followers: list[Partition]) -> None:
-        manager = self._manager
-        for partition in (*leaders, *followers):
-            manager.role_changed(partition)
+        services = self._services
+        services.wake_ups.roles_changed((*leaders, *followers))
         for partition in followers:
             if partition.leader >= 0:
-                manager.fetchers.add(partition)
-        manager.fetchers.close_idle()
-        manager.checkpoint.start()
-        manager.announce(leaders, followers)
+                services.fetchers.add(partition)
+        services.fetchers.close_idle()
+        services.checkpoint.start()
+        services.announce(leaders, followers)
 
     def _trace(self, event: str, partition: Partition) -> None:
         topic, index = partition.topic_partition
@@ -230,11 +260,11 @@ class Orders:
 
     # -------------------------------------------------------------- StopReplica
 
-    def _stop(self, request: Request, order: Any) -> Any:
+    def _stop(self, request: Request, body: Any) -> Any:
         s = messages.response(request)
         stopped: list[Partition] = []
         rows: list[Any] = []
-        for topic in order.topic_states:
+        for topic in body.topic_states:
             for row in topic.partition_states:
                 tp = TopicPartition(topic.topic_name, row.partition_index)
                 error = self._stop_one(tp, row.leader_epoch, stopped, delete=row.delete_partition)
@@ -243,24 +273,24 @@ class Orders:
                         topic_name=tp.topic, partition_index=tp.partition, error_code=error
                     )
                 )
-        self._manager.fetchers.close_idle()
+        self._services.fetchers.close_idle()
         if stopped:
-            self._manager.announce([], stopped)
+            self._services.announce([], stopped)
         return s.StopReplicaResponse(error_code=ErrorCode.none, partition_errors=tuple(rows))
 
     def _stop_one(
         self, tp: TopicPartition, leader_epoch: int, stopped: list[Partition], *, delete: bool
     ) -> ErrorCode:
-        manager = self._manager
-        partition = manager.partition(tp)
+        directory = self._services.directory
+        partition = directory.partition(tp)
         if partition is not None:
             if leader_epoch not in (-1, DELETED_EPOCH) and leader_epoch < partition.leader_epoch:
                 return ErrorCode.fenced_leader_epoch
-            manager.drop(partition)
+            directory.drop(partition)
             stopped.append(partition)
         if delete:
             try:
-                manager.delete_log(tp)
+                directory.delete_log(tp)
             except (HarrowError, OSError) as error:
                 self._host.trace.log("error", f"{tp}: deleting its log failed: {error}")
                 return ErrorCode.kafka_storage_error

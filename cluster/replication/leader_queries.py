@@ -1,6 +1,6 @@
-"""What a follower asks its leader besides records: where epochs end, where the log ends and begins.
+"""Requests of a follower to its leader besides Fetch: where epochs end, where the log ends and begins.
 
-Owns: the entities of OffsetForLeaderEpoch v4 and ListOffsets v7 with a replica id. Nothing is decided here.
+Owns: `LeaderQueries`, which builds OffsetForLeaderEpoch v4 and ListOffsets v7 with a replica id. It decides nothing.
 
 What may fail: OSError, TimeoutError, WireError of the peer client.
 Source: Kafka's `RemoteLeaderEndPoint`.
@@ -26,7 +26,7 @@ _LATEST, _EARLIEST = -1, -2
 
 
 class EpochEnd(NamedTuple):
-    """The leader's answer for one partition; -1 each where it knows none."""
+    """The leader's answer for one partition; -1 where it knows no epoch or end."""
 
     error: ErrorCode
     epoch: int
@@ -34,7 +34,7 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderQueries:
-    """Questions over one peer client."""
+    """Queries over one peer client."""
 
     def __init__(self, client: PeerClient, node_id: NodeId, timeout_ms: int) -> None:
         self._client = client
@@ -42,13 +42,13 @@ class LeaderQueries:
         self._timeout_ms = timeout_ms
 
     async def end_offsets(
-        self, asked: Sequence[tuple[Partition, int, int]]
+        self, queries: Sequence[tuple[Partition, int, int]]
     ) -> dict[TopicPartition, EpochEnd]:
-        """Where each epoch ends at the leader; `asked` is (partition, current leader epoch, epoch)."""
+        """Where each epoch ends at the leader; a query is (partition, current leader epoch, epoch)."""
         key, version = OFFSET_FOR_LEADER_EPOCH, OFFSET_FOR_LEADER_EPOCH_VERSION
         s = messages.schema(key, version, "request")
         topics: dict[str, list[object]] = {}
-        for partition, current, epoch in asked:
+        for partition, current, epoch in queries:
             topic, index = partition.topic_partition
             topics.setdefault(topic, []).append(
                 s.OffsetForLeaderPartition(
@@ -72,7 +72,7 @@ class LeaderQueries:
         }
 
     async def offset(self, partition: Partition, epoch: int, *, latest: bool) -> int | None:
-        """The leader's log end (as a replica sees it) or log start; None when it refuses."""
+        """The leader's log end (its answer to a replica) or log start; None when it refuses."""
         topic, index = partition.topic_partition
         s = messages.schema(LIST_OFFSETS, LIST_OFFSETS_VERSION, "request")
         row = s.ListOffsetsPartition(

@@ -1,8 +1,9 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a log begins and ends, and where an epoch does.
+"""ListOffsets and OffsetForLeaderEpoch: where a log begins and ends, and where a leader epoch ends.
 
-Owns: the two handlers. A consumer's latest offset is the HW, one of committed records' the last stable offset,
-refused as OFFSET_NOT_AVAILABLE until a new leader's HW has reached the start of its epoch, so that it is never seen
-to go back (KIP-207). A follower (replica id >= 0) is told the log's end.
+Owns: `OffsetHandlers`. "Latest" is the limit of the reader (`fetch_isolation.py`): for a consumer the high
+watermark, for read_committed the last stable offset, for a follower (replica id >= 0) the log end. Consumers get
+OFFSET_NOT_AVAILABLE until a new leader's high watermark has reached the start of its epoch, so that no consumer sees
+it go back (KIP-207).
 
     timestamp  -1 latest · -2 earliest · -3 the largest timestamp · -4 earliest local · else first at or after
 
@@ -11,18 +12,19 @@ Source: Kafka's `Partition.fetchOffsetForTimestamp`, `KafkaApis.handleListOffset
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire import messages
-from .fetch_reads import READ_COMMITTED
+from .fetch_isolation import FetchIsolation, isolation_of
 
 if TYPE_CHECKING:
+    from ..host.seam import Host
     from ..wire.request import Request
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .partition_directory import PartitionDirectory
 
 LATEST = -1
 EARLIEST = -2
@@ -31,51 +33,44 @@ EARLIEST_LOCAL = -4
 _NOT_AVAILABLE_FROM = 5
 """Clients before this version know LEADER_NOT_AVAILABLE instead (KIP-207)."""
 
-Found = tuple[int, int, int]
+TimestampOffset = tuple[int, int, int]
 """(timestamp, offset, leader epoch); -1 each where unknown."""
-_NOTHING: Found = (-1, -1, -1)
+_NOTHING: TimestampOffset = (-1, -1, -1)
 
 
-class _End(Enum):
-    """Where the sight of who asks ends."""
-
-    LOG = "the log's end"
-    HIGH_WATERMARK = "the high watermark"
-    STABLE = "the last stable offset"
-
-    def of(self, partition: Partition) -> Offset:
-        """That offset now."""
-        if self is _End.LOG:
-            return partition.log_end_offset
-        return partition.last_stable_offset if self is _End.STABLE else partition.high_watermark
-
-    def told(self, partition: Partition) -> Offset:
-        """The same for an answer; KafkaError(offset_not_available) while a new leader does not know it."""
-        if self is not _End.LOG:
-            partition.check_latest()
-        return self.of(partition)
+def latest_offset(partition: Partition, isolation: FetchIsolation) -> Offset:
+    """The latest offset for a reader. KafkaError(offset_not_available) while a new leader does not know it."""
+    if isolation is not FetchIsolation.LOG_END:
+        partition.check_latest()
+    return isolation.upper_bound(partition)
 
 
-class Offsets:
+class OffsetHandlers:
     """Handlers that only look offsets up."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
-        self._host = manager.host
+    def __init__(
+        self,
+        host: Host,
+        directory: PartitionDirectory,
+        log_failed: Callable[[Partition, BaseException], None],
+    ) -> None:
+        self._host = host
+        self._directory = directory
+        self._log_failed = log_failed
 
     async def handle_list_offsets(self, request: Request) -> None:
         """Answer each partition by its timestamp."""
-        asked = request.decode()
+        body = request.decode()
         s = messages.response(request)
-        reader = _reader(asked)
+        isolation = isolation_of(body.replica_id, getattr(body, "isolation_level", 0))
         topics: list[Any] = []
-        for topic in asked.topics:
+        for topic in body.topics:
             rows: list[Any] = []
             for row in topic.partitions:
                 error = ErrorCode.none
                 found = _NOTHING
                 try:
-                    found = await self._look_up(topic.name, row, reader)
+                    found = await self._look_up(topic.name, row, isolation)
                 except KafkaError as refused:
                     error = refused.code
                     if error is ErrorCode.offset_not_available:
@@ -92,57 +87,59 @@ class Offsets:
             topics.append(s.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(rows)))
         request.respond(s.ListOffsetsResponse(topics=tuple(topics)))
 
-    async def _look_up(self, topic: str, row: Any, reader: _End) -> Found:
+    async def _look_up(self, topic: str, row: Any, isolation: FetchIsolation) -> TimestampOffset:
         epoch: int = getattr(row, "current_leader_epoch", -1)
-        partition = self._leader(TopicPartition(topic, row.partition_index), epoch)
+        partition = self._directory.leader_of(TopicPartition(topic, row.partition_index), epoch)
         timestamp: int = row.timestamp
         log = partition.log
         if timestamp == LATEST:
-            return -1, reader.told(partition), partition.leader_epoch
+            return -1, latest_offset(partition, isolation), partition.leader_epoch
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = log.log_start_offset
             return -1, start, log.epochs.end_offset_for(LeaderEpoch(0), log.log_end_offset)[0]
-        if timestamp < MAX_TIMESTAMP or (timestamp == MAX_TIMESTAMP and reader is _End.LOG):
+        if timestamp < MAX_TIMESTAMP or (
+            timestamp == MAX_TIMESTAMP and isolation is FetchIsolation.LOG_END
+        ):
             raise KafkaError(ErrorCode.unsupported_version)
-        return await self._by_time(partition, timestamp, epoch, reader)
+        return await self._by_time(partition, timestamp, epoch, isolation)
 
     async def _by_time(
-        self, partition: Partition, timestamp: int, epoch: int, reader: _End
-    ) -> Found:
+        self, partition: Partition, timestamp: int, epoch: int, isolation: FetchIsolation
+    ) -> TimestampOffset:
         log = partition.log
         try:
-            found: Found | None
+            found: TimestampOffset | None
             if timestamp == MAX_TIMESTAMP:
                 found = await self._host.tasks.run_blocking(log.offset_of_max_timestamp)
             else:
                 found = await self._host.tasks.run_blocking(log.offset_for_timestamp, timestamp)
         except (StorageError, OSError) as failed:
-            self._manager.log_failed(partition, failed)
+            self._log_failed(partition, failed)
             raise KafkaError(ErrorCode.kafka_storage_error) from failed
-        error = partition.check_leader(epoch)  # we let others run
+        error = partition.check_leader(epoch)  # it may have changed during the read
         if error is not ErrorCode.none:
             raise KafkaError(error)
-        if found is not None and found[1] < reader.of(partition):
+        if found is not None and found[1] < isolation.upper_bound(partition):
             return found
-        reader.told(partition)  # KafkaError while it may be there
+        latest_offset(partition, isolation)  # KafkaError while it may be there
         return _NOTHING
 
     def handle_offset_for_leader_epoch(self, request: Request) -> None:
-        """Answer each partition with the largest epoch at or below the asked one and its end.
+        """Answer each partition with the largest epoch at or below the requested epoch, and with its end.
 
-        The end is the log's, not the HW: a consumer compares it with a position that an earlier
-        leader's HW allowed, which this one's may not have reached again yet (KIP-279, KIP-320).
+        The last epoch ends at the log end, not at the HW: a consumer compares it with a position that an earlier
+        leader's HW allowed and that this leader's HW may not have reached again yet (KIP-279, KIP-320).
         """
-        asked = request.decode()
+        body = request.decode()
         s = messages.response(request)
         topics: list[Any] = []
-        for topic in asked.topics:
+        for topic in body.topics:
             rows: list[Any] = []
             for row in topic.partitions:
                 error, epoch, end = ErrorCode.none, -1, -1
                 try:
                     tp = TopicPartition(topic.topic, row.partition)
-                    partition = self._leader(tp, row.current_leader_epoch)
+                    partition = self._directory.leader_of(tp, row.current_leader_epoch)
                     epoch, end = partition.log.epochs.end_offset_for(
                         row.leader_epoch, partition.log_end_offset
                     )
@@ -158,22 +155,6 @@ class Offsets:
                 )
             topics.append(s.OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(rows)))
         request.respond(s.OffsetForLeaderEpochResponse(topics=tuple(topics)))
-
-    def _leader(self, tp: TopicPartition, epoch: int) -> Partition:
-        partition = self._manager.partition(tp)
-        if partition is None:
-            raise KafkaError(self._manager.missing(tp))
-        error = partition.check_leader(epoch)
-        if error is not ErrorCode.none:
-            raise KafkaError(error)
-        return partition
-
-
-def _reader(asked: Any) -> _End:
-    if asked.replica_id >= 0:
-        return _End.LOG
-    committed = getattr(asked, "isolation_level", 0) == READ_COMMITTED
-    return _End.STABLE if committed else _End.HIGH_WATERMARK
 
 
 def _not_available(version: int) -> ErrorCode:

@@ -1,8 +1,9 @@
-"""DescribeLogDirs (API 35): which replica lies in which data folder, and how much room there is (B13).
+"""DescribeLogDirs (API 35): which replica lies in which data folder, and how much space there is (B13).
 
-Owns: the handler. A folder that is offline is named with kafka_storage_error and without its partitions; what was
-asked for and is not here is left out. Sizes are bytes of segments, indexes left out; the lag is by how much the log
-is behind its own high watermark (more than 0 while a follower that was truncated catches up), -1 where unknown.
+Owns: `DescribeLogDirsHandler`. A folder that is offline is answered with kafka_storage_error and without its
+partitions; requested partitions that are not here are left out. Sizes are bytes of segments without indexes; the lag is
+the distance of the log end behind the high watermark (more than 0 while a truncated follower catches up), -1 where
+unknown.
 
 Source: Kafka's `ReplicaManager.describeLogDirs`.
 """
@@ -17,29 +18,33 @@ from ..ids import TopicPartition
 from ..wire import messages
 
 if TYPE_CHECKING:
+    from ..host.seam import Host
     from ..storage.log_folder import LogFolder
+    from ..storage.log_manager import LogManager
     from ..wire.request import Request
-    from .replica_manager import ReplicaManager
+    from .partition_directory import PartitionDirectory
 
 VERSION_LOW, VERSION_HIGH = 1, 4
 UNKNOWN_LAG = -1
 _WITH_SPACE = 4
 
 
-class LogDirs:
-    """The DescribeLogDirs handler."""
+class DescribeLogDirsHandler:
+    """Describes the data folders of this broker."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
+    def __init__(self, host: Host, logs: LogManager, directory: PartitionDirectory) -> None:
+        self._host = host
+        self._logs = logs
+        self._directory = directory
 
     async def handle(self, request: Request) -> None:
-        """Answer all folders with the partitions asked for; with all of them where none is named."""
-        asked = request.decode()
+        """Answer all folders with the requested partitions; with all partitions when the request names none."""
+        body = request.decode()
         wanted: set[TopicPartition] | None = None
-        if asked.topics is not None:
-            wanted = {TopicPartition(row.topic, p) for row in asked.topics for p in row.partitions}
+        if body.topics is not None:
+            wanted = {TopicPartition(row.topic, p) for row in body.topics for p in row.partitions}
         s = messages.response(request)
-        results = [await self._folder(s, folder, wanted) for folder in self._manager.logs.folders]
+        results = [await self._folder(s, folder, wanted) for folder in self._logs.folders]
         request.respond(s.DescribeLogDirsResponse(results=tuple(results)))
 
     async def _folder(
@@ -49,12 +54,12 @@ class LogDirs:
         space: dict[str, int] = {}
         failed = folder.failed is not None
         if not failed and s.version >= _WITH_SPACE:
-            host = self._manager.host
+            host = self._host
             try:
                 total, usable = await host.tasks.run_blocking(host.disk.space, path)
                 space = {"total_bytes": total, "usable_bytes": usable}
             except OSError as error:
-                host.trace.log("error", f"the room in {path} is not known: {error}")
+                host.trace.log("error", f"the free space of {path} is unknown: {error}")
                 failed = True
         if failed:
             return s.DescribeLogDirsResult(
@@ -63,7 +68,7 @@ class LogDirs:
         topics: dict[str, list[Any]] = defaultdict(list)
         for tp, log in sorted(folder.logs.items()):
             if wanted is None or tp in wanted:
-                partition = self._manager.partition(tp)
+                partition = self._directory.partition(tp)
                 lag = UNKNOWN_LAG
                 if partition is not None:
                     lag = max(0, partition.high_watermark - log.log_end_offset)

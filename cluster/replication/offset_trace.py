@@ -1,15 +1,16 @@
-"""What moved, and why: events of a partition's HW and LEO, and of what its leader knows of followers.
+"""Trace events of offsets that moved, with the cause: HW and LEO of a partition, and LEOs of its followers.
 
-Owns: the pace. In `harrow.trace.hw.interval.ms` a partition gives one `partition.hw` and one
-`partition.leo` event at most, and always the last value; 0 means every change, and only then each
-follower's word (`partition.follower_leo`), for that one comes with each fetch.
+Owns: `OffsetTrace`. Within `harrow.trace.hw.interval.ms` a partition gives at most one `partition.hw` and one
+`partition.leo` event, and always the last value. The interval 0 means every change; only then each follower's LEO is
+traced too (`partition.follower_leo`), because it comes with each fetch.
 
     event                    causes
-    partition.hw             append, follower-fetch, isr, became-leader, fetch-response, truncated
-    partition.leo            append, fetch-response (what was cut is a `partition.truncated` event)
+    partition.hw             append, follower-fetch, isr, became-leader, flush, fetch-response, truncated
+    partition.leo            append, fetch-response
+    partition.truncated      the truncation rule with what led to it
     partition.follower_leo   follower-fetch
 
-The cause is that of the last change an event stands for. Nothing here may fail.
+The cause is the cause of the last change that an event stands for. Nothing here may fail.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from .partition import Partition
 
 
-class Paced:
-    """Events of one kind, rate-limited for each partition."""
+class PacedEvents:
+    """Events of one kind, at most one an interval for each partition."""
 
     __slots__ = ("_event", "_host", "_interval_ms", "_last_ms", "_pending")
 
@@ -33,10 +34,10 @@ class Paced:
         self._interval_ms = interval_ms
         self._last_ms: dict[TopicPartition, int] = {}
         self._pending: dict[TopicPartition, str] = {}
-        """Causes of the changes that will be told at the interval's end."""
+        """Partitions whose event waits for the end of the interval, with the cause of the last change."""
 
     def moved(self, partition: Partition, cause: str) -> None:
-        """Tell of `partition` as it is now, or at the end of the interval as it is then."""
+        """Trace `partition` as it is now, or at the end of the interval as it is then."""
         if self._interval_ms == 0:
             self._emit(partition, cause)
             return
@@ -71,23 +72,23 @@ class Paced:
 
 
 class OffsetTrace:
-    """The three kinds of event of one broker."""
+    """The offset events of one broker."""
 
     def __init__(self, host: Host, interval_ms: int) -> None:
         self._host = host
         self.every = interval_ms == 0
-        """Every change is told, so followers' words too."""
-        self.high_watermark = Paced(host, "partition.hw", interval_ms).moved
-        self.log_end = Paced(host, "partition.leo", interval_ms).moved
-        self._followers: dict[tuple[TopicPartition, NodeId], tuple[int, int]] = {}
+        """Every change is traced, so followers' LEOs too."""
+        self.high_watermark = PacedEvents(host, "partition.hw", interval_ms).moved
+        self.log_end = PacedEvents(host, "partition.leo", interval_ms).moved
+        self._follower_ends: dict[tuple[TopicPartition, NodeId], tuple[int, int]] = {}
 
     def follower(self, partition: Partition, node: NodeId, offset: int) -> None:
         """`node` has fetched `partition`, led here, from `offset`."""
         tp = partition.topic_partition
-        word = (partition.leader_epoch, offset)
-        if self._followers.get((tp, node)) == word:
+        end = (partition.leader_epoch, offset)
+        if self._follower_ends.get((tp, node)) == end:
             return
-        self._followers[tp, node] = word
+        self._follower_ends[tp, node] = end
         self._host.trace.emit(
             "partition.follower_leo",
             topic=tp.topic,
@@ -95,4 +96,15 @@ class OffsetTrace:
             node=node,
             leo=offset,
             cause="follower-fetch",
+        )
+
+    def truncated(self, partition: Partition, before: int, cause: str) -> None:
+        """A follower's log, which ended at `before`, was truncated."""
+        topic, index = partition.topic_partition
+        self._host.trace.emit(
+            "partition.truncated",
+            topic=topic,
+            partition=index,
+            cause=cause,
+            **{"from": before, "to": partition.log_end_offset},
         )

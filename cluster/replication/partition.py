@@ -1,37 +1,36 @@
-"""One replica of a partition on this broker: its role, its leader epoch, ISR and high watermark.
+"""One replica of a partition on this broker: its role, its leader epoch, its ISR and its high watermark (HW).
 
-Sans-IO: time comes in as `now_ms`; an ISR change goes out as an `IsrProposal` that the replica manager
-writes to the registry and brings back. The log is the storage room's.
+Sans-IO: time comes in as `now_ms`; an ISR change goes out as an `IsrProposal`, which `isr_writes.py` writes to the
+registry and brings back. The log belongs to the storage room.
 
-The rules (spec C1 to C5):
+Rules (spec C1 to C5):
 
-* Leader's HW = min LEO over replicas in the *maximal* ISR (committed united with proposed, KIP-497) or
-  caught up within `replica.lag.time.max.ms`. The caught-up ones count although they are outside, so
-  that a follower that nearly is back is not outrun for ever by an ISR of one.
-* The HW never goes back while a replica leads; a new leader starts from its follower's HW, which may
-  be behind what the old leader served. `latest_offset` refuses until HW reaches the epoch's start.
-* A follower's HW = min(own LEO, leader's HW), taken after its append. So a record needs two rounds:
+* The leader's HW is the smallest log end offset (LEO) of the replicas that are in the *maximal* ISR (`isr.py`, KIP-497)
+  or were caught up within `replica.lag.time.max.ms`. Caught-up replicas outside the ISR count too. Otherwise an ISR
+  of one would always outrun a follower that has nearly returned.
+* The HW never goes back while a replica leads. A new leader starts from the HW that it had as a follower, which may be
+  behind what the old leader served; `check_latest` refuses until the HW reaches the start of the epoch.
+* A follower's HW is min(own LEO, leader's HW), taken after its append. So a record needs two rounds:
 
       round 1: follower fetches at 0 -> leader: remote LEO 0, HW 0; follower appends, LEO 1, HW min(1, 0) = 0
       round 2: follower fetches at 1 -> leader: remote LEO 1, HW 1; follower LEO 1, HW min(1, 1) = 1
 
-* Every new leader epoch resets what the leader knew of its followers, although it led before.
-* One ISR write is under way at a time. Until it is known to be accepted or void, the HW waits for
-  both ISRs; an unknown outcome therefore holds the HW back, never lets it run ahead.
-* `generation` counts the times that this replica began to lead after something else: an append waits
-  for its followers only within the generation in which it was made, for in between its log may have
-  been truncated. Leader epochs that follow each other in one generation do not truncate.
+* A new leader epoch resets the remote LEOs, also when the same replica led before.
+* `leadership_generation` counts how often this replica began to lead after it did not lead. An append waits for
+  followers only within the generation in which it was made, because the log may have been truncated between two
+  generations. Leader epochs that follow each other within one generation do not truncate.
 
-Offsets here carry no segment: the storage room finds the position by offset, so there is no HW metadata
-to update when only the segment changed.
+Invariants: log start <= HW <= LEO; a proposed ISR implies leadership and contains the leader.
 
-Source: Kafka's `Partition` and `UnifiedLog` (HW part); KIP-207, KIP-320, KIP-497, KIP-903.
+Offsets here carry no segment position: the storage room finds the position by offset, so the HW needs no update
+when only the segment changed.
+
+Source: Kafka's `Partition` and the HW part of `UnifiedLog`; KIP-207, KIP-320, KIP-497, KIP-903.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, KafkaError
@@ -46,7 +45,9 @@ from ..ids import (
     Offset,
     TopicPartition,
 )
-from .remote_replica import NEVER_MS, RemoteReplica
+from .isr import IsrProposal, IsrState, LeaderAndIsr
+from .remote_replica import RemoteReplica
+from .remote_replicas import RemoteReplicas
 
 if TYPE_CHECKING:
     from ..host.seam import Buffer
@@ -58,31 +59,8 @@ if TYPE_CHECKING:
 _NONE = ErrorCode.none  # a look-up in an enum class is not free on the fetch path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
-    """A partition as the controller decided it; `version` is that of its state in the registry."""
-
-    leader: NodeId
-    leader_epoch: LeaderEpoch
-    isr: tuple[NodeId, ...]
-    version: int
-    replicas: tuple[NodeId, ...]
-    controller_epoch: ControllerEpoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class IsrProposal:
-    """An ISR change on its way to the registry; compared by identity."""
-
-    isr: tuple[NodeId, ...]
-    leader_epoch: LeaderEpoch
-    controller_epoch: ControllerEpoch
-    expected_version: int
-    cause: str
-
-
 class Partition:
-    """State of this broker's replica of one partition. Neither leader nor follower until told."""
+    """This broker's replica of one partition. Neither leader nor follower until the controller decides."""
 
     def __init__(
         self,
@@ -102,24 +80,26 @@ class Partition:
         self.leader = NO_NODE
         self.leader_epoch = NO_EPOCH
         self.epoch_start = NO_OFFSET
-        self.generation = 0
+        """Log end at which this replica began to lead under its epoch; -1 for a follower."""
+        self.leadership_generation = 0
         self.version = -1
         self.controller_epoch = ControllerEpoch(0)
-        self.isr: tuple[NodeId, ...] = ()
         self.replicas: tuple[NodeId, ...] = ()
         self.is_leader = False
         self.leader_changed = True
         """For a follower: its leader is another broker than under the epoch before, or it has just started."""
-        self.proposal: IsrProposal | None = None
-        # C3: what was checkpointed, but never beyond the log
+        self.on_follower_log_start: Callable[[], None] | None = None
+        """For a follower: its fetcher's callback for a log start that moved."""
+        self.isr_state = IsrState()
+        # The checkpointed HW (C3), but never beyond the log.
         low, high = log.log_start_offset, log.log_end_offset
         self.high_watermark = Offset(max(low, min(high_watermark, high)))
-        self._remotes: dict[NodeId, RemoteReplica] = {}
-        self._maximal: frozenset[NodeId] = frozenset()
+        self._remotes = RemoteReplicas()
         self._lag_time_max_ms = lag_time_max_ms
         self._alive = alive
         self._failed = False
         log.high_watermark = lambda: self.high_watermark
+        log.on_start_moved = self._log_start_moved
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else f"follower of {self.leader}"
@@ -131,63 +111,81 @@ class Partition:
         return self.log.log_end_offset
 
     @property
+    def last_stable_offset(self) -> Offset:
+        """Limit for readers of committed records (F5): the first open transaction, or the HW (rule of KAFKA-9807)."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    @property
     def low_watermark(self) -> Offset:
-        """Smallest log start offset of the live replicas, for a leader: what is below is gone everywhere (B7)."""
-        starts = [r.log_start_offset for node, r in self._remotes.items() if self._alive(node)]
-        return min([self.log.log_start_offset, *starts])
+        """For a leader: smallest log start of the live replicas. Records below it are gone everywhere (B7)."""
+        return self._remotes.low_watermark(self.log.log_start_offset, self._alive)
+
+    @property
+    def isr(self) -> tuple[NodeId, ...]:
+        """The committed ISR."""
+        return self.isr_state.committed
+
+    @property
+    def proposal(self) -> IsrProposal | None:
+        """The ISR change that is on its way to the registry."""
+        return self.isr_state.proposal
 
     @property
     def failed(self) -> bool:
-        """True once the disk refused something of this log (B11)."""
+        """True once an I/O error has taken this log out of service (B11)."""
         return self._failed or self.log.failed is not None
 
     @property
     def followers(self) -> Iterable[NodeId]:
-        """Who may fetch this partition as a replica from here; for a leader."""
+        """For a leader: the brokers that may fetch this partition as replicas."""
         return self._remotes.keys()
 
+    def remote(self, node: NodeId) -> RemoteReplica | None:
+        """For a leader: its view of the follower on `node`."""
+        return self._remotes.get(node)
+
     def remote_ends(self) -> dict[NodeId, Offset]:
-        """Log ends of the followers as their leader knows them; -1 where it does not yet. For metrics."""
+        """For metrics: log ends of the followers as the leader knows them, -1 where it does not know yet."""
         return {node: remote.log_end_offset for node, remote in self._remotes.items()}
 
     @property
     def min_isr(self) -> int:
-        """`min.insync.replicas` of the topic, but never more than it has replicas (Kafka's `effectiveMinIsr`)."""
+        """`min.insync.replicas` of the topic, at most the number of replicas (Kafka's `effectiveMinIsr`)."""
         return min(self.log.config.number("min.insync.replicas"), len(self.replicas))
 
     @property
     def below_min_isr(self) -> bool:
-        """True when the ISR is too small for acks=all; a whole one never is."""
+        """True when the ISR is too small for acks=all; an ISR of all replicas never is."""
         size = len(self.isr)
         return size < len(self.replicas) and size < self.min_isr
 
     # ------------------------------------------------------------------ roles
 
-    def become_leader(self, state: PartitionState, now_ms: int) -> bool:
+    def become_leader(self, state: LeaderAndIsr, now_ms: int) -> bool:
         """Lead under `state`'s epoch; True when this replica did not lead before (a new generation).
 
-        The same epoch again changes nothing but a newer committed ISR. KafkaError for an older one.
+        The epoch that this replica already has changes nothing but the ISR, if `state` is newer. KafkaError for an
+        older epoch.
         """
-        if not self._newer(state):
+        if not self._is_newer(state):
             return False
         began = not self.is_leader
+        high_before = self.high_watermark
         self._take(state)
         self.is_leader = True
         if began:
-            self.generation += 1
+            self.leadership_generation += 1
         self.epoch_start = self.log.log_end_offset
         self.log.epochs.assign(self.leader_epoch, self.epoch_start)
-        known, self._remotes = self._remotes, {}
-        for node in state.replicas:
-            if node != self.node_id:
-                remote = self._remotes[node] = known.get(node) or RemoteReplica(node)
-                remote.reset(now_ms if node in self.isr else NEVER_MS)
+        followers = (node for node in self.replicas if node != self.node_id)
+        self._remotes.reset(followers, self.isr, now_ms)
         self.advance_high_watermark(now_ms)
+        assert self.high_watermark >= high_before, f"{self}: HW went back from {high_before}"
         return began
 
-    def become_follower(self, state: PartitionState) -> bool:
-        """Follow `state.leader` (-1: nobody yet); True when the epoch is new, so the fetcher must begin anew."""
-        if not self._newer(state):
+    def become_follower(self, state: LeaderAndIsr) -> bool:
+        """Follow `state.leader` (-1: nobody yet); True when the epoch is new, so that the fetcher starts over."""
+        if not self._is_newer(state):
             return False
         self.leader_changed = state.leader != self.leader
         self._take(state)
@@ -196,42 +194,45 @@ class Partition:
         return True
 
     def stop(self) -> None:
-        """Neither lead nor follow any more: StopReplica, deletion. Operations waiting here fail."""
+        """Neither lead nor follow from now on (StopReplica, deletion). Operations that wait here fail."""
         self.is_leader = False
         self.leader = NO_NODE
         self.epoch_start = NO_OFFSET
-        self.generation += 1
-        self._settle(self.isr)
+        self.leadership_generation += 1
+        self._remotes.end_sessions()
+        self._set_committed_isr(self.isr)
 
     def fail(self) -> None:
-        """Serve nothing any more: the log failed."""
+        """Serve nothing from now on: the log failed."""
         self._failed = True
+        self._remotes.end_sessions()
 
-    def _newer(self, state: PartitionState) -> bool:
+    def _is_newer(self, state: LeaderAndIsr) -> bool:
         if state.leader_epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.stale_controller_epoch, f"{self}: state is {state}")
         if state.leader_epoch > self.leader_epoch:
             return True
         self.controller_epoch = max(self.controller_epoch, state.controller_epoch)
         if state.version > self.version:
-            # What the controller read is newer than what we had, so a write of ours with the older version
-            # has come through as this state, or never will.
+            # The controller read a newer state than this replica had. So a write of ours that expected the older
+            # version has either become this state or can never succeed.
             self.version = state.version
-            self._settle(state.isr)
+            self._set_committed_isr(state.isr)
         return False
 
-    def _take(self, state: PartitionState) -> None:
+    def _take(self, state: LeaderAndIsr) -> None:
+        self._remotes.end_sessions()
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.version = state.version
         self.replicas = state.replicas
         self.controller_epoch = state.controller_epoch
-        self._settle(state.isr)
+        self._set_committed_isr(state.isr)
 
     # ----------------------------------------------------------------- epochs
 
-    def check_epoch(self, epoch: int) -> ErrorCode:
-        """Fence a client's or a follower's idea of the leader epoch (KIP-320); -1 is no idea."""
+    def fence_epoch(self, epoch: int) -> ErrorCode:
+        """Compare a client's or a follower's leader epoch with ours (rule of KIP-320); -1 states none."""
         if epoch < 0 or epoch == self.leader_epoch:
             return _NONE
         if epoch < self.leader_epoch:
@@ -239,27 +240,24 @@ class Partition:
         return ErrorCode.unknown_leader_epoch
 
     def check_leader(self, epoch: int = -1) -> ErrorCode:
-        """`none` when this replica leads, its log is sound, and `epoch` is its leader epoch."""
+        """`none` when this replica leads, its log works, and `epoch` is its leader epoch."""
         if self.failed:
             return ErrorCode.kafka_storage_error
-        if self.is_leader and (epoch < 0 or epoch == self.leader_epoch):
-            return _NONE  # nearly always
-        error = self.check_epoch(epoch)
-        return ErrorCode.not_leader_or_follower if error is _NONE else error
+        error = _NONE if epoch < 0 else self.fence_epoch(epoch)
+        return error if self.is_leader or error is not _NONE else ErrorCode.not_leader_or_follower
 
     def check_replica(self, epoch: int = -1) -> ErrorCode:
-        """`none` when this replica leads or follows, its log is sound, and `epoch` is its leader epoch (KIP-392)."""
+        """`none` when this replica leads or follows, its log works, and `epoch` is its leader epoch (KIP-392)."""
         if self.failed:
             return ErrorCode.kafka_storage_error
-        error = self.check_epoch(epoch)
-        if error is _NONE and not self.is_leader and self.leader < 0:
-            return ErrorCode.not_leader_or_follower
-        return error
+        error = _NONE if epoch < 0 else self.fence_epoch(epoch)
+        serves = self.is_leader or self.leader >= 0
+        return error if serves or error is not _NONE else ErrorCode.not_leader_or_follower
 
     def diverging(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Where a follower's log parts from this one: (epoch, end offset); None: it does not (KIP-595).
+        """Where a follower's log diverges from this one: (epoch, end offset); None: nowhere (KIP-595).
 
-        KafkaError(offset_out_of_range) when the epoch or the offset lies below what this log knows.
+        KafkaError(offset_out_of_range) when the epoch or the offset lies below what this log has.
         """
         epoch, end = self.log.epochs.end_offset_for(
             LeaderEpoch(last_fetched_epoch), self.log.log_end_offset
@@ -276,10 +274,10 @@ class Partition:
         """Append for a producer; the caller then calls `advance_high_watermark`.
 
         KafkaError: not_leader_or_follower; not_enough_replicas with acks=all and too small an ISR;
-        whatever the log refuses. StorageError when the log failed.
+        every refusal of the log. StorageError when the log failed.
         """
         error = self.check_leader()
-        if error is not ErrorCode.none:
+        if error is not _NONE:
             raise KafkaError(error)
         if acks == -1 and self.below_min_isr:
             raise KafkaError(
@@ -287,27 +285,12 @@ class Partition:
                 f"{self.topic_partition}: ISR {list(self.isr)} is below "
                 f"min.insync.replicas={self.min_isr}",
             )
-        return self.log.append_as_leader(records, self.leader_epoch, origin=origin)
-
-    def append_outcome(self, required_offset: int, generation: int) -> ErrorCode | None:
-        """What became of an append that ends below `required_offset`; None: its followers lag still."""
-        if self.failed:
-            return ErrorCode.kafka_storage_error
-        if not self.is_leader or generation != self.generation:
-            return ErrorCode.not_leader_or_follower
-        if self.high_watermark < required_offset:
-            return None
-        if self.below_min_isr:
-            return ErrorCode.not_enough_replicas_after_append
-        return ErrorCode.none
-
-    def settle_outcome(self, required_offset: int, generation: int) -> ErrorCode | None:
-        """What became of an append that its producer wants from the leader alone; None: its fsync is due (B11)."""
-        if self.failed:
-            return ErrorCode.kafka_storage_error
-        if not self.is_leader or generation != self.generation:
-            return ErrorCode.not_leader_or_follower
-        return ErrorCode.none if self.log.settled_offset >= required_offset else None
+        log = self.log
+        end = log.log_end_offset
+        info = log.append_as_leader(records, self.leader_epoch, origin=origin)
+        for remote in self._remotes.values():
+            remote.leader_log_grows(end)
+        return info
 
     def follower_fetched(
         self,
@@ -319,59 +302,77 @@ class Partition:
     ) -> bool:
         """Take in a follower's fetch whose epoch was checked; True when the HW moved.
 
-        KafkaError(not_leader_or_follower) for a broker that holds no replica, or did so in an earlier life.
+        KafkaError: not_leader_or_follower for a broker that has no replica, stale_broker_epoch for an earlier
+        registration of it.
         """
         remote = self._remotes.get(node)
         if remote is None:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"{self}: no replica on {node}")
         before = remote.log_end_offset
         if not remote.fetched(offset, log_start, self.log.log_end_offset, now_ms, broker_epoch):
-            raise KafkaError(ErrorCode.stale_broker_epoch, f"{self}: earlier life of {node}")
+            raise KafkaError(
+                ErrorCode.stale_broker_epoch,
+                f"{self}: broker {node} fetched with epoch {broker_epoch}, it is registered with "
+                f"{remote.broker_epoch}",
+            )
         return offset != before and self.advance_high_watermark(now_ms)
 
     def advance_high_watermark(self, now_ms: int) -> bool:
-        """Try C1's rule; True when the HW moved. Only a leader's HW moves here."""
+        """Move a leader's HW by the rule of C1 (see the head); True when it moved."""
         if not self.is_leader:
             return False
-        end = self.log.log_end_offset
-        high = (
-            self.log.settled_offset
-        )  # its own share: what flush.messages asks to be fsynced first is not there yet
+        log = self.log
+        end, maximal = log.log_end_offset, self.isr_state.maximal
+        # The leader's own part ends where `flush.messages` still waits for an fsync.
+        high = log.settled_offset
+        assert high <= end, f"{self}: {high} may be acknowledged, the log ends at {end}"
         for node, remote in self._remotes.items():
             if remote.log_end_offset < high and (
-                node in self._maximal
+                node in maximal
                 or (remote.caught_up(end, now_ms, self._lag_time_max_ms) and self._alive(node))
             ):
                 high = remote.log_end_offset
         if high <= self.high_watermark:
             return False
         self.high_watermark = high
+        self._remotes.changed()
         return True
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """Where readers of committed records stop: at an open transaction, or at the HW (F5)."""
-        return self.log.last_stable_offset(self.high_watermark)
 
     def check_latest(self) -> None:
         """KafkaError(offset_not_available) until the HW has reached the epoch's start (KIP-207)."""
         if self.high_watermark < self.epoch_start:
             raise KafkaError(ErrorCode.offset_not_available)
 
+    def _log_start_moved(self) -> None:
+        """DeleteRecords, retention or a follower's leader raised the log start."""
+        assert self.log.log_start_offset <= self.log.log_end_offset, f"{self}: start beyond end"
+        self._remotes.changed()
+        if self.on_follower_log_start is not None:
+            self.on_follower_log_start()
+
     # ------------------------------------------------------------------- ISR
 
+    def may_join_isr(self, remote: RemoteReplica) -> bool:
+        """Rule of KAFKA-7128: a follower joins at the HW and at the start of the leader's epoch, not before.
+
+        The HW alone is not enough: a new leader's HW may be behind records that the old leader acknowledged.
+        """
+        return (
+            remote.log_end_offset >= self.high_watermark
+            and remote.log_end_offset >= self.epoch_start
+        )
+
     def propose_expansion(self, node: NodeId) -> IsrProposal | None:
-        """Let `node` in, if it reached HW and the epoch's start and is alive; None: not now."""
+        """Propose an ISR with `node`, if it may join and is alive; None: not now."""
         remote = self._remotes.get(node)
         if self.proposal is not None or not self.is_leader or remote is None or node in self.isr:
             return None
-        end = remote.log_end_offset
-        if end < self.high_watermark or end < self.epoch_start or not self._alive(node):
+        if not self.may_join_isr(remote) or not self._alive(node):
             return None
         return self._propose((*self.isr, node), "expand")
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Put out who has not been caught up for the lag time; None: nobody, or not now."""
+        """Propose an ISR without the members that were not caught up for the lag time; None: not now."""
         if self.proposal is not None or not self.is_leader:
             return None
         end, lag = self.log.log_end_offset, self._lag_time_max_ms
@@ -383,47 +384,46 @@ class Partition:
         return None if kept == self.isr else self._propose(kept, "shrink")
 
     def isr_accepted(self, proposal: IsrProposal, version: int, now_ms: int) -> bool:
-        """The registry took `proposal`; False when it is void, for a newer state came meanwhile."""
+        """The registry took `proposal`; False when a newer state has voided it meanwhile."""
         if proposal is not self.proposal:
             return False
+        assert self.is_leader, f"{self}: a proposal outlived the leadership"
+        assert version > self.version, f"{self}: version {version} after {self.version}"
         self.version = version
-        self._settle(proposal.isr)
+        self._set_committed_isr(proposal.isr)
         self.advance_high_watermark(now_ms)
         return True
 
-    def isr_void(self, proposal: IsrProposal) -> None:
-        """`proposal` certainly was not and will not be taken; others may follow."""
-        if proposal is self.proposal:
-            self._settle(self.isr)
-
     def _propose(self, isr: tuple[NodeId, ...], cause: str) -> IsrProposal:
-        self.proposal = IsrProposal(
+        assert self.is_leader, f"{self}: only a leader proposes an ISR"
+        assert self.node_id in isr, f"{self}: ISR {isr} would lack its leader"
+        proposal = IsrProposal(
             isr=isr,
             leader_epoch=self.leader_epoch,
             controller_epoch=self.controller_epoch,
             expected_version=self.version,
             cause=cause,
         )
-        self._maximal = frozenset((*self.isr, *isr))
-        return self.proposal
+        self.isr_state.propose(proposal)
+        return proposal
 
-    def _settle(self, isr: Sequence[NodeId]) -> None:
-        self.isr = tuple(isr)
-        self.proposal = None
-        self._maximal = frozenset(self.isr)
+    def _set_committed_isr(self, isr: Sequence[NodeId]) -> None:
+        self.isr_state.commit(isr)
+        self._remotes.isr_changed()
 
     # -------------------------------------------------------------- follower
 
     def append_as_follower(
         self, records: Buffer | None, leader_high_watermark: int, leader_log_start: int
     ) -> AppendInfo | None:
-        """Append what the leader sent from this log's end, then take its HW (C2) and log start."""
+        """Append what the leader sent from this log's end, then take its HW (C2) and its log start."""
         assert not self.is_leader, f"{self}: a leader takes no records from others"
-        info = self.log.append_as_follower(records) if records else None
-        high = min(self.log.log_end_offset, leader_high_watermark)
+        log = self.log
+        info = log.append_as_follower(records) if records else None
+        high = min(log.log_end_offset, leader_high_watermark)
         if high > self.high_watermark:
             self.high_watermark = Offset(high)
-        if leader_log_start > self.log.log_start_offset:
+        if leader_log_start > log.log_start_offset:
             self._raise_log_start(leader_log_start)
         return info
 
@@ -434,12 +434,14 @@ class Partition:
         self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut a follower's log; True when records went. The HW never lies beyond the log."""
+        """Truncate a follower's log; True when records went. The HW never lies beyond the log."""
         assert not self.is_leader, f"{self}: a leader never truncates"
         before = self.log.log_end_offset
         self.log.truncate_to(Offset(offset))
-        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
-        return self.log.log_end_offset < before
+        end = self.log.log_end_offset
+        assert end <= before, f"{self}: truncation from {before} gave {end}"
+        self.high_watermark = min(self.high_watermark, end)
+        return end < before
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything: the leader's log begins after the end of this one."""

@@ -1,8 +1,7 @@
-"""Serving Produce: bytes in, `Appends`, bytes out (C5). See `produce.py` for the waiting.
+"""The Produce handler: bytes in, `Appends`, bytes out (C5). The waiting is in `appends.py`.
 
-Owns: the handler and the tap of what was acknowledged (J6). With acks=0 there is no answer; when
-something was refused the connection is closed instead (WireError), as Kafka does: the only way to make
-such a producer look for the new leader.
+Owns: `ProduceHandler`, and the tap of acknowledged batches (J6). acks=0 has no response; if a batch was refused, the
+connection is closed instead (WireError), as Kafka does: that alone makes such a producer look for the new leader.
 
 Source: Kafka's `KafkaApis.handleProduceRequest`.
 """
@@ -17,22 +16,24 @@ from ..ids import TopicPartition
 from ..storage.results import Origin
 from ..wire.batch_header import is_transactional
 from ..wire.produce import ProduceAnswer, ProduceEntry, decode_produce, encode_produce_response
-from .produce import ADMIN_CLIENT, ProduceResult
+from .appends import ADMIN_CLIENT, ProduceResult
 
 if TYPE_CHECKING:
-    from ..host.seam import Buffer
+    from ..host.seam import Buffer, Host
     from ..wire.request import Request
-    from .replica_manager import ReplicaManager
+    from .appends import Appends
+    from .partition_directory import PartitionDirectory
 
 _MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
-class Produces:
-    """The Produce handler."""
+class ProduceHandler:
+    """Appends what producers send."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
-        self._host = manager.host
+    def __init__(self, host: Host, directory: PartitionDirectory, appends: Appends) -> None:
+        self._host = host
+        self._directory = directory
+        self._appends = appends
 
     def handle(self, request: Request) -> None:
         """Append what `request` carries and answer as its acks ask."""
@@ -41,8 +42,8 @@ class Produces:
         if produce.transactional_id is not None or any(
             is_transactional(entry.records) for entry in produce.entries if entry.records
         ):
-            # Transactions are not served yet: refuse, never append outside of one. Nobody would end it, and readers
-            # of committed records would stop before it for ever.
+            # Transactions are not served yet. An append outside of one would never be ended by a marker, so that
+            # readers of committed records would stop before it for ever.
             request.fail(ErrorCode.transactional_id_authorization_failed)
             return
         entries: dict[TopicPartition, Buffer] = {}
@@ -75,7 +76,7 @@ class Produces:
             ]
             self._respond(request, produce.entries, keys, rows, acks)
 
-        self._manager.appends.append(
+        self._appends.append(
             entries,
             acks=acks,
             timeout_ms=produce.timeout_ms,
@@ -87,7 +88,7 @@ class Produces:
     def _resolve(self, entry: ProduceEntry) -> tuple[TopicPartition | None, ErrorCode | None]:
         if isinstance(entry.topic, str):
             return TopicPartition(entry.topic, entry.partition), None
-        name = self._manager.topic_name(entry.topic)
+        name = self._directory.topic_name(entry.topic)
         if name is None:
             return None, ErrorCode.unknown_topic_id
         return TopicPartition(name, entry.partition), None
@@ -127,7 +128,7 @@ class Produces:
                 row.log_start_offset,
             )
         leader, epoch = -1, -1
-        partition = None if tp is None else self._manager.partition(tp)
+        partition = None if tp is None else self._directory.partition(tp)
         if row.error in _MOVED and partition is not None:
             leader, epoch = partition.leader, partition.leader_epoch
         return ProduceAnswer(

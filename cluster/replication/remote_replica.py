@@ -1,20 +1,48 @@
-"""What a leader knows of one follower: how far it is, and when it was last caught up.
+"""One follower as the leader of a partition sees it: its offsets, and when it was last caught up.
+
+Owns: `RemoteReplica`; `SessionRow`, the interface of a fetch session's row that the replica notifies.
 
 Invariants:
-* `log_end_offset` is a follower's word of this leader epoch and this registration of the follower
-  (broker epoch); before its first fetch of them it is -1, so it holds the HW back and admits nobody
-  to the ISR (KIP-903: a bounced broker's earlier offset never counts);
+* `log_end_offset` was stated by the follower in this leader epoch and in its present registration (broker epoch).
+  Before the first such fetch it is -1: the replica holds the high watermark back and cannot join the ISR
+  (KIP-903: an offset from before a restart of the follower never counts);
 * `last_caught_up_ms` never goes back within a leader epoch.
+
+A follower in a fetch session does not name idle partitions (KIP-227), yet each of its fetches shows that it is caught
+up with them. `leader_log_grows` takes in the time of the session's last fetch at the moment when that begins to
+matter: when the leader appends. So a fetch costs nothing for each idle partition.
 
 Source: Kafka's `Replica.updateFetchState` and `Replica.resetReplicaState`.
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from ..ids import NO_OFFSET, BrokerEpoch, NodeId, Offset
 
 NEVER_MS = -(2**62)
-"""A time before every other: "has not been caught up"."""
+"""Earlier than every other time: the replica has not been caught up yet."""
+
+
+class SessionRow(Protocol):
+    """A partition within the fetch session of a follower (see `fetch_session.py`)."""
+
+    def last_fetch_ms(self) -> int:
+        """When the follower's last fetch in this session came."""
+        ...
+
+    def changed(self) -> None:
+        """The leader's log end, high watermark or log start moved."""
+        ...
+
+    def isr_changed(self) -> None:
+        """The partition's ISR, or the proposal to change it, is another."""
+        ...
+
+    def end_session(self) -> None:
+        """The partition is not led here as it was when the session began."""
+        ...
 
 
 class RemoteReplica:
@@ -28,15 +56,17 @@ class RemoteReplica:
         "log_end_offset",
         "log_start_offset",
         "node_id",
+        "session_row",
     )
 
     def __init__(self, node_id: NodeId) -> None:
         self.node_id = node_id
         self.broker_epoch = BrokerEpoch(-1)
+        self.session_row: SessionRow | None = None
         self.reset(NEVER_MS)
 
     def reset(self, caught_up_ms: int) -> None:
-        """Forget its offsets: a new leader epoch. ISR members get `caught_up_ms` = now, a full lag time."""
+        """Forget the offsets, for a new leader epoch. ISR members get `caught_up_ms` = now, hence a full lag time."""
         self.log_end_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET
         self.last_fetch_leader_end = NO_OFFSET
@@ -46,17 +76,13 @@ class RemoteReplica:
     def fetched(
         self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: int, epoch: BrokerEpoch
     ) -> bool:
-        """Take in a fetch at `offset` by registration `epoch`; False for a registration that is over.
+        """Take in a fetch at `offset` by registration `epoch`; False when that registration has ended.
 
-        Caught up now, if it asks from the leader's end; as of its previous fetch, if it asks from where
-        the leader's end was then: a follower that is always one fetch behind is in sync.
+        The replica is caught up now if it fetches from the leader's end. It was caught up at its previous fetch if it
+        fetches from where the leader's end was then: a follower that is always one fetch behind is in sync.
         """
-        if epoch != self.broker_epoch:
-            if epoch < self.broker_epoch:
-                return False
-            if self.broker_epoch >= 0:
-                self.reset(self.last_caught_up_ms)
-            self.broker_epoch = epoch
+        if epoch != self.broker_epoch and not self.accept_registration(epoch):
+            return False
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end >= 0:
@@ -67,8 +93,29 @@ class RemoteReplica:
         self.last_fetch_ms = now_ms
         return True
 
+    def accept_registration(self, epoch: BrokerEpoch) -> bool:
+        """Rule of KIP-903: a newer registration voids what an earlier one fetched, an older one is refused."""
+        if epoch < self.broker_epoch:
+            return False
+        if self.broker_epoch >= 0:
+            self.reset(self.last_caught_up_ms)
+        self.broker_epoch = epoch
+        return True
+
+    def leader_log_grows(self, leader_end: Offset) -> None:
+        """The leader's log, which ended at `leader_end`, has grown."""
+        row = self.session_row
+        if row is None:
+            return
+        if self.log_end_offset == leader_end:
+            fetched_ms = row.last_fetch_ms()
+            if fetched_ms > self.last_fetch_ms:
+                self.last_fetch_ms = fetched_ms
+                self.last_caught_up_ms = max(self.last_caught_up_ms, fetched_ms)
+        row.changed()
+
     def caught_up(self, leader_end: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
-        """True at the leader's end, or when it was within the lag time (C4's rule, and part of C1's)."""
+        """True at the leader's end, or when it was there within the lag time (rule of C4, and part of C1's)."""
         return (
             self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_time_max_ms
         )

@@ -92,6 +92,8 @@ class Log:
         """Called on the loop when an fsync that was waited for has ended; replication puts its own here."""
         self.high_watermark: Callable[[], Offset] = lambda: self.log_end_offset
         """Retention deletes nothing at or above it; replication puts its own here."""
+        self.on_start_moved: Callable[[], None] = lambda: None
+        """Called when the log start was raised; replication puts its own here."""
         self.on_cut: Callable[[Offset], None] = lambda _end: None
         """Told where the log ends after each truncation; its cleaner puts its own here (B8)."""
         self.reconfigure(config)
@@ -443,6 +445,7 @@ class Log:
         self.log_start_offset = offset
         with self.refusals("move the start of"):
             self.epochs.truncate_from_start(offset)
+        self.on_start_moved()
         return True
 
     def delete_oldest(self, count: int, reason: str = "retention") -> None:

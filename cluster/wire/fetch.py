@@ -1,12 +1,12 @@
-"""Fetch requests by hand, v4 to v17: decoded at the leader, encoded by a follower.
+"""Hand-written codec of Fetch requests, v4 to v17: the leader decodes them, a follower encodes them.
 
-Owns: `decode_fetch`, `encode_fetch_request`. Flexible from v12, topics by id from v13 (KIP-516), the
-replica's id and epoch in a tagged field from v15 (KIP-903). Session fields are parsed (KIP-227); a broker
-that answers session 0 is asked for everything each time. The response is in `fetch_response.py`. Tests
-hold both against kio's own codec, byte for byte, for every version.
+Owns: `decode_fetch`, `encode_fetch_request`. Flexible from v12, topics by id from v13 (KIP-516), the replica's id and
+epoch in a tagged field from v15 (KIP-903). Session fields are decoded (KIP-227); a leader that answers with session
+id 0 receives full fetches. The response is in `fetch_response.py`. Tests compare both with kio's own codec, byte for
+byte, for every version.
 
-Nearly every fetch between brokers goes on in a session and names one partition. From v15 on such a request is one
-struct (`_ONE_ROW`), written and read as a whole; any other shape goes field by field.
+Nearly every fetch between brokers is part of a session and names one partition. From v15 on such a request is a single
+struct (`_ONE_ROW`), packed and unpacked as a whole; requests of another shape are handled field by field.
 
 May fail: `WireError` for a request that does not decode.
 """
@@ -53,11 +53,11 @@ _ONE_ROW = struct.Struct(">iiib ii B16sB iiqiqi 7s iqx")
 ONE = 2
 """The compact length of an array of one."""
 _BEHIND_ROW = b"\0\0\1\1\1\1" + bytes((_REPLICA.size,))
-"""Between the one row and the replica's state: tags of the row and its topic, nothing forgotten, no rack, tag 1."""
+"""Between the row and the replica's state: no tags of row and topic, no forgotten topics, no rack, then tag 1."""
 
 
 class FetchPartition(NamedTuple):
-    """What one partition is asked for; epochs and log start are -1 where unknown."""
+    """One partition of a request; epochs and log start are -1 where unknown."""
 
     topic: str | UUID
     partition: int
@@ -89,9 +89,9 @@ def decode_fetch(request: Request) -> FetchRequest:
     """Decode a fetch of v4 to v17."""
     frame, at, version = request.frame, request.body_at, request.version
     if version >= _REPLICA_STATE and len(frame) - at == _ONE_ROW.size:
-        one = _decode_one_row(frame, at)
-        if one is not None:
-            return one
+        single = _decode_one_row(frame, at)
+        if single is not None:
+            return single
     try:
         if version >= FLEXIBLE:
             decoded, end = _decode_flexible(frame, at, version)
@@ -256,9 +256,9 @@ def _closing_tags(
 def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
     """The body of a fetch. Fields that the version lacks are left out."""
     if version >= _REPLICA_STATE and len(request.partitions) == 1:
-        one = _encode_one_row(request)
-        if one is not None:
-            return one
+        single = _encode_one_row(request)
+        if single is not None:
+            return single
     flexible = version >= FLEXIBLE
     out: list[bytes] = []
     if version < _REPLICA_STATE:
@@ -336,8 +336,8 @@ def _request_tags(version: int, request: FetchRequest) -> bytes:
     if request.cluster_id is not None:
         value = compact_text(request.cluster_id)
         tags.append(b"\0" + varint(len(value)) + value)
-    told = (request.replica_id, request.replica_epoch) != (-1, -1)
-    if version >= _REPLICA_STATE and told:
+    has_replica = (request.replica_id, request.replica_epoch) != (-1, -1)
+    if version >= _REPLICA_STATE and has_replica:
         value = _REPLICA.pack(request.replica_id, request.replica_epoch, 0)
         tags.append(b"\1" + varint(len(value)) + value)
     return varint(len(tags)) + b"".join(tags)

@@ -1,12 +1,12 @@
-"""Fetch responses by hand, v4 to v17: encoded at the leader, decoded by a follower.
+"""Hand-written codec of Fetch responses, v4 to v17: the leader encodes them, a follower decodes them.
 
-Owns: `encode_fetch_response`, `decode_fetch_response`. Record data is never copied: the parts that storage
-gave go out between the parts written here, and a follower's are views of the frame. Versions as in
-`fetch.py`; the diverging epoch (KIP-595), the current leader (KIP-951) and the leaders' endpoints are tagged
-fields. Tests hold both against kio's own codec, byte for byte, for every version.
+Owns: `encode_fetch_response`, `decode_fetch_response`. Record data is never copied: the parts that storage returned are
+sent between the parts written here, and a follower's records are views of the frame. Versions as in `fetch.py`; the
+diverging epoch (KIP-595), the current leader (KIP-951) and the leaders' endpoints are tagged fields. Tests compare
+both with kio's own codec, byte for byte, for every version.
 
-What a follower is answered nearly always, one partition by its topic's id, without aborted transactions or tags, is
-one struct before the records (`_ONE_ROW`), written and read as a whole.
+Nearly every response to a follower has one partition, by topic id, without aborted transactions or tags. All of it
+before the records is then a single struct (`_ONE_ROW`), packed and unpacked as a whole.
 
 May fail: `WireError` for a response that does not decode.
 """
@@ -57,11 +57,11 @@ _LEADER = struct.Struct(">ii")
 _EPOCH_END = struct.Struct(">iq")
 _ONE_ROW = struct.Struct(">ihi B16sB ihqqq Bi")
 _NO_TAGS = b"\0\0\0"
-"""Behind its records: of the row, its topic and the response."""
+"""After the records: the empty tags of the row, of its topic and of the response."""
 
 
 class FetchAnswer(NamedTuple):
-    """One partition's answer. `records` are parts as storage gave them; None writes null.
+    """One partition of a response. `records` are the parts that storage returned; None writes null.
 
     `aborted` (producer id, first offset) is None for a reader of uncommitted data. `diverging` is
     `(epoch, end offset)`: the follower truncates there. Unknown offsets are -1.
@@ -99,7 +99,7 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """A decoded response: an error for the whole, or one a partition."""
+    """A decoded response: an error for the whole response, or an error code for each partition."""
 
     throttle_ms: int
     error: int
@@ -116,11 +116,11 @@ def encode_fetch_response(
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
-    """The body's parts. Answers of one topic go together, topics in the order of their first answer."""
+    """The parts of the body. Answers of one topic are grouped; topics are in the order of their first answer."""
     if version >= TOPIC_IDS and len(answers) == 1 and not node_endpoints:
-        one = _encode_one_row(answers[0], throttle_ms, error, session_id)
-        if one is not None:
-            return one
+        single = _encode_one_row(answers[0], throttle_ms, error, session_id)
+        if single is not None:
+            return single
     flexible = version >= FLEXIBLE
     by_topic: dict[str | UUID, list[FetchAnswer]] = {}
     for answer in answers:
@@ -207,13 +207,13 @@ def _aborted(aborted: Sequence[tuple[int, int]] | None, *, flexible: bool) -> by
 
 
 def _answer_tags(row: FetchAnswer) -> bytes:
-    led = (row.leader_id, row.leader_epoch) != (-1, -1)
-    if row.diverging is None and not led:
+    has_leader = (row.leader_id, row.leader_epoch) != (-1, -1)
+    if row.diverging is None and not has_leader:
         return b"\0"
-    out = bytes((led + (row.diverging is not None),))
+    out = bytes((has_leader + (row.diverging is not None),))
     if row.diverging is not None:
         out += bytes((0, _DIVERGING.size)) + _DIVERGING.pack(*row.diverging, 0)
-    if led:
+    if has_leader:
         out += leader_tag(1, row.leader_id, row.leader_epoch)
     return out
 
@@ -221,9 +221,9 @@ def _answer_tags(row: FetchAnswer) -> bytes:
 def decode_fetch_response(version: int, frame: bytes, at: int = 0) -> FetchResponse:
     """Decode the body that begins at `at`."""
     if version >= TOPIC_IDS and len(frame) - at > _ONE_ROW.size + len(_NO_TAGS):
-        one = _decode_one_row(frame, at)
-        if one is not None:
-            return one
+        single = _decode_one_row(frame, at)
+        if single is not None:
+            return single
     try:
         decoded, end = _decode(version, frame, at)
     except (struct.error, IndexError, ValueError) as error_:

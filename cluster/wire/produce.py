@@ -1,8 +1,8 @@
-"""Produce by hand, v3 to v13: the hot path writes and reads nothing but bytes.
+"""Hand-written codec of Produce, v3 to v13: the hot path reads and writes nothing but bytes.
 
-Owns: `decode_produce`, `encode_produce_response`. Record data stays a view of the request's frame; nothing
-is done for each record. Flexible from v9; v13 names topics by id (KIP-516). Tests hold both against kio's
-own codec, byte for byte, for every version.
+Owns: `decode_produce`, `encode_produce_response`. Record data stays a view of the request's frame; there is no work
+for each record. Flexible from v9; v13 names topics by id (KIP-516). Tests compare both with kio's own codec, byte for
+byte, for every version.
 
 May fail: `WireError` for a request that does not decode.
 """
@@ -71,7 +71,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProduceAnswer(NamedTuple):
-    """What became of one partition; -1 where unknown. `error` is Kafka's code, an `ErrorCode` or a number."""
+    """The result of one partition; -1 where unknown. `error` is Kafka's code, an `ErrorCode` or a number."""
 
     topic: str | UUID
     partition: int
@@ -166,7 +166,7 @@ def encode_produce_response(
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
-    """The body's parts. Answers of one topic go together, topics in the order of their first answer."""
+    """The parts of the body. Answers of one topic are grouped; topics are in the order of their first answer."""
     flexible = version >= _FLEXIBLE
     if flexible and len(answers) == 1 and not node_endpoints:  # nearly always
         answer = answers[0]
@@ -212,6 +212,6 @@ def _answer(version: int, row: ProduceAnswer) -> bytes:
             out.append(b"\0")
     out.append(text(row.error_message))
     if flexible:
-        told = version >= 10 and (row.leader_id, row.leader_epoch) != (-1, -1)  # KIP-951
-        out.append(b"\1" + leader_tag(0, row.leader_id, row.leader_epoch) if told else b"\0")
+        has_leader = version >= 10 and (row.leader_id, row.leader_epoch) != (-1, -1)  # KIP-951
+        out.append(b"\1" + leader_tag(0, row.leader_id, row.leader_epoch) if has_leader else b"\0")
     return b"".join(out)

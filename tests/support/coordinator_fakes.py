@@ -165,7 +165,7 @@ class FakePartition:
         self.topic_partition = TopicPartition(topic, number)
         self.log = log
         self.is_leader = True
-        self.generation = 1
+        self.leadership_generation = 1
         self.leader_epoch = 1
         self.epoch_start = log.log_end_offset
         self.high_watermark = log.log_end_offset
@@ -197,7 +197,7 @@ class FakeReplicas:
         old = self.partitions.get(number)
         partition = FakePartition(self._topic, number, log)
         if old is not None:
-            partition.generation = old.generation + 1
+            partition.leadership_generation = old.leadership_generation + 1
             partition.leader_epoch = old.leader_epoch + 1
         if high_watermark is not None:
             partition.high_watermark = high_watermark

@@ -229,7 +229,7 @@ def test_load_of_an_older_generation_changes_nothing(bed: GroupTestBed) -> None:
     stale.high_watermark = 99
     bed.replicas.produces.check_and_complete(stale.topic_partition)
     bed.host.advance(2_000)
-    assert fresh.generation > stale.generation
+    assert fresh.leadership_generation > stale.leadership_generation
     assert fetched(bed).committed_offset == 50
 
 

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from harrow.cluster.broker import Broker
 from harrow.cluster.host.simulated import SimHost
-from harrow.cluster.ids import LeaderEpoch, NodeId, Offset, TopicPartition
+from harrow.cluster.ids import ControllerEpoch, LeaderEpoch, NodeId, Offset, TopicPartition
 from harrow.cluster.invariants import InvariantViolation
 from harrow.cluster.invariants.leader_completeness import within
 from harrow.cluster.invariants.registry_invariants import RegistryInvariants
 from harrow.cluster.metadata import NewTopic
 from harrow.cluster.registry.tree_rows import Changes, NodeRow, SessionRow
-from harrow.cluster.replication.partition import IsrProposal, Partition
+from harrow.cluster.replication.isr import IsrProposal
+from harrow.cluster.replication.leader_and_isr import LeaderAndIsrHandler
+from harrow.cluster.replication.partition import Partition
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.storage.leader_epochs import EpochEntry
 from raw_kafka import batch
@@ -125,17 +127,19 @@ def lead_twice_in_one_epoch(cluster: SimulatedCluster) -> None:
 
 
 def change_committed_isr(cluster: SimulatedCluster) -> None:
-    replica(cluster, leader_of(cluster)).isr = (NodeId(leader_of(cluster)),)
+    replica(cluster, leader_of(cluster)).isr_state.committed = (NodeId(leader_of(cluster)),)
 
 
 def propose_as_follower(cluster: SimulatedCluster) -> None:
     found = replica(cluster, followers_of(cluster)[0])
-    found.proposal = proposal_of(found, found.isr[:1])
+    found.isr_state.proposal = proposal_of(found, found.isr[:1])
 
 
 def propose_without_the_leader(cluster: SimulatedCluster) -> None:
     found = replica(cluster, leader_of(cluster))
-    found.proposal = proposal_of(found, tuple(node for node in found.isr if node != found.node_id))
+    found.isr_state.proposal = proposal_of(
+        found, tuple(node for node in found.isr if node != found.node_id)
+    )
 
 
 def proposal_of(found: Partition, isr: tuple[NodeId, ...]) -> IsrProposal:
@@ -150,7 +154,7 @@ def propose_an_expired_broker(cluster: SimulatedCluster) -> None:
     cluster.brokers[gone].kill()
     leader = replica(cluster, leader_of(cluster))
     assert cluster.run_until(lambda: gone not in leader.isr, 5_000)
-    leader.proposal = proposal_of(leader, (*leader.isr, NodeId(gone)))
+    leader.isr_state.proposal = proposal_of(leader, (*leader.isr, NodeId(gone)))
 
 
 def lose_a_record_in_sync(cluster: SimulatedCluster) -> None:
@@ -186,14 +190,19 @@ def control_twice_in_one_epoch(cluster: SimulatedCluster) -> None:
     vars(imposter)["_active"] = vars(elected)["_active"]
 
 
+def leader_and_isr_handler(broker: Broker) -> LeaderAndIsrHandler:
+    handlers: LeaderAndIsrHandler = vars(broker.replicas)["_leader_and_isr"]
+    return handlers
+
+
 def know_a_controller_epoch_that_nobody_won(cluster: SimulatedCluster) -> None:
     broker: Broker = cluster.broker(2)
-    broker.replicas.controller_epoch = type(broker.replicas.controller_epoch)(9)
+    leader_and_isr_handler(broker).controller_epoch = ControllerEpoch(9)
 
 
 def lower_known_controller_epoch(cluster: SimulatedCluster) -> None:
     broker: Broker = cluster.broker(2)
-    broker.replicas.controller_epoch = type(broker.replicas.controller_epoch)(0)
+    leader_and_isr_handler(broker).controller_epoch = ControllerEpoch(0)
 
 
 def seat_another_broker(cluster: SimulatedCluster) -> None:

@@ -1,4 +1,4 @@
-"""Ends what a simulated test left running: a coroutine must not outlive its loop."""
+"""Closes the simulations of a test: a coroutine must not outlive its loop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from .sim_host import OPEN
+from .simulation import OPEN
 
 
 @pytest.fixture(autouse=True)
-def close_simulated_loops() -> Iterator[None]:
-    """Close every virtual loop that the test made."""
+def close_simulations() -> Iterator[None]:
+    """Close every simulation that the test made; each must have ended without an unhandled exception."""
     yield
     while OPEN:
         OPEN.pop().close()

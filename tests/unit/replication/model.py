@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
+from harrow.cluster.host.simulated.disk import SimDisk
 from harrow.cluster.ids import (
     BrokerEpoch,
     ControllerEpoch,
@@ -13,12 +14,10 @@ from harrow.cluster.ids import (
     Offset,
     TopicPartition,
 )
-from harrow.cluster.replication import Partition, PartitionState
-from harrow.cluster.replication.truncation import STRATEGIES, Truncation, latest_epoch
+from harrow.cluster.replication import LeaderAndIsr, Partition
+from harrow.cluster.replication.truncation import STRATEGIES, TruncationStrategy, latest_epoch
 from harrow.cluster.storage import AppendInfo, LeaderEpochs, Origin
 from harrow.cluster.wire.topic_ids import UUID
-
-from .sim_host import SimDisk
 
 TP = TopicPartition("orders", 0)
 LAG_MS = 100
@@ -30,7 +29,9 @@ class ListLog:
     def __init__(self, config: dict[str, object] | None = None) -> None:
         self.records: list[tuple[int, str]] = []
         self.log_start_offset = Offset(0)
-        self.epochs = LeaderEpochs(cast("Any", SimDisk()), "/log")
+        disk = SimDisk(lambda: 0)
+        disk.make_folder("/log")
+        self.epochs = LeaderEpochs(cast("Any", disk), "/log")
         self.config = BrokerConfig.parse(config or {}).topic()
         self.failed: Exception | None = None
 
@@ -68,7 +69,7 @@ class Replica:
     ) -> None:
         self.node = node
         self.log = ListLog(config)
-        self.rule: Truncation = STRATEGIES[rule]
+        self.rule: TruncationStrategy = STRATEGIES[rule]
         self.partition = self._open(0)
 
     def _open(self, checkpoint: int) -> Partition:
@@ -131,8 +132,8 @@ def state(
     *,
     version: int = 0,
     replicas: tuple[int, ...] = (),
-) -> PartitionState:
-    return PartitionState(
+) -> LeaderAndIsr:
+    return LeaderAndIsr(
         leader=NodeId(leader), leader_epoch=LeaderEpoch(epoch), isr=tuple(map(NodeId, isr)),
         version=version, replicas=tuple(map(NodeId, replicas or (1, 2, 3))),
         controller_epoch=ControllerEpoch(1),

@@ -1,8 +1,10 @@
-"""Brokers' replica managers on a virtual clock: real partitions, fetchers and logs, no machine.
+"""Replica managers of several brokers on simulated machines: real partitions, fetchers and logs, a scripted controller.
 
-Owns: a loop over a heap of calls, an in-memory disk, links with a latency drawn from the seed, a registry of
-partition states with conditional writes, and a controller that does what the test says. Everything is
-deterministic in the seed. A broker that is killed loses its memory and keeps its disk (kill -9).
+Owns: links with a latency drawn from the seed, which carry requests straight to the handlers; a registry of partition
+states with conditional writes; and a controller that does what the test says. Machines, clocks, disks and tasks are
+those of `cluster/host/simulated`. Everything is deterministic in the seed. A broker that is killed loses its memory
+and keeps its disk (kill -9). An exception that a task or a callback of a broker lets out fails the test
+(`conftest.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from functools import partial
 from typing import Any, cast
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.host.seam import Buffer, Host, Part, bytes_of
+from harrow.cluster.host.seam import Buffer, Part, Peer, bytes_of
+from harrow.cluster.host.simulated import Machine, SimHost, World
+from harrow.cluster.host.simulated.loop import NS_PER_MS
+from harrow.cluster.host.simulated.network import SimNetwork
+from harrow.cluster.host.simulated.tasks import SimPromise as HostPromise
 from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
 from harrow.cluster.network.peers import PeerClient
 from harrow.cluster.replication import ReplicaManager
@@ -22,8 +28,6 @@ from harrow.cluster.storage import LogManager
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiTable
 from harrow.cluster.wire.batches import headers
-from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
-from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
 from harrow.cluster.wire.internal import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -34,9 +38,10 @@ from harrow.cluster.wire.request import Request
 from harrow.cluster.wire.topic_ids import UUID
 from request_contexts import broker_context
 
-from .sim_host import SimDisk, SimHost, SimLoop, SimPromise
-
 ORDERS = TopicPartition("orders", 0)
+SimPromise = HostPromise[Any]
+OPEN: list[Simulation] = []
+"""Simulations that the current test has made; `conftest.py` closes them."""
 
 
 @dataclass
@@ -66,7 +71,8 @@ class SimRegistry:
     ) -> int | None:  # fmt: skip
         del controller_epoch
         sim = self._simulation
-        await sim.sleep(self.delay_ms)
+        sleep = sim.brokers[leader].host.tasks.sleep
+        await sleep(self.delay_ms)
         if leader in self.cut_off:
             raise TimeoutError("the registry does not answer")
         state = self.states[tp]
@@ -75,11 +81,31 @@ class SimRegistry:
             return state.version if same and state.version == expected_version + 1 else None
         state.isr, state.version = list(isr), state.version + 1
         version = state.version
-        await sim.sleep(self.delay_ms)
+        await sleep(self.delay_ms)
         if self.lose_answers > 0:
             self.lose_answers -= 1
             raise TimeoutError("the answer was lost")
         return version
+
+
+class ListTap:
+    """A tap that keeps its rows in a list."""
+
+    enabled = True
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, dict[str, Any]]] = []
+
+    def produced(self, client: str, topic: str, partition: int, **fields: Any) -> None:
+        tp = TopicPartition(topic, partition)
+        self.rows.append(("produced", {"client": client, "tp": tp, **fields}))
+
+    def fetched(self, client: str, topic: str, partition: int, **fields: Any) -> None:
+        tp = TopicPartition(topic, partition)
+        self.rows.append(("fetched", {"client": client, "tp": tp, **fields}))
+
+    def close(self) -> None:
+        pass
 
 
 class SimBroker:
@@ -88,33 +114,38 @@ class SimBroker:
     def __init__(self, simulation: Simulation, node_id: int, config: dict[str, object]) -> None:
         self._simulation = simulation
         self.node_id = NodeId(node_id)
-        self.disk = SimDisk()
+        name = f"broker-{node_id}"
+        self.machine = Machine(simulation.world, name, Peer("broker", str(node_id)))
+        self.tap = ListTap()
         self._config = BrokerConfig.parse(config)
         self.lives = 0
         self.epoch = -1
         self.host: SimHost
         self.replicas: ReplicaManager
+        self.logs: LogManager
         self.table: ApiTable
-        self.paused = False
         self.start()
 
     @property
     def alive(self) -> bool:
-        return self.host.alive
+        return self.machine.alive
+
+    def traced(self, event: str) -> list[dict[str, Any]]:
+        """Fields of all events of that name."""
+        events = self._simulation.world.trace.events
+        return [row for _, host, name, row in events if (host, name) == (self.machine.name, event)]
 
     def start(self) -> None:
         sim = self._simulation
         self.lives += 1
-        name = f"broker-{self.node_id}"
-        self.host = SimHost(name, sim.loop, self.disk, f"{sim.seed}/{name}/{self.lives}")
-        host = cast("Host", self.host)
-        logs = LogManager(host, f"/{name}", self._config)
+        self.host = host = self.machine.boot()
+        host.tap = self.tap
+        logs = self.logs = LogManager(host, f"/{self.machine.name}", self._config)
         logs.load()
         self.replicas = ReplicaManager(
             host, self.node_id, self._config, logs, cast("Any", sim.registry),
-            lambda node: cast("PeerClient", SimPeer(sim, self, sim.brokers[node])),
+            lambda node: cast("PeerClient", SimPeer(sim, self, sim.brokers[node])), sim,
         )  # fmt: skip
-        self.replicas.alive = lambda node: sim.brokers[node].alive
         self.table = ApiTable(self.replicas.handlers())
         self.replicas.start()
         self.register()
@@ -126,7 +157,7 @@ class SimBroker:
         self.replicas.broker_epoch = BrokerEpoch(self.epoch)
 
     def kill(self) -> None:
-        self.host.alive = False
+        self.machine.kill()
 
     def serve(self, request: Request) -> None:
         """Hand a request to its handler, as a connection does."""
@@ -206,14 +237,14 @@ class SimPeer:
             if not sent.done():
                 sent.set_exception(TimeoutError("no answer"))
 
-        sim.loop.at(sim.loop.now_ms + timeout_ms, late)
+        sim.later(timeout_ms, late)
         return True
 
     async def request_parts(
         self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float
     ) -> memoryview:
         sim, source = self._sim, self._source
-        promise = sim.loop_promise()
+        promise = cast("SimPromise", source.host.tasks.promise())
         self._pending = [one for one in self._pending if not one.done()] + [promise]
         if self._closed or not self._target.alive or self._life != self._target.lives:
             self._life = self._target.lives
@@ -233,9 +264,14 @@ class Simulation:
     ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
-        self.loop = SimLoop()
+        self.world = World(seed)
+        self.loop = self.world.loop
+        self.client = Machine(self.world, "client", Peer("client", "test")).boot()
+        OPEN.append(self)
         self.epochs = 0
         self.blocked: set[tuple[int, int]] = set()
+        self.missing_in_metadata: set[int] = set()
+        """Brokers that the metadata of all brokers does not have."""
         self.controller_epoch = 1
         self.topic_ids: dict[str, UUID] = {}
         self.registry = SimRegistry(self)
@@ -245,18 +281,37 @@ class Simulation:
         for node in range(1, brokers + 1):
             self.brokers[node] = SimBroker(self, node, self.config)
 
+    # --- what brokers know of the cluster (`ClusterMetadata`)
+
+    def is_alive(self, node_id: NodeId, /) -> bool:
+        return node_id not in self.missing_in_metadata and self.brokers[node_id].alive
+
+    def has_partition(self, tp: TopicPartition, /) -> bool:
+        del tp
+        return False
+
+    async def topic_config(self, topic: str, /) -> dict[str, object]:
+        del topic
+        return {}
+
     # --- the world
 
     def latency(self) -> float:
         return self.random.uniform(0.05, 2.0)
 
     def loop_promise(self) -> SimPromise:
-        return SimPromise(self.loop)
+        """A promise of the client."""
+        return cast("SimPromise", self.client.tasks.promise())
 
-    async def sleep(self, delay_ms: float) -> None:
-        promise = self.loop_promise()
-        self.loop.at(self.loop.now_ms + delay_ms, lambda: promise.set_result(None))
-        await promise
+    def later(self, delay_ms: float, call: Callable[[], object]) -> None:
+        """Run `call` after `delay_ms` of virtual time, whichever brokers are alive then."""
+        self.loop.call_after(None, int(delay_ms * NS_PER_MS), call)
+
+    def close(self) -> None:
+        """End the simulation, which had no unhandled exception."""
+        failed = [row for _, _, event, row in self.world.trace.events if event == "task.failed"]
+        self.world.close()
+        assert not failed, failed
 
     def send(
         self, target: SimBroker, api_key: int, version: int, body: bytes, client_id: str,
@@ -276,13 +331,13 @@ class Simulation:
                     promise.set_exception(ConnectionResetError("died"))
                 return
             if cut():
-                self.loop.at(self.loop.now_ms + 5, arrive)
+                self.later(5, arrive)
                 return
             request = Request(
                 api_key, version, 1, client_id, body, 0, broker_context(client_id),
-                target.host.monotonic_ns(), complete,
+                target.host.clock.monotonic_ns(), complete,
             )  # fmt: skip
-            target.host.network.deliver(partial(target.serve, request))
+            cast("SimNetwork", target.host.network).delivery.run(partial(target.serve, request))
 
         def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
             if on_send is not None:
@@ -291,15 +346,15 @@ class Simulation:
 
             def deliver() -> None:
                 if cut():
-                    self.loop.at(self.loop.now_ms + 5, deliver)
+                    self.later(5, deliver)
                     return
                 gone = sender is not None and (sender.lives != sender_life or not sender.alive)
                 if not promise.done() and not gone:
                     promise.set_result(memoryview(answer))
 
-            self.loop.at(self.loop.now_ms + self.latency(), deliver)
+            self.later(self.latency(), deliver)
 
-        self.loop.at(self.loop.now_ms + self.latency(), arrive)
+        self.later(self.latency(), arrive)
 
     def request(self, node: int, api_key: int, version: int, entity: Any) -> SimPromise:
         """Ask a broker as a client; the promise gets the response's bytes."""
@@ -312,7 +367,7 @@ class Simulation:
         """Ask and run until the answer is there."""
         promise = self.request(node, api_key, version, entity)
         assert self.loop.run_until(promise.done, 60_000), "no answer"
-        return messages.decode_response(api_key, version, promise.result)
+        return messages.decode_response(api_key, version, promise.result())
 
     # --- the controller
 
@@ -378,7 +433,7 @@ class Simulation:
         """Append directly at a broker; the list gets the result when there is one."""
         answers: list[Any] = []
         records = [(None, value, ()) for value in values]
-        data = build_batch(records, timestamp_ms=self.brokers[node].host.wall_ms(), **batch)
+        data = build_batch(records, timestamp_ms=self.brokers[node].host.clock.wall_ms(), **batch)
         self.brokers[node].replicas.append(
             {tp: data}, acks=acks, timeout_ms=timeout_ms,
             done=lambda results: answers.append(results[tp]),
@@ -401,64 +456,3 @@ class Simulation:
                 )
                 offset = header.last_offset + 1
         return found
-
-
-class Consumer:
-    """Fetches of `tp` at broker `node`."""
-
-    def __init__(
-        self, sim: Simulation, node: int = 1, version: int = 12, tp: TopicPartition = ORDERS
-    ) -> None:
-        self.sim, self.node, self.version, self.tp = sim, node, version, tp
-
-    def send(self, offset: int, *, wait: int = 100, min_bytes: int = 1, **row: int) -> SimPromise:
-        topic: Any = self.tp.topic if self.version < 13 else self.sim.topic_id(self.tp.topic)
-        epoch, last = row.get("epoch", -1), row.get("last_epoch", -1)
-        part = FetchPartition(
-            topic, self.tp.partition, epoch, offset, last, -1, row.get("size", 1 << 20)
-        )
-        fetch = FetchRequest(
-            row.get("replica", -1), row.get("life", -1), wait, min_bytes, 1 << 20,
-            row.get("isolation", 0), 0, -1, [part], [], "",
-        )  # fmt: skip
-        body = encode_fetch_request(self.version, fetch)
-        promise = self.sim.loop_promise()
-        target = self.sim.brokers[self.node]
-        self.sim.send(target, 1, self.version, body, "reader", promise)
-        return promise
-
-    def answer(self, promise: SimPromise) -> FetchedPartition:
-        assert self.sim.loop.run_until(promise.done, 60_000)
-        view = promise.result
-        return decode_fetch_response(self.version, bytes(view)).partitions[0]
-
-    def fetch(self, offset: int, **row: Any) -> FetchedPartition:
-        return self.answer(self.send(offset, **row))
-
-
-PATIENT: dict[str, object] = {"replica.lag.time.max.ms": 60_000}
-"""Nobody leaves the ISR while a test lasts."""
-
-
-def three(**config: object) -> Simulation:
-    """`ORDERS` on three brokers, the first its leader."""
-    sim = Simulation(3, seed=1, config=config)
-    sim.create(ORDERS, [1, 2, 3])
-    sim.loop.run_for(50)
-    return sim
-
-
-def settle(sim: Simulation, answers: list[Any], limit_ms: float = 10_000) -> Any:
-    """The one result of an append, when there is one."""
-    assert sim.loop.run_until(lambda: bool(answers), limit_ms)
-    assert len(answers) == 1
-    return answers[0]
-
-
-def list_offset(sim: Simulation, timestamp: int, version: int = 7, isolation: int = 0) -> Any:
-    """ListOffsets of `ORDERS` at broker 1, as a consumer asks: its row of the answer."""
-    s = messages.schema(2, version, "request")
-    row = s.ListOffsetsPartition(partition_index=ORDERS.partition, timestamp=timestamp)
-    topic = s.ListOffsetsTopic(name=ORDERS.topic, partitions=(row,))
-    entity = s.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=(topic,))
-    return sim.ask(1, 2, version, entity).topics[0].partitions[0]

@@ -9,14 +9,14 @@ from typing import cast
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, Offset
+from harrow.cluster.replication import LeaderAndIsr, Partition
 from harrow.cluster.replication.delete_records import (
     DelayedDeleteRecords,
     DeleteRecordsResult,
     Results,
     delete_before,
 )
-from harrow.cluster.replication.partition import Partition, PartitionState
-from harrow.cluster.replication.replica_manager import ReplicaManager
+from harrow.cluster.replication.partition_directory import PartitionDirectory
 from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.topic_ids import UUID
 from storage_host import TP, StorageHost
@@ -25,7 +25,7 @@ ALL = [NodeId(1), NodeId(2), NodeId(3)]
 
 
 class Leader:
-    """Broker 1 leads ten records on three replicas; 2 and 3 fetch when told."""
+    """Broker 1 leads ten records on three replicas; 2 and 3 fetch when the test says so."""
 
     def __init__(self, folder: str, topic: dict[str, object] | None = None) -> None:
         log = StorageHost().open(folder, topic)
@@ -39,8 +39,8 @@ class Leader:
         for node in ALL[1:]:
             self.fetch(node, 0)
 
-    def state(self, epoch: LeaderEpoch, leader: NodeId) -> PartitionState:
-        return PartitionState(
+    def state(self, epoch: LeaderEpoch, leader: NodeId) -> LeaderAndIsr:
+        return LeaderAndIsr(
             leader=leader, leader_epoch=epoch, isr=tuple(ALL), version=epoch,
             replicas=tuple(ALL), controller_epoch=ControllerEpoch(1),
         )  # fmt: skip
@@ -55,12 +55,14 @@ class Leader:
         """The operation for `offset`, tried once, and the answers that came."""
         required = delete_before(self.partition, offset)
         result = DeleteRecordsResult(
-            error=ErrorCode.none, required=required, generation=self.partition.generation
+            error=ErrorCode.none,
+            required=required,
+            leadership_generation=self.partition.leadership_generation,
         )
         manager = SimpleNamespace(partition={TP: self.partition}.get)
         answers: list[Results] = []
         operation = DelayedDeleteRecords(
-            cast("ReplicaManager", manager), 100, {TP: result}, answers.append
+            cast("PartitionDirectory", manager), 100, {TP: result}, answers.append
         )
         operation.try_complete()
         return operation, answers
@@ -76,7 +78,7 @@ def leader(tmp_path: Path) -> Leader:
     return Leader(str(tmp_path / "orders-0"))
 
 
-def test_it_waits_for_every_live_replica(leader: Leader) -> None:
+def test_delete_records_waits_for_every_live_replica(leader: Leader) -> None:
     operation, answers = leader.delete(6)
     assert leader.partition.log.log_start_offset == 6, "the leader's own are gone at once"
     leader.fetch(NodeId(2), 6)
@@ -88,7 +90,7 @@ def test_it_waits_for_every_live_replica(leader: Leader) -> None:
     assert outcome(answers) == (ErrorCode.none, 6)
 
 
-def test_a_dead_replica_is_not_waited_for(leader: Leader) -> None:
+def test_delete_records_does_not_wait_for_a_dead_replica(leader: Leader) -> None:
     operation, answers = leader.delete(6)
     leader.fetch(NodeId(2), 6)
     leader.dead.add(NodeId(3))
@@ -96,7 +98,7 @@ def test_a_dead_replica_is_not_waited_for(leader: Leader) -> None:
     assert outcome(answers) == (ErrorCode.none, 6)
 
 
-def test_the_deadline_says_that_a_replica_lags(leader: Leader) -> None:
+def test_delete_records_times_out_while_a_replica_lags(leader: Leader) -> None:
     operation, answers = leader.delete(-1)
     assert leader.partition.log.log_start_offset == 10
     operation.expire()
@@ -104,7 +106,7 @@ def test_the_deadline_says_that_a_replica_lags(leader: Leader) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_lost_leadership_ends_it(leader: Leader, again: bool) -> None:
+def test_delete_records_fails_when_leadership_is_lost(leader: Leader, again: bool) -> None:
     operation, answers = leader.delete(6)
     leader.partition.become_follower(leader.state(LeaderEpoch(2), NodeId(2)))
     if again:  # a new generation: what happened in between is not known
@@ -114,14 +116,14 @@ def test_lost_leadership_ends_it(leader: Leader, again: bool) -> None:
 
 
 @pytest.mark.parametrize("offset", [-2, 11])
-def test_only_committed_records_can_be_deleted(leader: Leader, offset: int) -> None:
+def test_delete_records_above_the_high_watermark_is_refused(leader: Leader, offset: int) -> None:
     with pytest.raises(KafkaError) as refused:
         delete_before(leader.partition, offset)
     assert refused.value.code is ErrorCode.offset_out_of_range
     assert leader.partition.log.log_start_offset == 0
 
 
-def test_a_compacted_topic_refuses(tmp_path: Path) -> None:
+def test_delete_records_of_a_compacted_topic_is_refused(tmp_path: Path) -> None:
     leader = Leader(str(tmp_path / "orders-0"), {"cleanup.policy": "compact"})
     with pytest.raises(KafkaError) as refused:
         delete_before(leader.partition, 3)

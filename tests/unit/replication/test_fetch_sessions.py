@@ -1,4 +1,4 @@
-"""Followers fetch in sessions (KIP-227): what they name, what they are told, and what ends one."""
+"""Fetch sessions of followers (KIP-227): what a fetch names, what a response carries, and what ends a session."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def produced(sim: Simulation, tp: TopicPartition, leader: int = 1) -> None:
     assert answers[0].error is ErrorCode.none
 
 
-def test_a_fetch_names_and_an_answer_carries_only_what_changed() -> None:
+def test_session_fetches_and_responses_carry_only_changed_partitions() -> None:
     sim = cluster()
     spy = Spy(sim.brokers[1])
     produced(sim, TPS[2])
@@ -78,22 +78,65 @@ def test_a_fetch_names_and_an_answer_carries_only_what_changed() -> None:
     epochs = [fetch.session_epoch for fetch, _ in seen]
     assert epochs == list(range(epochs[0], epochs[0] + len(epochs)))
     named = [row.partition for fetch, _ in seen for row in fetch.partitions]
-    told = [row.partition for _, answer in seen for row in answer.partitions]
+    sent = [row.partition for _, answer in seen for row in answer.partitions]
     assert named == [2]  # once, after its bytes came
-    assert told == [2]  # its high watermark; the bytes were answered to the fetch before
+    assert sent == [2]  # its high watermark; the bytes were answered to the fetch before
     assert all(sim.partition(node, TPS[2]).high_watermark == 1 for node in (1, 2, 3))
 
 
 def test_idle_partitions_stay_in_sync() -> None:
+    """An append finds each follower caught up at its session's last fetch, although no fetch named the partition."""
     sim = cluster()
     sim.loop.run_for(20 * LAG_MS)
     for tp in TPS:
-        # the follower was last caught up no longer ago than one fetch waits, though no fetch named the partition
-        remotes = sim.partition(1, tp)._remotes.values()
-        assert all(sim.loop.now_ms - one.last_caught_up_ms <= 502 for one in remotes)
-        produced(sim, tp)
+        sim.produce(1, tp, [b"a"], acks=1)
+        remotes = [sim.partition(1, tp).remote(node) for node in (2, 3)]
+        assert [remote.log_end_offset for remote in remotes] == [0, 0], "no fetch came since"
+        assert all(sim.loop.now_ms - remote.last_caught_up_ms <= 502 for remote in remotes)
     sim.loop.run_for(3 * LAG_MS)
     assert [sim.registry.states[tp].isr for tp in TPS] == [[1, 2, 3]] * len(TPS)
+
+
+def test_a_fetch_walks_only_the_rows_that_changed() -> None:
+    sim = cluster()
+    sim.loop.run_for(1_200)
+    sessions = [sim.partition(1, TPS[0]).remote(node).session_row.session for node in (2, 3)]
+    assert [len(session) for session in sessions] == [len(TPS)] * 2
+    assert [list(session.changed_rows) for session in sessions] == [[], []]
+    assert [list(session.rows_outside_isr) for session in sessions] == [[], []]
+    sim.produce(1, TPS[3], [b"a"], acks=1)
+    changed = [[row.row.partition for row in s.changed_rows.values()] for s in sessions]
+    assert changed == [[3], [3]]
+    sim.loop.run_for(1_200)
+    assert [list(session.changed_rows) for session in sessions] == [[], []]
+
+
+def test_a_log_start_that_moves_is_sent_and_named() -> None:
+    sim = cluster()
+    produced(sim, TPS[2])
+    sim.loop.run_for(1_200)
+    sim.partition(1, TPS[2]).log.increment_log_start_offset(1)
+    sim.loop.run_for(1_200)
+    assert [sim.partition(node, TPS[2]).log.log_start_offset for node in (1, 2, 3)] == [1, 1, 1]
+    assert sim.partition(1, TPS[2]).low_watermark == 1
+    # A follower's own retention counts too.
+    produced(sim, TPS[2])
+    sim.loop.run_for(1_200)
+    sim.partition(3, TPS[2]).log.increment_log_start_offset(2)
+    sim.loop.run_for(1_200)
+    assert sim.partition(1, TPS[2]).remote(3).log_start_offset == 2
+
+
+def test_a_follower_that_no_fetch_names_still_joins_the_isr() -> None:
+    """Its broker becomes alive for metadata after it caught up: the session evaluates the row again."""
+    sim = cluster()
+    sim.missing_in_metadata.add(3)
+    sim.elect(TPS[0], 1, [1, 2])
+    sim.loop.run_for(1_200)
+    assert sim.registry.states[TPS[0]].isr == [1, 2]
+    sim.missing_in_metadata.clear()
+    sim.loop.run_for(1_200)
+    assert sim.registry.states[TPS[0]].isr == [1, 2, 3]
 
 
 def test_another_leader_of_one_partition_ends_the_session_and_the_rest_goes_on() -> None:
@@ -121,7 +164,7 @@ def test_a_new_epoch_of_the_same_leader_ends_the_session() -> None:
     produced(sim, TPS[0])
 
 
-def test_a_leader_that_restarts_is_asked_in_full_again() -> None:
+def test_full_fetch_follows_a_restart_of_the_leader() -> None:
     sim = cluster()
     sim.brokers[1].kill()
     sim.loop.run_for(100)
@@ -133,7 +176,7 @@ def test_a_leader_that_restarts_is_asked_in_full_again() -> None:
         produced(sim, tp)
 
 
-def test_a_full_answer_starves_nobody() -> None:
+def test_full_responses_starve_no_partition() -> None:
     sim = cluster(**{"replica.fetch.response.max.bytes": 400, "replica.fetch.max.bytes": 400})
     for _ in range(20):
         for tp in TPS:
@@ -156,7 +199,7 @@ ASKED = FetchRequest(-1, -1, 0, 0, 1000, 0, 7, 1, [], [], "")
         ({"replica_id": 2, "wrong": "row"}, ErrorCode.fetch_session_id_not_found),
     ],
 )
-def test_what_is_not_the_next_fetch_of_a_session_is_refused(
+def test_fetch_that_is_not_the_next_of_its_session_is_refused(
     changed: dict[str, Any], code: ErrorCode
 ) -> None:
     sim = cluster()
@@ -177,7 +220,7 @@ def test_what_is_not_the_next_fetch_of_a_session_is_refused(
     body = encode_fetch_request(17, fetch)
     sim.send(sim.brokers[1], 1, 17, body, "test", promise)
     assert sim.loop.run_until(promise.done, 1_000)
-    assert decode_fetch_response(17, bytes(promise.result)).error == code
+    assert decode_fetch_response(17, bytes(promise.result())).error == code
     produced(sim, TPS[1])  # and the follower goes on, in full if need be
 
 
@@ -185,17 +228,17 @@ def test_a_log_that_fails_ends_the_session() -> None:
     sim = cluster()
     partition = sim.partition(1, TPS[0])
     partition.fail()
-    sim.brokers[1].replicas.role_changed(partition)
+    sim.brokers[1].replicas.wake_ups.roles_changed((partition,))
     sim.loop.run_for(100)
     for tp in TPS[1:]:
         produced(sim, tp)
 
 
 @pytest.mark.parametrize("data", [True, False])
-def test_a_partition_that_fails_by_what_a_fetch_acknowledges_ends_the_session_at_once(
+def test_log_failure_caused_by_an_acknowledgement_ends_the_session_at_once(
     data: bool,
 ) -> None:
-    """The fetch moves one HW; whoever waited for it brings down the log of another row, with bytes in it or not."""
+    """The fetch moves one HW; its producer makes the log of another row fail, which has records to send or not."""
     sim = cluster()
     spy = Spy(sim.brokers[1])
     manager, other = sim.brokers[1].replicas, sim.partition(1, TPS[3])
@@ -205,7 +248,7 @@ def test_a_partition_that_fails_by_what_a_fetch_acknowledges_ends_the_session_at
         acknowledged.append(sim.loop.now_ms)
         if data:
             sim.produce(1, TPS[3], [b"a"], acks=1)
-        manager.log_failed(other, StorageError("gone"))
+        manager.log_failures.log_failed(other, StorageError("gone"))
 
     records = build_batch([(None, b"a", ())], timestamp_ms=1)
     manager.append({TPS[0]: records}, acks=-1, timeout_ms=5_000, done=fail)

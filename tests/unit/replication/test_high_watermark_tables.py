@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, NodeId, Offset
+from harrow.cluster.replication.appends import replicated_append_result
 
 from .model import LAG_MS, Replica, state
 
@@ -27,7 +28,7 @@ def leading(
     return leader
 
 
-def test_two_rounds_make_a_record_visible_exactly_as_in_seed_004() -> None:
+def test_two_fetch_rounds_make_a_record_visible_as_in_article_004() -> None:
     leader, follower = Replica(1), Replica(2)
     leader.partition.become_leader(state(1, 0, (1, 2), replicas=(1, 2)), 0)
     follower.partition.become_follower(state(1, 0, (1, 2), replicas=(1, 2)))
@@ -84,7 +85,7 @@ def test_the_high_watermark_never_goes_back() -> None:
     assert leader.hw == 10
 
 
-def test_a_new_epoch_forgets_what_followers_said() -> None:
+def test_new_leader_epoch_resets_remote_log_ends() -> None:
     leader = leading(10)
     fetched(leader, 2, 10, 1)
     leader.lead(2, (1, 2, 3))
@@ -94,7 +95,7 @@ def test_a_new_epoch_forgets_what_followers_said() -> None:
     assert leader.hw == 10
 
 
-def test_a_bounced_follower_counts_from_its_new_life_only() -> None:
+def test_restarted_follower_counts_from_its_new_registration_only() -> None:
     leader = leading(10, isr=(1, 3))
     fetched(leader, 2, 10, 1, epoch=5)
     fetched(leader, 2, 3, 2, epoch=6)
@@ -105,7 +106,7 @@ def test_a_bounced_follower_counts_from_its_new_life_only() -> None:
     assert leader.partition.propose_expansion(NodeId(2)) is None
 
 
-def test_the_maximal_isr_counts_while_a_change_is_on_its_way() -> None:
+def test_high_watermark_uses_the_maximal_isr_while_a_proposal_is_open() -> None:
     leader = leading(10, isr=(1, 2, 3))
     fetched(leader, 2, 10, 1)
     fetched(leader, 2, 10, 2 + LAG_MS)
@@ -128,7 +129,7 @@ def test_the_maximal_isr_counts_while_a_change_is_on_its_way() -> None:
     assert leader.partition.propose_shrink(10_000) is None  # one change at a time
 
 
-def test_a_newer_order_voids_a_change_that_is_on_its_way() -> None:
+def test_newer_leader_and_isr_voids_an_open_proposal() -> None:
     leader = leading(10, isr=(1, 2, 3))
     shrink = leader.partition.propose_shrink(10 * LAG_MS)
     assert shrink is not None
@@ -138,14 +139,14 @@ def test_a_newer_order_voids_a_change_that_is_on_its_way() -> None:
     assert leader.partition.version == 7
 
 
-def test_the_same_epoch_again_takes_only_a_newer_isr() -> None:
+def test_leader_and_isr_with_the_same_epoch_changes_only_a_newer_isr() -> None:
     leader = leading(10, isr=(1, 2, 3))
     fetched(leader, 2, 10, 1)
     shrink = leader.partition.propose_shrink(10 * LAG_MS)
     assert shrink is not None
     leader.lead(1, (1, 2, 3), version=0)  # what it knows already
     assert leader.partition.proposal is shrink
-    leader.lead(1, (1, 2), version=1)  # its own write, told by the controller
+    leader.lead(1, (1, 2), version=1)  # its own write, received from the controller
     assert leader.partition.proposal is None
     assert leader.partition.isr == (1, 2)
     with pytest.raises(KafkaError):
@@ -205,13 +206,13 @@ def test_min_insync_replicas_before_and_after_the_append() -> None:
     assert refused.value.code is ErrorCode.not_enough_replicas
     leader.produce("x", acks=1)
     partition = leader.partition
-    assert partition.append_outcome(2, partition.generation) is (
+    assert replicated_append_result(partition, 2, partition.leadership_generation) is (
         ErrorCode.not_enough_replicas_after_append
     )
-    assert partition.append_outcome(2, partition.generation - 1) is (
+    assert replicated_append_result(partition, 2, partition.leadership_generation - 1) is (
         ErrorCode.not_leader_or_follower
     )
-    assert partition.append_outcome(3, partition.generation) is None
+    assert replicated_append_result(partition, 3, partition.leadership_generation) is None
 
 
 @pytest.mark.parametrize(

@@ -46,29 +46,31 @@ def sim() -> Simulation:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_every_partition_and_its_bytes(sim: Simulation, version: int) -> None:
+def test_describe_log_dirs_returns_every_partition_with_its_size(
+    sim: Simulation, version: int
+) -> None:
     folder = described(sim, version=version)
     assert (folder.error_code, folder.log_dir) == (
         ErrorCode.none,
-        sim.brokers[1].replicas.logs.folders[0].path,
+        sim.brokers[1].logs.folders[0].path,
     )
     assert sizes(folder) == {("orders", 0): 0, ("orders", 1): sim.partition(1, ORDERS[1]).log.size}
     assert all((r.offset_lag, r.is_future_key) == (0, False) for r in folder.topics[0].partitions)
 
 
-def test_only_what_is_asked_for_and_here(sim: Simulation) -> None:
+def test_describe_log_dirs_returns_only_requested_partitions_that_are_here(sim: Simulation) -> None:
     folder = described(sim, ("orders", (1, 7)), ("nothing", (0,)))
     assert list(sizes(folder)) == [("orders", 1)]
 
 
-def test_the_lag_of_a_log_behind_its_high_watermark(sim: Simulation) -> None:
+def test_describe_log_dirs_returns_the_lag_behind_the_high_watermark(sim: Simulation) -> None:
     sim.partition(1, ORDERS[0]).high_watermark = 5
     (row,) = described(sim, ("orders", (0,))).topics[0].partitions
     assert row.offset_lag == 5
 
 
-def test_a_folder_that_is_offline_is_named_and_says_so(sim: Simulation) -> None:
-    logs = sim.brokers[1].replicas.logs
+def test_describe_log_dirs_reports_an_offline_folder(sim: Simulation) -> None:
+    logs = sim.brokers[1].logs
     logs.folders[0].failed = StorageError("gone")
     folder = described(sim)
     assert folder.error_code is ErrorCode.kafka_storage_error

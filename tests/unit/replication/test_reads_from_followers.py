@@ -6,12 +6,12 @@ import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import TopicPartition
 
-from .simulation import PATIENT, Consumer, three
+from .sim_clients import PATIENT, Consumer, three
 
 TP = TopicPartition("orders", 0)
 
 
-def test_a_follower_gives_what_is_committed() -> None:
+def test_follower_serves_committed_records() -> None:
     sim = three(**PATIENT)
     sim.produce(1, TP, [b"hello"])
     sim.loop.run_for(1_000)
@@ -20,7 +20,7 @@ def test_a_follower_gives_what_is_committed() -> None:
     assert b"hello" in bytes(answer.records)
 
 
-def test_it_gives_nothing_above_its_own_high_watermark() -> None:
+def test_follower_serves_nothing_above_its_own_high_watermark() -> None:
     sim = three(**PATIENT)
     sim.brokers[3].kill()
     sim.produce(1, TP, [b"a"])
@@ -30,7 +30,7 @@ def test_it_gives_nothing_above_its_own_high_watermark() -> None:
     assert (answer.error, len(answer.records), answer.high_watermark) == (0, 0, 0)
 
 
-def test_a_fetch_that_waits_there_is_woken_by_the_followers_high_watermark() -> None:
+def test_fetch_waiting_at_a_follower_completes_when_its_high_watermark_moves() -> None:
     sim = three(**PATIENT)
     consumer = Consumer(sim, node=2)
     promise = consumer.send(0, wait=30_000)
@@ -39,7 +39,9 @@ def test_a_fetch_that_waits_there_is_woken_by_the_followers_high_watermark() -> 
     began = sim.loop.now_ms
     sim.produce(1, TP, [b"hello"])
     assert b"hello" in bytes(consumer.answer(promise).records)
-    assert sim.loop.now_ms - began < 2_000, "as soon as the second round told the follower"
+    assert sim.loop.now_ms - began < 2_000, (
+        "as soon as the second fetch round carried the high watermark"
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,12 +52,14 @@ def test_a_fetch_that_waits_there_is_woken_by_the_followers_high_watermark() -> 
         (12, 1, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_who_may(version: int, epoch: int, error: ErrorCode) -> None:
+def test_fetch_from_a_follower_depends_on_version_and_epoch(
+    version: int, epoch: int, error: ErrorCode
+) -> None:
     answer = Consumer(three(**PATIENT), node=2, version=version).fetch(0, epoch=epoch, wait=0)
     assert answer.error == error
 
 
-def test_a_fetch_that_waits_learns_of_another_leader_and_of_leading_itself() -> None:
+def test_fetch_waiting_at_a_follower_completes_when_the_leader_changes() -> None:
     sim = three(**PATIENT)
     for leader in (3, 2):
         consumer = Consumer(sim, node=2)
@@ -65,16 +69,16 @@ def test_a_fetch_that_waits_learns_of_another_leader_and_of_leading_itself() -> 
         assert consumer.answer(promise).error == ErrorCode.fenced_leader_epoch
 
 
-def test_a_replica_that_was_stopped_serves_nobody() -> None:
+def test_stopped_replica_serves_no_fetch() -> None:
     sim = three(**PATIENT)
     promise = (consumer := Consumer(sim, node=2)).send(0, wait=30_000)
     sim.loop.run_for(10)
-    sim.brokers[2].replicas.drop(sim.partition(2, TP))
+    sim.brokers[2].replicas.directory.drop(sim.partition(2, TP))
     assert consumer.answer(promise).error == ErrorCode.not_leader_or_follower
 
 
-def test_a_follower_that_lags_sends_nobody_back_to_the_beginning() -> None:
-    """Out of range would make a consumer begin anew, by what it is told to do then."""
+def test_lagging_follower_answers_offset_not_available() -> None:
+    """OFFSET_OUT_OF_RANGE would make a consumer reset its offset by `auto.offset.reset`."""
     sim = three(**PATIENT)
     assert Consumer(sim, node=2).fetch(5, wait=0).error == ErrorCode.offset_not_available
     assert Consumer(sim, node=2).fetch(-1, wait=0).error == ErrorCode.offset_out_of_range

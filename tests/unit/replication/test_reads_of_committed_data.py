@@ -1,4 +1,4 @@
-"""Readers of committed data stop at the first open transaction and are told which ones were aborted (E4, F5)."""
+"""read_committed stops at the first open transaction and gets the aborted ones (E4, F5)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.records import build_end_txn_marker
 
-from .simulation import PATIENT, Consumer, Simulation, list_offset, settle, three
+from .sim_clients import PATIENT, Consumer, list_offset, result_of, three
+from .simulation import Simulation
 
 TP = TopicPartition("orders", 0)
 READ_COMMITTED = 1
@@ -39,7 +40,7 @@ def end(sim: Simulation, producer_id: int, *, commit: bool) -> int:
 
 
 def committed(sim: Simulation, answers: list[Any]) -> int:
-    result = settle(sim, answers, 5_000)
+    result = result_of(sim, answers, 5_000)
     assert result.error == 0
     offset: int = result.base_offset
     return offset
@@ -51,7 +52,7 @@ def latest(sim: Simulation, isolation: int, timestamp: int = -1) -> int:
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_an_open_transaction_is_not_read_nor_what_lies_behind_it(node: int) -> None:
+def test_read_committed_stops_before_an_open_transaction(node: int) -> None:
     sim = three(**PATIENT)
     committed(sim, sim.produce(1, TP, [b"plain"]))
     opened = write(sim, 7, 0, b"open")
@@ -68,7 +69,7 @@ def test_an_open_transaction_is_not_read_nor_what_lies_behind_it(node: int) -> N
 
 
 @pytest.mark.parametrize(("commit", "aborted"), [(True, []), (False, [(7, 0)])])
-def test_whoever_waits_is_woken_by_the_marker_not_by_the_data(
+def test_read_committed_fetch_completes_at_the_marker_not_at_the_data(
     commit: bool, aborted: list[tuple[int, int]]
 ) -> None:
     sim = three(**PATIENT)
@@ -86,7 +87,7 @@ def test_whoever_waits_is_woken_by_the_marker_not_by_the_data(
     assert b"b" in bytes(answer.records), "who reads leaves out what was aborted"
 
 
-def test_the_earliest_of_two_open_transactions_holds_back() -> None:
+def test_earliest_of_two_open_transactions_limits_read_committed() -> None:
     sim = three(**PATIENT)
     write(sim, 7, 0, b"first")
     write(sim, 8, 0, b"second")
@@ -97,7 +98,7 @@ def test_the_earliest_of_two_open_transactions_holds_back() -> None:
     assert (answer.last_stable_offset, answer.aborted) == (4, [(8, 1)])
 
 
-def test_only_what_a_read_may_give_is_told_of() -> None:
+def test_aborted_transactions_cover_only_the_records_that_were_read() -> None:
     """Each segment has its own: the list does not grow with the log."""
     sim = three(**PATIENT, **{"log.segment.bytes": 300})
     for number in range(6):
@@ -111,12 +112,12 @@ def test_only_what_a_read_may_give_is_told_of() -> None:
     assert last.aborted == [(7, 10)]
 
 
-def test_the_latest_offset_for_readers_of_committed_data() -> None:
+def test_latest_offset_for_read_committed_is_the_last_stable_offset() -> None:
     sim = three(**PATIENT)
     committed(sim, sim.produce(1, TP, [b"plain"]))
     write(sim, 7, 0, b"open")
     assert (latest(sim, 0), latest(sim, READ_COMMITTED)) == (2, 1)
-    now_ms = sim.brokers[1].host.wall_ms()
+    now_ms = sim.brokers[1].host.clock.wall_ms()
     assert latest(sim, READ_COMMITTED, timestamp=1) == 0
     assert latest(sim, READ_COMMITTED, timestamp=now_ms + 10**6) == -1
     end(sim, 7, commit=True)

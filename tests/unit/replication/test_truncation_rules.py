@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from harrow.cluster.ids import Offset
 from harrow.cluster.replication import STRATEGIES
-from harrow.cluster.replication.truncation import Cut
+from harrow.cluster.replication.truncation import TruncationPoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +30,7 @@ def pair(rule: str) -> tuple[Replica, Replica]:
 
 
 @pytest.mark.parametrize("rule", NAMES)
-def test_loss_b_restarts_and_leads_while_a_is_away(rule: str) -> None:
+def test_record_loss_when_b_restarts_and_leads_while_a_is_away(rule: str) -> None:
     a, b = pair(rule)
     b.restart()
     b.follow(a, 1, TWO)
@@ -67,29 +67,41 @@ def epochs_of(replica: Replica, *records: int) -> None:
 @pytest.mark.parametrize(
     ("rule", "epoch", "end", "expected"),
     [
-        ("kip-101", -1, -1, Cut(offset=3, done=True)),  # unknown at the leader: the HW
-        ("kip-101", 1, 12, Cut(offset=12, done=True)),
-        ("kip-101", 3, 50, Cut(offset=20, done=True)),
-        ("kip-279", -1, -1, Cut(offset=3, done=True)),
-        ("kip-279", 1, 12, Cut(offset=10, done=True)),  # the head's worked example
-        ("kip-279", 2, 15, Cut(offset=15, done=True)),
-        ("kip-279", 2, 50, Cut(offset=20, done=True)),
-        ("kip-279", 0, 5, Cut(offset=0, done=True)),
-        ("kip-320", 1, 12, Cut(offset=10, done=True)),
+        (
+            "kip-101",
+            -1,
+            -1,
+            TruncationPoint(offset=3, done=True),
+        ),  # unknown at the leader: the HW
+        ("kip-101", 1, 12, TruncationPoint(offset=12, done=True)),
+        ("kip-101", 3, 50, TruncationPoint(offset=20, done=True)),
+        ("kip-279", -1, -1, TruncationPoint(offset=3, done=True)),
+        (
+            "kip-279",
+            1,
+            12,
+            TruncationPoint(offset=10, done=True),
+        ),  # the head's worked example
+        ("kip-279", 2, 15, TruncationPoint(offset=15, done=True)),
+        ("kip-279", 2, 50, TruncationPoint(offset=20, done=True)),
+        ("kip-279", 0, 5, TruncationPoint(offset=0, done=True)),
+        ("kip-320", 1, 12, TruncationPoint(offset=10, done=True)),
     ],
 )
-def test_where_to_cut(rule: str, epoch: int, end: int, expected: Cut) -> None:
+def test_truncation_point_of_each_strategy(
+    rule: str, epoch: int, end: int, expected: TruncationPoint
+) -> None:
     follower = Replica(2)
     epochs_of(follower, *[1] * 10, *[2] * 10)
     follower.partition.append_as_follower(None, 3, 0)
     assert STRATEGIES[rule].answered(follower.partition, epoch, end) == expected
 
 
-def test_kip_279_cuts_its_own_later_epoch_and_asks_again() -> None:
+def test_kip_279_truncates_its_own_later_epoch_and_asks_again() -> None:
     follower = Replica(2)
     epochs_of(follower, *[1] * 5, *[4] * 5)
     cut = STRATEGIES["kip-279"].answered(follower.partition, 3, 7)
-    assert cut == Cut(offset=5, done=False)
+    assert cut == TruncationPoint(offset=5, done=False)
 
 
 HISTORY = st.lists(st.integers(1, 6), min_size=0, max_size=5)
@@ -97,7 +109,7 @@ HISTORY = st.lists(st.integers(1, 6), min_size=0, max_size=5)
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 4), HISTORY, HISTORY, st.sampled_from(("kip-279", "kip-320")))
-def test_any_two_histories_agree_after_following(
+def test_any_two_logs_agree_after_following(
     common: int, leader_more: list[int], follower_more: list[int], rule: str
 ) -> None:
     """Leaders' epochs are unique: even ones are the leader's, odd ones the follower's here."""

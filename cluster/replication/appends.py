@@ -1,8 +1,8 @@
 """Appending as leader, and waiting for the followers of acks=all (C5, E3).
 
-Owns: `ProduceResult`, `Appends` (append to many partitions, then answer at once or wait), and the
-delayed produce. A duplicate of an idempotent batch (F1) waits like the batch itself: its
-acknowledgement too says that all in-sync replicas have it.
+Owns: `ProduceResult`; `Appends`, which appends to many partitions and then answers at once or waits; the delayed
+produce; and the two rules that say when an append is acknowledged. A duplicate of an idempotent batch (F1)
+waits like the batch itself: its acknowledgement too says that all in-sync replicas have it.
 
     acks   answered
     0      after the append on this leader
@@ -26,10 +26,11 @@ from ..internal_topics import INTERNAL_TOPICS
 from ..purgatory import DelayedOperation
 
 if TYPE_CHECKING:
-    from ..host.seam import Buffer
+    from ..host.seam import Buffer, Host
     from ..storage.results import AppendInfo, Origin
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .partition_directory import PartitionDirectory
+    from .wake_ups import WakeUps
 
 ADMIN_CLIENT = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
@@ -37,7 +38,7 @@ ADMIN_CLIENT = "__admin_client"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceResult:
-    """What became of one partition's batches; offsets are -1 where nothing was appended."""
+    """The result of appending to one partition; offsets are -1 where nothing was appended."""
 
     error: ErrorCode
     base_offset: Offset = NO_OFFSET
@@ -52,29 +53,61 @@ class ProduceResult:
         return cls(error=error, message=message)
 
     def failed(self, error: ErrorCode) -> ProduceResult:
-        """The same append with an outcome of its own: offsets are not told with an error."""
+        """The same append, which ended in `error` after it was made: an error carries no offsets."""
         return replace(self, error=error, base_offset=NO_OFFSET, append_time_ms=-1)
 
 
 Done = Callable[[dict[TopicPartition, ProduceResult]], None]
 
 
-class _Waiting:
-    """One partition's append that its followers, or the own disk, still lack."""
+def replicated_append_result(
+    partition: Partition, required_offset: int, generation: int
+) -> ErrorCode | None:
+    """The result of an acks=all append that ends below `required_offset`; None: followers still lag (rule of C5)."""
+    error = _lost(partition, generation)
+    if error is not None:
+        return error
+    if partition.high_watermark < required_offset:
+        return None
+    if partition.below_min_isr:
+        return ErrorCode.not_enough_replicas_after_append
+    return ErrorCode.none
 
-    __slots__ = ("_all", "_generation", "_partition", "_required_offset")
+
+def local_append_result(
+    partition: Partition, required_offset: int, generation: int
+) -> ErrorCode | None:
+    """The result of an acks=1 append that ends below `required_offset`; None: its fsync is due (B11)."""
+    error = _lost(partition, generation)
+    if error is not None:
+        return error
+    return ErrorCode.none if partition.log.settled_offset >= required_offset else None
+
+
+def _lost(partition: Partition, generation: int) -> ErrorCode | None:
+    """The error of an append whose leadership or log is gone; None: it may still be acknowledged."""
+    if partition.failed:
+        return ErrorCode.kafka_storage_error
+    if not partition.is_leader or generation != partition.leadership_generation:
+        return ErrorCode.not_leader_or_follower
+    return None
+
+
+class _WaitingAppend:
+    """One partition's append that followers, or this leader's disk, still lack."""
+
+    __slots__ = ("_leadership_generation", "_partition", "_required_offset", "_rule")
 
     def __init__(self, partition: Partition, required_offset: int, acks: int) -> None:
+        assert required_offset <= partition.log_end_offset, f"{partition}: nothing to wait for"
         self._partition = partition
         self._required_offset = required_offset
-        self._generation = partition.generation
-        self._all = acks == -1
+        self._leadership_generation = partition.leadership_generation
+        self._rule = replicated_append_result if acks == -1 else local_append_result
 
-    def outcome(self) -> ErrorCode | None:
-        """What became of it; None: still waiting."""
-        partition = self._partition
-        judge = partition.append_outcome if self._all else partition.settle_outcome
-        return judge(self._required_offset, self._generation)
+    def result(self) -> ErrorCode | None:
+        """Its result; None: still waiting."""
+        return self._rule(self._partition, self._required_offset, self._leadership_generation)
 
 
 class DelayedProduce(DelayedOperation):
@@ -85,7 +118,7 @@ class DelayedProduce(DelayedOperation):
     def __init__(
         self,
         deadline_ms: int,
-        waiting: dict[TopicPartition, _Waiting],
+        waiting: dict[TopicPartition, _WaitingAppend],
         results: dict[TopicPartition, ProduceResult],
         done: Done,
     ) -> None:
@@ -95,18 +128,18 @@ class DelayedProduce(DelayedOperation):
         self._done = done
 
     def try_complete(self) -> bool:
-        """Settle every partition that can be; complete with the last."""
+        """Take in the results that are known; complete with the last one."""
         for tp, waiting in tuple(self._waiting.items()):
-            outcome = waiting.outcome()
-            if outcome is None:
+            result = waiting.result()
+            if result is None:
                 continue
             del self._waiting[tp]
-            if outcome is not ErrorCode.none:
-                self._results[tp] = self._results[tp].failed(outcome)
+            if result is not ErrorCode.none:
+                self._results[tp] = self._results[tp].failed(result)
         return not self._waiting and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer; what is not settled by now has timed out."""
+        """Answer; partitions without a result have timed out."""
         for tp in self._waiting:
             self._results[tp] = self._results[tp].failed(ErrorCode.request_timed_out)
         self._done(self._results)
@@ -115,9 +148,17 @@ class DelayedProduce(DelayedOperation):
 class Appends:
     """Appends to the partitions that this broker leads."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
-        self._manager = manager
-        self._host = manager.host
+    def __init__(
+        self,
+        host: Host,
+        directory: PartitionDirectory,
+        wake_ups: WakeUps,
+        log_failed: Callable[[Partition, BaseException], None],
+    ) -> None:
+        self._host = host
+        self._directory = directory
+        self._wake_ups = wake_ups
+        self._log_failed = log_failed
 
     def append(
         self,
@@ -131,7 +172,7 @@ class Appends:
     ) -> None:
         """Append each entry to its partition and call `done` once with all results."""
         results: dict[TopicPartition, ProduceResult] = {}
-        waiting: dict[TopicPartition, _Waiting] = {}
+        waiting: dict[TopicPartition, _WaitingAppend] = {}
         if acks not in (-1, 0, 1):
             refused = ProduceResult.refused(
                 ErrorCode.invalid_required_acks, f"acks={acks}: expected -1, 0 or 1"
@@ -139,7 +180,7 @@ class Appends:
             done(dict.fromkeys(entries, refused))
             return
         for tp, records in entries.items():
-            partition = self._manager.partition(tp)
+            partition = self._directory.partition(tp)
             if tp.topic in INTERNAL_TOPICS and not internal_topics:
                 results[tp] = ProduceResult.refused(
                     ErrorCode.invalid_topic_exception, f"{tp.topic} is written by brokers only"
@@ -150,14 +191,14 @@ class Appends:
                 continue
             required = result.last_offset + 1
             if acks == -1 or partition.log.settled_offset < required:
-                waiting[tp] = _Waiting(partition, required, acks)
+                waiting[tp] = _WaitingAppend(partition, required, acks)
         if not waiting:
             done(results)
             return
         deadline_ms = self._host.clock.monotonic_ms() + max(0, timeout_ms)
         operation = DelayedProduce(deadline_ms, waiting, results, done)
-        if not operation.try_complete():  # which causes no events while it completes nothing
-            self._manager.produces.watch(operation, tuple(waiting))
+        if not operation.try_complete():  # a try that completes nothing causes no events
+            self._wake_ups.produces.watch(operation, tuple(waiting))
 
     def _append(
         self,
@@ -168,19 +209,19 @@ class Appends:
         origin: Origin,
     ) -> ProduceResult:
         if partition is None:
-            return ProduceResult.refused(self._manager.missing(tp))
+            return ProduceResult.refused(self._directory.missing(tp))
         try:
             info = partition.append_as_leader(records, acks=acks, origin=origin)
             try:
                 self._host.failpoints.hit("log.after-append")
             finally:
-                self._manager.appended(partition)
+                self._wake_ups.appended(partition)
         except KafkaError as error:
             if error.code is ErrorCode.kafka_storage_error:
-                self._manager.log_failed(partition, error)
+                self._log_failed(partition, error)
             return ProduceResult.refused(error.code, error.message)
         except StorageError as error:
-            self._manager.log_failed(partition, error)
+            self._log_failed(partition, error)
             return ProduceResult.refused(ErrorCode.kafka_storage_error, str(error))
         except HarrowError as error:
             return ProduceResult.refused(ErrorCode.unknown_server_error, str(error))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
-from harrow.cluster.errors import ErrorCode, HarrowError
+from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, Offset, TopicPartition
 from harrow.cluster.replication import Partition
 from harrow.cluster.wire import messages
@@ -15,7 +16,8 @@ from harrow.cluster.wire.internal import (
     StopReplicaTopicState,
 )
 
-from .simulation import Consumer, Simulation, list_offset, settle, three
+from .sim_clients import Consumer, list_offset, result_of, three
+from .simulation import Simulation
 
 TP = TopicPartition("orders", 0)
 
@@ -29,7 +31,7 @@ def ends(sim: Simulation) -> list[int]:
 
 def test_list_offsets() -> None:
     sim = three()
-    settle(sim, sim.produce(1, TP, [b"a", b"b"]))
+    result_of(sim, sim.produce(1, TP, [b"a", b"b"]))
     assert (list_offset(sim, -1).offset, list_offset(sim, -2).offset) == (2, 0)
     assert list_offset(sim, -3).offset in (0, 1)
     assert list_offset(sim, 1).offset == 0
@@ -44,7 +46,7 @@ def test_latest_is_not_available_while_a_new_leader_is_behind(
     version: int, expected: ErrorCode
 ) -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
-    settle(sim, sim.produce(1, TP, [b"a"]))
+    result_of(sim, sim.produce(1, TP, [b"a"]))
     for node in (2, 3):
         sim.brokers[node].kill()
     sim.elect(TP, 1)
@@ -56,7 +58,7 @@ def test_latest_is_not_available_while_a_new_leader_is_behind(
 
 def test_offset_for_leader_epoch() -> None:
     sim = three()
-    settle(sim, sim.produce(1, TP, [b"a"]))
+    result_of(sim, sim.produce(1, TP, [b"a"]))
     sim.elect(TP, 1)
     sim.loop.run_for(20)
     s = messages.schema(23, 4, "request")
@@ -73,14 +75,14 @@ def test_offset_for_leader_epoch() -> None:
 # --- orders (C8, D2, D6)
 
 
-def test_an_order_of_an_older_controller_is_refused_whole() -> None:
+def test_leader_and_isr_of_an_older_controller_is_refused() -> None:
     sim = three()
     answer = sim.ask(1, 4, 7, sim.order(TP, 1, controller_epoch=0, leader=2, leader_epoch=9))
     assert answer.error_code is ErrorCode.stale_controller_epoch
     assert sim.partition(1, TP).is_leader
 
 
-def test_an_order_for_another_registration_is_refused() -> None:
+def test_leader_and_isr_for_another_registration_is_refused() -> None:
     sim = three()
     epoch = sim.brokers[1].epoch
     old = sim.ask(1, 4, 7, sim.order(TP, 1, broker_epoch=epoch - 1, leader=2, leader_epoch=9))
@@ -93,20 +95,20 @@ def test_an_order_for_another_registration_is_refused() -> None:
     assert sim.partition(1, TP).leader_epoch == 9
 
 
-def test_an_older_leader_epoch_is_dropped_and_the_same_changes_nothing() -> None:
+def test_older_leader_epoch_is_refused_and_the_same_epoch_changes_nothing() -> None:
     sim = three()
     sim.elect(TP, 1)
     sim.loop.run_for(20)
-    generation = sim.partition(1, TP).generation
+    generation = sim.partition(1, TP).leadership_generation
     answer = sim.ask(1, 4, 7, sim.order(TP, 1, leader_epoch=0, leader=2))
     assert answer.topics[0].partition_errors[0].error_code is ErrorCode.stale_controller_epoch
     answer = sim.ask(1, 4, 7, sim.order(TP, 1))
     assert answer.topics[0].partition_errors[0].error_code is ErrorCode.none
-    assert sim.partition(1, TP).generation == generation
+    assert sim.partition(1, TP).leadership_generation == generation
     assert sim.partition(1, TP).is_leader
 
 
-def test_coordinators_are_told_who_leads_and_follows() -> None:
+def test_leadership_hooks_get_leaders_and_followers() -> None:
     sim = three()
     seen: list[tuple[list[int], list[int]]] = []
     sim.brokers[1].replicas.on_leadership.append(
@@ -130,7 +132,7 @@ def stop_replica(sim: Simulation, node: int, *, delete: bool) -> Any:
     ))  # fmt: skip
 
 
-def test_stop_replica_deletes_and_fails_what_waits() -> None:
+def test_stop_replica_deletes_the_log_and_fails_waiting_operations() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     sim.brokers[3].kill()
     answers = sim.produce(1, TP, [b"a"])
@@ -138,12 +140,12 @@ def test_stop_replica_deletes_and_fails_what_waits() -> None:
     assert response.partition_errors[0].error_code is ErrorCode.none
     assert answers[0].error is ErrorCode.not_leader_or_follower
     assert sim.partition(1, TP) is None
-    assert sim.brokers[1].replicas.logs.get(TP) is None
+    assert sim.brokers[1].logs.get(TP) is None
 
 
-def test_a_stopped_replica_keeps_its_high_watermark_for_the_next_time() -> None:
+def test_stopped_replica_keeps_its_high_watermark() -> None:
     sim = three()
-    settle(sim, sim.produce(1, TP, [b"a"]))
+    result_of(sim, sim.produce(1, TP, [b"a"]))
     stop_replica(sim, 1, delete=False)
     sim.elect(TP, 1)
     sim.loop.run_for(1)
@@ -151,9 +153,9 @@ def test_a_stopped_replica_keeps_its_high_watermark_for_the_next_time() -> None:
     assert sim.partition(1, TP).high_watermark == 1
 
 
-def test_a_topic_of_the_same_name_begins_anew() -> None:
+def test_new_topic_of_the_same_name_starts_with_an_empty_log() -> None:
     sim = three()
-    settle(sim, sim.produce(1, TP, [b"old"]))
+    result_of(sim, sim.produce(1, TP, [b"old"]))
     for broker in sim.brokers.values():
         broker.kill()
         broker.start()
@@ -172,11 +174,11 @@ def test_a_partition_added_during_a_long_poll_is_fetched_at_once() -> None:
     sim.loop.run_for(200)
     sim.create(other, [1, 2, 3])
     sim.loop.run_for(20)
-    assert settle(sim, sim.produce(1, other, [b"x"]), 30).error is ErrorCode.none
-    assert settle(sim, sim.produce(1, TP, [b"x"]), 30).error is ErrorCode.none
+    assert result_of(sim, sim.produce(1, other, [b"x"]), 30).error is ErrorCode.none
+    assert result_of(sim, sim.produce(1, TP, [b"x"]), 30).error is ErrorCode.none
 
 
-def test_idle_fetchers_are_shut() -> None:
+def test_idle_fetchers_are_closed() -> None:
     sim = three()
     sim.elect(TP, 2)
     sim.loop.run_for(50)
@@ -185,7 +187,7 @@ def test_idle_fetchers_are_shut() -> None:
     assert not sim.brokers[2].replicas.fetchers.leaders
 
 
-def test_a_follower_that_missed_the_start_of_the_log_begins_there() -> None:
+def test_follower_behind_the_log_start_restarts_at_the_log_start() -> None:
     sim = three()
     sim.brokers[3].kill()
     for _ in range(3):
@@ -202,31 +204,31 @@ def test_a_follower_that_missed_the_start_of_the_log_begins_there() -> None:
 def test_the_isr_shrinks_and_grows_again() -> None:
     sim = three(**{"replica.lag.time.max.ms": 300})
     sim.brokers[3].kill()
-    settle(sim, sim.produce(1, TP, [b"a"], timeout_ms=5_000))
+    result_of(sim, sim.produce(1, TP, [b"a"], timeout_ms=5_000))
     assert sim.registry.states[TP].isr == [1, 2]
     sim.brokers[3].start()
     sim.tell(TP, [3])
     assert sim.loop.run_until(lambda: len(sim.registry.states[TP].isr) == 3, 1_000)
     sim.loop.run_for(20)
-    causes = [row["cause"] for row in sim.brokers[1].host.trace.named("partition.isr")]
+    causes = [row["cause"] for row in sim.brokers[1].traced("partition.isr")]
     assert causes == ["shrink", "expand"]
 
 
-def test_a_lost_registry_answer_settles_by_asking_again() -> None:
+def test_isr_write_with_a_lost_answer_is_repeated_until_known() -> None:
     sim = three(**{"replica.lag.time.max.ms": 300})
     sim.registry.lose_answers = 1
     sim.brokers[3].kill()
-    assert settle(sim, sim.produce(1, TP, [b"a"])).error is ErrorCode.none
+    assert result_of(sim, sim.produce(1, TP, [b"a"])).error is ErrorCode.none
     assert sim.partition(1, TP).version == sim.registry.states[TP].version == 1
 
 
-def test_a_leader_without_registry_acknowledges_nothing_that_the_isr_lacks() -> None:
+def test_leader_without_registry_acknowledges_no_record_that_the_isr_lacks() -> None:
     sim = three(**{"replica.lag.time.max.ms": 200})
     sim.registry.cut_off.add(1)
     sim.brokers[2].kill()
     sim.brokers[3].kill()
     answers = sim.produce(1, TP, [b"a"], timeout_ms=3_000)
-    assert settle(sim, answers).error is ErrorCode.request_timed_out
+    assert result_of(sim, answers).error is ErrorCode.request_timed_out
     assert sim.partition(1, TP).high_watermark == 0
 
 
@@ -235,33 +237,29 @@ def test_a_leader_without_registry_acknowledges_nothing_that_the_isr_lacks() -> 
 
 def test_a_failed_disk_takes_the_partition_offline() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
-    told: list[object] = []
-    sim.brokers[1].replicas.on_log_failure.append(lambda partition, _: told.append(partition))
+    failed: list[object] = []
+    sim.brokers[1].replicas.log_failures.on_failure.append(failed.append)
     sim.brokers[3].kill()
     waiting = sim.produce(1, TP, [b"a"])
-    sim.brokers[1].disk.broken = True
+    sim.brokers[1].machine.disk.refuses = errno.EIO
     assert sim.produce(1, TP, [b"b"])[0].error is ErrorCode.kafka_storage_error
-    assert settle(sim, waiting).error is ErrorCode.kafka_storage_error
+    assert result_of(sim, waiting).error is ErrorCode.kafka_storage_error
     assert Consumer(sim).fetch(0).error == ErrorCode.kafka_storage_error
-    assert told == [sim.partition(1, TP)]
+    assert failed == [sim.partition(1, TP)]
 
 
 def test_a_failpoint_after_the_append_leaves_the_record_to_the_followers() -> None:
     sim = three()
 
-    def fire() -> None:
-        raise HarrowError("planted")
-
-    sim.brokers[1].host.failpoints.armed["log.after-append"] = fire
+    sim.brokers[1].host.control.call("failpoint.arm", name="log.after-append", action="error")
     assert sim.produce(1, TP, [b"a"])[0].error is not ErrorCode.none
-    sim.brokers[1].host.failpoints.armed.clear()
     sim.loop.run_for(100)
     assert ends(sim)[1] == 1
 
 
 def test_state_is_plain_data() -> None:
     sim = three()
-    settle(sim, sim.produce(1, TP, [b"a"]))
+    result_of(sim, sim.produce(1, TP, [b"a"]))
     (row,) = sim.brokers[1].replicas.state()
     assert (row["leo"], row["hw"], row["isr"], row["is_leader"]) == (1, 1, [1, 2, 3], True)
 
@@ -269,8 +267,8 @@ def test_state_is_plain_data() -> None:
 def test_high_watermark_trace_is_rate_limited_and_ends_with_the_last_value() -> None:
     sim = three(**{"harrow.trace.hw.interval.ms": 100})
     for _ in range(20):
-        settle(sim, sim.produce(1, TP, [b"a"]))
+        result_of(sim, sim.produce(1, TP, [b"a"]))
     sim.loop.run_for(200)
-    rows = [row["hw"] for row in sim.brokers[1].host.trace.named("partition.hw")]
+    rows = [row["hw"] for row in sim.brokers[1].traced("partition.hw")]
     assert len(rows) <= 5
     assert rows[-1] == 20

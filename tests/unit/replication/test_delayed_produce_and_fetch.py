@@ -9,7 +9,8 @@ from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.records import build_batch
 
-from .simulation import Consumer, Simulation, settle, three
+from .sim_clients import Consumer, result_of, three
+from .simulation import Simulation
 
 TP = TopicPartition("orders", 0)
 
@@ -25,7 +26,7 @@ def test_acks_all_is_answered_when_every_follower_has_it() -> None:
     sim = three()
     answers = sim.produce(1, TP, [b"a"])
     assert answers == []
-    result = settle(sim, answers, 100)
+    result = result_of(sim, answers, 100)
     assert (result.error, result.base_offset) == (ErrorCode.none, 0)
     assert ends(sim) == [1, 1, 1]
     assert sim.partition(1, TP).high_watermark == 1
@@ -43,36 +44,36 @@ def test_other_acks_are_refused() -> None:
     assert sim.partition(1, TP).log_end_offset == 0
 
 
-def test_a_follower_that_is_silent_lets_the_produce_time_out() -> None:
+def test_produce_times_out_while_a_follower_is_silent() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     sim.brokers[3].kill()
     answers = sim.produce(1, TP, [b"a"], timeout_ms=200)
     began = sim.loop.now_ms
-    assert settle(sim, answers).error is ErrorCode.request_timed_out
-    assert 200 <= sim.loop.now_ms - began <= 202
+    assert result_of(sim, answers).error is ErrorCode.request_timed_out
+    assert 200 <= sim.loop.now_ms - began <= 210
     assert sim.brokers[1].replicas.produces.delayed == 0
 
 
-def test_leadership_that_is_lost_fails_what_waits() -> None:
+def test_lost_leadership_fails_waiting_produces() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     sim.brokers[3].kill()
     answers = sim.produce(1, TP, [b"a"])
     sim.loop.run_for(20)
     sim.elect(TP, 2)
-    assert settle(sim, answers, 50).error is ErrorCode.not_leader_or_follower
+    assert result_of(sim, answers, 50).error is ErrorCode.not_leader_or_follower
 
 
-def test_a_new_epoch_of_the_same_leader_keeps_what_waits() -> None:
+def test_new_epoch_of_the_same_leader_keeps_produces_waiting() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     sim.brokers[3].kill()
     answers = sim.produce(1, TP, [b"a"])
     sim.loop.run_for(20)
     assert answers == []
     sim.elect(TP, 1, [1, 2])  # the dead leaves the ISR (D4)
-    assert settle(sim, answers, 50).error is ErrorCode.none
+    assert result_of(sim, answers, 50).error is ErrorCode.none
 
 
-def test_led_followed_and_led_again_fails_what_waits_since_before() -> None:
+def test_new_leadership_generation_fails_earlier_produces() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     for node in (2, 3):
         sim.brokers[node].kill()
@@ -82,15 +83,15 @@ def test_led_followed_and_led_again_fails_what_waits_since_before() -> None:
         state.leader, state.leader_epoch, state.isr = leader, state.leader_epoch + 1, [1]
         state.version += 1
         sim.ask(1, 4, 7, sim.order(TP, 1))
-    assert settle(sim, answers).error is ErrorCode.not_leader_or_follower
+    assert result_of(sim, answers).error is ErrorCode.not_leader_or_follower
 
 
-def test_the_isr_that_shrinks_below_the_minimum_fails_the_append_after_the_fact() -> None:
+def test_isr_that_shrinks_below_the_minimum_fails_the_produce_after_the_append() -> None:
     sim = three(**{"min.insync.replicas": 2, "replica.lag.time.max.ms": 300})
     for node in (2, 3):
         sim.brokers[node].kill()
     answers = sim.produce(1, TP, [b"a"], timeout_ms=20_000)
-    assert settle(sim, answers).error is ErrorCode.not_enough_replicas_after_append
+    assert result_of(sim, answers).error is ErrorCode.not_enough_replicas_after_append
     assert sim.produce(1, TP, [b"b"])[0].error is ErrorCode.not_enough_replicas
     assert sim.registry.states[TP].isr == [1]
 
@@ -100,18 +101,18 @@ def test_a_duplicate_waits_for_the_followers_too() -> None:
     batch = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
     sim.brokers[3].kill()
     first = sim.produce(1, TP, [b"a"], timeout_ms=50, **batch)
-    assert settle(sim, first).error is ErrorCode.request_timed_out
+    assert result_of(sim, first).error is ErrorCode.request_timed_out
     again = sim.produce(1, TP, [b"a"], **batch)
     sim.loop.run_for(100)
     assert again == []
     sim.brokers[3].start()
     sim.tell(TP, [3])
-    result = settle(sim, again)
+    result = result_of(sim, again)
     assert (result.error, result.base_offset) == (ErrorCode.none, 0)
     assert ends(sim) == [1, 1, 1]
 
 
-def test_every_partition_of_a_request_gets_its_own_outcome() -> None:
+def test_every_partition_of_a_produce_gets_its_own_result() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     other, missing = TopicPartition("other", 0), TopicPartition("nowhere", 0)
     sim.create(other, [1, 2])
@@ -122,13 +123,13 @@ def test_every_partition_of_a_request_gets_its_own_outcome() -> None:
     sim.brokers[1].replicas.append(
         {TP: batch, other: batch, missing: batch}, acks=-1, timeout_ms=100, done=found.append
     )
-    results = settle(sim, found)
+    results = result_of(sim, found)
     assert results[TP].error is ErrorCode.request_timed_out
     assert results[other].error is ErrorCode.none
     assert results[missing].error is ErrorCode.unknown_topic_or_partition
 
 
-def test_internal_topics_take_nothing_from_clients() -> None:
+def test_produce_to_an_internal_topic_is_refused() -> None:
     sim = Simulation(1)
     tp = TopicPartition("__consumer_offsets", 0)
     sim.create(tp, [1])
@@ -145,7 +146,7 @@ def test_a_consumer_waits_until_the_high_watermark_moves() -> None:
     promise = consumer.send(0, wait=5_000)
     sim.loop.run_for(20)
     assert not promise.done()
-    settle(sim, sim.produce(1, TP, [b"hello"]))
+    result_of(sim, sim.produce(1, TP, [b"hello"]))
     answer = consumer.answer(promise)
     assert b"hello" in bytes(answer.records)
     assert answer.high_watermark == 1
@@ -161,18 +162,18 @@ def test_a_consumer_reads_nothing_above_the_high_watermark() -> None:
     assert sim.loop.now_ms - began >= 100
 
 
-def test_min_bytes_hold_a_fetch_until_they_are_there() -> None:
+def test_fetch_waits_until_min_bytes_are_readable() -> None:
     sim = three()
     consumer = Consumer(sim)
     promise = consumer.send(0, wait=5_000, min_bytes=400)
-    settle(sim, sim.produce(1, TP, [b"x" * 100]))
+    result_of(sim, sim.produce(1, TP, [b"x" * 100]))
     sim.loop.run_for(20)
     assert not promise.done()
-    settle(sim, sim.produce(1, TP, [b"x" * 300]))
+    result_of(sim, sim.produce(1, TP, [b"x" * 300]))
     assert len(consumer.answer(promise).records) >= 400
 
 
-def test_a_fetch_that_waits_learns_at_once_of_a_new_leader() -> None:
+def test_waiting_fetch_completes_at_once_when_the_leader_changes() -> None:
     sim = three()
     consumer = Consumer(sim)
     promise = consumer.send(0, wait=30_000, epoch=0)
@@ -190,29 +191,29 @@ def test_out_of_range_is_answered_at_once(offset: int) -> None:
     assert answer.error == ErrorCode.offset_out_of_range
 
 
-def test_topics_by_id() -> None:
+def test_fetch_by_topic_id() -> None:
     sim = three()
-    settle(sim, sim.produce(1, TP, [b"a"]))
+    result_of(sim, sim.produce(1, TP, [b"a"]))
     assert len(Consumer(sim, version=13).fetch(0).records) > 0
     sim.topic_ids[TP.topic] = type(sim.topic_id(TP.topic))(int=99)
     assert Consumer(sim, version=13).fetch(0).error == ErrorCode.unknown_topic_id
 
 
-def test_a_diverging_epoch_is_told_and_moves_nothing() -> None:
+def test_diverging_epoch_is_answered_and_moves_no_offset() -> None:
     sim = three()
-    settle(sim, sim.produce(1, TP, [b"a"]))
+    result_of(sim, sim.produce(1, TP, [b"a"]))
     sim.elect(TP, 1)
     sim.loop.run_for(20)
-    settle(sim, sim.produce(1, TP, [b"b"]))
+    result_of(sim, sim.produce(1, TP, [b"b"]))
     before = sim.partition(1, TP).high_watermark
     answer = Consumer(sim).fetch(2, wait=30_000, last_epoch=0, replica=2)
     assert answer.diverging == (0, 1)
     assert sim.partition(1, TP).high_watermark == before
 
 
-def test_the_tap_sees_what_is_delivered() -> None:
+def test_tap_records_what_was_delivered() -> None:
     sim = three()
-    settle(sim, sim.produce(1, TP, [b"a"]))
+    result_of(sim, sim.produce(1, TP, [b"a"]))
     Consumer(sim).fetch(0)
-    kinds = [(kind, row["tp"]) for kind, row in sim.brokers[1].host.tap.rows]
+    kinds = [(kind, row["tp"]) for kind, row in sim.brokers[1].tap.rows]
     assert kinds == [("fetched", TP)]  # followers' fetches have no row

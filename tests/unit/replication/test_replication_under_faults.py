@@ -184,7 +184,7 @@ class Nemesis:
     # --- the run
 
     def later(self, delay_ms: float, call: Any) -> None:
-        self.sim.loop.at(self.sim.loop.now_ms + delay_ms, call)
+        self.sim.later(delay_ms, call)
 
     def run(self, steps: int) -> None:
         faults = [self.kill, self.isolate, self.move, self.flaky_registry]
@@ -237,7 +237,7 @@ def check(nemesis: Nemesis) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_acknowledged_is_lost_and_replicas_agree(seed: int) -> None:
+def test_random_faults_lose_no_acknowledged_record_and_replicas_agree(seed: int) -> None:
     sim = Simulation(3, seed=seed, config=CONFIG)
     sim.create(TP, [1, 2, 3])
     sim.loop.run_for(50)

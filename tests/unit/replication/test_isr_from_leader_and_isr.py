@@ -1,8 +1,8 @@
-"""An ISR that the leader learns by LeaderAndIsr, not by its own write, has the same effect (C1, C4, C8).
+"""An ISR that the leader receives by LeaderAndIsr has the same effect as an ISR that it wrote itself (C1, C4, C8).
 
-Its own write may have been taken though its answer never came; the controller then tells the state under
-the epoch that the leader has. Regression: the new ISR was taken in, but the HW was not tried and nothing
-was traced, so that an acks=all produce waited for a follower that was out until somebody else fetched.
+The registry may have accepted the leader's own write although the answer was lost; the controller then sends the state
+under the epoch that the leader has. Regression: the new ISR was stored, but the HW was not tried and nothing was
+traced, so that an acks=all produce waited for a follower outside the ISR until another follower fetched.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ def leader_that_waits(**config: object) -> tuple[Simulation, list[Any]]:
         sim.brokers[node].kill()
     answers = sim.produce(1, TP, [b"a"], timeout_ms=60_000)
     sim.loop.run_for(2_000)
-    assert not answers, "it waits: nobody knows whether the shrink was taken"
+    assert not answers, "it waits: the outcome of the shrink is unknown"
     assert sim.partition(1, TP).proposal is not None
     return sim, answers
 
 
-def test_the_high_watermark_is_tried_and_what_waits_is_answered() -> None:
+def test_smaller_isr_advances_the_high_watermark_and_answers_producers() -> None:
     sim, answers = leader_that_waits(**{"min.insync.replicas": 1})
     sim.ask(1, 4, 7, sim.order(TP, 1, isr=(1,), partition_epoch=1))
     assert [answer.error for answer in answers] == [ErrorCode.none]
     partition = sim.partition(1, TP)
     assert (partition.isr, partition.version, partition.proposal) == ((1,), 1, None)
-    trace = sim.brokers[1].host.trace
-    assert [(row["isr"], row["cause"]) for row in trace.named("partition.isr")] == [
+    traced = sim.brokers[1].traced
+    assert [(row["isr"], row["cause"]) for row in traced("partition.isr")] == [
         ([1], "leader-and-isr")
     ]
-    assert trace.named("partition.hw")[-1]["cause"] == "isr"
+    assert traced("partition.hw")[-1]["cause"] == "isr"
 
 
-def test_an_older_state_changes_nothing() -> None:
+def test_older_partition_epoch_changes_nothing() -> None:
     sim, answers = leader_that_waits(**{"min.insync.replicas": 1})
     sim.ask(1, 4, 7, sim.order(TP, 1, isr=(1,), partition_epoch=0))
     assert not answers
     assert sim.partition(1, TP).isr == (1, 2, 3)
-    assert sim.brokers[1].host.trace.named("partition.isr") == []
+    assert sim.brokers[1].traced("partition.isr") == []
 
 
-def test_too_small_an_isr_fails_what_waits_after_the_append() -> None:
+def test_isr_below_the_minimum_fails_waiting_produces() -> None:
     sim, answers = leader_that_waits(**{"min.insync.replicas": 2})
     sim.ask(1, 4, 7, sim.order(TP, 1, isr=(1,), partition_epoch=1))
     assert [answer.error for answer in answers] == [ErrorCode.not_enough_replicas_after_append]

@@ -1,0 +1,28 @@
+"""What replication asks of the broker's metadata (spec C4, C8).
+
+Owns: `ClusterMetadata`, an interface. The broker implements it with its metadata cache and its topic admin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ..ids import NodeId, TopicPartition
+
+
+class ClusterMetadata(Protocol):
+    """The cluster beyond this broker's replicas."""
+
+    def is_alive(self, node_id: NodeId, /) -> bool:
+        """True for a registered broker; only such brokers may join an ISR."""
+        ...
+
+    def has_partition(self, tp: TopicPartition, /) -> bool:
+        """True when the cluster has this partition, on whichever brokers."""
+        ...
+
+    async def topic_config(self, topic: str, /) -> Mapping[str, object]:
+        """The overrides of a topic, for a new log."""
+        ...

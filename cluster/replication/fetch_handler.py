@@ -1,0 +1,266 @@
+"""The Fetch handler: consumers up to the high watermark, followers up to the log end (E4, C1, C6).
+
+Owns: `FetchHandler`. What is read is in `fetch_reads.py`, how long a fetch waits in `delayed_fetch.py`. A follower's
+offsets are taken in (`follower_fetch_state.py`) before anything is read; followers fetch in sessions
+(`fetch_session.py`).
+
+    a fetch is answered when         consumer            follower
+    it asks for no waiting           at once             at once
+    a partition has an error         at once             at once
+    an epoch diverges                                    at once
+    min bytes are there              HW (or LSO) moved   leader appended
+    leadership or its epoch changed  at once             at once
+    the deadline comes               with what there is  with what there is
+
+Source: Kafka's `ReplicaManager.fetchMessages`, `Partition.fetchRecords`, `KafkaApis.handleFetchRequest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode
+from ..host.seam import bytes_of
+from ..ids import TopicPartition
+from ..wire.fetch import FetchPartition, FetchRequest, decode_fetch
+from ..wire.fetch_response import FetchAnswer, encode_fetch_response
+from .delayed_fetch import DelayedFetch, DelayedSessionFetch
+from .fetch_reads import FetchReader, LogFailed, RequestedPartition
+from .fetch_session import FetchSession
+
+if TYPE_CHECKING:
+    from ..config import BrokerConfig
+    from ..host.seam import Host
+    from ..wire.request import Request
+    from .follower_fetch_state import FollowerFetchState
+    from .partition_directory import PartitionDirectory
+    from .wake_ups import WakeUps
+
+FROM_FOLLOWERS_VERSION = 11
+"""Consumers that speak it may read from a follower, up to its high watermark (KIP-392)."""
+_NONE = ErrorCode.none
+
+
+class FetchHandler:
+    """Answers Fetch, at once or when a delayed fetch completes."""
+
+    def __init__(
+        self,
+        host: Host,
+        directory: PartitionDirectory,
+        wake_ups: WakeUps,
+        follower_state: FollowerFetchState,
+        log_failed: LogFailed,
+        config: BrokerConfig,
+    ) -> None:
+        self._host = host
+        self._directory = directory
+        self._wake_ups = wake_ups
+        self._follower_state = follower_state
+        self._log_failed = log_failed
+        self._config = config
+        self._sessions: dict[int, FetchSession] = {}
+        """By the follower's node id."""
+        self._sessions_begun = 0
+
+    def handle(self, request: Request) -> None:
+        """Answer a fetch at once if it has enough or is in error, else let it wait."""
+        fetch = decode_fetch(request)
+        from_follower = fetch.replica_id >= 0
+        if from_follower and not request.context.from_broker:
+            _refuse_replica(request, fetch)
+            return
+        if fetch.session_id != 0 and fetch.session_epoch > 0:
+            self._continue_session(request, fetch)
+            return
+        anywhere = not from_follower and request.version >= FROM_FOLLOWERS_VERSION
+        requested = self._resolve_all(fetch.partitions, anywhere=anywhere)
+        urgent = not requested or any(row.error is not _NONE for row in requested)
+        session: FetchSession | None = None
+        if from_follower:
+            urgent = self._follower_state.update(fetch, requested) or urgent
+            session = self._begin_session(fetch, requested, valid=not urgent)
+
+        def answer(answers: list[FetchAnswer]) -> None:
+            self._respond(request, answers, tapped=not from_follower, session=session)
+
+        reader = FetchReader(requested, fetch, self._max_bytes(fetch), self._log_failed)
+        if urgent or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
+            answer(reader.read()[0])
+        elif from_follower and not reader.has_data():
+            self._wait(fetch, reader, answer)  # its offsets were checked: nothing to read or refuse
+        else:
+            answers, size, urgent = reader.read()
+            if urgent or size >= fetch.min_bytes:
+                answer(answers)
+            else:
+                self._wait(fetch, reader, answer)
+
+    def _max_bytes(self, fetch: FetchRequest) -> int:
+        """The request's own limit, for consumers at most the broker's `fetch.max.bytes`."""
+        if fetch.replica_id >= 0:
+            return fetch.max_bytes
+        return min(fetch.max_bytes, self._config.number("fetch.max.bytes"))
+
+    def _begin_session(
+        self, fetch: FetchRequest, requested: list[RequestedPartition], *, valid: bool
+    ) -> FetchSession | None:
+        """End the follower's previous session; begin one if it asks for one and every row is `valid`."""
+        previous = self._sessions.pop(fetch.replica_id, None)
+        if previous is not None:
+            previous.end()
+        if fetch.session_epoch != 0 or not valid:
+            return None
+        self._sessions_begun += 1
+        now_ms = self._host.clock.monotonic_ms()
+        session = FetchSession(self._sessions_begun, fetch, now_ms, self._log_failed)
+        if not session.begin(requested):
+            return None
+        self._sessions[fetch.replica_id] = session
+        return session
+
+    def _continue_session(self, request: Request, fetch: FetchRequest) -> None:
+        """The next fetch of a session. Consumers have no sessions: a consumer that names one is refused."""
+        node = fetch.replica_id
+        session = self._sessions.get(node) if node >= 0 else None
+        if session is None:
+            _refuse_session(request)
+            return
+        code = session.refusal(fetch)
+        if code is not _NONE:
+            _refuse_session(request, code)
+            return
+        now_ms = self._host.clock.monotonic_ms()
+        rows = None if fetch.forgotten else session.update(fetch.partitions, now_ms)
+        if rows is None or self._follower_state.update(fetch, rows):
+            self._end_session(session)
+            _refuse_session(request)
+            return
+
+        def answer(answers: list[FetchAnswer] | None) -> None:
+            if answers is None:
+                self._end_session(session)
+                _refuse_session(request)
+                return
+            parts = encode_fetch_response(request.version, answers, session_id=session.session_id)
+            request.respond_parts(parts)
+
+        operation = DelayedSessionFetch(now_ms + fetch.max_wait_ms, session, fetch, answer)
+        # A try of this operation causes no events, so no event between the first try and the watching is missed. The
+        # session may have ended meanwhile: what this fetch acknowledged may have done anything to any partition.
+        if fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
+            operation.force_complete()
+        elif not operation.try_complete():
+            self._wake_ups.follower_fetches.watch(operation, (node,))
+
+    def _end_session(self, session: FetchSession) -> None:
+        session.end()
+        if self._sessions.get(session.node_id) is session:
+            del self._sessions[session.node_id]
+
+    def _wait(
+        self,
+        fetch: FetchRequest,
+        reader: FetchReader,
+        answer: Callable[[list[FetchAnswer]], None],
+    ) -> None:
+        deadline_ms = self._host.clock.monotonic_ms() + fetch.max_wait_ms
+        operation = DelayedFetch(deadline_ms, reader, fetch.min_bytes, answer)
+        wake_ups = self._wake_ups
+        if fetch.replica_id >= 0:
+            wake_ups.follower_fetches.try_complete_else_watch(operation, (fetch.replica_id,))
+            return
+        keys = [
+            requested.partition.topic_partition
+            for requested in reader.requested
+            if requested.partition is not None
+        ]
+        wake_ups.consumer_fetches.try_complete_else_watch(operation, keys)
+
+    def _resolve_all(
+        self, rows: Sequence[FetchPartition], *, anywhere: bool
+    ) -> list[RequestedPartition]:
+        directory = self._directory
+        requested: list[RequestedPartition] = []
+        topic: object = None
+        name: str | None = None
+        for row in rows:
+            if row.topic is not topic:  # rows of one topic share the object
+                topic = row.topic
+                name = row.topic if isinstance(row.topic, str) else directory.topic_name(row.topic)
+            if name is None:
+                requested.append(RequestedPartition(row, None, ErrorCode.unknown_topic_id))
+                continue
+            tp = TopicPartition(name, row.partition)
+            partition = directory.partition(tp)
+            if partition is None:
+                requested.append(RequestedPartition(row, None, directory.missing(tp)))
+            else:
+                check = partition.check_replica if anywhere else partition.check_leader
+                error = check(row.current_leader_epoch)
+                requested.append(RequestedPartition(row, partition, error, anywhere=anywhere))
+        return requested
+
+    def _respond(
+        self,
+        request: Request,
+        answers: list[FetchAnswer],
+        *,
+        tapped: bool,
+        session: FetchSession | None,
+    ) -> None:
+        if request.answered:
+            return
+        session_id = 0
+        if session is not None:
+            if any(answer.error or answer.diverging for answer in answers):
+                self._end_session(session)
+            elif not session.ended:
+                session_id = session.session_id
+                session.record_sent(answers)
+        parts = encode_fetch_response(request.version, answers, session_id=session_id)
+        on_send = None
+        if tapped and self._host.tap.enabled:
+            on_send = self._tap(request, answers)
+        request.respond_parts(parts, on_send=on_send)
+
+    def _tap(self, request: Request, answers: list[FetchAnswer]) -> Callable[[bool], None]:
+        rows = decode_fetch(request).partitions
+        offsets = {(row.topic, row.partition): row.fetch_offset for row in rows}
+
+        def sent(lost: bool) -> None:
+            if lost:
+                return
+            for answer in answers:
+                if answer.records:
+                    self._host.tap.fetched(
+                        request.client_id,
+                        self._name(answer.topic),
+                        answer.partition,
+                        offset=offsets[answer.topic, answer.partition],
+                        batches=[bytes_of(part) for part in answer.records],
+                    )
+
+        return sent
+
+    def _name(self, topic: Any) -> str:
+        if isinstance(topic, str):
+            return topic
+        return self._directory.topic_name(topic) or str(topic)
+
+
+def _refuse_replica(request: Request, fetch: FetchRequest) -> None:
+    """Respond to a sender that names a replica and may not act as a broker: as Kafka without CLUSTER_ACTION."""
+    if fetch.session_id != 0 and fetch.session_epoch > 0:
+        _refuse_session(request)
+        return
+    code = ErrorCode.topic_authorization_failed
+    answers = [FetchAnswer(row.topic, row.partition, code) for row in fetch.partitions]
+    request.respond_parts(encode_fetch_response(request.version, answers))
+
+
+def _refuse_session(
+    request: Request, code: ErrorCode = ErrorCode.fetch_session_id_not_found
+) -> None:
+    request.respond_parts(encode_fetch_response(request.version, (), error=code))
