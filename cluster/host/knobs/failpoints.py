@@ -1,7 +1,7 @@
 """Named places in the code that a fault may arm (K6): `Failpoints` of the seam.
 
-Owns: the list of declared names (`DECLARED`, printed by `harrow failpoints`) and what is armed in this
-process. Disarmed a `hit` costs one look-up in an empty dict. Armed, the n-th hit acts once:
+Owns: which failpoints are armed in this process (their names: `DECLARED` in `seam/failpoints.py`). While nothing is
+armed, a `hit` costs one look-up in an empty dict. The n-th hit of an armed failpoint acts once:
 
     crash   SIGKILL to this process: no handler runs, nothing is flushed
     stop    SIGSTOP to this process: it stands still here until SIGCONT
@@ -23,59 +23,13 @@ from typing import Any
 
 from ...errors import ConfigError, HarrowError
 from ..seam import Trace
-
-DECLARED: dict[str, str] = {}
-"""Every failpoint there is: name → where it sits."""
+from ..seam.failpoints import DECLARED
 
 ACTIONS = ("crash", "stop", "delay", "error")
 
 
 class FailpointError(HarrowError):
     """Raised where a failpoint was armed with `error`."""
-
-
-def declare(name: str, doc: str) -> str:
-    """Add a failpoint to the list; returns its name, so that a module may keep it as a constant."""
-    assert DECLARED.get(name, doc) == doc, f"failpoint {name} declared twice"
-    DECLARED[name] = doc
-    return name
-
-
-BEFORE_APPEND = declare(
-    "log.before-append", "a log has checked a batch, before its bytes are written"
-)
-AFTER_APPEND = declare(
-    "log.after-append", "the leader has appended a produced batch, before its high watermark moves"
-)
-AFTER_FOLLOWER_APPEND = declare(
-    "log.after-follower-append", "a follower has appended fetched batches, before its next fetch"
-)
-CLEANER_BETWEEN_WRITES = declare(
-    "cleaner.between-writes", "compaction, before each creation, write or fsync of a .cleaned file"
-)
-CLEANER_BEFORE_SWAP = declare(
-    "cleaner.before-swap", "compaction, the .cleaned files are durable, nothing renamed yet"
-)
-CLEANER_TO_SWAP = declare(
-    "cleaner.between-swap-renames", "compaction, before each rename of a .cleaned file to .swap"
-)
-CLEANER_TO_DELETED = declare(
-    "cleaner.between-deleted-renames",
-    "compaction, before each rename of a replaced file to .deleted",
-)
-CLEANER_TO_FINAL = declare(
-    "cleaner.between-final-renames",
-    "compaction, before each rename of a .swap file to its own name",
-)
-CLEANER_AFTER_SWAP = declare(
-    "cleaner.after-swap", "compaction, a segment was swapped in, the folder is not fsynced yet"
-)
-CLEANER_BEFORE_CHECKPOINT = declare(
-    "cleaner.before-checkpoint", "compaction of a log is done, before its cleaner checkpoint moves"
-)
-BEFORE_ISR_WRITE = declare(
-    "partition.before-isr-write", "the leader has decided on a new ISR, before the registry has it"
-)
 
 
 @dataclass(slots=True, kw_only=True)

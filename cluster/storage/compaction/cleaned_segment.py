@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...errors import StorageError
-from ...host.knobs.failpoints import CLEANER_BETWEEN_WRITES
 from ...host.seam import Buffer, Host
+from ...host.seam.failpoints import CLEANER_BETWEEN_WRITES
 from ...wire.batches import header_at
 from ..files import CLEANED, SEGMENT_FILES, file_name
 from ..indexes.transaction_index import AbortedTxn

@@ -34,8 +34,8 @@ from functools import partial
 
 from ...config import LONG_MAX
 from ...errors import CorruptLogError
-from ...host.knobs.failpoints import CLEANER_BEFORE_CHECKPOINT
 from ...host.seam import Host
+from ...host.seam.failpoints import CLEANER_BEFORE_CHECKPOINT
 from ...ids import Offset, TopicPartition
 from ...wire.batches import HEADER_SIZE, header_at
 from ..checkpoints import OffsetCheckpoint

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ...host.knobs.failpoints import (
+from ...host.seam import Host
+from ...host.seam.failpoints import (
     CLEANER_AFTER_SWAP,
     CLEANER_BEFORE_SWAP,
     CLEANER_TO_DELETED,
     CLEANER_TO_FINAL,
     CLEANER_TO_SWAP,
 )
-from ...host.seam import Host
 from ..files import CLEANED, SWAP
 from ..log import Log
 from ..segment import LogSegment
