@@ -31,35 +31,25 @@ A WireError from the handler, an absurd size or any other exception closes this 
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
-import os
 import socket
 import struct
 import termios
 import traceback
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 from ...errors import WireError
 from ..knobs.link_rules import Blocked
-from ..seam import Buffer, FrameHandler, Part, Peer
-from .disk import IOV_MAX, RealRegion
+from ..seam import FrameHandler, Part, Peer
+from .large_frame import OWN_PIECES_BYTES, PIECE_BYTES, LargeFrame
 from .link_context import LinkContext
-from .pieces import JOIN_BYTES, SIZE, Piece, joined, pieces_of
+from .pieces import JOIN_BYTES, SIZE, joined, pieces_of
+from .send_queue import SendQueue
 from .slow_send import NOT_SLOW, SlowSend
 
-PIECE_BYTES = 1024 * 1024
-"""Most that one read takes of a large frame."""
-OWN_PIECES_BYTES = 4096
-"""A cut frame larger than this is collected in pieces; a smaller one waits in front of the next read."""
-SEND_JOIN_BYTES = 32 * 1024
-"""Up to this much a join and `send` is cheaper than `sendmsg` with many parts."""
 CHOKE_BYTES = 64 * 1024 * 1024
 """Unsent bytes at which an accepted link stops reading; it goes on at a quarter."""
-PIECES_MOST = 256
 LINGER_S = 30.0
 """How long a closed link may go on sending what was queued."""
 RESET = struct.pack("ii", 1, 0)
@@ -76,13 +66,13 @@ class RealLink:
 
     __slots__ = (
         "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_fd", "_gates", "_handler",
-        "_linger", "_max_frame_bytes", "_missing", "_out_held", "_peer", "_pieces", "_pieces_done",
-        "_queue", "_reading", "_regions", "_rest", "_scheduled", "_slow", "_sock", "_unsent", "_writing",
+        "_large", "_linger", "_max_frame_bytes", "_out_held", "_peer", "_queue", "_reading", "_rest",
+        "_scheduled", "_slow", "_sock", "_writing",
     )  # fmt: skip
 
     def __init__(
         self,
-        context: LinkContext,
+        context: LinkContext[RealLink],
         sock: socket.socket,
         peer: Peer,
         *,
@@ -102,12 +92,8 @@ class RealLink:
         self._linger: asyncio.TimerHandle | None = None
         self._backlog: memoryview | None = None  # read, and held back by a gate
         self._rest = b""  # the beginning of a small frame
-        self._pieces: list[bytes] = []  # the beginning of a large frame
-        self._pieces_done = 0  # pieces that were merged already
-        self._missing = 0  # bytes that the large frame still lacks; 0: there is none
-        self._queue: deque[Piece] = deque()
-        self._regions = 0  # of the queue
-        self._unsent = 0  # of the queue, and of what is late
+        self._large = LargeFrame()
+        self._queue = SendQueue(sock)
         self._out_held = False
         self._slow: SlowSend | None = None  # while a rule makes it slow
         context.links.add(self)
@@ -137,21 +123,22 @@ class RealLink:
     @property
     def unsent_bytes(self) -> int:
         """Bytes sent (queued, or late on a slow link) and not yet taken by the kernel."""
-        return self._unsent
+        return self._queue.unsent_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue one frame; on a closed link nothing happens. OSError where a small region cannot be read."""
         if self._gates & CLOSED:
             return
         size = sum(map(len, parts))
+        queue = self._queue
         if self._slow is not None:
             self._slow.add(pieces_of(parts, size), size + 4)
         elif size < JOIN_BYTES:
-            self._queue.append(joined(parts, size))
+            queue.pieces.append(joined(parts, size))
         else:
-            self._enqueue(pieces_of(parts, size))
-        self._unsent += size + 4
-        if self._unsent > self._choke_bytes:
+            queue.extend(pieces_of(parts, size))
+        queue.unsent_bytes += size + 4
+        if queue.unsent_bytes > self._choke_bytes:
             self._shut(CHOKED)
         if self._scheduled or self._writing or self._out_held:
             return
@@ -199,7 +186,7 @@ class RealLink:
         slow = self._slow
         if delay_ms:
             if slow is None:
-                slow = SlowSend(self._context.loop, self._enqueue, self._flush_soon)
+                slow = SlowSend(self._context.loop, self._queue.extend, self._flush_soon)
             slow.delay_ms = delay_ms
             self._slow = slow
         elif slow is not None:
@@ -214,11 +201,11 @@ class RealLink:
     def report(self) -> dict[str, Any]:
         """This link as JSON: evidence for the probe of a fault."""
         inward, outward = self.blocked
-        read = len(self._rest) + sum(map(len, self._pieces)) + len(self._backlog or b"")
+        read = len(self._rest) + self._large.held_bytes + len(self._backlog or b"")
         return {
             "peer": str(self._peer), "blocked_in": inward, "blocked_out": outward,
             "held_in_bytes": read + self._kernel_bytes() if inward else 0,
-            "held_out_bytes": self._unsent if outward else 0,
+            "held_out_bytes": self._queue.unsent_bytes if outward else 0,
             **(NOT_SLOW if self._slow is None else self._slow.report()),
             "closed": bool(self._gates & CLOSED),
         }  # fmt: skip
@@ -263,11 +250,13 @@ class RealLink:
 
     def _readable(self) -> None:
         try:
-            if self._missing:
-                piece = self._sock.recv(min(self._missing, PIECE_BYTES))
+            large = self._large
+            if large.missing_bytes:
+                piece = self._sock.recv(min(large.missing_bytes, PIECE_BYTES))
                 count = len(piece)
-                if count:
-                    self._add_piece(piece)
+                frame = large.add(piece) if count else None
+                if frame is not None:
+                    self._guard(self._deliver_one, frame)
             else:
                 buffer, have = self._context.buffer, len(self._rest)
                 if have:
@@ -283,18 +272,6 @@ class RealLink:
             return
         if not count and not self._gates & CLOSED:
             self._end("closed by the peer", at_close="drop")
-
-    def _add_piece(self, piece: bytes) -> None:
-        pieces = self._pieces
-        pieces.append(piece)
-        self._missing -= len(piece)
-        if not self._missing:
-            self._pieces, self._pieces_done = [], 0
-            self._guard(self._deliver_one, b"".join(pieces))
-        elif len(pieces) - self._pieces_done >= PIECES_MOST:
-            # a peer that trickles must not cost an object a byte
-            pieces[self._pieces_done :] = [b"".join(pieces[self._pieces_done :])]
-            self._pieces_done += 1
 
     def _deliver_one(self, frame: bytes) -> None:
         handler = self._handler
@@ -349,16 +326,11 @@ class RealLink:
         if end - at > 4:
             size: int = SIZE.unpack_from(view, at)[0]
             if size > OWN_PIECES_BYTES:
-                self._pieces = [bytes(view[at + 4 : end])]
-                self._missing = size - (end - at - 4)
+                self._large.begin(bytes(view[at + 4 : end]), size)
                 return
         self._rest = bytes(view[at:end])
 
     # --------------------------------------------------------------- writing
-
-    def _enqueue(self, pieces: Sequence[Piece]) -> None:
-        self._regions += sum(piece.__class__ is RealRegion for piece in pieces)
-        self._queue.extend(pieces)
 
     def _flush_soon(self) -> None:
         if not self._scheduled:
@@ -370,73 +342,23 @@ class RealLink:
         self._scheduled = False
         if self._out_held or self._fd < 0:
             return
+        queue = self._queue
         try:
-            self._write()
-        except OSError as error:
-            # half a region may have left: no orderly end may follow it
-            self._end(f"{error.strerror or error}", at_close="reset" if self._regions else "drop")
-            return
-        if self._gates & CHOKED and self._unsent <= self._choke_bytes / 4:
-            self._open(CHOKED)
-        if self._at_close and not self._unsent:
-            self._finish()
-        elif self._at_close and self._queue and self._linger is None:
-            self._linger = self._context.loop.call_later(LINGER_S, self._finish)
-
-    def _write(self) -> None:
-        queue, sock = self._queue, self._sock
-        try:
-            while queue:
-                if self._regions:
-                    self._drop(self._send_mixed())
-                    continue
-                buffers: Any = queue  # nothing else while there are no regions
-                if self._unsent <= SEND_JOIN_BYTES:
-                    sent = sock.send(buffers[0] if len(buffers) == 1 else b"".join(buffers))
-                else:
-                    sent = sock.sendmsg(islice(buffers, IOV_MAX))
-                if sent == self._unsent:
-                    queue.clear()
-                    self._unsent = 0
-                else:
-                    self._drop(sent)
-        except (BlockingIOError, InterruptedError):
-            if not self._writing:
+            if queue.send():
+                self._stop_writing()
+            elif not self._writing:
                 self._writing = True
                 self._context.loop.add_writer(self._fd, self.flush)
+        except OSError as error:
+            # half a region may have left: no orderly end may follow it
+            self._end(f"{error.strerror or error}", at_close="reset" if queue.regions else "drop")
             return
-        self._stop_writing()
-
-    def _send_mixed(self) -> int:
-        """Send the buffers up to the first region, or of that region what the kernel takes; how much it took."""
-        first = self._queue[0]
-        if isinstance(first, RealRegion):
-            sent = os.sendfile(self._fd, first.fd, first.position, first.size)
-            if sent == 0:
-                raise OSError(errno.EIO, "a file was cut under a response")
-            return sent
-        buffers: list[Buffer] = []
-        for part in islice(self._queue, IOV_MAX):
-            if isinstance(part, RealRegion):
-                break
-            buffers.append(part)
-        # MSG_MORE: what is before a region leaves in one segment with its beginning
-        return self._sock.sendmsg(buffers, (), socket.MSG_MORE)
-
-    def _drop(self, sent: int) -> None:
-        self._unsent -= sent
-        queue = self._queue
-        while sent:
-            part = queue[0]
-            size = len(part)
-            if size > sent:
-                queue[0] = (
-                    part.after(sent) if isinstance(part, RealRegion) else memoryview(part)[sent:]
-                )
-                return
-            queue.popleft()
-            self._regions -= part.__class__ is RealRegion
-            sent -= size
+        if self._gates & CHOKED and queue.unsent_bytes <= self._choke_bytes / 4:
+            self._open(CHOKED)
+        if self._at_close and not queue.unsent_bytes:
+            self._finish()
+        elif self._at_close and queue.pieces and self._linger is None:
+            self._linger = self._context.loop.call_later(LINGER_S, self._finish)
 
     def _stop_writing(self) -> None:
         if self._writing:
@@ -456,7 +378,8 @@ class RealLink:
             return
         self._shut(CLOSED)
         self._at_close = at_close
-        self._backlog, self._rest, self._pieces, self._missing = None, b"", [], 0
+        self._backlog, self._rest = None, b""
+        self._large.clear()
         if self._handler is not None:
             self._context.loop.call_soon(self._handler.link_closed, reason)
         if at_close != "drain":
@@ -479,7 +402,6 @@ class RealLink:
 
     def _forget_unsent(self) -> None:
         self._queue.clear()
-        self._unsent = self._regions = 0
         if self._slow is not None:
             self._slow.drop()
 

@@ -12,29 +12,37 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from ..knobs.link_rules import LinkRules
-
-if TYPE_CHECKING:
-    from .link import RealLink
 
 READ_BYTES = 256 * 1024
 """Of the one read buffer: fits the second-level cache, holds a burst of produce requests."""
 
 
+class Sender(Protocol):
+    """What the context needs of a link."""
+
+    def flush(self) -> None:
+        """Send what is queued."""
+        ...
+
+
+LinkT = TypeVar("LinkT", bound=Sender)
+
+
 @dataclass(slots=True, kw_only=True)
-class LinkContext:
-    """One for each host."""
+class LinkContext(Generic[LinkT]):
+    """The shared state of one host's links."""
 
     loop: asyncio.AbstractEventLoop
     rules: LinkRules
     log: Callable[[str, str], None]
-    links: set[RealLink]
+    links: set[LinkT]
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(READ_BYTES)))
     delivering: bool = False
     """A link is delivering frames in this very call."""
-    answered: list[RealLink] = field(default_factory=list["RealLink"])
+    answered: list[LinkT] = field(default_factory=list[LinkT])
     """The links on which that delivery has sent."""
 
     _after: list[Callable[[], object]] = field(

@@ -27,10 +27,11 @@ from ..seam import Clock, Disk, Failpoints, Network, Peer, Tap, Tasks, Trace
 from ..tap import NoTap
 from ..trace import LEVELS, plain
 from .disk import SimDisk
+from .fabric import Fabric, Port
+from .latency import Latency
 from .loop import NS_PER_MS, HostGone, Life, SimLoop
 from .network import SimNetwork
 from .tasks import SimTasks
-from .wires import Fabric, Latency, Port
 
 EPOCH_MS = 1_700_000_000_000
 """Wall time at monotonic zero of every world: constant, for timestamps are in the logs."""

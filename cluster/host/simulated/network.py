@@ -17,9 +17,10 @@ from ...errors import ConfigError
 from ..knobs.lost_responses import LostResponses
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
 from .after_delivery import Delivery
+from .fabric import Fabric, Port, Way
+from .link import SimLink, SimLinkContext
 from .loop import NS_PER_MS, Life, SimLoop
 from .tasks import SimPromise, SimTasks, settle
-from .wires import Fabric, Port, SimLink, Way
 
 FRAME_BYTES_MOST = 2**31 - 1
 MakeHandler = Callable[[Link], FrameHandler]
@@ -60,17 +61,14 @@ class SimNetwork:
         self.loop: SimLoop = fabric.loop
         self.port = port
         self.life = life
-        self.links: dict[SimLink, None] = {}
         self._tasks = tasks
         self._trace = trace
         self._bound = dict(listeners)
         self._listening: list[int] = []
         self._lost = LostResponses(clock, trace)
-        self.delivery = Delivery(tasks.call_soon, lambda: life.running)
-
-    def log(self, level: str, message: str) -> None:
-        """A line of the network's in the host's log."""
-        self._trace.log(level, message)
+        self._delivery = Delivery(tasks.call_soon, lambda: life.running)
+        self._context = SimLinkContext(port=port, life=life, delivery=self._delivery, log=trace.log)
+        self.links = self._context.links
 
     # ------------------------------------------------------------------ seam
 
@@ -82,9 +80,9 @@ class SimNetwork:
         if number is None:
             raise ConfigError(f"this host has no free listener {name!r}")
 
-        def accept(client: SimNetwork, inward: Way, outward: Way) -> SimLink:
-            peer = Peer("unknown", f"{client.port.name}:{inward.connection}", "127.0.0.1")
-            link = SimLink(self, peer, inward, outward, max_frame_bytes)
+        def accept(client: Port, inward: Way, outward: Way) -> SimLink:
+            peer = Peer("unknown", f"{client.name}:{inward.connection}", "127.0.0.1")
+            link = SimLink(self._context, peer, inward, outward, max_frame_bytes)
             self.loop.call_soon(self.life, self._adopt, link, make_handler)
             return link
 
@@ -124,8 +122,8 @@ class SimNetwork:
             await self._under_way(owner)
             raise ConnectionRefusedError(111, "Connection refused")
         there, back = fabric.connection()
-        accepted = accept(self, there, back)
-        link = SimLink(self, peer, back, there, FRAME_BYTES_MOST)
+        accepted = accept(self.port, there, back)
+        link = SimLink(self._context, peer, back, there, FRAME_BYTES_MOST)
         try:
             for way in (there, back):
                 way.apply()
@@ -153,7 +151,7 @@ class SimNetwork:
 
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` when the frames that a link is delivering have been served; on the next turn when none is."""
-        self.delivery.after(call)
+        self._delivery.after(call)
 
     def flush(self) -> None:
         """Nothing: what is sent is under way at once here."""
