@@ -23,6 +23,7 @@ from .producers.producer_states import ProducerStates
 from .results import FetchData
 from .segment import LogSegment
 from .segment_options import segment_options
+from .timestamp_search import find_timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class LocalLog:
     ) -> T | FetchData:
         """Whole batches from the one that holds `offset`, based below `upper`; empty where there is none.
 
-        `read` is `LogSegment.read`, or `LogSegment.read_to_send`.
+        `read` is `LogSegment.read`, or `file_regions.read_to_send`.
         """
         segments = self.segments.all
         for index in range(max(self.segments.floor(offset), 0), len(segments)):
@@ -91,7 +92,7 @@ class LocalLog:
         """BLOCKS. The first record at or after both: its time, offset and leader epoch."""
         for segment in self.segments.from_time(timestamp_ms):
             if segment.max_timestamp >= timestamp_ms:
-                found = segment.find_timestamp(timestamp_ms, start)
+                found = find_timestamp(segment, timestamp_ms, start)
                 if found is not None:
                     return found
         return None
@@ -101,7 +102,7 @@ class LocalLog:
         newest = max(list(self.segments.all), key=lambda segment: segment.max_timestamp)
         if newest.max_timestamp < 0:
             return None
-        return newest.find_timestamp(newest.max_timestamp, start)
+        return find_timestamp(newest, newest.max_timestamp, start)
 
     def aborted_transactions(self, start: int, upper: int) -> list[AbortedTxn]:
         """Those with records in [start, upper), by the offset of their marker (F5)."""

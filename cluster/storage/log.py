@@ -36,15 +36,15 @@ from .appending import (
     run_from,
     unpinned,
 )
-from .compaction.required_keys import require_keys
 from .durability import Durability, no_longer_there
-from .file_regions import DataToSend, SegmentRead, T
+from .file_regions import DataToSend, SegmentRead, T, read_to_send
 from .flusher import flush_at_once, nobody_waits
 from .indexes.sparse_index import IndexMaps
 from .indexes.transaction_index import AbortedTxn
 from .local_log import LocalLog, OpenedLog
-from .opening.recovery import truncate_producers
 from .producers.producer_states import NOTHING, Plan
+from .producers.replay import truncate_producers
+from .required_keys import require_keys
 from .results import AppendedBatch, AppendInfo, FetchData, Origin
 from .segment import LogSegment
 from .tail import Tail, TailBudget
@@ -253,8 +253,7 @@ class Log:
         self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
     ) -> DataToSend | FetchData:
         """The same; what is not in memory may be regions of files, for a link to send (B12)."""
-        read = LogSegment.read_to_send
-        return self._read(read, offset, max_bytes, upper, at_least_one=at_least_one)
+        return self._read(read_to_send, offset, max_bytes, upper, at_least_one=at_least_one)
 
     def _read(
         self,

@@ -26,7 +26,8 @@ from ...errors import CorruptLogError
 from ...wire.batches import BatchHeader
 from ...wire.records import CONTROL_KEY
 from ..indexes.transaction_index import AbortedTxn
-from .record_filter import record_spans, records_of
+from ..record_spans import record_spans
+from .record_filter import records_of
 
 ABORT, COMMIT = 0, 1
 

@@ -37,11 +37,12 @@ from ..indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ..indexes.transaction_index import AbortedTxn
 from ..log import Log
 from ..producers.producer_entry import ProducerEntry
+from ..record_spans import record_spans
 from ..segment import LogSegment
 from .cleaned_segment import CleanedSegment
 from .cleaned_transactions import CleanedTransactions
 from .offset_map import OffsetMap
-from .record_filter import RecordFilter, record_spans, records_of
+from .record_filter import RecordFilter, records_of
 
 READ_BYTES = 512 * 1024
 """Read, and worked on in one step, at once; one larger batch is read whole."""
@@ -249,7 +250,7 @@ class Cleaning:
             return keep.filter_marker(
                 batch,
                 header,
-                data_is_gone=transactions.marker_may_go(batch, header),
+                data_is_removed=transactions.marker_may_go(batch, header),
                 retain_empty=retain_empty,
             )
         if transactions.data_may_go(header):

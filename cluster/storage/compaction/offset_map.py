@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .record_filter import RecordSpan
+from ..record_spans import RecordSpan
 
 DIGEST_BYTES = 32
 ENTRY_BYTES = 192

@@ -19,13 +19,14 @@ from itertools import pairwise
 
 from ...ids import Offset
 from ..log import Log
+from .segment_end import load_end
 
 
 def first_gap(log: Log, durable: Offset) -> Offset | None:
     """BLOCKS. Where offsets are missing before a segment from `durable` on; None: nowhere."""
     for segment, following in pairwise(log.segments):
         if following.base_offset > durable:
-            end = segment.load_end()
+            end = load_end(segment)
             if end < following.base_offset:
                 return end
     return None

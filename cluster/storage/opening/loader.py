@@ -36,9 +36,11 @@ from ..leader_epochs import LeaderEpochs
 from ..local_log import OpenedLog
 from ..log import Log
 from ..producers.producer_states import ProducerStates
+from ..producers.replay import replay_producers
 from ..segment import LogSegment
 from ..segment_options import segment_options
-from .recovery import OffsetOverflowError, recover_segment, replay_producers, retell_epochs
+from .recovery import OffsetOverflowError, recover_segment, retell_epochs
+from .segment_end import load_end
 from .splitting import split_segment
 from .sweeping import sweep
 
@@ -172,7 +174,7 @@ class _Loader:
             try:
                 segment.load_indexes()
                 if base == self._bases[-1]:
-                    segment.load_end()
+                    load_end(segment)
             except CorruptLogError as error:
                 self._found.reasons.append(str(error))
                 producers = self._new_producers()
@@ -241,7 +243,7 @@ class _Loader:
             segment = self._open_segment(start)
             segment.reset_indexes()
             self._segments, self._bases = [segment], [start]
-        return self._segments[-1].load_end()
+        return load_end(self._segments[-1])
 
     def _start_over(self, start: Offset, end: Offset) -> None:
         self._found.reasons.append(f"log end {end} lies below log start {start}: emptied")

@@ -21,11 +21,11 @@ from crc32c import crc32c
 
 from ...ids import LeaderEpoch, Offset
 from ...wire.batch_header import ATTRIBUTES_AT, LENGTH_MIN
-from ...wire.batches import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, PlacedBatch, header_at
+from ...wire.batches import HEADER_SIZE, LOG_OVERHEAD, header_at
 from ..indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ..leader_epochs import LeaderEpochs
 from ..producers.producer_states import NOTHING, ProducerStates
-from ..results import Origin
+from ..producers.replay import replay_batch
 from ..segment import LogSegment
 
 READ_BYTES = 1024 * 1024
@@ -238,58 +238,7 @@ class _Reading:
             base = Offset(header.base_offset)
             self._epochs.retold(LeaderEpoch(header.leader_epoch), Offset(end), base)
         if header.producer_id >= 0 and self._producers is not None:
-            _tell(self._producers, batch, header, self._segment)
-
-
-def replay_producers(
-    segments: Iterable[LogSegment], producers: ProducerStates, end: Offset
-) -> None:
-    """BLOCKS. Tell `producers` of every batch from `producers.map_end` up to `end`."""
-    for segment in segments:
-        start = producers.map_end
-        if segment.base_offset >= end:
-            break
-        found = segment.find(start)
-        for at, header in segment.scan(found[0]) if found else ():
-            if header.base_offset >= end:
-                break
-            if header.last_offset < start or header.producer_id < 0:
-                continue
-            size = header.size if header.is_control else 0
-            data = memoryview(segment.file.read_at(at, size) if size else b"")
-            _tell(producers, data, header, None)
-    producers.commit(NOTHING, end)
-
-
-def truncate_producers(
-    segments: Iterable[LogSegment],
-    producers: ProducerStates,
-    end: Offset,
-    log_start: Offset,
-    now_ms: int,
-) -> None:
-    """BLOCKS. Take `producers` back to `end`, where the log has been cut."""
-    if producers.touches(end):
-        producers.load(end, log_start, now_ms)
-        replay_producers(segments, producers, end)
-    else:
-        producers.remove_snapshots_above(end)
-        producers.map_end = end
-
-
-def _tell(
-    producers: ProducerStates, data: memoryview, header: BatchHeader, segment: LogSegment | None
-) -> None:
-    """`segment` is given where its transaction index is to be told too."""
-    if not header.is_control:
-        producers.note(header)
-        return
-    placed = (PlacedBatch(0, header.size, header),)
-    planned = producers.plan(data, placed, None, Origin.REPLICATION)
-    aborted = producers.commit(planned, Offset(header.last_offset + 1))
-    if segment is not None:
-        for one in aborted:
-            segment.aborted.append(one)
+            replay_batch(self._producers, batch, header, self._segment)
 
 
 def retell_epochs(segments: Iterable[LogSegment], epochs: LeaderEpochs) -> None:
