@@ -124,7 +124,7 @@ class ReplicaFetcher:
 
     async def _run(self) -> None:
         while not self._closed:
-            self._unsettled_logs = [log for log in self._unsettled_logs if not log.settled]
+            self._unsettled_logs = [log for log in self._unsettled_logs if log.awaits_fsync]
             if self._unsettled_logs or not self._followed:
                 await self._sleep(None)
                 continue
@@ -295,7 +295,7 @@ class ReplicaFetcher:
             partition.append_as_follower(row.records, row.high_watermark, row.log_start_offset)
             if len(row.records):
                 self._host.failpoints.hit("log.after-follower-append")
-                if not partition.log.settled:
+                if partition.log.awaits_fsync:
                     self._unsettled_logs.append(partition.log)
                 if not self._session_id:
                     # Who got bytes is asked for last next time: a full response starves nobody.

@@ -307,7 +307,7 @@ class Partition:
             return ErrorCode.kafka_storage_error
         if not self.is_leader or generation != self.generation:
             return ErrorCode.not_leader_or_follower
-        return ErrorCode.none if self.log.settled_offset >= required_offset else None
+        return ErrorCode.none if self.log.acknowledgeable_end >= required_offset else None
 
     def follower_fetched(
         self,
@@ -335,7 +335,7 @@ class Partition:
             return False
         end = self.log.log_end_offset
         high = (
-            self.log.settled_offset
+            self.log.acknowledgeable_end
         )  # its own share: what flush.messages asks to be fsynced first is not there yet
         for node, remote in self._remotes.items():
             if remote.log_end_offset < high and (

@@ -149,7 +149,7 @@ class Appends:
             if partition is None or result.error is not ErrorCode.none or not acks:
                 continue
             required = result.last_offset + 1
-            if acks == -1 or partition.log.settled_offset < required:
+            if acks == -1 or partition.log.acknowledgeable_end < required:
                 waiting[tp] = _Waiting(partition, required, acks)
         if not waiting:
             done(results)

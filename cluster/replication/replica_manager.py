@@ -239,7 +239,7 @@ class ReplicaManager:
             high_watermark=self.checkpoint.read(tp),
             alive=self._is_alive,
         )
-        log.on_settled = lambda: self._settled(partition)
+        log.on_fsync_completed = lambda: self._settled(partition)
         self._partitions[tp] = partition
         self._topic_names[topic_id] = tp.topic
         return partition

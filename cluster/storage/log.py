@@ -18,11 +18,12 @@ What may fail: KafkaError (refusals), StorageError (the disk). Source: Kafka's `
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
 from ..config import TopicConfig
 from ..errors import ErrorCode, KafkaError, StorageError
 from ..host.seam import Buffer, Host
+from ..host.seam.failpoints import BEFORE_APPEND
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire.batch_header import LOG_APPEND_TIME, PlacedBatch, new_row
 from ..wire.batches import headers, validate
@@ -36,12 +37,12 @@ from .appending import (
     run_from,
     unpinned,
 )
-from .durability import Durability, no_longer_there
+from .durability import Durability
 from .file_regions import DataToSend, SegmentRead, T, read_to_send
-from .flusher import flush_at_once, nobody_waits
 from .indexes.sparse_index import IndexMaps
 from .indexes.transaction_index import AbortedTxn
 from .local_log import LocalLog, OpenedLog
+from .log_availability import LogAvailability, file_was_closed_under_thread
 from .producers.producer_states import NOTHING, Plan
 from .producers.replay import truncate_producers
 from .required_keys import require_keys
@@ -52,8 +53,8 @@ from .tail import Tail, TailBudget
 _CLIENT = Origin.CLIENT
 
 
-class Log:
-    """One replica's log; made by `loader.open_log`."""
+class Log(LogAvailability):
+    """The log of one replica; `opening.loader.open_log` makes it."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Log:
         tail_bytes: int,
         maps: IndexMaps,
     ) -> None:
-        self._host = host
+        super().__init__(host, folder, topic_partition)
         self._wall_ms = host.clock.wall_ms
         self._hit = host.failpoints.hit
         self._local = LocalLog(host, folder, topic_partition, config, opened.segments, maps)
@@ -75,25 +76,20 @@ class Log:
         self.discard = self._local.discard  # of `LocalLog`: for who replaces segments
         self.open_segment = self._local.open_segment
         self._tail = Tail(tail_bytes)
-        self.closed = False  # True once it was closed or is being deleted
         self._durability = Durability(opened.recovery_point)
-        self._flush_due: Callable[[Log], None] = flush_at_once
-        self._tell_failure: Callable[[Log, StorageError], None] | None = None
-        self.folder = folder
-        self.topic_partition = topic_partition
+        self._flush_due: Callable[[Log], None] = _flush_at_once
         self.topic_id = topic_id
         self.epochs = opened.epochs
         self.producers = opened.producers
         self.log_start_offset = opened.log_start_offset
         self.log_end_offset = opened.log_end_offset
         self.flushed_ms = host.clock.wall_ms()
-        self.failed: StorageError | None = None
-        self.on_settled: Callable[[], None] = nobody_waits
-        """Called on the loop when an fsync that was waited for has ended; replication puts its own here."""
+        self.on_fsync_completed: Callable[[], None] = _do_nothing
+        """Called on the loop after an fsync that appends waited for; replication sets it."""
         self.high_watermark: Callable[[], Offset] = lambda: self.log_end_offset
-        """Retention deletes nothing at or above it; replication puts its own here."""
+        """Retention deletes no record at or above the returned offset; replication sets it."""
         self.on_cut: Callable[[Offset], None] = lambda _end: None
-        """Told where the log ends after each truncation; its cleaner puts its own here (B8)."""
+        """Called with the log end offset after each truncation; the cleaner and the log folder set it (B8)."""
         self.reconfigure(config)
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -127,12 +123,12 @@ class Log:
         self,
         tails: TailBudget,
         flush_due: Callable[[Log], None],
-        tell_failure: Callable[[Log, StorageError], None],
+        on_failure: Callable[[Log, StorageError], None],
     ) -> None:
-        """One of a broker's logs: memory is shared, fsyncs are made off the loop, a failure is told at once."""
+        """Make it a log of a broker: it shares `tails`, `flush_due` makes its fsyncs, `on_failure` hears of errors."""
         self._tail.share(tails)
         self._flush_due = flush_due
-        self._tell_failure = tell_failure
+        self._on_failure = lambda failure: on_failure(self, failure)
 
     # -- append
 
@@ -144,7 +140,7 @@ class Log:
         KafkaError: a refusal, nothing appended. A batch that was appended before is not appended
         again: the answer is the first append's, with `duplicate`. StorageError: the disk.
         """
-        self._check_usable()
+        self.check_usable()
         from_client, log_time = origin is _CLIENT, self._log_append_time
         header = validate(records, max_bytes=self._message_bytes_max, from_client=from_client)
         size = header.size
@@ -180,7 +176,7 @@ class Log:
         KafkaError(corrupt_message) for a bad CRC, StorageError where they do not continue this log:
         nothing is appended then.
         """
-        self._check_usable()
+        self.check_usable()
         view = unpinned(records)
         batches = list(headers(view))
         first = self.log_end_offset
@@ -208,7 +204,7 @@ class Log:
             reason = segment.roll_reason(size, last_row, limit, age, self._wall_ms)
             if reason:
                 segment = self.roll(reason, base_offset=next_base(rows, self.log_end_offset))
-            self._hit("log.before-append")
+            self._hit(BEFORE_APPEND)
             for row in rows:
                 if row.leader_epoch > self.epochs.latest():
                     self.epochs.assign(LeaderEpoch(row.leader_epoch), Offset(row.base_offset))
@@ -228,7 +224,7 @@ class Log:
             self._note_aborted(segment, aborted)
         due = self._flush_messages
         if end >= due and end - self.recovery_point >= due:
-            self._durability.wait(before)
+            self._durability.await_fsync_from(before)
             self._flush_due(self)
 
     def _note_aborted(self, segment: LogSegment, aborted: Sequence[AbortedTxn]) -> None:
@@ -268,7 +264,7 @@ class Log:
             raise self._out_of_range(offset)
         if offset >= upper or offset == self.log_end_offset:
             return FetchData([], 0, offset)
-        self._check_usable()
+        self.check_usable()
         in_memory = self._tail.read(offset, max_bytes, upper, at_least_one=at_least_one)
         if in_memory is not None:
             return in_memory
@@ -338,27 +334,30 @@ class Log:
             self.producers.flush()
         except (OSError, ValueError) as error:
             gone = self.closed or begun != self._durability.begin()
-            if gone and no_longer_there(error):
+            if gone and file_was_closed_under_thread(error):
                 return  # deleted or cut under the flush: there was nothing to keep
             raise self.fail("fsync", error) from error
         if self._durability.ended(begun, upto):
             self.flushed_ms = self._host.clock.wall_ms()
 
     @property
-    def settled_offset(self) -> Offset:
-        """Where that ends which may be acknowledged: the log's end, but for what waits for its fsync (B11)."""
-        return self._durability.settled(self.log_end_offset)
+    def acknowledgeable_end(self) -> Offset:
+        """First offset that must not be acknowledged yet (B11).
+
+        The log end offset, or lower while `flush.messages` waits for an fsync.
+        """
+        return self._durability.acknowledgeable_end(self.log_end_offset)
 
     @property
-    def settled(self) -> bool:
-        """False while an fsync is waited for; a log that failed or was closed waits for none."""
-        return not self._durability.waiting or self.failed is not None or self.closed
+    def awaits_fsync(self) -> bool:
+        """True while records are not acknowledgeable before an fsync; False for a log that is closed or has failed."""
+        return self._durability.awaits_fsync and self.failed is None and not self.closed
 
-    def settle(self) -> bool:
-        """See what an fsync has settled; True when none is due. On the loop only."""
+    def advance_acknowledgeable_end(self) -> bool:
+        """Move `acknowledgeable_end` to what is durable; True when no further fsync is due. On the loop only."""
         if self.failed is not None or self.closed:
             return True
-        return self._durability.settle(self.log_end_offset, self._flush_messages)
+        return self._durability.advance(self.log_end_offset, self._flush_messages)
 
     def close(self) -> None:
         """BLOCKS. Flush, write indexes and a producer snapshot, give every file back.
@@ -398,7 +397,7 @@ class Log:
         The log then ends at `offset`, or at the base of the batch that held it. Epochs that begin at
         or above the end go even when no record does: a leader that wrote nothing left one.
         """
-        self._check_usable()
+        self.check_usable()
         if offset >= self.log_end_offset:
             with self.refusals("truncate"):
                 self.epochs.truncate_from_end(self.log_end_offset)
@@ -416,7 +415,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Delete every record and every epoch; the log begins and ends at `offset`."""
-        self._check_usable()
+        self.check_usable()
         self._durability.cut(offset)
         with self.refusals("truncate"):
             self._local.start_over(offset)
@@ -452,13 +451,13 @@ class Log:
 
     def remove_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
         """Take these (not the active one) out now, `log.segments-deleted`; their files go later (B7)."""
-        self._check_usable()
+        self.check_usable()
         with self.refusals("delete segments of"):
             self._local.remove(list(segments), reason)
 
     def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
         """Compaction: from now on `new` is read where `old`, neighbours, were; files are the caller's."""
-        self._check_usable()
+        self.check_usable()
         self._tail.clear()  # which may hold what is compacted away
         self._segments.replace(new, old)
 
@@ -467,29 +466,12 @@ class Log:
         what = f"{self.topic_partition}: offset {offset} is not in {there}"
         return KafkaError(ErrorCode.offset_out_of_range, what)
 
-    def _check_usable(self) -> None:
-        if self.failed is not None or self.closed:
-            why = str(self.failed) if self.failed else "the log is closed"
-            raise KafkaError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
 
-    @contextlib.contextmanager
-    def refusals(self, action: str, *, beside: bool = False) -> Generator[None]:
-        """An I/O error inside takes the log offline; but for a file that went under a thread `beside` the loop."""
-        try:
-            yield
-        except OSError as error:
-            if beside and no_longer_there(error):
-                raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
-            raise self.fail(action, error) from error
+def _do_nothing() -> None:
+    """The `on_fsync_completed` of a log whose appends nothing waits for."""
 
-    def fail(self, action: str, error: Exception) -> StorageError:
-        """The disk refused (the cleaner too may say so): from now on this log refuses too."""
-        failure = StorageError(
-            f"could not {action} {self.folder}: {error}; its log is offline until the broker restarts"
-        )
-        if self.failed is None:
-            self.failed = failure
-            self._host.trace.log("error", str(failure), partition=str(self.topic_partition))
-            if self._tell_failure is not None:
-                self._tell_failure(self, failure)
-        return failure
+
+def _flush_at_once(log: Log) -> None:
+    """The flush of a log that belongs to no broker: the append itself makes it."""
+    log.flush()
+    log.advance_acknowledgeable_end()
