@@ -21,7 +21,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from ..config import TopicConfig
-from ..errors import ErrorCode, KafkaError, StorageError
+from ..errors import StorageError
 from ..host.seam import Buffer, Host
 from ..host.seam.failpoints import BEFORE_APPEND
 from ..ids import LeaderEpoch, Offset, TopicPartition
@@ -38,22 +38,22 @@ from .appending import (
     unpinned,
 )
 from .durability import Durability
-from .file_regions import DataToSend, SegmentRead, T, read_to_send
 from .indexes.sparse_index import IndexMaps
 from .indexes.transaction_index import AbortedTxn
 from .local_log import LocalLog, OpenedLog
-from .log_availability import LogAvailability, file_was_closed_under_thread
+from .log_availability import file_was_closed_under_thread
+from .log_reads import ReadableLog
 from .producers.producer_states import NOTHING, Plan
 from .producers.replay import truncate_producers
 from .required_keys import require_keys
-from .results import AppendedBatch, AppendInfo, FetchData, Origin
+from .results import AppendedBatch, AppendInfo, Origin
 from .segment import LogSegment
-from .tail import Tail, TailBudget
+from .tail import TailBudget
 
 _CLIENT = Origin.CLIENT
 
 
-class Log(LogAvailability):
+class Log(ReadableLog):
     """The log of one replica; `opening.loader.open_log` makes it."""
 
     def __init__(
@@ -68,21 +68,16 @@ class Log(LogAvailability):
         tail_bytes: int,
         maps: IndexMaps,
     ) -> None:
-        super().__init__(host, folder, topic_partition)
+        local = LocalLog(host, folder, topic_partition, config, opened.segments, maps)
+        super().__init__(host, topic_partition, local, opened, tail_bytes=tail_bytes)
         self._wall_ms = host.clock.wall_ms
         self._hit = host.failpoints.hit
-        self._local = LocalLog(host, folder, topic_partition, config, opened.segments, maps)
-        self._segments = self._local.segments
-        self.discard = self._local.discard  # of `LocalLog`: for who replaces segments
-        self.open_segment = self._local.open_segment
-        self._tail = Tail(tail_bytes)
+        self.discard = local.discard  # the cleaner and recovery replace segments with these two
+        self.open_segment = local.open_segment
         self._durability = Durability(opened.recovery_point)
         self._flush_due: Callable[[Log], None] = _flush_at_once
         self.topic_id = topic_id
         self.epochs = opened.epochs
-        self.producers = opened.producers
-        self.log_start_offset = opened.log_start_offset
-        self.log_end_offset = opened.log_end_offset
         self.flushed_ms = host.clock.wall_ms()
         self.on_fsync_completed: Callable[[], None] = _do_nothing
         """Called on the loop after an fsync that appends waited for; replication sets it."""
@@ -103,16 +98,6 @@ class Log(LogAvailability):
         self._compacted = "compact" in config.text("cleanup.policy")
         if self._compacted:  # in time: it must leave the active segment in time then (KIP-354)
             self._segment_ms = min(self._segment_ms, config.number("max.compaction.lag.ms"))
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments' log files."""
-        return sum(segment.size for segment in self._segments.all)
-
-    @property
-    def segments(self) -> Sequence[LogSegment]:
-        """Oldest first; the last one is active. Never empty."""
-        return self._segments.all
 
     @property
     def recovery_point(self) -> Offset:
@@ -231,70 +216,6 @@ class Log(LogAvailability):
         with self.refusals("append to the transaction index of"):
             for one in aborted:
                 segment.aborted.append(one)
-
-    # -- read
-
-    def read(
-        self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
-    ) -> FetchData:
-        """Whole batches from the one that holds `offset`, based below `upper`.
-
-        Up to `max_bytes`, or one larger batch when `at_least_one`. Empty at the end of the log and at
-        `upper`. KafkaError(offset_out_of_range) below the start or above the end. Parts are not
-        copied: they are the log's own.
-        """
-        return self._read(LogSegment.read, offset, max_bytes, upper, at_least_one=at_least_one)
-
-    def read_to_send(
-        self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
-    ) -> DataToSend | FetchData:
-        """The same; what is not in memory may be regions of files, for a link to send (B12)."""
-        return self._read(read_to_send, offset, max_bytes, upper, at_least_one=at_least_one)
-
-    def _read(
-        self,
-        read: SegmentRead[T],
-        offset: Offset,
-        max_bytes: int,
-        upper: Offset,
-        *,
-        at_least_one: bool,
-    ) -> T | FetchData:
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise self._out_of_range(offset)
-        if offset >= upper or offset == self.log_end_offset:
-            return FetchData([], 0, offset)
-        self.check_usable()
-        in_memory = self._tail.read(offset, max_bytes, upper, at_least_one=at_least_one)
-        if in_memory is not None:
-            return in_memory
-        with self.refusals("read"):
-            return self._local.read(read, offset, max_bytes, upper, at_least_one=at_least_one)
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
-        """BLOCKS. Time, offset and leader epoch of the first record at or after `timestamp_ms`."""
-        with self.refusals("read", beside=True):
-            return self._local.offset_for_timestamp(timestamp_ms, self.log_start_offset)
-
-    def offset_of_max_timestamp(self) -> tuple[int, Offset, LeaderEpoch] | None:
-        """BLOCKS. The same of the record with the largest timestamp (KIP-734); None when empty."""
-        with self.refusals("read", beside=True):
-            return self._local.offset_of_max_timestamp(self.log_start_offset)
-
-    def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Where readers of committed records stop (F5); never below the log's start."""
-        unstable = self.producers.first_unstable_offset(high_watermark)
-        stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
-        return min(stable, high_watermark)
-
-    def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
-        """The aborted transactions with records in [start, upper), by the offset of their marker. OSError: the disk."""
-        return self._local.aborted_transactions(start, upper)
-
-    def aborted_within_read(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
-        """The same of what one read from `start` may give, for no read goes beyond a segment."""
-        with self.refusals("read the transaction index of"):
-            return self._local.aborted_transactions(start, self._local.segment_end(start, upper))
 
     # -- roll, flush, close
 
@@ -435,7 +356,7 @@ class Log(LogAvailability):
     def increment_log_start_offset(self, offset: Offset) -> bool:
         """Records below `offset` are gone for readers (DeleteRecords, retention, the leader's start)."""
         if offset > self.log_end_offset:
-            raise self._out_of_range(offset)
+            raise self.out_of_range(offset)
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
@@ -460,11 +381,6 @@ class Log(LogAvailability):
         self.check_usable()
         self._tail.clear()  # which may hold what is compacted away
         self._segments.replace(new, old)
-
-    def _out_of_range(self, offset: int) -> KafkaError:
-        there = f"[{self.log_start_offset}, {self.log_end_offset}]"
-        what = f"{self.topic_partition}: offset {offset} is not in {there}"
-        return KafkaError(ErrorCode.offset_out_of_range, what)
 
 
 def _do_nothing() -> None:

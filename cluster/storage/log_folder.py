@@ -113,6 +113,10 @@ class LogFolder:
         self._points = self._read(self._recovery_points)
         return dict(self._points)
 
+    def recovery_point_of(self, log: Log) -> Offset:
+        """The recovery point of `log` in the checkpoint; 0 when it is not in it."""
+        return self._points.get(log.topic_partition, Offset(0))
+
     def read_log_starts(self) -> dict[TopicPartition, Offset]:
         """Log start offsets as checkpointed."""
         self._starts = self._read(self._log_starts)

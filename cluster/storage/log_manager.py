@@ -21,18 +21,17 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..config import BrokerConfig, TopicConfig
-from ..errors import CorruptLogError, StorageError
+from ..errors import StorageError
 from ..host.seam import Host
 from ..ids import Offset, TopicPartition
 from .compaction.log_cleaner import LogCleaner
-from .files import DELETED_FOLDER, FUTURE_FOLDER, deleted_folder_name
+from .files import deleted_folder_name
 from .flusher import Flusher
-from .indexes.sparse_index import IndexMaps
 from .log import Log
 from .log_folder import LogFolder
-from .metadata_files import read_topic_id, write_topic_id
-from .opening.gaps import first_gap
-from .opening.loader import START, LogOptions, open_log
+from .metadata_files import write_topic_id
+from .opening.gaps import Gaps
+from .opening.log_opener import LogOpener
 from .retention import clean_up
 from .tail import TailBudget
 
@@ -51,10 +50,10 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._folder_of: dict[TopicPartition, LogFolder] = {}
         self._tails = TailBudget(config.number("harrow.tail.total.bytes"))
-        self._maps = IndexMaps()
+        self._opener = LogOpener(host, config)
         self._flusher = Flusher(host)
         self._told: set[LogFolder] = set()
-        self._gaps: dict[Log, Offset] = {}
+        self._gaps = Gaps(host.trace)
         self.cleaner = LogCleaner(host, config, self.logs)
         """Compaction (B8); the broker starts and stops it."""
         self.on_folder_failed: list[FolderFailed] = []
@@ -98,47 +97,15 @@ class LogManager:
             raise StorageError(f"no data folder can be used: {self.folders[0].failed}")
 
     def _load_folder(self, folder: LogFolder) -> None:
-        recovery_points = folder.read_recovery_points()
-        log_starts = folder.read_log_starts()
-        for topic_partition, path in folder.partitions():
-            if path.endswith((DELETED_FOLDER, FUTURE_FOLDER)):
-                self._disk.remove_folder(path)
-                continue
-            if topic_partition is None:
-                continue
-            other = self._folder_of.get(topic_partition)
-            if other is not None:
-                raise StorageError(
-                    f"{topic_partition} lies in {other.path} and in {folder.path}; "
-                    "delete the one whose records may go"
-                )
-            log = self._open(
-                topic_partition,
-                path,
-                self._config.topic(),
-                topic_id=self._topic_id(folder, path),
-                recovery_point=recovery_points.get(topic_partition, START),
-                log_start=log_starts.get(topic_partition, START),
-                clean=folder.was_clean,
-            )
+        for log in self._opener.open_all(folder, self._folder_of):
             self._add(folder, log)
             if not folder.was_clean:
-                cleaned = self.cleaner.manager.cleaned(log)
-                gap = first_gap(log, max(cleaned, recovery_points.get(topic_partition, START)))
-                if gap is not None:
-                    self._gaps[log] = gap
+                durable = max(self.cleaner.manager.cleaned(log), folder.recovery_point_of(log))
+                self._gaps.look_for(log, durable)
         for log in list(folder.logs.values()):
-            folder.check_cut(log)  # by a crash after the cut, or by the loading itself
-
-    def _topic_id(self, folder: LogFolder, path: str) -> str:
-        """The id is written before the first fsync of the log, not fsynced at once: a power loss may tear it."""
-        try:
-            return read_topic_id(self._disk, path)
-        except CorruptLogError as error:
-            if folder.was_clean:
-                raise
-            self._host.trace.log("warning", f"{error}; going on without it after an unclean stop")
-            return ""
+            folder.check_cut(
+                log
+            )  # truncated by this loading, or by the last broker before it crashed
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
         """BLOCKS briefly. Note in every folder whose it is; StorageError when one is another's."""
@@ -147,29 +114,6 @@ class LogManager:
                 folder.claim(cluster_id, broker_id)
             except OSError as error:
                 self._fail(folder, "claim", error)
-
-    def _open(
-        self,
-        topic_partition: TopicPartition,
-        path: str,
-        config: TopicConfig,
-        *,
-        topic_id: str,
-        recovery_point: Offset = START,
-        log_start: Offset = START,
-        clean: bool = True,
-    ) -> Log:
-        options = LogOptions(
-            config=config,
-            topic_id=topic_id,
-            recovery_point=recovery_point,
-            log_start_offset=log_start,
-            clean=clean,
-            tail_bytes=self._config.number("harrow.tail.bytes"),
-            producer_expiration_ms=self._config.number("producer.id.expiration.ms"),
-            maps=self._maps,
-        )
-        return open_log(self._host, path, topic_partition, options)
 
     def _add(self, folder: LogFolder, log: Log) -> None:
         self.cleaner.manager.watch(log)
@@ -226,7 +170,7 @@ class LogManager:
                     raise self._fail(self._folder_of[topic_partition], "write to", error) from error
                 log.topic_id = topic_id
             log.reconfigure(config)
-            self._close_gap(log)
+            self._gaps.close(log)
             return log
         online = self.online
         if not online or (len(online) < len(self.folders) and not is_new):
@@ -241,22 +185,11 @@ class LogManager:
             self._disk.make_folder(path)
             if topic_id:
                 write_topic_id(self._disk, path, topic_id)
-            log = self._open(topic_partition, path, config, topic_id=topic_id)
+            log = self._opener.open_new(topic_partition, path, config, topic_id)
         except OSError as error:
             raise self._fail(folder, f"create the log {topic_partition} in", error) from error
         self._add(folder, log)
         return log
-
-    def _close_gap(self, log: Log) -> None:
-        gap = self._gaps.pop(log, None)
-        if gap is None or "compact" in log.config.text("cleanup.policy"):
-            return
-        topic, partition = log.topic_partition
-        lost = log.log_end_offset - gap
-        log.truncate_to(gap)
-        self._host.trace.emit(
-            "log.gap-closed", topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost
-        )
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the folder to `…-delete` now, remove it after `file.delete.delay.ms` (B7).
@@ -266,7 +199,7 @@ class LogManager:
         log = self._logs.pop(topic_partition, None)
         if log is None:
             return
-        self._gaps.pop(log, None)
+        self._gaps.forget(log)
         folder = self._folder_of.pop(topic_partition)
         folder.logs.pop(topic_partition, None)
         log.retire()
