@@ -18,13 +18,19 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from .errors import HarrowError
 from .planting import PLANTED_EVENT, Plant, add_import_paths, apply_plants, load_plants
+
+if TYPE_CHECKING:
+    from .config import BrokerConfig
+    from .host.knobs.disk_faults import DiskFaults
+    from .host.seam import Disk
 
 LOOPBACK = "127.0.0.1"
 
@@ -32,10 +38,11 @@ LOOPBACK = "127.0.0.1"
 def preload() -> None:
     """Import everything a broker will need, so that a fork has it."""
     from . import broker
+    from .host.power_loss import tracked_disk
     from .host.real import host
     from .registry import process as registry
 
-    _ = host, registry  # imported is all they need to be
+    _ = host, registry, tracked_disk  # imported is all they need to be
     broker.preload()
 
 
@@ -68,7 +75,6 @@ def _say(status_fd: int, line: Mapping[str, Any]) -> None:
 async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
     from .config import BrokerConfig
     from .host.real.host import RealHost
-    from .storage.log_folder import log_folders
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -83,9 +89,7 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
         listeners=listeners,
         seed=int(options["seed"]),
         tap=bool(options.get("tap", False)),
-        power_loss=log_folders(config, options["folder"])
-        if config.flag("harrow.power.loss")
-        else (),
+        make_disk=_disk_of(config, options["folder"]),
     )
     await host.start()
     try:
@@ -112,6 +116,18 @@ def _plant(options: Mapping[str, Any]) -> tuple[Plant, ...]:
     plants = load_plants(options.get("plants", ()))
     apply_plants(plants)
     return plants
+
+
+def _disk_of(config: BrokerConfig, folder: str) -> Callable[[DiskFaults], Disk]:
+    """The disk of a broker: with a journal of unsynced writes where the configuration asks for it."""
+    from .host.power_loss.tracked_disk import TrackedDisk
+    from .host.power_loss.unsynced import UNSYNCED
+    from .host.real.disk import RealDisk
+    from .storage.log_folder import log_folders
+
+    if not config.flag("harrow.power.loss"):
+        return RealDisk
+    return partial(TrackedDisk, os.path.join(folder, UNSYNCED), log_folders(config, folder))
 
 
 def _make(options: Mapping[str, Any], host: Any) -> Any:
