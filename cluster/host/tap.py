@@ -43,7 +43,6 @@ TAP_DTYPE: list[tuple[str, str]] = [
 
 # from baseOffset to recordCount; the base timestamp is skipped
 BATCH_HEADER = struct.Struct(">qiibIhi8xqqhii")
-LENGTH_AT = 8
 BEFORE_LENGTH = 12
 CONTROL = 0x20
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})

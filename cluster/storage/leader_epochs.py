@@ -67,17 +67,6 @@ class LeaderEpochs:
         """The newest epoch; -1 when none was assigned."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
-    def start_of(self, epoch: LeaderEpoch) -> Offset:
-        """Where exactly that epoch began; -1 when it is not known."""
-        index = bisect_left(self._epochs, epoch)
-        found = index < len(self._epochs) and self._epochs[index] == epoch
-        return self._starts[index] if found else NO_OFFSET
-
-    def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The epoch whose leader wrote `offset`; -1 below the first entry."""
-        index = bisect_right(self._starts, offset) - 1
-        return self._epochs[index] if index >= 0 else NO_EPOCH
-
     def end_offset_for(
         self, epoch: LeaderEpoch, log_end_offset: Offset
     ) -> tuple[LeaderEpoch, Offset]:

@@ -135,10 +135,6 @@ class LogManager:
         """The log of a replica that this broker has, its folder offline or not."""
         return self._logs.get(topic_partition)
 
-    def folder_of(self, topic_partition: TopicPartition) -> LogFolder | None:
-        """Where a replica's log lies."""
-        return self._folder_of.get(topic_partition)
-
     def logs(self) -> Iterable[Log]:
         """All of them; a copy, so logs may come and go meanwhile."""
         return list(self._logs.values())

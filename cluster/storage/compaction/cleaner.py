@@ -86,7 +86,6 @@ class CleanerStats:
 
     bytes_read: int = 0
     bytes_written: int = 0
-    records_mapped: int = 0
     segments_replaced: int = 0
     map_full: bool = False
     end_offset: Offset = field(default=Offset(0))
@@ -168,7 +167,6 @@ class Cleaning:
     def _map_batch(self, batch: memoryview, header: BatchHeader, start: int) -> None:
         if header.record_count:
             spans = record_spans(records_of(batch, header), header.record_count)
-            self.stats.records_mapped += len(spans)
             self._offsets.put_records(spans, header.base_offset, start)
 
     def _base_after(self, index: int) -> int:
