@@ -50,6 +50,7 @@ class Durability:
 
     def cut(self, offset: Offset) -> None:
         """A truncation: the log ends at `offset` or below (on the loop)."""
+        assert offset >= 0, f"a truncation to {offset}"
         self._cut_point = min(self.recovery_point, offset)
         self._cuts += 1
 
@@ -75,6 +76,7 @@ class Durability:
         True when fewer than `messages` records are not durable, so that no record waits any more.
         """
         point = self.recovery_point
+        assert point <= end, f"recovery point {point} above log end offset {end}"
         if end - point < messages:
             self._pending_from = None
             return True

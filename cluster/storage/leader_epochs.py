@@ -67,6 +67,10 @@ class LeaderEpochs:
         """The newest epoch; -1 when none was assigned."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
+    def latest_start(self) -> Offset:
+        """The start offset of the newest epoch; -1 when none was assigned."""
+        return self._starts[-1] if self._starts else NO_OFFSET
+
     def end_offset_for(
         self, epoch: LeaderEpoch, log_end_offset: Offset
     ) -> tuple[LeaderEpoch, Offset]:
@@ -92,6 +96,9 @@ class LeaderEpochs:
         keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
         self._epochs[keep:] = [epoch]
         self._starts[keep:] = [start_offset]
+        if keep:
+            assert self._epochs[keep - 1] < epoch, f"{self._path}: epoch {epoch}"
+            assert self._starts[keep - 1] < start_offset, f"{self._path}: start {start_offset}"
         self._write()
 
     def truncate_from_end(self, offset: Offset) -> None:

@@ -37,6 +37,13 @@ class OpenedLog:
     log_end_offset: Offset
     recovery_point: Offset
 
+    def __post_init__(self) -> None:
+        assert self.segments, "the loader creates a segment for an empty log"
+        start, end = self.log_start_offset, self.log_end_offset
+        assert self.segments[0].base_offset <= start <= end, f"log start {start}, end {end}"
+        assert self.recovery_point <= end, f"recovery point {self.recovery_point}, end {end}"
+        assert self.epochs.latest_start() < end or not self.epochs.entries()
+
 
 class LocalLog:
     """Segments on disk."""
@@ -173,7 +180,9 @@ class LocalLog:
         if gone:
             # a power loss that kept the cut below and not these names would leave a hole
             self._host.disk.sync_file(self.folder)
-        return self.segments.active.truncate_to(offset)
+        end = self.segments.active.truncate_to(offset)
+        assert self.segments.active.base_offset <= end <= offset, f"{self.folder}: ends at {end}"
+        return end
 
     def start_over(self, offset: int) -> None:
         """Drop everything; one empty segment begins at `offset`."""
@@ -186,6 +195,7 @@ class LocalLog:
         self.discard(segments)
         self.segments.remove(segments)
         bases = [segment.base_offset for segment in segments]
+        assert bases and bases[-1] < self.segments.active.base_offset, f"{bases} are not the oldest"
         self._emit("log.segments-deleted", base_offsets=bases, reason=reason)
 
     def discard(

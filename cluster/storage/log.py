@@ -86,6 +86,7 @@ class Log(ReadableLog):
         self.on_cut: Callable[[Offset], None] = lambda _end: None
         """Called with the log end offset after each truncation; the cleaner and the log folder set it (B8)."""
         self.reconfigure(config)
+        self._check_borders()
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Take the topic's settings; they hold from the next append on."""
@@ -190,6 +191,7 @@ class Log(ReadableLog):
             if reason:
                 segment = self.roll(reason, base_offset=next_base(rows, self.log_end_offset))
             self._hit(BEFORE_APPEND)
+            assert rows[0].base_offset >= self.log_end_offset, f"{self.folder}: {rows[0]} overlaps"
             for row in rows:
                 if row.leader_epoch > self.epochs.latest():
                     self.epochs.assign(LeaderEpoch(row.leader_epoch), Offset(row.base_offset))
@@ -225,6 +227,7 @@ class Log(ReadableLog):
         The old one is flushed in the background, which moves the recovery point.
         """
         base = self.log_end_offset if base_offset is None else base_offset
+        assert base >= self.log_end_offset, f"{self.folder}: segment {base} would begin in another"
         with self.refusals("roll"):
             # where all is durable, and the next segment's name vouches for it, its indexes must be so before
             segment = self._local.roll(base, reason, durable=self.recovery_point >= base)
@@ -343,15 +346,27 @@ class Log(ReadableLog):
             self.epochs.clear()
             self.producers.clear(offset)
             self.log_start_offset = offset
-            self._cut_at(offset)
+            self._set_end(offset)
 
     def _cut_at(self, end: Offset) -> None:
+        assert end <= self.log_end_offset, f"{self.folder}: a truncation to {end} lengthens the log"
+        self._set_end(end)
+
+    def _set_end(self, end: Offset) -> None:
         self.log_end_offset = end
         # the cut itself is not durable: the next flush must reach the segment that was cut
         self._durability.cut(min(end, Offset(self._segments.active.base_offset)))
         self._tail.truncate_to(end)
         self.epochs.truncate_from_end(end)
+        self._check_borders()
         self.on_cut(end)
+
+    def _check_borders(self) -> None:
+        """The invariants of the offsets, on the loop after each change that is rare."""
+        end, active = self.log_end_offset, self._segments.active
+        assert 0 <= self.log_start_offset <= end, f"{self.folder}: {self.log_start_offset} to {end}"
+        assert self.recovery_point <= end, f"{self.folder}: {self.recovery_point} above {end}"
+        assert active.base_offset <= end, f"{self.folder}: {active.base_offset} above {end}"
 
     def increment_log_start_offset(self, offset: Offset) -> bool:
         """Records below `offset` are gone for readers (DeleteRecords, retention, the leader's start)."""
@@ -362,6 +377,7 @@ class Log(ReadableLog):
         self.log_start_offset = offset
         with self.refusals("move the start of"):
             self.epochs.truncate_from_start(offset)
+        self._check_borders()
         return True
 
     def delete_oldest(self, count: int, reason: str = "retention") -> None:

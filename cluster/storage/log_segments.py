@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from .segment import LogSegment
 
@@ -32,6 +32,7 @@ class LogSegments:
         assert segments, "a log has at least one segment"
         self.all = segments  # a new list: who walks the old one goes on undisturbed
         self._bases = [segment.base_offset for segment in segments]
+        assert all(base < after for base, after in pairwise(self._bases)), f"bases {self._bases}"
         self._latest = None
         self.active = segments[-1]
 
@@ -61,6 +62,9 @@ class LogSegments:
 
     def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
         """`new` instead of `old` (compaction); the active segment stays."""
+        assert self.active not in old, (
+            f"{self.active.file.path}: the active segment is not compacted"
+        )
         kept = [segment for segment in self.all if segment not in old]
         self._set(sorted([*kept, new], key=lambda segment: segment.base_offset))
 

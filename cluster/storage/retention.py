@@ -81,6 +81,8 @@ def _by_start(log: Log) -> Rule:
 def _drop(log: Log, rule: Rule, reason: str) -> int:
     segments = log.segments
     high_watermark = log.high_watermark()
+    start, log_end = log.log_start_offset, log.log_end_offset
+    assert start <= high_watermark <= log_end, f"{log.folder}: {start}, {high_watermark}, {log_end}"
     count = 0
     for index, segment in enumerate(segments):
         is_active = index == len(segments) - 1

@@ -85,6 +85,9 @@ class LogSegment(SegmentFiles):
 
         OSError: nothing of it stays, in the file or in the indexes.
         """
+        base = self.base_offset
+        assert batches[0].base_offset >= base, f"{self.file.path}: {batches[0]} lies before it"
+        assert batches[-1].last_offset - base <= RELATIVE_OFFSET_MAX, f"{batches[-1]}: roll before"
         if self.size == 0:
             self.offsets.begin()
             self.times.begin()
@@ -244,6 +247,7 @@ class LogSegment(SegmentFiles):
         self.offsets.truncate_to(min(base, offset))
         self.times.truncate_to(min(base, offset))
         self.aborted.truncate_to(offset)
+        assert position < self.size, f"{self.file.path}: batch at {position} of {self.size} bytes"
         self.file.truncate(position)
         self.size = position
         self._next_entry_above = position + self._index_interval

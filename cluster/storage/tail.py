@@ -97,7 +97,9 @@ class Tail:
         if cost > self._limit:
             self.clear()  # what is kept ends where the log ends
             return
-        self._batches.append((base_offset, last_offset, size, parts))
+        batches = self._batches
+        assert not batches or batches[-1][1] < base_offset, f"{base_offset} in a tail is not after"
+        batches.append((base_offset, last_offset, size, parts))
         self.size += cost
         if self.size > self._limit:
             cost -= self._evict()

@@ -88,6 +88,7 @@ class SendQueue:
 
     def _drop(self, sent: int) -> None:
         self.unsent_bytes -= sent
+        assert self.unsent_bytes >= 0, f"{sent} bytes sent, more than were queued"
         queue = self.pieces
         while sent:
             part = queue[0]

@@ -41,7 +41,11 @@ class OffsetIndex(SparseIndex):
         entries = self._entries
         if entries < self._entries_max:
             room = self._room or self.begin()
-            _pack(room, entries * 8, offset - self.base_offset, position)
+            relative = offset - self.base_offset
+            if entries:
+                before, at = _unpack(room, entries * 8 - 8)
+                assert before < relative and at < position, f"{self.path}: {offset} at {position}"
+            _pack(room, entries * 8, relative, position)
             self._entries = entries + 1
 
     def lookup(self, offset: int) -> int:

@@ -237,6 +237,7 @@ class SparseIndex:
 
     def keep_entries(self, count: int) -> None:
         """Forget the entries from `count` on."""
+        assert count >= 0, f"{self.path}: {count} entries"
         if count < self._entries:
             self._entries = count
             if self._room is None:

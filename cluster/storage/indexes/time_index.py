@@ -39,6 +39,8 @@ class TimeIndex(SparseIndex):
         """
         if timestamp > self.last()[0] and (sealing or not self.is_full):
             room = self._room or self.begin()
+            last = self.last()[1]
+            assert offset > last or not self._entries, f"{self.path}: {offset} is not after {last}"
             _ENTRY.pack_into(room, self._entries * 12, timestamp, offset - self.base_offset)
             self._entries += 1
 

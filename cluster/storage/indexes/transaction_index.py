@@ -62,6 +62,7 @@ class TransactionIndex:
 
     def append(self, aborted: AbortedTxn) -> None:
         """Note a transaction whose marker was just appended."""
+        assert aborted.first_offset <= aborted.last_offset, f"{self.path}: {aborted}"
         if aborted.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: {aborted} after marker {self._last_offset}")
         if self._file is None:

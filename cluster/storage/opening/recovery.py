@@ -78,6 +78,8 @@ def recover_segment(
         # the indexes and the end may have been told of a batch that a later one gave the lie to
         again = _read_all(segment, None, None, upper) if found.doubted else found
         found = found._replace(end_offset=again.end_offset)
+    assert segment.base_offset <= found.end_offset <= upper, f"{segment.file.path}: {found}"
+    assert found.valid <= before, f"{segment.file.path}: {found} of {before} bytes"
     segment.size = found.valid
     segment.become_inactive()
     return SegmentRecovery(

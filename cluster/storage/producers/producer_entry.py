@@ -125,6 +125,7 @@ def advance(entry: ProducerEntry, header: BatchHeader, first_offset: int) -> Pro
     )
     same_epoch = header.producer_epoch == entry.epoch
     older = entry.batches_to_remember() if same_epoch else ()
+    assert not older or older[-1].last_offset < first_offset, f"{batch} follows {older[-1]}"
     txn = entry.txn_first_offset
     if txn == NO_TRANSACTION and header.is_transactional:
         txn = first_offset

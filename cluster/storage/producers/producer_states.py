@@ -153,6 +153,7 @@ class ProducerStates:
 
     def commit(self, planned: Plan, end: Offset) -> list[AbortedTxn]:
         """The planned batches are in the log, which ends at `end` now; what its txn index is to say."""
+        assert end >= self.map_end, f"{self._folder}: producers up to {self.map_end}, log to {end}"
         self.map_end = end
         if not planned.entries:
             return []

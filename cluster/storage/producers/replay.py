@@ -11,7 +11,7 @@ from ...ids import Offset
 from ...wire.batches import BatchHeader, PlacedBatch
 from ..results import Origin
 from ..segment import LogSegment
-from .producer_states import NOTHING, ProducerStates
+from .producer_states import ProducerStates
 
 
 def replay_producers(
@@ -31,7 +31,7 @@ def replay_producers(
             size = header.size if header.is_control else 0
             data = memoryview(segment.file.read_at(at, size) if size else b"")
             replay_batch(producers, data, header, None)
-    producers.commit(NOTHING, end)
+    producers.map_end = end  # lower than before where recovery begins below the log start offset
 
 
 def truncate_producers(
