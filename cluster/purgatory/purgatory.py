@@ -146,6 +146,10 @@ class Purgatory:
         """What still waits under `key`."""
         return [op for op in self._watchers.get(key, ()) if not op.completed]
 
+    def cancel_key(self, key: Hashable) -> list[DelayedOperation]:
+        """Stop watching `key` and return what still waited for it; the deadline still holds."""
+        return [op for op in self._watchers.pop(key, []) if not op.completed]
+
     def purge(self) -> None:
         """Take completed operations off every list."""
         for key in list(self._watchers):

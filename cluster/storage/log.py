@@ -1,17 +1,17 @@
-"""The log of one replica: segments in order, appended at the end, read anywhere, cut at the end.
+"""The log of one replica: appends, rolls, flushes, truncations. Reading is in `log_reads.py`.
 
-Owns: the segments, offsets (`log_start_offset` ≤ `recovery_point` ≤ `log_end_offset`, but for a recovery
-point that a moved start has overtaken), the tail in memory, leader epochs, producer states.
+Owns: the segments, the offsets (`log_start_offset` <= `recovery_point` <= `log_end_offset`, except that the log start
+may have been raised above the recovery point), the tail in memory, the leader epochs, the producer states.
 
 Invariants:
 
-* `log_end_offset` is the offset of the next record; it moves only after a write that succeeded.
-* `recovery_point`: everything below it was fsynced; moved only by an fsync that succeeded (B11).
-* An append is one write of whole batches to one segment, all of it or nothing.
-* The caller's bytes are never changed: a leader writes headers of its own, a follower what came.
-* After an I/O error `failed` is set: this log takes no append and gives no bytes any more (KAFKA-10778).
+* `log_end_offset` is the offset of the next record; it advances only after a write that succeeded.
+* `recovery_point`: every record below it is durable; only an fsync that succeeded raises it (B11).
+* An append is one write of whole batches to one segment, complete or not at all.
+* The caller's bytes are never changed: a leader writes new headers, a follower writes the leader's bytes.
+* After an I/O error `failed` is set: this log refuses every append and read (`log_availability.py`).
 
-One thread, but for calls marked BLOCKS, which only read what the loop appends to.
+All calls are on the loop, except those marked BLOCKS, which only read what the loop appends to.
 What may fail: KafkaError (refusals), StorageError (the disk). Source: Kafka's `UnifiedLog`, `LocalLog`.
 """
 
@@ -89,7 +89,7 @@ class Log(ReadableLog):
         self._check_borders()
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Take the topic's settings; they hold from the next append on."""
+        """Use the topic's settings from the next append on."""
         self.config = self._local.config = config
         self._segment_bytes = config.number("segment.bytes")
         self._segment_ms = config.number("segment.ms")
@@ -97,12 +97,14 @@ class Log(ReadableLog):
         self._flush_messages = config.number("flush.messages")
         self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
         self._compacted = "compact" in config.text("cleanup.policy")
-        if self._compacted:  # in time: it must leave the active segment in time then (KIP-354)
+        if (
+            self._compacted
+        ):  # the cleaner skips the active segment, so it must roll in time (KIP-354)
             self._segment_ms = min(self._segment_ms, config.number("max.compaction.lag.ms"))
 
     @property
     def recovery_point(self) -> Offset:
-        """Everything below it was fsynced."""
+        """Every record below it is durable."""
         return self._durability.recovery_point
 
     def join(
@@ -121,10 +123,10 @@ class Log(ReadableLog):
     def append_as_leader(
         self, records: Buffer, leader_epoch: LeaderEpoch, *, origin: Origin = _CLIENT
     ) -> AppendInfo:
-        """Judge, give offsets to, and append what a producer (or our coordinator) sent.
+        """Validate a batch of a producer (or of this broker's coordinator), assign its offsets, and append it.
 
-        KafkaError: a refusal, nothing appended. A batch that was appended before is not appended
-        again: the answer is the first append's, with `duplicate`. StorageError: the disk.
+        KafkaError: the batch is refused, nothing is appended. A batch that was appended before is not appended again:
+        the result is that of its first append, with `duplicate` set. StorageError: the disk.
         """
         self.check_usable()
         from_client, log_time = origin is _CLIENT, self._log_append_time
@@ -157,10 +159,10 @@ class Log(ReadableLog):
         return new_row(AppendInfo, (first, last, time, start, False, count, size))
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
-        """Append a leader's bytes as they are; a partial batch at their end is passed over.
+        """Append a leader's batches unchanged; a partial batch at their end is ignored.
 
-        KafkaError(corrupt_message) for a bad CRC, StorageError where they do not continue this log:
-        nothing is appended then.
+        KafkaError(corrupt_message) for a wrong CRC, StorageError when the batches do not continue this log; nothing is
+        appended then.
         """
         self.check_usable()
         view = unpinned(records)
@@ -182,7 +184,7 @@ class Log(ReadableLog):
     def _write(
         self, parts: tuple[Buffer, ...], size: int, rows: Sequence[AppendedBatch], planned: Plan
     ) -> None:
-        """One write: `rows` describe the whole batches in the `size` bytes of `parts`."""
+        """Append the `size` bytes of `parts` in one write; `rows` describe the batches in them."""
         last_row = rows[-1]
         segment = self._segments.active
         try:
@@ -216,20 +218,21 @@ class Log(ReadableLog):
 
     def _note_aborted(self, segment: LogSegment, aborted: Sequence[AbortedTxn]) -> None:
         with self.refusals("append to the transaction index of"):
-            for one in aborted:
-                segment.aborted.append(one)
+            for transaction in aborted:
+                segment.aborted.append(transaction)
 
     # -- roll, flush, close
 
     def roll(self, reason: str = "asked", *, base_offset: Offset | None = None) -> LogSegment:
-        """Seal the active segment and begin the next at the log's end (B6), `log.rolled`; an empty one stays.
+        """Close the active segment and start the next at the log end offset (B6); an empty active segment stays.
 
-        The old one is flushed in the background, which moves the recovery point.
+        The old segment is flushed in the background, which raises the recovery point. Traced as `log.rolled`.
         """
         base = self.log_end_offset if base_offset is None else base_offset
         assert base >= self.log_end_offset, f"{self.folder}: segment {base} would begin in another"
         with self.refusals("roll"):
-            # where all is durable, and the next segment's name vouches for it, its indexes must be so before
+            # When all records are durable, the next segment's name guarantees it at recovery: then the indexes of
+            # the old segment must be durable before that name exists.
             segment = self._local.roll(base, reason, durable=self.recovery_point >= base)
             if segment is None:
                 return self._segments.active
@@ -243,13 +246,13 @@ class Log(ReadableLog):
             await self._host.tasks.run_blocking(self.flush_up_to, offset)
 
     def flush(self) -> None:
-        """BLOCKS. fsync everything appended so far; the recovery point moves to the log's end."""
+        """BLOCKS. fsync everything that was appended; the recovery point becomes the log end offset."""
         self.flush_up_to(self.log_end_offset)
 
     def flush_up_to(self, offset: Offset) -> None:
         """BLOCKS. fsync every segment with records below `offset` that may not be durable yet."""
         begun = self._durability.begin()
-        upto = min(offset, self.log_end_offset)  # it may have been cut since it was asked
+        upto = min(offset, self.log_end_offset)  # the log may have been truncated since the request
         if upto <= self.recovery_point or self.closed or self.failed:
             return
         try:
@@ -259,7 +262,7 @@ class Log(ReadableLog):
         except (OSError, ValueError) as error:
             gone = self.closed or begun != self._durability.begin()
             if gone and file_was_closed_under_thread(error):
-                return  # deleted or cut under the flush: there was nothing to keep
+                return  # deleted or truncated during the flush: nothing had to be kept
             raise self.fail("fsync", error) from error
         if self._durability.ended(begun, upto):
             self.flushed_ms = self._host.clock.wall_ms()
@@ -284,9 +287,9 @@ class Log(ReadableLog):
         return self._durability.advance(self.log_end_offset, self._flush_messages)
 
     def close(self) -> None:
-        """BLOCKS. Flush, write indexes and a producer snapshot, give every file back.
+        """BLOCKS. Flush, write the indexes and a producer snapshot, close every file.
 
-        StorageError when that failed: the stop is then not clean.
+        StorageError when that failed: the shutdown is then not clean.
         """
         if self.closed:
             return
@@ -304,22 +307,22 @@ class Log(ReadableLog):
             self.abandon()
 
     def retire(self) -> None:
-        """Take no more calls: the log is being deleted. Its files stay open for who reads them."""
+        """Refuse all calls from now on: the log is being deleted. Its files stay open for regions in flight."""
         self.closed = True
 
     def abandon(self) -> None:
-        """Give every file back as it is."""
+        """Close every file without a flush."""
         self.closed = True
         self._tail.clear()
         self._local.close()
 
-    # -- cut
+    # -- truncate and delete
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut off every batch that ends at or above `offset`; epochs and producers go with them.
+        """Remove every batch that ends at or above `offset`, with their leader epochs and producer states.
 
-        The log then ends at `offset`, or at the base of the batch that held it. Epochs that begin at
-        or above the end go even when no record does: a leader that wrote nothing left one.
+        The log then ends at `offset`, or at the base offset of the batch that had it. Epochs that start at or above
+        the end are removed even when no record is: a leader that wrote no record leaves such an epoch.
         """
         self.check_usable()
         if offset >= self.log_end_offset:
@@ -333,7 +336,7 @@ class Log(ReadableLog):
         with self.refusals("truncate"):
             end = self._local.truncate_to(offset)
             self.log_start_offset = min(self.log_start_offset, end)
-            self._cut_at(end)
+            self._truncated_to(end)
             now, start = self._host.clock.wall_ms(), self.log_start_offset
             truncate_producers(self._segments.all, self.producers, end, start, now)
 
@@ -348,13 +351,13 @@ class Log(ReadableLog):
             self.log_start_offset = offset
             self._set_end(offset)
 
-    def _cut_at(self, end: Offset) -> None:
+    def _truncated_to(self, end: Offset) -> None:
         assert end <= self.log_end_offset, f"{self.folder}: a truncation to {end} lengthens the log"
         self._set_end(end)
 
     def _set_end(self, end: Offset) -> None:
         self.log_end_offset = end
-        # the cut itself is not durable: the next flush must reach the segment that was cut
+        # the truncation itself is not durable: the next flush must include the truncated segment
         self._durability.cut(min(end, Offset(self._segments.active.base_offset)))
         self._tail.truncate_to(end)
         self.epochs.truncate_from_end(end)
@@ -369,7 +372,7 @@ class Log(ReadableLog):
         assert active.base_offset <= end, f"{self.folder}: {active.base_offset} above {end}"
 
     def increment_log_start_offset(self, offset: Offset) -> bool:
-        """Records below `offset` are gone for readers (DeleteRecords, retention, the leader's start)."""
+        """Raise the log start offset (DeleteRecords, retention, the leader's log start); False: no change."""
         if offset > self.log_end_offset:
             raise self.out_of_range(offset)
         if offset <= self.log_start_offset:
@@ -381,21 +384,21 @@ class Log(ReadableLog):
         return True
 
     def delete_oldest(self, count: int, reason: str = "retention") -> None:
-        """Retention: drop the `count` oldest segments (never the active one), files a while later."""
+        """Retention: remove the `count` oldest segments, never the active one; their files are deleted later."""
         assert 0 < count < len(self._segments), f"{count} of {len(self._segments)} segments"
         self.increment_log_start_offset(Offset(self._segments.all[count].base_offset))
         self.remove_segments(self._segments.all[:count], reason)
 
     def remove_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
-        """Take these (not the active one) out now, `log.segments-deleted`; their files go later (B7)."""
+        """Remove segments (not the active one) now, `log.segments-deleted`; their files are deleted later (B7)."""
         self.check_usable()
         with self.refusals("delete segments of"):
             self._local.remove(list(segments), reason)
 
     def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
-        """Compaction: from now on `new` is read where `old`, neighbours, were; files are the caller's."""
+        """Compaction: replace the neighbours `old` by `new` in memory; the caller renames the files."""
         self.check_usable()
-        self._tail.clear()  # which may hold what is compacted away
+        self._tail.clear()  # it may hold records that compaction removed
         self._segments.replace(new, old)
 
 

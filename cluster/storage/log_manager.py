@@ -1,12 +1,12 @@
 """Every log of a broker, in one data folder or several: loading, creating, deleting, checkpoints, closing.
 
-Owns: topic-partition → `Log`; the folders (`log_folder.py`); which folder a new log goes to (the one with the
-fewest); what an I/O error takes with it.
+Owns: topic-partition → `Log`; the data folders (`log_folder.py`); the choice of the folder for a new log (the folder
+with the fewest logs); which logs go offline with an I/O error.
 
 Invariants:
 
-* A folder in which a system call failed is offline at once: every log in it refuses from that moment on,
-  whichever log it was (KAFKA-10778), and `on_folder_failed` is told on the loop. The other folders go on (B13).
+* A folder in which a system call failed is offline at once: every log in it refuses calls from that moment on,
+  whichever log it was (KAFKA-10778), and `on_folder_failed` is called on the loop. The other folders stay online (B13).
 * The clean-shutdown marker exists only while no broker runs on the folder, and only when every log in it was
   closed without an error; a partition's folder has `partition.metadata` before it has records.
 * While a folder is offline, a replica that is not new gets no new log elsewhere: its records may be there.
@@ -52,7 +52,7 @@ class LogManager:
         self._tails = TailBudget(config.number("harrow.tail.total.bytes"))
         self._opener = LogOpener(host, config)
         self._flusher = Flusher(host)
-        self._told: set[LogFolder] = set()
+        self._reported: set[LogFolder] = set()
         self._gaps = Gaps(host.trace)
         self.cleaner = LogCleaner(host, config, self.logs)
         """Compaction (B8); the broker starts and stops it."""
@@ -76,7 +76,7 @@ class LogManager:
         """The broker epoch that the clean-shutdown markers named (KIP-966); -1 without one in every folder."""
         return min(folder.previous_broker_epoch for folder in self.folders)
 
-    # -- begin
+    # -- start
 
     def load(self) -> None:
         """BLOCKS. Open every log of every folder, recovering those that need it (B9).
@@ -132,11 +132,11 @@ class LogManager:
     # -- logs
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
-        """The log of a replica that this broker has, its folder offline or not."""
+        """The log of a replica of this broker, whether its folder is offline or not; None without a replica."""
         return self._logs.get(topic_partition)
 
     def logs(self) -> Iterable[Log]:
-        """All of them; a copy, so logs may come and go meanwhile."""
+        """All logs; a copy, so that logs may be created and deleted during an iteration."""
         return list(self._logs.values())
 
     def create(
@@ -147,10 +147,10 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> Log:
-        """The log of a new replica; the one that is there, reconfigured, where there is one.
+        """The log of a new replica, or the existing log of the replica, reconfigured.
 
         `topic_id` in Kafka's base64url. StorageError when the folder belongs to another topic of the
-        same name: the old one must be deleted first; and, unless `is_new`, when it may lie in an offline folder.
+        same name, which must be deleted first; and, unless `is_new`, when the log may lie in an offline folder.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -171,10 +171,11 @@ class LogManager:
         online = self.online
         if not online or (len(online) < len(self.folders) and not is_new):
             raise StorageError(
-                f"{topic_partition} is not new, and its log may lie in a folder that is offline: "
+                f"{topic_partition} is not new, and its log may lie in a folder that is offline; repair the disk and "
+                "restart the broker: "
                 f"{[folder.path for folder in self.folders if folder.failed]}"
             )
-        folder = min(online, key=lambda one: len(one.logs))
+        folder = min(online, key=lambda folder: len(folder.logs))
         path = f"{folder.path}/{topic_partition}"
         try:
             folder.check_new(topic_partition)
@@ -188,9 +189,9 @@ class LogManager:
         return log
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Rename the folder to `…-delete` now, remove it after `file.delete.delay.ms` (B7).
+        """Rename the log folder to `…-delete` now, remove it after `file.delete.delay.ms` (B7).
 
-        No error where there is no such log.
+        No error when the log does not exist.
         """
         log = self._logs.pop(topic_partition, None)
         if log is None:
@@ -237,14 +238,14 @@ class LogManager:
         return failure
 
     def folder_failed(self, folder: LogFolder, failure: StorageError) -> None:
-        """Any thread. From now on nothing in `folder` is served; who listens is told on the loop."""
-        if folder in self._told:
+        """Any thread. Take `folder` offline with its logs; `on_folder_failed` is called on the loop."""
+        if folder in self._reported:
             return
-        self._told.add(folder)
+        self._reported.add(folder)
         logs = folder.fail(failure)
-        self._host.tasks.call_soon(self._tell, folder, logs, failure)
+        self._host.tasks.call_soon(self._report, folder, logs, failure)
 
-    def _tell(self, folder: LogFolder, logs: Sequence[Log], failure: StorageError) -> None:
+    def _report(self, folder: LogFolder, logs: Sequence[Log], failure: StorageError) -> None:
         self._host.trace.emit(
             "log.folder-failed", folder=folder.path, logs=len(logs), error=str(failure)
         )
@@ -290,7 +291,9 @@ class LogManager:
         for log in self.logs():
             if log.failed is None:
                 if not self.cleaner.retains(log):
-                    with contextlib.suppress(StorageError):  # as in `flush_overdue`
+                    with contextlib.suppress(
+                        StorageError
+                    ):  # its folder is offline now, as in `flush_overdue`
                         removed += clean_up(self._host, log)
                 log.producers.remove_expired(now)
         return removed
@@ -302,13 +305,13 @@ class LogManager:
             if now - log.flushed_ms >= log.config.number("flush.ms"):
                 with contextlib.suppress(
                     StorageError
-                ):  # its folder is offline by now, the others go on
+                ):  # its folder is offline now; the other logs are flushed
                     log.flush()
 
     # -- end
 
     def close(self, *, clean: bool) -> None:
-        """BLOCKS. Give all files back.
+        """BLOCKS. Close all files.
 
         With `clean` everything is flushed, snapshots and checkpoints are written and, in every folder in
         which no log failed, the marker that spares the next start its recovery.
