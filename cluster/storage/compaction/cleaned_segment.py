@@ -18,6 +18,7 @@ from ...host.seam import Buffer, Host
 from ...host.seam.failpoints import CLEANER_BETWEEN_WRITES
 from ...wire.batches import header_at
 from ..files import CLEANED, SEGMENT_FILES, file_name
+from ..indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ..indexes.transaction_index import AbortedTxn
 from ..log import Log
 from ..results import AppendedBatch
@@ -77,6 +78,8 @@ class CleanedSegment:
             raise StorageError(
                 f"{self.segment.file.path}: compaction would make more than {POSITION_MAX} bytes"
             )
+        last = self._rows[-1].last_offset - self.segment.base_offset
+        assert last <= RELATIVE_OFFSET_MAX, f"{self.segment.file.path}: relative offset {last}"
         self._hit(CLEANER_BETWEEN_WRITES)
         self.segment.append(self._pending, self._pending_bytes, self._rows)
         self._pending = []
