@@ -143,13 +143,13 @@ class SimLink:
     def _peer_ended(self, reason: str) -> None:
         self.inward.fabric.ended(self.inward)
         if not self.closed:
-            # nobody reads what is under way to the peer; but a reset from outside is under way to both
+            # the peer reads no frames any more; a reset from outside still arrives at both ends
             way = self.outward
             way.queue = deque(item for item in way.queue if item.end)
             self._end(reason)
 
     def _end(self, reason: str) -> None:
-        """Tell the handler once, in a later turn."""
+        """Close this end; the handler's `link_closed` runs once, in a later turn."""
         self.closed = True
         self._context.links.pop(self, None)
         if self._handler is not None:

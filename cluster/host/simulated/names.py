@@ -1,4 +1,4 @@
-"""What the files and folders of a simulated machine are called, and the journal of how that changes.
+"""The names of files and folders of a simulated machine, and the journal of their changes.
 
 Owns: `Names` and `Change`. A change is applied twice: at once to the names that everybody sees, and later, when it
 reaches the disk, to those that survive a power cut.
@@ -12,7 +12,7 @@ from .inode import Inode
 
 
 class Names:
-    """What the files and folders of a machine are called."""
+    """The names of the files and folders of a machine."""
 
     __slots__ = ("files", "folders")
 
@@ -21,15 +21,15 @@ class Names:
         self.folders: dict[str, None] = {}
 
     def link(self, path: str, inode: Inode) -> None:
-        """A file has this name now."""
+        """Give a file this name."""
         self.files[path] = inode
 
     def unlink(self, path: str) -> None:
-        """No file has this name."""
+        """Remove the name of a file."""
         self.files.pop(path, None)
 
     def make_folder(self, path: str) -> None:
-        """A folder and its parents."""
+        """Create a folder and its parents."""
         parts = path.split("/")
         for end in range(1, len(parts) + 1):
             parent = "/".join(parts[:end])
@@ -37,7 +37,7 @@ class Names:
                 self.folders[parent] = None
 
     def remove_folder(self, path: str) -> None:
-        """A folder with all that is in it."""
+        """Remove a folder with its content."""
         below = path + "/"
         self.folders = {
             one: None for one in self.folders if one != path and not one.startswith(below)
@@ -45,12 +45,12 @@ class Names:
         self.files = {one: inode for one, inode in self.files.items() if not one.startswith(below)}
 
     def rename(self, source: str, target: str) -> None:
-        """A file, or a folder with all that is in it."""
+        """Rename a file, or a folder with its content."""
         if source in self.files:
             self.files[target] = self.files.pop(source)
             return
         if source not in self.folders:
-            return  # the journal survived up to before its creation
+            return  # only an earlier part of the journal survived, without its creation
         below = source + "/"
         for one in [one for one in self.folders if one == source or one.startswith(below)]:
             del self.folders[one]
@@ -60,14 +60,14 @@ class Names:
 
 
 class Change(NamedTuple):
-    """One entry of the journal of names: `kind` is the method of `Names` that does it."""
+    """One entry of the journal of names: `kind` is the method of `Names` that applies it."""
 
     kind: str
     path: str
     target: str | Inode = ""
 
     def apply(self, names: Names) -> None:
-        """Do it."""
+        """Apply the change to `names`."""
         if self.kind == "link":
             assert isinstance(self.target, Inode)
             names.link(self.path, self.target)

@@ -277,7 +277,7 @@ class _Loader:
         self._epochs.truncate_from_end(end)
 
     def _epochs_begin_late(self, start: Offset) -> bool:
-        """True when the epoch of the first record is missing: the log start that removed it was lost with its checkpoint."""
+        """True when the epoch of the first record is missing: the checkpointed log start that removed it was lost."""
         first = self._epochs.entries()[:1]
         if first and first[0].start_offset <= start:
             return False
