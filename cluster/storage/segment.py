@@ -33,7 +33,7 @@ _span = SPAN.unpack_from
 
 
 class LogSegment(SegmentFiles):
-    """One segment, open. New ones are created by opening them."""
+    """One open segment; opening creates the files of a new segment."""
 
     __slots__ = (
         "_first_timestamp",
@@ -66,7 +66,7 @@ class LogSegment(SegmentFiles):
         self._forget_timestamps()
 
     def load_indexes(self) -> None:
-        """Learn of the index files; CorruptLogError when one is missing or cannot be one."""
+        """Load the index files; CorruptLogError when one is missing or not an index."""
         empty = self.size == 0
         self.offsets.load(may_be_absent=empty)
         self.times.load(may_be_absent=empty)
@@ -83,7 +83,7 @@ class LogSegment(SegmentFiles):
     def append(self, parts: Sequence[Buffer], size: int, batches: Sequence[AppendedBatch]) -> None:
         """Append the `size` bytes of `parts`, which `batches` describes, in one write.
 
-        OSError: nothing of it stays, in the file or in the indexes.
+        OSError: nothing of it stays in the file or in the indexes.
         """
         assert batches[0].base_offset >= self.base_offset, f"{self.file.path}: {batches[0]}"
         if self.size == 0:
@@ -92,7 +92,7 @@ class LogSegment(SegmentFiles):
         try:
             start = self.file.append(parts)
         except OSError:
-            with contextlib.suppress(OSError):  # it has refused already; the first error tells
+            with contextlib.suppress(OSError):  # the first error is raised
                 if self.file.size() > self.size:
                     self.file.truncate(self.size)
             raise
@@ -110,9 +110,9 @@ class LogSegment(SegmentFiles):
         self.size = start + size
 
     def note_entry(self, position: int, last_offset: int) -> int:
-        """Give the batch at `position` its index entries, `max_timestamp` being that up to its end.
+        """Add index entries for the batch at `position`; `max_timestamp` includes that batch.
 
-        In order, at appending and at recovery; returns above which position the next entry is due.
+        Called in order of position, by appends and by recovery; returns the position above which the next entry is due.
         """
         self.offsets.append(last_offset, position)
         if self.max_timestamp > self._indexed_timestamp:
@@ -129,9 +129,9 @@ class LogSegment(SegmentFiles):
         age_ms: int,
         wall_ms: Callable[[], int],
     ) -> str:
-        """B6: why `size` more bytes, the batch `last` at their end, do not go here; "" when they do.
+        """B6: why the segment must roll before `size` more bytes that end with the batch `last`; "" when it need not.
 
-        An empty segment only gives way to an offset that it cannot name.
+        An empty segment rolls only before an offset that is too far from its base offset.
         """
         if last.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return "offset overflow"
@@ -139,7 +139,7 @@ class LogSegment(SegmentFiles):
             return ""
         if self.size + size > bytes_max:
             return "size"
-        # by record time as Kafka: what is replayed from long ago rolls as it did then
+        # by record time, as Kafka: old records that are replayed roll as they did originally
         begun = self._first_timestamp
         if begun == _UNKNOWN:
             begun = self._first_timestamp = header_at(
@@ -153,7 +153,7 @@ class LogSegment(SegmentFiles):
         return "time index full" if self.times.is_full else ""
 
     def become_inactive(self) -> None:
-        """Nothing more will be appended: complete the time index and trim the index files."""
+        """End appends: complete the time index and trim the index files."""
         self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset, sealing=True)
         self.offsets.seal()
         self.times.seal()
@@ -164,7 +164,7 @@ class LogSegment(SegmentFiles):
     def read(
         self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool
     ) -> FetchData | None:
-        """Whole batches from the one with `offset`, based below `upper`; None when all lie before it."""
+        """Whole batches from the batch with `offset` on, based below `upper`; None when all batches end before it."""
         found = self.find(offset)
         if found is None:
             return None
@@ -177,9 +177,9 @@ class LogSegment(SegmentFiles):
         return FetchData([part], end, Offset(base))
 
     def border_before(self, limit: int, upper: int, least: int) -> int:
-        """Where a batch begins, as near below position `limit` and offset `upper` as the index knows.
+        """The start of a batch near below position `limit` and offset `upper`, by the offset index.
 
-        `least` where it knows nothing beyond, or nothing true.
+        `least` when the index has no entry above it, or a wrong one.
         """
         position, offset = self.offsets.last_before(limit, upper)
         if position <= least or not self._may_begin(
@@ -211,14 +211,14 @@ class LogSegment(SegmentFiles):
         return None
 
     def _ahead(self, position: int) -> bytes:
-        """What one index interval holds, about; empty at the end."""
+        """About two index intervals of bytes from `position` on; empty at the end."""
         if position >= self.size:
             return b""
         read = max(self._index_interval * 2, 4096)
         return self.file.read_at(position, min(read, self.size - position))
 
     def _may_begin(self, data: bytes, position: int, offset: int) -> bool:
-        """True when `data`, read at `position`, is a batch at or below `offset`: the index is this file's."""
+        """True when `data`, read at `position`, begins with a batch at or below `offset`: the index fits this file."""
         return len(data) >= HEADER_SIZE and self.may_begin_at(header_at(data), position, offset)
 
     def may_begin_at(self, header: BatchHeader, position: int, offset: int) -> bool:
@@ -230,18 +230,18 @@ class LogSegment(SegmentFiles):
         """Position and header of every batch from `position` to the present end."""
         return scan_headers(self.file, position, self.size)
 
-    # -- cut
+    # -- truncate
 
     def truncate_to(self, offset: int) -> Offset:
-        """Cut off every batch that ends at or above `offset`; returns the new end offset.
+        """Remove every batch that ends at or above `offset`; returns the new end offset.
 
-        That is `offset`, or the base offset of the batch that held it: batches are never split.
+        That is `offset`, or the base offset of the batch with `offset`: batches are never split.
         """
         found = self.find(offset)
         if found is None:
             return Offset(offset)
         position, base, _ = found
-        told = not self.times.is_full  # of every largest timestamp up to the last entry
+        complete = not self.times.is_full  # it has every largest timestamp up to its last entry
         self.offsets.truncate_to(min(base, offset))
         self.times.truncate_to(min(base, offset))
         self.aborted.truncate_to(offset)
@@ -249,23 +249,23 @@ class LogSegment(SegmentFiles):
         self.file.truncate(position)
         self.size = position
         self._next_entry_above = position + self._index_interval
-        self._reload_timestamps(told=told)
+        self._reload_timestamps(complete=complete)
         return Offset(min(base, offset))
 
-    def _reload_timestamps(self, *, told: bool) -> None:
+    def _reload_timestamps(self, *, complete: bool) -> None:
         self.max_timestamp, self.max_timestamp_offset = self.times.last()
         self._indexed_timestamp = self.max_timestamp
         if self.size == 0:
             self._first_timestamp = _UNKNOWN
         offset = self.max_timestamp_offset
-        start = self.offsets.last_position() if told else self.offsets.lookup(offset)
+        start = self.offsets.last_position() if complete else self.offsets.lookup(offset)
         for _, header in self.scan(start):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = header.last_offset
 
     def reset_indexes(self) -> None:
-        """Forget all indexes and every timestamp."""
+        """Clear all indexes and timestamps."""
         self.offsets.clear()
         self.times.clear()
         self.aborted.clear()
@@ -278,14 +278,14 @@ class LogSegment(SegmentFiles):
         self.max_timestamp_offset = self.base_offset
 
     def begin_indexes(self) -> int:
-        """Forget all indexes; they are told anew by `note_entry`, and written by `become_inactive`.
+        """Begin to rebuild all indexes: `note_entry` adds entries, `become_inactive` writes them.
 
-        Returns above which position the first entry is due.
+        Returns the position above which the first entry is due.
         """
-        # an entry for each interval, or each batch where that is more; one for sealing
+        # one entry for each interval or each batch (the larger), and one for sealing
         entries = self.file.size() // max(self._index_interval, HEADER_SIZE) + 2
-        self.offsets.begin_anew(entries)
-        self.times.begin_anew(entries)
+        self.offsets.begin_rebuild(entries)
+        self.times.begin_rebuild(entries)
         self.aborted.clear()
         self._forget_timestamps()
         self._next_entry_above = above = self._index_interval

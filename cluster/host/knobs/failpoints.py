@@ -4,7 +4,7 @@ Owns: which failpoints are armed in this process (their names: `DECLARED` in `se
 armed, a `hit` costs one look-up in an empty dict. The n-th hit of an armed failpoint acts once:
 
     crash   SIGKILL to this process: no handler runs, nothing is flushed
-    stop    SIGSTOP to this process: it stands still here until SIGCONT
+    stop    SIGSTOP to this process: it is paused here until SIGCONT
     delay   the whole process waits `delay_ms` here
     error   raises FailpointError here
 
@@ -34,7 +34,7 @@ class FailpointError(HarrowError):
 
 @dataclass(slots=True, kw_only=True)
 class Armed:
-    """One armed failpoint: what the n-th hit does, and what came of it so far."""
+    """One armed failpoint: the action of its n-th hit, its hits and effects so far."""
 
     name: str
     action: str
@@ -55,13 +55,13 @@ class RealFailpoints:
         self._all: dict[str, Armed] = {}
 
     def hit(self, name: str) -> None:
-        """Nothing while disarmed; armed it may crash, stop, delay or raise FailpointError here."""
+        """While `name` is not armed: nothing. Armed: crash, stop, delay or FailpointError."""
         armed = self._live.get(name)
         if armed is not None:
             self._fire(armed)
 
     def arm(self, name: str, action: str, *, nth: int = 1, delay_ms: int = 0) -> None:
-        """Let the n-th hit from now act once; ConfigError for a name or action that does not exist."""
+        """Make the n-th hit from now on act once; ConfigError for an unknown name or action."""
         if name not in DECLARED:
             raise ConfigError(f"no failpoint {name!r}; there are {', '.join(sorted(DECLARED))}")
         if action not in ACTIONS:
@@ -72,11 +72,11 @@ class RealFailpoints:
         self._live[name] = self._all[name] = armed
 
     def disarm(self, name: str) -> bool:
-        """Make it harmless again; True when it was armed and had not fired."""
+        """Disarm a failpoint; True when it was armed and had not fired."""
         return self._live.pop(name, None) is not None
 
     def report(self) -> list[dict[str, Any]]:
-        """What was armed in this process: hits while armed, whether it fired, whether it still waits."""
+        """The failpoints that were armed in this process: hits while armed, effects, whether still armed."""
         return [
             {"name": a.name, "action": a.action, "nth": a.nth, "hits": a.hits, "fired": a.fired,
              "armed": self._live.get(a.name) is a}
@@ -100,7 +100,7 @@ class RealFailpoints:
             raise FailpointError(f"failpoint {armed.name} was armed with error")
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """What the control socket may ask."""
+        """The control operations."""
         return {
             "failpoint.arm": self._op_arm, "failpoint.disarm": self._op_disarm, "failpoints": self._op_report
         }  # fmt: skip

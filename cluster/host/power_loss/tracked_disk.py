@@ -77,7 +77,7 @@ class TrackedDisk(RealDisk):
         self._lock = self._journal.lock
 
     def open(self, path: str, *, create: bool = True) -> DiskFile:
-        """Open for reading and writing; FileNotFoundError where it is absent and not to be created."""
+        """Open for reading and writing; FileNotFoundError when it is absent and `create` is False."""
         if create:
             self._check("name", path)
         with self._lock:
@@ -108,7 +108,7 @@ class TrackedDisk(RealDisk):
                 super().replace(path, data, durable=durable)
                 return
             temporary = path + TEMPORARY
-            self.remove(temporary)  # its bytes may be durable: they are not to be overwritten
+            self.remove(temporary)  # its bytes may be durable: they must not be overwritten
             file = self.open(temporary)
             try:
                 file.append((data,))

@@ -1,29 +1,31 @@
-"""One TCP connection that carries frames: `Link` of the seam, and what link rules do to it.
+"""One TCP connection that carries frames: `Link` of the seam, under the link rules of faults.
 
-Owns: a connected socket, the bytes read and not yet delivered, the bytes queued and not yet sent.
+Owns: a connected socket, the bytes read and not yet delivered (`large_frame.py`), the frames queued and not yet sent
+(`send_queue.py`), and the gates that stop reading.
 
 The socket is driven by the loop's reader and writer callbacks, not through an asyncio transport: a
-transport hides its write buffer, and a rule must be able to hold back **everything** that the kernel has
-not taken yet, at once. It also spares a join (`sendmsg`) and a buffer a read (all links of a host read into one).
+transport hides its write buffer, and a rule must be able to hold back **everything** that the kernel has not taken yet,
+at once. It also saves a join (`sendmsg`) and a buffer for each read (all links of a host read into one buffer).
 
 Invariants:
 
-* Frames are delivered whole and in order, whatever the cuts of the reads. Small frames are cut from the
+* Frames are delivered whole and in order, independent of the borders of the reads. Small frames are cut from the
   shared read buffer; a larger one is collected in pieces and joined once, so reassembly is linear, and
-  nothing is allocated on the word of a peer (an absurd size closes the link).
-* `send` never blocks. While frames are being delivered, on whichever link of the host, what they bring about only
-  queues; it leaves when that delivery ends, each link's in one system call. Otherwise it leaves at once.
-  Bytes leave in the order they were queued; no fault drops a part of a frame.
-* A file region leaves by `os.sendfile`, in its place in the frame. Where its file was cut meanwhile the frame
-  cannot be completed: the link is reset, for nothing else may follow half a frame.
-* Reading goes on while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
+  no memory is allocated because of a size that a peer claims (an absurd size closes the link).
+* `send` never blocks. During a delivery of frames, on any link of the host, `send` only queues; all is sent at the
+  end of that delivery, with one system call for each link. Otherwise `send` sends at once. Bytes are sent in the
+  order in which they were queued; no fault drops a part of a frame.
+* A file region is sent by `os.sendfile`, in its place in the frame. When its file was cut meanwhile, the frame cannot
+  be
+  completed and the link is reset, because nothing else may follow half a frame.
+* The link reads while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
   (CHOKED, on accepted links: a peer that does not read its answers is not read from).
-* A blocked link keeps its end of connection to itself as well: neither FIN nor RST passes a partition.
-* What a rule makes late waits in `slow_send.py` before it is queued here; a closed link ends when that has left too.
+* A blocked link does not pass the end of the connection either: neither FIN nor RST passes a partition.
+* Frames that a rule delays wait in `slow_send.py` before they are queued; a closed link ends after they were sent.
 * `link_closed` is called exactly once, never from inside `send` or `close`.
-* Assigning `peer` during the delivery of a frame applies the rules to that very frame: when they block what
-  arrives, the assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
-  So a handler names its link before it does anything else with the frame.
+* Assigning `peer` during the delivery of a frame applies the rules to that frame, too: when they block it, the
+  assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
+  Therefore a handler names its link before it processes the frame.
 
 A WireError from the handler, an absurd size or any other exception closes this link with one log line.
 """
@@ -88,7 +90,7 @@ class RealLink:
         self._handler: FrameHandler | None = None
         self._gates = 0
         self._reading = self._writing = self._scheduled = self._delivering = False
-        self._at_close = ""  # of a closed link, what is left to do: "drain", "reset" or "drop"
+        self._at_close = ""  # how a closed link ends: "drain", "reset" or "drop"
         self._linger: asyncio.TimerHandle | None = None
         self._backlog: memoryview | None = None  # read, and held back by a gate
         self._rest = b""  # the beginning of a small frame
@@ -108,7 +110,7 @@ class RealLink:
 
     @property
     def peer(self) -> Peer:
-        """Who it leads to; assigning it applies the rules of that peer at once."""
+        """The process it leads to; an assignment applies the rules of that peer at once."""
         return self._peer
 
     @peer.setter
@@ -122,7 +124,7 @@ class RealLink:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes sent (queued, or late on a slow link) and not yet taken by the kernel."""
+        """Bytes sent (queued, or delayed on a slow link) and not yet taken by the kernel."""
         return self._queue.unsent_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -149,7 +151,7 @@ class RealLink:
             self.flush()
 
     def close(self, *, reset: bool = False) -> None:
-        """End it; with `reset` at once and without what was queued."""
+        """Close the link after queued frames were sent; with `reset` at once."""
         if self._gates & CLOSED:
             return
         self._end("reset here" if reset else "closed here", at_close="reset" if reset else "drain")
@@ -165,7 +167,7 @@ class RealLink:
     # ----------------------------------------------------------------- rules
 
     def apply(self) -> None:
-        """Hold back, delay or let go what arrives and what leaves by the rules; nothing is lost any way."""
+        """Apply the rules: hold back, delay or release frames in both directions; no frame is lost."""
         rules = self._context.rules
         blocked, delay_ms = rules.blocked(self._peer), rules.delay_ms(self._peer)
         if blocked.inward:
@@ -182,7 +184,7 @@ class RealLink:
             self._flush_soon()
 
     def delay(self, delay_ms: int) -> None:
-        """Send late from now on; 0: at once again, what is late first."""
+        """Delay what is sent from now on; 0: send delayed frames now, and later ones at once."""
         slow = self._slow
         if delay_ms:
             if slow is None:
@@ -195,7 +197,7 @@ class RealLink:
 
     @property
     def blocked(self) -> Blocked:
-        """Which directions a rule holds back now."""
+        """The directions that a rule holds back now."""
         return Blocked(bool(self._gates & HELD), self._out_held)
 
     def report(self) -> dict[str, Any]:
@@ -282,7 +284,7 @@ class RealLink:
             self._backlog = memoryview(SIZE.pack(len(frame)) + frame)
 
     def _guard(self, deliver: Callable[[Any], None], data: object) -> None:
-        """Run a delivery; whatever it raises ends this link and nothing else. Then send what it answered."""
+        """Run a delivery, then send what it queued; an exception of it ends this link and nothing else."""
         context = self._context
         self._delivering = context.delivering = True
         try:
@@ -298,7 +300,7 @@ class RealLink:
             self._context.loop.call_soon(self._go_on)
 
     def _deliver_all(self, view: memoryview) -> None:
-        """Deliver the whole frames in `view` and keep what is behind them."""
+        """Deliver the whole frames in `view` and keep the rest."""
         handler = self._handler
         assert handler is not None
         receive, size_at, most = handler.frame_received, SIZE.unpack_from, self._max_frame_bytes
@@ -320,7 +322,7 @@ class RealLink:
 
     def _keep(self, view: memoryview, at: int, end: int) -> None:
         if self._gates:
-            # the read buffer is everybody's: what a gate holds back needs its own copy
+            # all links share the read buffer: what a gate holds back needs its own copy
             self._backlog = memoryview(bytes(view[at:end]))
             return
         if end - at > 4:
@@ -338,7 +340,7 @@ class RealLink:
             self._context.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Hand the kernel what it takes of the queue."""
+        """Give the kernel as much of the queue as it takes."""
         self._scheduled = False
         if self._out_held or self._fd < 0:
             return
@@ -350,7 +352,7 @@ class RealLink:
                 self._writing = True
                 self._context.loop.add_writer(self._fd, self.flush)
         except OSError as error:
-            # half a region may have left: no orderly end may follow it
+            # half a region may have been sent: a FIN after it would look like an orderly end
             self._end(f"{error.strerror or error}", at_close="reset" if queue.regions else "drop")
             return
         if self._gates & CHOKED and queue.unsent_bytes <= self._choke_bytes / 4:
@@ -372,7 +374,7 @@ class RealLink:
         self._end(reason, at_close="drop")
 
     def _end(self, reason: str, *, at_close: str) -> None:
-        """Stop reading, tell the handler once, and see to the socket: drop, drain or reset."""
+        """Stop reading, schedule the one `link_closed`, and close the socket by `at_close`: drop, drain or reset."""
         if self._gates & CLOSED:  # the socket failed while a closed link was draining
             self._finish()
             return
@@ -384,10 +386,10 @@ class RealLink:
             self._context.loop.call_soon(self._handler.link_closed, reason)
         if at_close != "drain":
             self._forget_unsent()
-        self.flush()  # finishes at once, when the queue is empty, or, of a blocked link, after healing
+        self.flush()  # closes the socket now, when the queue is empty, or, on a blocked link, after healing
 
     def _finish(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         if self._fd < 0:
             return
         if self._linger is not None:
@@ -406,7 +408,7 @@ class RealLink:
             self._slow.drop()
 
     def abort(self, reason: str) -> None:
-        """Reset the connection whatever rules hold it: the heal mode "reset", and the end of a host."""
+        """Reset the connection, even if a rule blocks it: the heal mode "reset", and the end of a host."""
         self._out_held = False
         if self._gates & CLOSED:
             self._at_close = "reset"
