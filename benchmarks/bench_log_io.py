@@ -137,7 +137,7 @@ class Bench:
         """Seconds of reading all of the log to a socket."""
         loop = asyncio.get_running_loop()
         ours, theirs = pair()
-        context = LinkContext(
+        context: LinkContext[RealLink] = LinkContext(
             loop=loop, rules=LinkRules(), log=lambda _level, _text: None, links=set()
         )
         link = RealLink(context, ours, Peer("client", "c"), max_frame_bytes=MIB, accepted=True)
