@@ -15,22 +15,22 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 533,
-    "anew": 63,
-    "whoever": 36,
-    "nobody": 159,
-    "somebody": 23,
-    "everybody": 21,
-    "but for": 12,
-    "of now": 7,
+    "told": 480,
+    "anew": 48,
+    "whoever": 27,
+    "nobody": 115,
+    "somebody": 17,
+    "everybody": 14,
+    "but for": 5,
+    "of now": 5,
     "of a moment": 0,
-    "under way": 48,
-    "stands still": 24,
-    "knows of": 9,
+    "under way": 34,
+    "stands still": 18,
+    "knows of": 7,
     "hears of": 10,
-    "heard of": 13,
-    "vouches for": 7,
-    "for one in": 151,
+    "heard of": 10,
+    "vouches for": 6,
+    "for one in": 139,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
 

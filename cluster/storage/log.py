@@ -113,7 +113,7 @@ class Log(ReadableLog):
         flush_due: Callable[[Log], None],
         on_failure: Callable[[Log, StorageError], None],
     ) -> None:
-        """Make it a log of a broker: it shares `tails`, `flush_due` makes its fsyncs, `on_failure` hears of errors."""
+        """A log of a broker: it shares `tails`, `flush_due` makes its fsyncs, `on_failure` receives I/O errors."""
         self._tail.share(tails)
         self._flush_due = flush_due
         self._on_failure = lambda failure: on_failure(self, failure)
