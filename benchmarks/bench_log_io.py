@@ -137,7 +137,7 @@ class Bench:
         """Sends the whole log to a socket through our code; returns the seconds."""
         loop = asyncio.get_running_loop()
         ours, theirs = pair()
-        context = LinkContext(
+        context: LinkContext[RealLink] = LinkContext(
             loop=loop, rules=LinkRules(), log=lambda _level, _text: None, links=set()
         )
         link = RealLink(context, ours, Peer("client", "c"), max_frame_bytes=MIB, accepted=True)

@@ -58,8 +58,8 @@ TRANSACTIONS = InternalTopic(
     partitions_setting="transaction.state.log.num.partitions",
     replication_factor_setting="transaction.state.log.replication.factor",
     topic_settings={
+        # Kafka adds compression.type=uncompressed; the coordinator's own batches are uncompressed as they are.
         "cleanup.policy": "compact",
-        "compression.type": "uncompressed",
         "unclean.leader.election.enable": "false",
     },
     copied_settings={

@@ -18,8 +18,9 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -29,14 +30,19 @@ from .listeners import Address
 from .planting import PLANTED_EVENT, Plant, add_import_paths, apply_plants, load_plants
 from .ports import LOOPBACK
 
+if TYPE_CHECKING:
+    from .host.knobs.disk_faults import DiskFaults
+    from .host.seam import Disk
+
 
 def preload() -> None:
     """Import everything that a broker needs, so that a forked process has it."""
     from . import broker
+    from .host.power_loss import tracked_disk
     from .host.real import host
     from .registry import process as registry
 
-    _ = host, registry  # only their import is needed
+    _ = host, registry, tracked_disk  # only their import is needed
     broker.preload()
 
 
@@ -86,7 +92,6 @@ def _write_status(status_fd: int, line: Mapping[str, Any]) -> None:
 
 async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
     from .host.real.host import RealHost
-    from .storage.log_folder import log_folders
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -100,9 +105,7 @@ async def _serve(options: Mapping[str, Any], status_fd: int) -> None:
         listeners=bound_sockets(options, config),
         seed=int(options["seed"]),
         tap=bool(options.get("tap", False)),
-        power_loss=log_folders(config, options["folder"])
-        if config.flag("harrow.power.loss")
-        else (),
+        make_disk=_disk_of(config, options["folder"]),
     )
     await host.start()
     try:
@@ -129,6 +132,18 @@ def _plant(options: Mapping[str, Any]) -> tuple[Plant, ...]:
     plants = load_plants(options.get("plants", ()))
     apply_plants(plants)
     return plants
+
+
+def _disk_of(config: BrokerConfig, folder: str) -> Callable[[DiskFaults], Disk]:
+    """The disk of a broker: with a journal of unsynced writes where the configuration asks for it."""
+    from .host.power_loss.tracked_disk import TrackedDisk
+    from .host.power_loss.unsynced import UNSYNCED
+    from .host.real.disk import RealDisk
+    from .storage.log_folder import log_folders
+
+    if not config.flag("harrow.power.loss"):
+        return RealDisk
+    return partial(TrackedDisk, os.path.join(folder, UNSYNCED), log_folders(config, folder))
 
 
 def _make(options: Mapping[str, Any], host: Any) -> Any:

@@ -101,7 +101,7 @@ class Failpoint(Fault):
 
 def check_name(name: str) -> None:
     """Raise ConfigError for a place that no code declares."""
-    from harrow.cluster.host.knobs.failpoints import DECLARED
+    from harrow.cluster.host.seam.failpoints import DECLARED
 
     if name not in DECLARED:
         near = difflib.get_close_matches(name, DECLARED, n=1, cutoff=0.4)

@@ -16,22 +16,22 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 243,
-    "anew": 27,
-    "whoever": 15,
-    "nobody": 80,
-    "somebody": 8,
-    "everybody": 10,
-    "but for": 10,
-    "of now": 4,
+    "told": 192,
+    "anew": 12,
+    "whoever": 8,
+    "nobody": 45,
+    "somebody": 3,
+    "everybody": 9,
+    "but for": 3,
+    "of now": 2,
     "of a moment": 0,
-    "under way": 29,
-    "stands still": 18,
-    "knows of": 3,
+    "under way": 15,
+    "stands still": 12,
+    "knows of": 1,
     "hears of": 4,
-    "heard of": 7,
-    "vouches for": 7,
-    "for one in": 87,
+    "heard of": 6,
+    "vouches for": 6,
+    "for one in": 75,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
 

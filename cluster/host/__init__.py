@@ -1,6 +1,6 @@
 """The machine that a broker runs on: the seam, and its implementations.
 
-    seam.py      the protocols that broker code imports
+    seam/        the protocols that broker code imports
     real/        the operating system
     simulated/   a virtual machine on a virtual clock, for simulations
     knobs/       what a fault can change on both

@@ -1,11 +1,11 @@
-"""What the wire acknowledged and delivered (J6): `Tap` of the seam, and the format of its rows.
+"""The tap: records that responses acknowledged or delivered (J6), `Tap` of the seam, and the format of its rows.
 
 Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended) and `tap.names` (`id<TAB>name` a line, clients
 and topics in one numbering; a name is on disk before the first row that uses it). Rows are written with
-one `write` a call, before the response's bytes leave: what a client may know, the tap knows.
+one `write` a call, before the response's bytes are sent: everything that a client received is in the tap.
 
 Rows, `produced` (kind 1): one for each batch of a partition as the producer sent it (base offsets 0),
-numbered from the `base_offset` that the partition answered. Refused: `error` set, offsets -1. Where the
+numbered from the `base_offset` of the response. Refused: `error` set, offsets -1. Where the
 bytes hold no whole batch header (a refused request of garbage) one row with count 0 stands for them.
 Rows, `fetched` (kind 2): one for each whole data batch at or above the asked offset; `base_offset` is the
 first offset **delivered** (a client drops those below what it asked for), `count` the batch's own. A
@@ -13,8 +13,8 @@ partial batch at the end and control batches are not delivered to applications a
 
 Times are on the monotonic clock. `invoked_ns` is when the broker read the request, which for bytes that
 waited before a stopped process is long after they were sent; `created_ns` is when the newest record of the
-batch was made, by its own timestamp and the wall clock of now. A producer may set any timestamp, so who
-judges by `created_ns` must look whether it can be true (0: it was before the machine started).
+batch was made, by its own timestamp and the present wall clock. A producer may set any timestamp, so a check that uses
+`created_ns` must test whether it is possible (0: it was before the machine started).
 
 The struct and the dtype are one layout; `TAP_DTYPE` is plain data, so numpy is not imported here.
 Batch header: Kafka's DefaultRecordBatch (magic 2).
@@ -43,7 +43,6 @@ TAP_DTYPE: list[tuple[str, str]] = [
 
 # from baseOffset to recordCount; the base timestamp is skipped
 BATCH_HEADER = struct.Struct(">qiibIhi8xqqhii")
-LENGTH_AT = 8
 BEFORE_LENGTH = 12
 CONTROL = 0x20
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -67,7 +66,7 @@ class BatchHeader(NamedTuple):
 
 
 def headers(buffers: Sequence[Buffer]) -> Iterator[BatchHeader]:
-    """Headers of the whole batches in the bytes of `buffers`, whose borders mean nothing."""
+    """Headers of the whole batches in the bytes of `buffers`; a batch may span several buffers."""
     carry = b""  # the beginning of a header
     held: BatchHeader | None = None  # of a batch that is not whole yet
     at = 0  # where the next header begins, counted from the buffer's beginning
@@ -93,7 +92,7 @@ def headers(buffers: Sequence[Buffer]) -> Iterator[BatchHeader]:
 
 
 class NoTap:
-    """The tap of a host that has none."""
+    """The tap of a host without `harrow.tap`."""
 
     __slots__ = ()
     enabled = False
@@ -122,7 +121,7 @@ class RealTap:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._clock = clock
         self._rows_fd = os.open(os.path.join(folder, "tap.bin"), flags, 0o644)
-        # a full disk may have cut an earlier life's last row: ours must begin at a whole one
+        # a full disk may have cut the last row of an earlier process: the next row must begin at a row border
         os.ftruncate(self._rows_fd, os.fstat(self._rows_fd).st_size // TAP_ROW.size * TAP_ROW.size)
         self._ids = _read_names(os.path.join(folder, "tap.names"))
         self._names_fd = os.open(os.path.join(folder, "tap.names"), flags, 0o644)
@@ -185,7 +184,7 @@ class RealTap:
         return found
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         for fd in (self._rows_fd, self._names_fd):
             if fd >= 0:
                 os.close(fd)
@@ -198,7 +197,7 @@ def _ago(now_ns: int, ms: int) -> int:
 
 
 def unescape(name: str) -> str:
-    """A name as it was before it was written to `tap.names`."""
+    """A name of `tap.names` without its escapes."""
     if "\\" not in name:
         return name
     plain = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
@@ -207,7 +206,7 @@ def unescape(name: str) -> str:
 
 
 def _read_names(path: str) -> dict[str, int]:
-    """What an earlier life of this broker numbered: a restart appends to the same files."""
+    """The names that an earlier process of this broker numbered: a restart appends to the same files."""
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:

@@ -4,8 +4,8 @@ Owns: two files of the host's folder. Every event and every line is one `write` 
 for appending, so nothing is lost to kill -9 and lines of one file never mix. Events carry `t_ns`
 (monotonic, comparable between the processes of one machine), `wall_ms`, `host`, `event`, then their fields.
 
-What may fail: nothing reaches the caller. A full disk must not end a broker because of its diary; what
-could not be written is counted in `lost` and said on stderr once.
+What may fail: nothing reaches the caller. A full disk must not stop a broker because its trace cannot be written;
+events that could not be written are counted in `lost` and reported on stderr once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40
 
 
 def plain(value: object) -> object:
-    """What JSON has no word for: sets become sorted lists, bytes hexadecimal, the rest its text."""
+    """Types that JSON lacks: sets become sorted lists, bytes hexadecimal, all others their text."""
     if isinstance(value, bytes | bytearray):
         return value.hex()
     if isinstance(value, set | frozenset):
@@ -32,7 +32,7 @@ def plain(value: object) -> object:
 
 
 class RealTrace:
-    """The diary of one host; `folder` must exist."""
+    """The trace of one host; `folder` must exist."""
 
     def __init__(self, name: str, folder: str, clock: Clock, *, level: str = "info") -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -46,7 +46,7 @@ class RealTrace:
 
     def emit(self, event: str, /, **fields: object) -> None:
         """Append `event` with its fields; time and host are added here."""
-        # the fixed front is formatted by hand: half the time of encoding one merged dict
+        # the fixed fields are formatted here: half the time of encoding one merged dict
         clock = self._clock
         front = (
             f'{{"t_ns":{clock.monotonic_ns()},"wall_ms":{clock.wall_ms()},'
@@ -74,7 +74,7 @@ class RealTrace:
                 sys.stderr.write(f"harrow: {self._host} cannot write its trace or log: {error}\n")
 
     def close(self) -> None:
-        """Give the files back; later events and lines are lost."""
+        """Close the files; later events and lines are lost."""
         for fd in (self._trace_fd, self._log_fd):
             if fd >= 0:
                 os.close(fd)

@@ -121,10 +121,10 @@ def check_log_bounds(replica: ObservedReplica) -> None:
         )
     if point > end:
         raise _violated("log-bounds", f"recovery point {point} above the log end {end}", replica)
-    if log.settled_offset > end:
+    if log.acknowledgeable_end > end:
         raise _violated(
             "log-bounds",
-            f"acknowledgeable end {log.settled_offset} above the log end {end}",
+            f"acknowledgeable end {log.acknowledgeable_end} above the log end {end}",
             replica,
         )
 

@@ -81,7 +81,7 @@ def local_append_result(
     error = _lost(partition, generation)
     if error is not None:
         return error
-    return ErrorCode.none if partition.log.settled_offset >= required_offset else None
+    return ErrorCode.none if partition.log.acknowledgeable_end >= required_offset else None
 
 
 def _lost(partition: Partition, generation: int) -> ErrorCode | None:
@@ -190,7 +190,7 @@ class Appends:
             if partition is None or result.error is not ErrorCode.none or not acks:
                 continue
             required = result.last_offset + 1
-            if acks == -1 or partition.log.settled_offset < required:
+            if acks == -1 or partition.log.acknowledgeable_end < required:
                 waiting[tp] = _WaitingAppend(partition, required, acks)
         if not waiting:
             done(results)

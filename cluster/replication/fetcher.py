@@ -151,7 +151,7 @@ class ReplicaFetcher:
     async def _run(self) -> None:
         while not self._closed:
             self._logs_awaiting_flush = [
-                log for log in self._logs_awaiting_flush if not log.settled
+                log for log in self._logs_awaiting_flush if log.awaits_fsync
             ]
             if self._logs_awaiting_flush or not self._followed:
                 await self._sleep(None)
@@ -306,7 +306,7 @@ class ReplicaFetcher:
         partition = followed.partition
         self._session.changed(followed)
         self._host.failpoints.hit("log.after-follower-append")
-        if not partition.log.settled:
+        if partition.log.awaits_fsync:
             self._logs_awaiting_flush.append(partition.log)
         if not self._session.session_id:
             # The next full fetch names it last: no partition starves when responses are full.

@@ -324,7 +324,7 @@ class Partition:
         log = self.log
         end, maximal = log.log_end_offset, self.isr_state.maximal
         # The leader's own part ends where `flush.messages` still waits for an fsync.
-        high = log.settled_offset
+        high = log.acknowledgeable_end
         assert high <= end, f"{self}: {high} may be acknowledged, the log ends at {end}"
         for node, remote in self._remotes.items():
             if remote.log_end_offset < high and (

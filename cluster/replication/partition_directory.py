@@ -110,7 +110,7 @@ class PartitionDirectory:
             high_watermark=self._checkpoint.read(tp),
             alive=self._metadata.is_alive,
         )
-        log.on_settled = lambda: self._on_flush(partition)
+        log.on_fsync_completed = lambda: self._on_flush(partition)
         assert tp not in self._partitions, f"{tp} is here already"
         self._partitions[tp] = partition
         self._topic_names[topic_id] = tp.topic

@@ -1,7 +1,14 @@
 """One log on disk, its recovery, and all logs of a broker, byte-compatible with Apache Kafka's.
 
-    results → files, checkpoints, metadata_files → leader_epochs, *_index, producer_* → segment, tail
-    → recovery, local_log → log → loader, retention → log_manager
+    files, checkpoints, metadata_files    names, checkpoint files, small files of a folder
+    indexes/                              offset, time and transaction index of a segment
+    segment, segment_files, file_records  one segment; its files; the batches in its file
+    producers/, leader_epochs             producer states and leader epoch cache of a log
+    local_log, log_reads, log             the segments, the reads and the changes of one log
+    tail, durability, flusher, retention  newest batches in memory; fsyncs; deletion of old segments
+    opening/                              loading and recovery of a log folder
+    compaction/                           the log cleaner
+    log_folder, log_manager               one data folder; all logs of a broker
 
 Synchronous; calls marked BLOCKS go through `tasks.run_blocking`.
 """

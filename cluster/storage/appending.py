@@ -1,6 +1,6 @@
-"""What is worked out before an append writes: offsets, continuity, which segment takes what.
+"""Preparing an append: placing a batch at its offset, continuity of a leader's batches, splitting over segments.
 
-Owns no state: functions from batches to rows. `Log` writes what they say.
+Owns no state: functions from batches to rows (`AppendedBatch`), which `Log` then writes.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .producers.producer_entry import BatchMetadata
 from .results import AppendedBatch, AppendInfo
 
 PINNED_SLACK_BYTES = 64 * 1024
-"""A kept slice of a frame keeps the whole frame alive; past this much waste it is copied instead."""
+"""A slice of a frame keeps the whole frame in memory; a slice that would waste more than this is copied."""
 
 _OWNED = (bytes, bytearray)
 
 SHARED_BYTES_LEAST = 8 * 1024
-"""A smaller batch is copied: that costs less than to have it in two parts, now and at each fetch."""
+"""A smaller batch is copied: that costs less than two parts at the append and at each fetch."""
 
 
 def place(
     records: Buffer, header: BatchHeader, offset: int, leader_epoch: int
 ) -> tuple[Buffer, ...]:
-    """The batch `records` as the log has it, for one write: at `offset`, under the leader's epoch.
+    """The parts to write for the batch `records` at `offset` in the leader's epoch.
 
-    `records` stay as they are. A large batch is not copied (B12): a new header goes before a view of the rest.
+    `records` are not changed. A large batch is not copied (B12): the parts are a new header and a view of the rest.
     """
     view = memoryview(records)
     head = placed_header(view, header.length, offset, leader_epoch)
@@ -51,7 +51,7 @@ def place(
 def place_stamped(
     records: Buffer, header: BatchHeader, offset: int, leader_epoch: int, append_time_ms: int
 ) -> tuple[tuple[Buffer, ...], BatchHeader]:
-    """The same of a copy that has the log's time, or with -1 the producer's own; and how its header reads then."""
+    """As `place`, for a copy with the log append time (-1: with the producer's own time); also its new header."""
     data = bytearray(records)
     assign_offset(data, offset, leader_epoch)
     if append_time_ms >= 0:
@@ -62,10 +62,10 @@ def place_stamped(
 
 
 def may_share(rest: memoryview) -> bool:
-    """True when a view of a request may be kept instead of a copy: nobody changes it, and it is nearly all of it.
+    """True when a view of a request may be kept instead of a copy: the request is immutable and hardly larger.
 
-    What a tail counts and what it keeps alive then differ by an eighth at most, however many partitions
-    a request has.
+    The bytes that a tail counts and the bytes that it keeps in memory then differ by an eighth at most, for a request
+    with any number of partitions.
     """
     whole = rest.obj
     return isinstance(whole, bytes) and len(whole) <= len(rest) + len(rest) // 8
@@ -78,9 +78,9 @@ def follower_rows(
     end: int,
     log: TopicPartition,
 ) -> list[AppendedBatch]:
-    """Check that a leader's batches are whole and go up from `end`, where the log ends.
+    """Check that a leader's batches are valid and continue the log, which ends at `end`; one row for each batch.
 
-    They may leave gaps, as the leader's log does where it was compacted, under today's policy or an earlier one.
+    Gaps are allowed: the leader's log has them where it was compacted, under its present policy or an earlier one.
     """
     rows: list[AppendedBatch] = []
     for placed in batches:
@@ -105,10 +105,10 @@ def follower_rows(
 def run_from(
     rows: Sequence[AppendedBatch], start: int, active_size: int, bytes_max: int
 ) -> tuple[Sequence[AppendedBatch], int]:
-    """What of `rows`, from `start` on, goes into one segment, told by its place in that run; and where it ends.
+    """The rows from `start` on that fit one segment, with positions relative to the first of them; and their end.
 
-    At least one row; the active segment has `active_size` bytes, it or the next may have `bytes_max`. Rows that
-    compaction left 2^31 offsets apart never share one.
+    At least one row. The active segment has `active_size` bytes; a segment may have `bytes_max`. Rows that are 2^31
+    offsets apart after a compaction never share a segment.
     """
     stop = _fitting(rows, start, active_size, bytes_max)
     begin, last = rows[start].position, rows[stop - 1]
@@ -119,13 +119,13 @@ def run_from(
 
 
 def _fitting(rows: Sequence[AppendedBatch], start: int, active_size: int, bytes_max: int) -> int:
-    """Which of the `rows` behind `start` is the first that does not fit with them."""
+    """Index of the first row behind `start` that does not fit the same segment."""
     begin, last = rows[start].position, rows[-1]
     far = rows[start].base_offset + RELATIVE_OFFSET_MAX
     room = bytes_max - active_size
     if last.position + last.size - begin <= room and last.last_offset <= far:
         return len(rows)
-    if rows[start].size > room:  # this run begins a segment
+    if rows[start].size > room:  # these rows start a segment
         room = bytes_max
     stop = start + 1
     while stop < len(rows) and rows[stop].position + rows[stop].size - begin <= room:
@@ -136,17 +136,17 @@ def _fitting(rows: Sequence[AppendedBatch], start: int, active_size: int, bytes_
 
 
 def next_base(rows: Sequence[AppendedBatch], end: Offset) -> Offset:
-    """The base of a segment that begins with `rows`, in a log that ends at `end`.
+    """The base offset of a segment that starts with `rows`, in a log that ends at `end`.
 
-    That is the log's end, so that a gap which the leader's log has lies inside of a segment (`gaps`); but for an
-    offset that could not be named from there.
+    It is the log end offset, so that a gap of the leader's log lies inside a segment (`opening/gaps.py`); except when
+    the last offset could not be expressed relative to it.
     """
     far = rows[-1].last_offset - end > RELATIVE_OFFSET_MAX
     return Offset(rows[0].base_offset) if far else end
 
 
 def duplicate_info(batch: BatchMetadata, log_start: Offset, *, stamped: bool) -> AppendInfo:
-    """What the first append of a batch did that a client sends again."""
+    """The result of the first append of a batch that a client has sent again."""
     return AppendInfo(
         Offset(batch.first_offset),
         Offset(batch.last_offset),
@@ -159,13 +159,13 @@ def duplicate_info(batch: BatchMetadata, log_start: Offset, *, stamped: bool) ->
 
 
 def larger_than_a_segment(size: int, bytes_max: int) -> KafkaError:
-    """The refusal of a batch that no segment takes."""
-    what = f"{size} bytes do not fit a segment of {bytes_max}"
+    """The refusal of a batch that is larger than a segment."""
+    what = f"a batch of {size} bytes does not fit a segment of {bytes_max}; raise segment.bytes"
     return KafkaError(ErrorCode.record_list_too_large, what)
 
 
 def unpinned(records: Buffer) -> memoryview:
-    """A view of `records` that may be kept: a small slice of a large frame is copied."""
+    """A view of `records` that may stay in memory: a small slice of a large frame is copied."""
     view = memoryview(records)
     whole = view.obj
     if isinstance(whole, _OWNED) and len(whole) > 2 * len(view) + PINNED_SLACK_BYTES:

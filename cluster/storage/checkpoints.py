@@ -1,9 +1,9 @@
-"""Checkpoint files (B2): small text files that name offsets.
+"""Checkpoint files (B2): small text files with offsets or epochs.
 
 Format, version 0: a line `0`, a line with the number of entries, then one entry a line. `Disk.replace`
-writes them: temporary file, fsync, rename, fsync of the folder, so a reader sees all or nothing.
-Malformed content is CorruptLogError naming file and line; an absent file has no entries, nor has an empty one
-(Kafka creates its checkpoints so, before it has anything to say).
+writes them: temporary file, fsync, rename, fsync of the folder, so a reader gets the old or the new content.
+Malformed content is a CorruptLogError with file and line. An absent file has no entries; nor has an empty file, which
+Kafka creates before it has entries.
 
 Source: Kafka's `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
 """
@@ -43,7 +43,7 @@ def read_rows(disk: Disk, path: str, columns: int) -> list[list[str]]:
             raise malformed(path, number, f"more than the {expected} entries of line 2")
         if len(line.split()) != columns:
             raise malformed(path, number, f"{line!r}, expected {columns} words")
-    if not data.endswith(b"\n"):  # a torn one: the last number may have lost digits
+    if not data.endswith(b"\n"):  # a torn file: the last number may have lost digits
         raise malformed(path, len(lines), f"{lines[-1]!r} has no end of line")
     if len(body) < expected:
         raise malformed(path, len(lines), f"{len(body)} entries, line 2 says {expected}")
@@ -61,12 +61,12 @@ def read_number(path: str, line: int, word: str) -> int:
     try:
         return int(word)
     except ValueError:
-        raise malformed(path, line, f"{word!r} is no number") from None
+        raise malformed(path, line, f"{word!r} is not a number") from None
 
 
 def malformed(path: str, line: int, what: str) -> CorruptLogError:
     """The error for a line of a checkpoint."""
-    return CorruptLogError(f"{path}:{line}: {what}; remove the file to do without it")
+    return CorruptLogError(f"{path}:{line}: {what}; remove the file to start without it")
 
 
 class OffsetCheckpoint:
@@ -80,7 +80,7 @@ class OffsetCheckpoint:
         self._last = b""
 
     def read(self) -> dict[TopicPartition, Offset]:
-        """Every entry; CorruptLogError for a file that is none."""
+        """Every entry; CorruptLogError when the file is malformed."""
         offsets: dict[TopicPartition, Offset] = {}
         for number, row in enumerate(read_rows(self._disk, self.path, 3), 3):
             partition = read_number(self.path, number, row[1])

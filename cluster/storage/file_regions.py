@@ -1,32 +1,31 @@
 """Ranges of a segment's file that are sent without being read (B12).
 
-Owns: `read_region`: the same answer as `LogSegment.read`, as a region of the file. Where the last whole batch within
-the limits ends is found through the offset index, by position and by offset, and from there by walking
-headers: two or three small reads, however large the range. What an index says is believed only where a
-batch of this segment begins.
+Owns: `read_to_send`: the same batches as `LogSegment.read`, as a region of the file. The end of the last whole batch
+within the limits is found through the offset index, by position and by offset, and from there by walking headers: two
+or three small reads, for a range of any size. An index entry is used only if a batch of this segment begins at its
+position.
 
 Source: Kafka's `LogSegment.read`, `FileRecords.slice` (which leaves half a batch at the end; here batches are whole).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from ..host.seam import Part
 from ..ids import Offset
 from ..wire.batches import HEADER_SIZE, LOG_OVERHEAD, SPAN
-
-if TYPE_CHECKING:
-    from .segment import LogSegment
+from .results import FetchData
+from .segment import LogSegment
 
 REGION_BYTES_LEAST = 64 * 1024
-"""Less is read at once: as cheap as looking for where it ends."""
+"""A smaller read copies the bytes: that costs no more than to find the end of a region."""
 _WALK_BYTES = 16 * 1024
 _span = SPAN.unpack_from
 
 
 class DataToSend(NamedTuple):
-    """Whole batches on their way to a socket: parts in memory, or regions of a file."""
+    """Whole batches for one response: buffers in memory, or regions of a file that `sendfile` sends."""
 
     parts: list[Part]
     size: int
@@ -38,7 +37,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SegmentRead(Protocol[T_co]):
-    """How a segment is read: `LogSegment.read` or `LogSegment.read_to_send`."""
+    """A way to read a segment: `LogSegment.read` or `read_to_send`."""
 
     def __call__(
         self,
@@ -54,10 +53,12 @@ class SegmentRead(Protocol[T_co]):
         ...
 
 
-def read_region(
+def read_to_send(
     segment: LogSegment, offset: int, max_bytes: int, upper: int, *, at_least_one: bool
-) -> DataToSend | None:
-    """Whole batches from the one with `offset`, based below `upper`; None when all lie before it."""
+) -> DataToSend | FetchData | None:
+    """The batches that `LogSegment.read` returns, as a region of the file where that is cheaper (B12)."""
+    if max_bytes < REGION_BYTES_LEAST:
+        return segment.read(offset, max_bytes, upper, at_least_one=at_least_one)
     found = segment.find(offset)
     if found is None:
         return None
@@ -70,7 +71,10 @@ def read_region(
 
 
 def _end(segment: LogSegment, start: int, limit: int, upper: int) -> int:
-    """The last border of batches in [start, limit] with all before it based below `upper`; `start` is one."""
+    """The last end of a batch in [start, limit] such that all batches before it are based below `upper`.
+
+    `start` is the end of a batch.
+    """
     at = segment.border_before(limit, upper, start)
     while at < limit:
         data = segment.file.read_at(at, min(_WALK_BYTES, segment.size - at))

@@ -42,7 +42,7 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """The base offset that a file of exactly this suffix is named by; None for any other name."""
+    """The base offset in the name of a file with exactly this suffix; None for any other name."""
     if not name.endswith(suffix):
         return None
     digits = name[: -len(suffix)]
@@ -50,7 +50,7 @@ def offset_of(name: str, suffix: str) -> int | None:
 
 
 def partition_of(folder: str) -> TopicPartition | None:
-    """The partition that a folder's name stands for; None where it is none (or `-delete`d)."""
+    """The partition of a log folder's name; None for other folders and `-delete`d ones."""
     topic, dash, number = folder.rpartition("-")
     if not topic or not dash or not number.isdecimal():
         return None
@@ -58,6 +58,6 @@ def partition_of(folder: str) -> TopicPartition | None:
 
 
 def deleted_folder_name(partition: TopicPartition, unique: str) -> str:
-    """`<topic>-<partition>.<unique>-delete`, the topic cut so that file systems take it."""
+    """`<topic>-<partition>.<unique>-delete`, the topic cut to the limit of file systems."""
     suffix = f"-{partition.partition}.{unique}{DELETED_FOLDER}"
     return partition.topic[: FOLDER_NAME_MAX - len(suffix)] + suffix

@@ -1,7 +1,7 @@
-"""The files of one log: which segments there are, how one follows another, how they go (Kafka's `LocalLog`).
+"""The segments of one log and their files: rolling, flushing, truncating, deleting (Kafka's `LocalLog`).
 
-Owns: the segments (`segments`) and their files. Knows nothing of producers, epochs, watermarks: `Log` does.
-Changed on the loop only; calls marked BLOCKS read beside it. What may fail: OSError.
+Owns: the segments (`segments`) and their files. Producer states, leader epochs and watermarks are `Log`'s.
+Only the loop changes them; calls marked BLOCKS read on a thread. What may fail: OSError.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from .producers.producer_states import ProducerStates
 from .results import FetchData
 from .segment import LogSegment
 from .segment_options import segment_options
+from .timestamp_search import find_timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedLog:
-    """What the loader found in a folder."""
+    """The content of a log folder after loading and recovery."""
 
     segments: list[LogSegment]
     epochs: LeaderEpochs
@@ -35,6 +36,13 @@ class OpenedLog:
     log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
+
+    def __post_init__(self) -> None:
+        assert self.segments, "the loader creates a segment for an empty log"
+        start, end = self.log_start_offset, self.log_end_offset
+        assert self.segments[0].base_offset <= start <= end, f"log start {start}, end {end}"
+        assert self.recovery_point <= end, f"recovery point {self.recovery_point}, end {end}"
+        assert self.epochs.latest_start() < end or not self.epochs.entries()
 
 
 class LocalLog:
@@ -66,7 +74,7 @@ class LocalLog:
         self.folder = folder
         self.config = config
         self.segments = LogSegments(segments)
-        self._names = 1  # how often names of files came
+        self._names = 1  # how many times files were created
         self._names_synced = 0
 
     # -- look up
@@ -76,7 +84,7 @@ class LocalLog:
     ) -> T | FetchData:
         """Whole batches from the one that holds `offset`, based below `upper`; empty where there is none.
 
-        `read` is `LogSegment.read`, or `LogSegment.read_to_send`.
+        `read` is `LogSegment.read`, or `file_regions.read_to_send`.
         """
         segments = self.segments.all
         for index in range(max(self.segments.floor(offset), 0), len(segments)):
@@ -91,7 +99,7 @@ class LocalLog:
         """BLOCKS. The first record at or after both: its time, offset and leader epoch."""
         for segment in self.segments.from_time(timestamp_ms):
             if segment.max_timestamp >= timestamp_ms:
-                found = segment.find_timestamp(timestamp_ms, start)
+                found = find_timestamp(segment, timestamp_ms, start)
                 if found is not None:
                     return found
         return None
@@ -101,10 +109,10 @@ class LocalLog:
         newest = max(list(self.segments.all), key=lambda segment: segment.max_timestamp)
         if newest.max_timestamp < 0:
             return None
-        return newest.find_timestamp(newest.max_timestamp, start)
+        return find_timestamp(newest, newest.max_timestamp, start)
 
     def aborted_transactions(self, start: int, upper: int) -> list[AbortedTxn]:
-        """Those with records in [start, upper), by the offset of their marker (F5)."""
+        """The aborted transactions with records in [start, upper), by the offset of their marker (F5)."""
         found: list[AbortedTxn] = []
         segments = self.segments.all
         for index in range(max(self.segments.floor(start), 0), len(segments)):
@@ -115,7 +123,7 @@ class LocalLog:
         return found
 
     def segment_end(self, offset: int, upper: int) -> int:
-        """Where the segment with `offset` ends, or `upper` if that comes first."""
+        """The end offset of the segment with `offset`, or `upper` if that is lower."""
         segments = self.segments.all
         following = max(self.segments.floor(offset), 0) + 1
         return min(upper, segments[following].base_offset) if following < len(segments) else upper
@@ -123,9 +131,9 @@ class LocalLog:
     # -- roll, flush, close
 
     def roll(self, base_offset: Offset, reason: str, *, durable: bool) -> LogSegment | None:
-        """Seal the active segment and begin the next (B6); None when it is the next already.
+        """Close the active segment and start the next (B6); None when the active segment is empty and starts there.
 
-        With `durable` the sealed one is brought to stable storage first, all of it. BLOCKS then.
+        With `durable` the closed segment is fsynced before, indexes included; BLOCKS then.
         """
         active = self.segments.active
         if active.size == 0 and active.base_offset >= base_offset:
@@ -140,7 +148,7 @@ class LocalLog:
         return segment
 
     def flush(self, start: int, end: int) -> None:
-        """BLOCKS. fsync the segments with records in [start, end), their indexes but the active one's, new names."""
+        """BLOCKS. fsync the segments with records in [start, end), the indexes of closed segments, and new names."""
         segments = list(self.segments.all)
         bases = [segment.base_offset for segment in segments]
         for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
@@ -149,42 +157,45 @@ class LocalLog:
         self.sync_names()
 
     def sync_names(self) -> None:
-        """BLOCKS. fsync `partition.metadata` and the names of all files, where that is not done."""
-        names = self._names  # before: what comes meanwhile needs the next
+        """BLOCKS. fsync `partition.metadata` and the names of all files, if files were created since the last time."""
+        names = self._names  # read before: a file that is created meanwhile needs the next call
         if names > self._names_synced:
             self._host.disk.sync_file(f"{self.folder}/{PARTITION_METADATA}")
             self._host.disk.sync_file(self.folder)
             self._names_synced = names
 
     def close(self) -> None:
-        """Give every file back as it is."""
+        """Close every file without a flush."""
         for segment in self.segments.all:
             segment.close()
 
-    # -- cut
+    # -- truncate and delete
 
     def truncate_to(self, offset: int) -> Offset:
-        """Cut off every batch that ends at or above `offset`, which lies in a segment; the new end."""
+        """Remove every batch that ends at or above `offset`, which lies in a segment; returns the new end offset."""
         gone = self.segments.all[self.segments.floor(offset) + 1 :]
-        # the last first: a crash in the middle leaves no hole
+        # the last segment first: a crash in the middle leaves no gap
         self.discard(gone[::-1])
         self.segments.remove(gone)
         if gone:
-            # a power loss that kept the cut below and not these names would leave a hole
+            # a power loss that kept the truncation below and not these renames would leave a gap
             self._host.disk.sync_file(self.folder)
-        return self.segments.active.truncate_to(offset)
+        end = self.segments.active.truncate_to(offset)
+        assert self.segments.active.base_offset <= end <= offset, f"{self.folder}: ends at {end}"
+        return end
 
     def start_over(self, offset: int) -> None:
-        """Drop everything; one empty segment begins at `offset`."""
+        """Delete everything; one empty segment starts at `offset`."""
         self.discard(self.segments.all[::-1])
         self.segments.start_over(self._new_segment(offset))
         self._host.disk.sync_file(self.folder)
 
     def remove(self, segments: Sequence[LogSegment], reason: str) -> None:
-        """Take these (not the active one) out now; their files go a while later (B7)."""
+        """Remove the oldest segments (not the active one) now; their files are deleted later (B7)."""
         self.discard(segments)
         self.segments.remove(segments)
         bases = [segment.base_offset for segment in segments]
+        assert bases and bases[-1] < self.segments.active.base_offset, f"{bases} are not the oldest"
         self._emit("log.segments-deleted", base_offsets=bases, reason=reason)
 
     def discard(
@@ -200,8 +211,8 @@ class LocalLog:
             return
         paths = [
             path
-            for one in gone
-            for path in one.mark_deleted(keep_snapshots=keep_snapshots, before_each=before_each)
+            for segment in gone
+            for path in segment.mark_deleted(keep_snapshots=keep_snapshots, before_each=before_each)
         ]
         delay_ms = self.config.number("file.delete.delay.ms")
         self._host.tasks.call_later(delay_ms, self._purge_soon, gone, paths)
@@ -218,13 +229,13 @@ class LocalLog:
     # -- new segments
 
     def open_segment(self, base_offset: int, suffix: str) -> LogSegment:
-        """One that is not part of this log (yet)."""
+        """Open a segment that is not part of this log (yet)."""
         options = segment_options(self.config, self._host, self._maps)
         return LogSegment(self._host.disk, self.folder, base_offset, options, suffix=suffix)
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         segment = self.open_segment(base_offset, "")
-        if segment.size:  # a file that no log knew of
+        if segment.size:  # a leftover file
             segment.file.truncate(0)
             segment.size = 0
         segment.reset_indexes()

@@ -1,28 +1,29 @@
-"""The log of one replica: segments in order, appended at the end, read anywhere, cut at the end.
+"""The log of one replica: appends, rolls, flushes, truncations. Reading is in `log_reads.py`.
 
-Owns: the segments, offsets (`log_start_offset` ≤ `recovery_point` ≤ `log_end_offset`, but for a recovery
-point that a moved start has overtaken), the tail in memory, leader epochs, producer states.
+Owns: the segments, the offsets (`log_start_offset` <= `recovery_point` <= `log_end_offset`, except that the log start
+may have been raised above the recovery point), the tail in memory, the leader epochs, the producer states.
 
 Invariants:
 
-* `log_end_offset` is the offset of the next record; it moves only after a write that succeeded.
-* `recovery_point`: everything below it was fsynced; moved only by an fsync that succeeded (B11).
-* An append is one write of whole batches to one segment, all of it or nothing.
-* The caller's bytes are never changed: a leader writes headers of its own, a follower what came.
-* After an I/O error `failed` is set: this log takes no append and gives no bytes any more (KAFKA-10778).
+* `log_end_offset` is the offset of the next record; it advances only after a write that succeeded.
+* `recovery_point`: every record below it is durable; only an fsync that succeeded raises it (B11).
+* An append is one write of whole batches to one segment, complete or not at all.
+* The caller's bytes are never changed: a leader writes new headers, a follower writes the leader's bytes.
+* After an I/O error `failed` is set: this log refuses every append and read (`log_availability.py`).
 
-One thread, but for calls marked BLOCKS, which only read what the loop appends to.
+All calls are on the loop, except those marked BLOCKS, which only read what the loop appends to.
 What may fail: KafkaError (refusals), StorageError (the disk). Source: Kafka's `UnifiedLog`, `LocalLog`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
 from ..config import TopicConfig
-from ..errors import ErrorCode, KafkaError, StorageError
+from ..errors import StorageError
 from ..host.seam import Buffer, Host
+from ..host.seam.failpoints import BEFORE_APPEND
 from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire.batch_header import LOG_APPEND_TIME, PlacedBatch, new_row
 from ..wire.batches import headers, validate
@@ -36,24 +37,24 @@ from .appending import (
     run_from,
     unpinned,
 )
-from .compaction.required_keys import require_keys
-from .durability import Durability, no_longer_there
-from .file_regions import DataToSend, SegmentRead, T
-from .flusher import flush_at_once, nobody_waits
+from .durability import Durability
 from .indexes.sparse_index import IndexMaps
 from .indexes.transaction_index import AbortedTxn
 from .local_log import LocalLog, OpenedLog
-from .opening.recovery import truncate_producers
+from .log_availability import file_was_closed_under_thread
+from .log_reads import ReadableLog
 from .producers.producer_states import NOTHING, Plan
-from .results import AppendedBatch, AppendInfo, FetchData, Origin
+from .producers.replay import truncate_producers
+from .required_keys import require_keys
+from .results import AppendedBatch, AppendInfo, Origin
 from .segment import LogSegment
-from .tail import Tail, TailBudget
+from .tail import TailBudget
 
 _CLIENT = Origin.CLIENT
 
 
-class Log:
-    """One replica's log; made by `loader.open_log`."""
+class Log(ReadableLog):
+    """The log of one replica; `opening.loader.open_log` makes it."""
 
     def __init__(
         self,
@@ -67,39 +68,30 @@ class Log:
         tail_bytes: int,
         maps: IndexMaps,
     ) -> None:
-        self._host = host
+        local = LocalLog(host, folder, topic_partition, config, opened.segments, maps)
+        super().__init__(host, topic_partition, local, opened, tail_bytes=tail_bytes)
         self._wall_ms = host.clock.wall_ms
         self._hit = host.failpoints.hit
-        self._local = LocalLog(host, folder, topic_partition, config, opened.segments, maps)
-        self._segments = self._local.segments
-        self.discard = self._local.discard  # of `LocalLog`: for who replaces segments
-        self.open_segment = self._local.open_segment
-        self._tail = Tail(tail_bytes)
-        self.closed = False  # True once it was closed or is being deleted
+        self.discard = local.discard  # the cleaner and recovery replace segments with these two
+        self.open_segment = local.open_segment
         self._durability = Durability(opened.recovery_point)
-        self._flush_due: Callable[[Log], None] = flush_at_once
-        self._tell_failure: Callable[[Log, StorageError], None] | None = None
-        self.folder = folder
-        self.topic_partition = topic_partition
+        self._flush_due: Callable[[Log], None] = _flush_at_once
         self.topic_id = topic_id
         self.epochs = opened.epochs
-        self.producers = opened.producers
-        self.log_start_offset = opened.log_start_offset
-        self.log_end_offset = opened.log_end_offset
         self.flushed_ms = host.clock.wall_ms()
-        self.failed: StorageError | None = None
-        self.on_settled: Callable[[], None] = nobody_waits
-        """Called on the loop when an fsync that was waited for has ended; replication puts its own here."""
+        self.on_fsync_completed: Callable[[], None] = _do_nothing
+        """Called on the loop after an fsync that appends waited for; replication sets it."""
         self.high_watermark: Callable[[], Offset] = lambda: self.log_end_offset
-        """Retention deletes nothing at or above it; replication puts its own here."""
+        """Retention deletes no record at or above the returned offset; replication sets it."""
         self.on_start_moved: Callable[[], None] = lambda: None
-        """Called when the log start was raised; replication puts its own here."""
+        """Called when the log start offset was raised; replication sets it."""
         self.on_cut: Callable[[Offset], None] = lambda _end: None
-        """Told where the log ends after each truncation; its cleaner puts its own here (B8)."""
+        """Called with the log end offset after each truncation; the cleaner and the log folder set it (B8)."""
         self.reconfigure(config)
+        self._check_borders()
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Take the topic's settings; they hold from the next append on."""
+        """Use the topic's settings from the next append on."""
         self.config = self._local.config = config
         self._segment_bytes = config.number("segment.bytes")
         self._segment_ms = config.number("segment.ms")
@@ -107,46 +99,38 @@ class Log:
         self._flush_messages = config.number("flush.messages")
         self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
         self._compacted = "compact" in config.text("cleanup.policy")
-        if self._compacted:  # in time: it must leave the active segment in time then (KIP-354)
+        if (
+            self._compacted
+        ):  # the cleaner skips the active segment, so it must roll in time (KIP-354)
             self._segment_ms = min(self._segment_ms, config.number("max.compaction.lag.ms"))
 
     @property
-    def size(self) -> int:
-        """Bytes of all segments' log files."""
-        return sum(segment.size for segment in self._segments.all)
-
-    @property
-    def segments(self) -> Sequence[LogSegment]:
-        """Oldest first; the last one is active. Never empty."""
-        return self._segments.all
-
-    @property
     def recovery_point(self) -> Offset:
-        """Everything below it was fsynced."""
+        """Every record below it is durable."""
         return self._durability.recovery_point
 
     def join(
         self,
         tails: TailBudget,
         flush_due: Callable[[Log], None],
-        tell_failure: Callable[[Log, StorageError], None],
+        on_failure: Callable[[Log, StorageError], None],
     ) -> None:
-        """One of a broker's logs: memory is shared, fsyncs are made off the loop, a failure is told at once."""
+        """A log of a broker: it shares `tails`, `flush_due` makes its fsyncs, `on_failure` receives I/O errors."""
         self._tail.share(tails)
         self._flush_due = flush_due
-        self._tell_failure = tell_failure
+        self._on_failure = lambda failure: on_failure(self, failure)
 
     # -- append
 
     def append_as_leader(
         self, records: Buffer, leader_epoch: LeaderEpoch, *, origin: Origin = _CLIENT
     ) -> AppendInfo:
-        """Judge, give offsets to, and append what a producer (or our coordinator) sent.
+        """Validate a batch of a producer (or of this broker's coordinator), assign its offsets, and append it.
 
-        KafkaError: a refusal, nothing appended. A batch that was appended before is not appended
-        again: the answer is the first append's, with `duplicate`. StorageError: the disk.
+        KafkaError: the batch is refused, nothing is appended. A batch that was appended before is not appended again:
+        the result is that of its first append, with `duplicate` set. StorageError: the disk.
         """
-        self._check_usable()
+        self.check_usable()
         from_client, log_time = origin is _CLIENT, self._log_append_time
         header = validate(records, max_bytes=self._message_bytes_max, from_client=from_client)
         size = header.size
@@ -177,12 +161,12 @@ class Log:
         return new_row(AppendInfo, (first, last, time, start, False, count, size))
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
-        """Append a leader's bytes as they are; a partial batch at their end is passed over.
+        """Append a leader's batches unchanged; a partial batch at their end is ignored.
 
-        KafkaError(corrupt_message) for a bad CRC, StorageError where they do not continue this log:
-        nothing is appended then.
+        KafkaError(corrupt_message) for a wrong CRC, StorageError when the batches do not continue this log; nothing is
+        appended then.
         """
-        self._check_usable()
+        self.check_usable()
         view = unpinned(records)
         batches = list(headers(view))
         first = self.log_end_offset
@@ -202,7 +186,7 @@ class Log:
     def _write(
         self, parts: tuple[Buffer, ...], size: int, rows: Sequence[AppendedBatch], planned: Plan
     ) -> None:
-        """One write: `rows` describe the whole batches in the `size` bytes of `parts`."""
+        """Append the `size` bytes of `parts` in one write; `rows` describe the batches in them."""
         last_row = rows[-1]
         segment = self._segments.active
         try:
@@ -210,7 +194,8 @@ class Log:
             reason = segment.roll_reason(size, last_row, limit, age, self._wall_ms)
             if reason:
                 segment = self.roll(reason, base_offset=next_base(rows, self.log_end_offset))
-            self._hit("log.before-append")
+            self._hit(BEFORE_APPEND)
+            assert rows[0].base_offset >= self.log_end_offset, f"{self.folder}: {rows[0]} overlaps"
             for row in rows:
                 if row.leader_epoch > self.epochs.latest():
                     self.epochs.assign(LeaderEpoch(row.leader_epoch), Offset(row.base_offset))
@@ -230,89 +215,26 @@ class Log:
             self._note_aborted(segment, aborted)
         due = self._flush_messages
         if end >= due and end - self.recovery_point >= due:
-            self._durability.wait(before)
+            self._durability.await_fsync_from(before)
             self._flush_due(self)
 
     def _note_aborted(self, segment: LogSegment, aborted: Sequence[AbortedTxn]) -> None:
         with self.refusals("append to the transaction index of"):
-            for one in aborted:
-                segment.aborted.append(one)
-
-    # -- read
-
-    def read(
-        self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
-    ) -> FetchData:
-        """Whole batches from the one that holds `offset`, based below `upper`.
-
-        Up to `max_bytes`, or one larger batch when `at_least_one`. Empty at the end of the log and at
-        `upper`. KafkaError(offset_out_of_range) below the start or above the end. Parts are not
-        copied: they are the log's own.
-        """
-        return self._read(LogSegment.read, offset, max_bytes, upper, at_least_one=at_least_one)
-
-    def read_to_send(
-        self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool
-    ) -> DataToSend | FetchData:
-        """The same; what is not in memory may be regions of files, for a link to send (B12)."""
-        read = LogSegment.read_to_send
-        return self._read(read, offset, max_bytes, upper, at_least_one=at_least_one)
-
-    def _read(
-        self,
-        read: SegmentRead[T],
-        offset: Offset,
-        max_bytes: int,
-        upper: Offset,
-        *,
-        at_least_one: bool,
-    ) -> T | FetchData:
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise self._out_of_range(offset)
-        if offset >= upper or offset == self.log_end_offset:
-            return FetchData([], 0, offset)
-        self._check_usable()
-        in_memory = self._tail.read(offset, max_bytes, upper, at_least_one=at_least_one)
-        if in_memory is not None:
-            return in_memory
-        with self.refusals("read"):
-            return self._local.read(read, offset, max_bytes, upper, at_least_one=at_least_one)
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
-        """BLOCKS. Time, offset and leader epoch of the first record at or after `timestamp_ms`."""
-        with self.refusals("read", beside=True):
-            return self._local.offset_for_timestamp(timestamp_ms, self.log_start_offset)
-
-    def offset_of_max_timestamp(self) -> tuple[int, Offset, LeaderEpoch] | None:
-        """BLOCKS. The same of the record with the largest timestamp (KIP-734); None when empty."""
-        with self.refusals("read", beside=True):
-            return self._local.offset_of_max_timestamp(self.log_start_offset)
-
-    def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Where readers of committed records stop (F5); never below the log's start."""
-        unstable = self.producers.first_unstable_offset(high_watermark)
-        stable = high_watermark if unstable is None else max(unstable, self.log_start_offset)
-        return min(stable, high_watermark)
-
-    def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
-        """The aborted transactions with records in [start, upper), by the offset of their marker. OSError: the disk."""
-        return self._local.aborted_transactions(start, upper)
-
-    def aborted_within_read(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
-        """The same of what one read from `start` may give, for no read goes beyond a segment."""
-        with self.refusals("read the transaction index of"):
-            return self._local.aborted_transactions(start, self._local.segment_end(start, upper))
+            for transaction in aborted:
+                segment.aborted.append(transaction)
 
     # -- roll, flush, close
 
     def roll(self, reason: str = "asked", *, base_offset: Offset | None = None) -> LogSegment:
-        """Seal the active segment and begin the next at the log's end (B6), `log.rolled`; an empty one stays.
+        """Close the active segment and start the next at the log end offset (B6); an empty active segment stays.
 
-        The old one is flushed in the background, which moves the recovery point.
+        The old segment is flushed in the background, which raises the recovery point. Traced as `log.rolled`.
         """
         base = self.log_end_offset if base_offset is None else base_offset
+        assert base >= self.log_end_offset, f"{self.folder}: segment {base} would begin in another"
         with self.refusals("roll"):
-            # where all is durable, and the next segment's name vouches for it, its indexes must be so before
+            # When all records are durable, the next segment's name guarantees it at recovery: then the indexes of
+            # the old segment must be durable before that name exists.
             segment = self._local.roll(base, reason, durable=self.recovery_point >= base)
             if segment is None:
                 return self._segments.active
@@ -326,13 +248,13 @@ class Log:
             await self._host.tasks.run_blocking(self.flush_up_to, offset)
 
     def flush(self) -> None:
-        """BLOCKS. fsync everything appended so far; the recovery point moves to the log's end."""
+        """BLOCKS. fsync everything that was appended; the recovery point becomes the log end offset."""
         self.flush_up_to(self.log_end_offset)
 
     def flush_up_to(self, offset: Offset) -> None:
         """BLOCKS. fsync every segment with records below `offset` that may not be durable yet."""
         begun = self._durability.begin()
-        upto = min(offset, self.log_end_offset)  # it may have been cut since it was asked
+        upto = min(offset, self.log_end_offset)  # the log may have been truncated since the request
         if upto <= self.recovery_point or self.closed or self.failed:
             return
         try:
@@ -341,32 +263,35 @@ class Log:
             self.producers.flush()
         except (OSError, ValueError) as error:
             gone = self.closed or begun != self._durability.begin()
-            if gone and no_longer_there(error):
-                return  # deleted or cut under the flush: there was nothing to keep
+            if gone and file_was_closed_under_thread(error):
+                return  # deleted or truncated during the flush: nothing had to be kept
             raise self.fail("fsync", error) from error
         if self._durability.ended(begun, upto):
             self.flushed_ms = self._host.clock.wall_ms()
 
     @property
-    def settled_offset(self) -> Offset:
-        """Where that ends which may be acknowledged: the log's end, but for what waits for its fsync (B11)."""
-        return self._durability.settled(self.log_end_offset)
+    def acknowledgeable_end(self) -> Offset:
+        """First offset that must not be acknowledged yet (B11).
+
+        The log end offset, or lower while `flush.messages` waits for an fsync.
+        """
+        return self._durability.acknowledgeable_end(self.log_end_offset)
 
     @property
-    def settled(self) -> bool:
-        """False while an fsync is waited for; a log that failed or was closed waits for none."""
-        return not self._durability.waiting or self.failed is not None or self.closed
+    def awaits_fsync(self) -> bool:
+        """True while records are not acknowledgeable before an fsync; False for a log that is closed or has failed."""
+        return self._durability.awaits_fsync and self.failed is None and not self.closed
 
-    def settle(self) -> bool:
-        """See what an fsync has settled; True when none is due. On the loop only."""
+    def advance_acknowledgeable_end(self) -> bool:
+        """Move `acknowledgeable_end` to what is durable; True when no further fsync is due. On the loop only."""
         if self.failed is not None or self.closed:
             return True
-        return self._durability.settle(self.log_end_offset, self._flush_messages)
+        return self._durability.advance(self.log_end_offset, self._flush_messages)
 
     def close(self) -> None:
-        """BLOCKS. Flush, write indexes and a producer snapshot, give every file back.
+        """BLOCKS. Flush, write the indexes and a producer snapshot, close every file.
 
-        StorageError when that failed: the stop is then not clean.
+        StorageError when that failed: the shutdown is then not clean.
         """
         if self.closed:
             return
@@ -384,24 +309,24 @@ class Log:
             self.abandon()
 
     def retire(self) -> None:
-        """Take no more calls: the log is being deleted. Its files stay open for who reads them."""
+        """Refuse all calls from now on: the log is being deleted. Its files stay open for regions in flight."""
         self.closed = True
 
     def abandon(self) -> None:
-        """Give every file back as it is."""
+        """Close every file without a flush."""
         self.closed = True
         self._tail.clear()
         self._local.close()
 
-    # -- cut
+    # -- truncate and delete
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut off every batch that ends at or above `offset`; epochs and producers go with them.
+        """Remove every batch that ends at or above `offset`, with their leader epochs and producer states.
 
-        The log then ends at `offset`, or at the base of the batch that held it. Epochs that begin at
-        or above the end go even when no record does: a leader that wrote nothing left one.
+        The log then ends at `offset`, or at the base offset of the batch that had it. Epochs that start at or above
+        the end are removed even when no record is: a leader that wrote no record leaves such an epoch.
         """
-        self._check_usable()
+        self.check_usable()
         if offset >= self.log_end_offset:
             with self.refusals("truncate"):
                 self.epochs.truncate_from_end(self.log_end_offset)
@@ -413,87 +338,78 @@ class Log:
         with self.refusals("truncate"):
             end = self._local.truncate_to(offset)
             self.log_start_offset = min(self.log_start_offset, end)
-            self._cut_at(end)
+            self._truncated_to(end)
             now, start = self._host.clock.wall_ms(), self.log_start_offset
             truncate_producers(self._segments.all, self.producers, end, start, now)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Delete every record and every epoch; the log begins and ends at `offset`."""
-        self._check_usable()
+        self.check_usable()
         self._durability.cut(offset)
         with self.refusals("truncate"):
             self._local.start_over(offset)
             self.epochs.clear()
             self.producers.clear(offset)
             self.log_start_offset = offset
-            self._cut_at(offset)
+            self._set_end(offset)
 
-    def _cut_at(self, end: Offset) -> None:
+    def _truncated_to(self, end: Offset) -> None:
+        assert end <= self.log_end_offset, f"{self.folder}: a truncation to {end} lengthens the log"
+        self._set_end(end)
+
+    def _set_end(self, end: Offset) -> None:
         self.log_end_offset = end
-        # the cut itself is not durable: the next flush must reach the segment that was cut
+        # the truncation itself is not durable: the next flush must include the truncated segment
         self._durability.cut(min(end, Offset(self._segments.active.base_offset)))
         self._tail.truncate_to(end)
         self.epochs.truncate_from_end(end)
+        self._check_borders()
         self.on_cut(end)
 
+    def _check_borders(self) -> None:
+        """The invariants of the offsets, on the loop after each change that is rare."""
+        end, active = self.log_end_offset, self._segments.active
+        assert 0 <= self.log_start_offset <= end, f"{self.folder}: {self.log_start_offset} to {end}"
+        assert self.recovery_point <= end, f"{self.folder}: {self.recovery_point} above {end}"
+        assert active.base_offset <= end, f"{self.folder}: {active.base_offset} above {end}"
+
     def increment_log_start_offset(self, offset: Offset) -> bool:
-        """Records below `offset` are gone for readers (DeleteRecords, retention, the leader's start)."""
+        """Raise the log start offset (DeleteRecords, retention, the leader's log start); False: no change."""
         if offset > self.log_end_offset:
-            raise self._out_of_range(offset)
+            raise self.out_of_range(offset)
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
         with self.refusals("move the start of"):
             self.epochs.truncate_from_start(offset)
+        self._check_borders()
         self.on_start_moved()
         return True
 
     def delete_oldest(self, count: int, reason: str = "retention") -> None:
-        """Retention: drop the `count` oldest segments (never the active one), files a while later."""
+        """Retention: remove the `count` oldest segments, never the active one; their files are deleted later."""
         assert 0 < count < len(self._segments), f"{count} of {len(self._segments)} segments"
         self.increment_log_start_offset(Offset(self._segments.all[count].base_offset))
         self.remove_segments(self._segments.all[:count], reason)
 
     def remove_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
-        """Take these (not the active one) out now, `log.segments-deleted`; their files go later (B7)."""
-        self._check_usable()
+        """Remove segments (not the active one) now, `log.segments-deleted`; their files are deleted later (B7)."""
+        self.check_usable()
         with self.refusals("delete segments of"):
             self._local.remove(list(segments), reason)
 
     def replace_segments(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
-        """Compaction: from now on `new` is read where `old`, neighbours, were; files are the caller's."""
-        self._check_usable()
-        self._tail.clear()  # which may hold what is compacted away
+        """Compaction: replace the neighbours `old` by `new` in memory; the caller renames the files."""
+        self.check_usable()
+        self._tail.clear()  # it may hold records that compaction removed
         self._segments.replace(new, old)
 
-    def _out_of_range(self, offset: int) -> KafkaError:
-        there = f"[{self.log_start_offset}, {self.log_end_offset}]"
-        what = f"{self.topic_partition}: offset {offset} is not in {there}"
-        return KafkaError(ErrorCode.offset_out_of_range, what)
 
-    def _check_usable(self) -> None:
-        if self.failed is not None or self.closed:
-            why = str(self.failed) if self.failed else "the log is closed"
-            raise KafkaError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {why}")
+def _do_nothing() -> None:
+    """The `on_fsync_completed` of a log whose appends nothing waits for."""
 
-    @contextlib.contextmanager
-    def refusals(self, action: str, *, beside: bool = False) -> Generator[None]:
-        """An I/O error inside takes the log offline; but for a file that went under a thread `beside` the loop."""
-        try:
-            yield
-        except OSError as error:
-            if beside and no_longer_there(error):
-                raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
-            raise self.fail(action, error) from error
 
-    def fail(self, action: str, error: Exception) -> StorageError:
-        """The disk refused (the cleaner too may say so): from now on this log refuses too."""
-        failure = StorageError(
-            f"could not {action} {self.folder}: {error}; its log is offline until the broker restarts"
-        )
-        if self.failed is None:
-            self.failed = failure
-            self._host.trace.log("error", str(failure), partition=str(self.topic_partition))
-            if self._tell_failure is not None:
-                self._tell_failure(self, failure)
-        return failure
+def _flush_at_once(log: Log) -> None:
+    """The flush of a log that belongs to no broker: the append itself makes it."""
+    log.flush()
+    log.advance_acknowledgeable_end()

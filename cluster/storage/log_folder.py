@@ -1,11 +1,11 @@
-"""One data folder of a broker, of several perhaps (B13): its own files, and whether it can be used.
+"""One data folder of a broker, which may have several (B13): its own files, and whether it is online.
 
-Owns: `.lock` (nobody else uses the folder), `meta.properties` (whose it is), `.kafka_cleanshutdown`,
+Owns: `.lock` (exclusive use of the folder), `meta.properties` (its broker and cluster), `.kafka_cleanshutdown`,
 `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint`.
 
-Invariant: after the first I/O error a folder is offline until the broker starts again: nothing is read from it
-and nothing written, not even the marker of a clean stop.
-What may fail: StorageError: the folder is another broker's or cluster's, or in use; OSError: the disk.
+Invariant: after the first I/O error a folder is offline until the broker restarts: nothing is read from it and
+nothing is written, not even the clean-shutdown marker. What may fail: StorageError (the folder belongs to another
+broker or cluster, or is in use), OSError (the disk).
 
 Source: Kafka's `LogManager` (one log directory), `LogDirFailureChannel`, `MetaPropertiesEnsemble`.
 """
@@ -25,19 +25,19 @@ from .log import Log
 from .metadata_files import MetaProperties, take_clean_shutdown, write_clean_shutdown
 
 DEFAULT = "data"
-"""The one data folder of a broker that names none."""
+"""The data folder of a broker without `log.dirs`."""
 
 
 def log_folders(config: BrokerConfig, base: str) -> list[str]:
     """The data folders that `log.dirs` names: relative to `base`, the broker's own folder, or absolute.
 
-    ConfigError for one that is named twice.
+    ConfigError for a folder that is named twice.
     """
     names = [name.strip() for name in config.text("log.dirs").split(",") if name.strip()]
     paths = [name if name.startswith("/") else f"{base}/{name}" for name in names or [DEFAULT]]
     paths = [path.rstrip("/") for path in paths]
     if len(set(paths)) < len(paths):
-        raise ConfigError(f"log.dirs={config.text('log.dirs')!r} names a folder twice")
+        raise ConfigError(f"log.dirs={config.text('log.dirs')!r} names a folder twice; remove one")
     return paths
 
 
@@ -57,15 +57,15 @@ class LogFolder:
         self._checkpointing = host.tasks.mutex()
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: StorageError | None = None
-        """Why it is offline; None while it is not."""
+        """Why the folder is offline; None while it is online."""
         self.was_clean = False
         self.previous_broker_epoch = -1
         self.meta: MetaProperties | None = None
 
-    # -- begin
+    # -- start
 
     def open(self) -> None:
-        """BLOCKS. Make it where it is absent, hold it alone, learn how it was left."""
+        """BLOCKS. Create the folder if it is absent, lock it, read its clean-shutdown marker."""
         self._disk.make_folder(self.path)
         try:
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
@@ -77,14 +77,14 @@ class LogFolder:
         self.was_clean, self.previous_broker_epoch = take_clean_shutdown(self._disk, self.path)
 
     def partitions(self) -> Iterable[tuple[TopicPartition | None, str]]:
-        """Folders in it: the partition that each stands for (None: none, or a deleted one) and its path."""
+        """The log folders in it: partition (None: not a log folder, or a deleted one) and path."""
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
             if self._disk.is_folder(path):
                 yield partition_of(name), path
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
-        """BLOCKS briefly. Write whose it is, where nothing says so; StorageError when it is another's."""
+        """BLOCKS briefly. Write `meta.properties` in a new folder; StorageError for another owner."""
         meta = self.meta
         if meta is not None:
             if meta.cluster_id != cluster_id:
@@ -113,6 +113,10 @@ class LogFolder:
         self._points = self._read(self._recovery_points)
         return dict(self._points)
 
+    def recovery_point_of(self, log: Log) -> Offset:
+        """The recovery point of `log` in the checkpoint; 0 when it is not in it."""
+        return self._points.get(log.topic_partition, Offset(0))
+
     def read_log_starts(self) -> dict[TopicPartition, Offset]:
         """Log start offsets as checkpointed."""
         self._starts = self._read(self._log_starts)
@@ -123,7 +127,7 @@ class LogFolder:
         return self._read(self._high_watermarks)
 
     def _read(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, Offset]:
-        """A broken checkpoint costs a longer recovery, not the start (as in Kafka)."""
+        """A broken checkpoint makes recovery longer; it does not prevent the start (as in Kafka)."""
         try:
             return checkpoint.read()
         except CorruptLogError as error:
@@ -133,7 +137,7 @@ class LogFolder:
     def checkpoint_recovery_points(self) -> None:
         """BLOCKS briefly. Write recovery points and log start offsets of its logs. Any thread.
 
-        One at a time: what is taken here is on the disk before a cut that came meanwhile looks at it.
+        One at a time: the offsets read here are on disk before `check_cut` of a truncation that happened meanwhile.
         """
         with self._checkpointing:
             self._checkpoint()
@@ -152,9 +156,10 @@ class LogFolder:
         self._starts = moved
 
     def check_cut(self, log: Log) -> None:
-        """`log` was cut: a checkpoint above would vouch for the cut, and what is written next. BLOCKS briefly.
+        """`log` was truncated: lower its checkpoints if they are above. BLOCKS briefly.
 
-        A log start above would empty the log at the next start.
+        A recovery point above the truncation would declare the next records durable; a log start above it would empty
+        the log at the next start.
         """
         tp, point, start = log.topic_partition, log.recovery_point, log.log_start_offset
         with self._checkpointing:
@@ -162,7 +167,7 @@ class LogFolder:
                 self._checkpoint()
 
     def check_new(self, tp: TopicPartition) -> None:
-        """A log of this name begins: what is checkpointed was a deleted one's. BLOCKS briefly."""
+        """A new log gets this name: remove the checkpoints of a deleted log with the same name. BLOCKS briefly."""
         with self._checkpointing:
             if tp in self._points or tp in self._starts:
                 self._checkpoint()
@@ -174,7 +179,7 @@ class LogFolder:
     # -- end
 
     def fail(self, error: StorageError) -> Sequence[Log]:
-        """Take it offline, with every log in it; those logs. Any thread."""
+        """Take the folder offline with every log in it; returns those logs. Any thread."""
         if self.failed is None:
             self.failed = error
         logs = list(self.logs.values())
@@ -184,7 +189,7 @@ class LogFolder:
         return logs
 
     def close(self, *, clean: bool, broker_epoch: int) -> None:
-        """BLOCKS. Give it back; with `clean` say that every log in it was closed and checkpointed."""
+        """BLOCKS. Unlock the folder; with `clean` write the checkpoints and the clean-shutdown marker."""
         try:
             if clean and self.failed is None:
                 self.checkpoint_recovery_points()

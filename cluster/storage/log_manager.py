@@ -1,12 +1,12 @@
 """Every log of a broker, in one data folder or several: loading, creating, deleting, checkpoints, closing.
 
-Owns: topic-partition → `Log`; the folders (`log_folder.py`); which folder a new log goes to (the one with the
-fewest); what an I/O error takes with it.
+Owns: topic-partition → `Log`; the data folders (`log_folder.py`); the choice of the folder for a new log (the folder
+with the fewest logs); which logs go offline with an I/O error.
 
 Invariants:
 
-* A folder in which a system call failed is offline at once: every log in it refuses from that moment on,
-  whichever log it was (KAFKA-10778), and `on_folder_failed` is told on the loop. The other folders go on (B13).
+* A folder in which a system call failed is offline at once: every log in it refuses calls from that moment on,
+  whichever log it was (KAFKA-10778), and `on_folder_failed` is called on the loop. The other folders stay online (B13).
 * The clean-shutdown marker exists only while no broker runs on the folder, and only when every log in it was
   closed without an error; a partition's folder has `partition.metadata` before it has records.
 * While a folder is offline, a replica that is not new gets no new log elsewhere: its records may be there.
@@ -21,18 +21,17 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..config import BrokerConfig, TopicConfig
-from ..errors import CorruptLogError, StorageError
+from ..errors import StorageError
 from ..host.seam import Host
 from ..ids import Offset, TopicPartition
 from .compaction.log_cleaner import LogCleaner
-from .files import DELETED_FOLDER, FUTURE_FOLDER, deleted_folder_name
+from .files import deleted_folder_name
 from .flusher import Flusher
-from .indexes.sparse_index import IndexMaps
 from .log import Log
 from .log_folder import LogFolder
-from .metadata_files import read_topic_id, write_topic_id
-from .opening.gaps import first_gap
-from .opening.loader import START, LogOptions, open_log
+from .metadata_files import write_topic_id
+from .opening.gaps import Gaps
+from .opening.log_opener import LogOpener
 from .retention import clean_up
 from .tail import TailBudget
 
@@ -51,10 +50,10 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._folder_of: dict[TopicPartition, LogFolder] = {}
         self._tails = TailBudget(config.number("harrow.tail.total.bytes"))
-        self._maps = IndexMaps()
+        self._opener = LogOpener(host, config)
         self._flusher = Flusher(host)
-        self._told: set[LogFolder] = set()
-        self._gaps: dict[Log, Offset] = {}
+        self._reported: set[LogFolder] = set()
+        self._gaps = Gaps(host.trace)
         self.cleaner = LogCleaner(host, config, self.logs)
         """Compaction (B8); the broker starts and stops it."""
         self.on_folder_failed: list[FolderFailed] = []
@@ -77,7 +76,7 @@ class LogManager:
         """The broker epoch that the clean-shutdown markers named (KIP-966); -1 without one in every folder."""
         return min(folder.previous_broker_epoch for folder in self.folders)
 
-    # -- begin
+    # -- start
 
     def load(self) -> None:
         """BLOCKS. Open every log of every folder, recovering those that need it (B9).
@@ -98,47 +97,15 @@ class LogManager:
             raise StorageError(f"no data folder can be used: {self.folders[0].failed}")
 
     def _load_folder(self, folder: LogFolder) -> None:
-        recovery_points = folder.read_recovery_points()
-        log_starts = folder.read_log_starts()
-        for topic_partition, path in folder.partitions():
-            if path.endswith((DELETED_FOLDER, FUTURE_FOLDER)):
-                self._disk.remove_folder(path)
-                continue
-            if topic_partition is None:
-                continue
-            other = self._folder_of.get(topic_partition)
-            if other is not None:
-                raise StorageError(
-                    f"{topic_partition} lies in {other.path} and in {folder.path}; "
-                    "delete the one whose records may go"
-                )
-            log = self._open(
-                topic_partition,
-                path,
-                self._config.topic(),
-                topic_id=self._topic_id(folder, path),
-                recovery_point=recovery_points.get(topic_partition, START),
-                log_start=log_starts.get(topic_partition, START),
-                clean=folder.was_clean,
-            )
+        for log in self._opener.open_all(folder, self._folder_of):
             self._add(folder, log)
             if not folder.was_clean:
-                cleaned = self.cleaner.manager.cleaned(log)
-                gap = first_gap(log, max(cleaned, recovery_points.get(topic_partition, START)))
-                if gap is not None:
-                    self._gaps[log] = gap
+                durable = max(self.cleaner.manager.cleaned(log), folder.recovery_point_of(log))
+                self._gaps.look_for(log, durable)
         for log in list(folder.logs.values()):
-            folder.check_cut(log)  # by a crash after the cut, or by the loading itself
-
-    def _topic_id(self, folder: LogFolder, path: str) -> str:
-        """The id is written before the first fsync of the log, not fsynced at once: a power loss may tear it."""
-        try:
-            return read_topic_id(self._disk, path)
-        except CorruptLogError as error:
-            if folder.was_clean:
-                raise
-            self._host.trace.log("warning", f"{error}; going on without it after an unclean stop")
-            return ""
+            folder.check_cut(
+                log
+            )  # truncated by this loading, or by the last broker before it crashed
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
         """BLOCKS briefly. Note in every folder whose it is; StorageError when one is another's."""
@@ -147,29 +114,6 @@ class LogManager:
                 folder.claim(cluster_id, broker_id)
             except OSError as error:
                 self._fail(folder, "claim", error)
-
-    def _open(
-        self,
-        topic_partition: TopicPartition,
-        path: str,
-        config: TopicConfig,
-        *,
-        topic_id: str,
-        recovery_point: Offset = START,
-        log_start: Offset = START,
-        clean: bool = True,
-    ) -> Log:
-        options = LogOptions(
-            config=config,
-            topic_id=topic_id,
-            recovery_point=recovery_point,
-            log_start_offset=log_start,
-            clean=clean,
-            tail_bytes=self._config.number("harrow.tail.bytes"),
-            producer_expiration_ms=self._config.number("producer.id.expiration.ms"),
-            maps=self._maps,
-        )
-        return open_log(self._host, path, topic_partition, options)
 
     def _add(self, folder: LogFolder, log: Log) -> None:
         self.cleaner.manager.watch(log)
@@ -188,15 +132,11 @@ class LogManager:
     # -- logs
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
-        """The log of a replica that this broker has, its folder offline or not."""
+        """The log of a replica of this broker, whether its folder is offline or not; None without a replica."""
         return self._logs.get(topic_partition)
 
-    def folder_of(self, topic_partition: TopicPartition) -> LogFolder | None:
-        """Where a replica's log lies."""
-        return self._folder_of.get(topic_partition)
-
     def logs(self) -> Iterable[Log]:
-        """All of them; a copy, so logs may come and go meanwhile."""
+        """All logs; a copy, so that logs may be created and deleted during an iteration."""
         return list(self._logs.values())
 
     def create(
@@ -207,10 +147,10 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> Log:
-        """The log of a new replica; the one that is there, reconfigured, where there is one.
+        """The log of a new replica, or the existing log of the replica, reconfigured.
 
         `topic_id` in Kafka's base64url. StorageError when the folder belongs to another topic of the
-        same name: the old one must be deleted first; and, unless `is_new`, when it may lie in an offline folder.
+        same name, which must be deleted first; and, unless `is_new`, when the log may lie in an offline folder.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -226,47 +166,37 @@ class LogManager:
                     raise self._fail(self._folder_of[topic_partition], "write to", error) from error
                 log.topic_id = topic_id
             log.reconfigure(config)
-            self._close_gap(log)
+            self._gaps.close(log)
             return log
         online = self.online
         if not online or (len(online) < len(self.folders) and not is_new):
             raise StorageError(
-                f"{topic_partition} is not new, and its log may lie in a folder that is offline: "
+                f"{topic_partition} is not new, and its log may lie in a folder that is offline; repair the disk and "
+                "restart the broker: "
                 f"{[folder.path for folder in self.folders if folder.failed]}"
             )
-        folder = min(online, key=lambda one: len(one.logs))
+        folder = min(online, key=lambda folder: len(folder.logs))
         path = f"{folder.path}/{topic_partition}"
         try:
             folder.check_new(topic_partition)
             self._disk.make_folder(path)
             if topic_id:
                 write_topic_id(self._disk, path, topic_id)
-            log = self._open(topic_partition, path, config, topic_id=topic_id)
+            log = self._opener.open_new(topic_partition, path, config, topic_id)
         except OSError as error:
             raise self._fail(folder, f"create the log {topic_partition} in", error) from error
         self._add(folder, log)
         return log
 
-    def _close_gap(self, log: Log) -> None:
-        gap = self._gaps.pop(log, None)
-        if gap is None or "compact" in log.config.text("cleanup.policy"):
-            return
-        topic, partition = log.topic_partition
-        lost = log.log_end_offset - gap
-        log.truncate_to(gap)
-        self._host.trace.emit(
-            "log.gap-closed", topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost
-        )
-
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Rename the folder to `…-delete` now, remove it after `file.delete.delay.ms` (B7).
+        """Rename the log folder to `…-delete` now, remove it after `file.delete.delay.ms` (B7).
 
-        No error where there is no such log.
+        No error when the log does not exist.
         """
         log = self._logs.pop(topic_partition, None)
         if log is None:
             return
-        self._gaps.pop(log, None)
+        self._gaps.forget(log)
         folder = self._folder_of.pop(topic_partition)
         folder.logs.pop(topic_partition, None)
         log.retire()
@@ -308,14 +238,14 @@ class LogManager:
         return failure
 
     def folder_failed(self, folder: LogFolder, failure: StorageError) -> None:
-        """Any thread. From now on nothing in `folder` is served; who listens is told on the loop."""
-        if folder in self._told:
+        """Any thread. Take `folder` offline with its logs; `on_folder_failed` is called on the loop."""
+        if folder in self._reported:
             return
-        self._told.add(folder)
+        self._reported.add(folder)
         logs = folder.fail(failure)
-        self._host.tasks.call_soon(self._tell, folder, logs, failure)
+        self._host.tasks.call_soon(self._report, folder, logs, failure)
 
-    def _tell(self, folder: LogFolder, logs: Sequence[Log], failure: StorageError) -> None:
+    def _report(self, folder: LogFolder, logs: Sequence[Log], failure: StorageError) -> None:
         self._host.trace.emit(
             "log.folder-failed", folder=folder.path, logs=len(logs), error=str(failure)
         )
@@ -361,7 +291,9 @@ class LogManager:
         for log in self.logs():
             if log.failed is None:
                 if not self.cleaner.retains(log):
-                    with contextlib.suppress(StorageError):  # as in `flush_overdue`
+                    with contextlib.suppress(
+                        StorageError
+                    ):  # its folder is offline now, as in `flush_overdue`
                         removed += clean_up(self._host, log)
                 log.producers.remove_expired(now)
         return removed
@@ -373,13 +305,13 @@ class LogManager:
             if now - log.flushed_ms >= log.config.number("flush.ms"):
                 with contextlib.suppress(
                     StorageError
-                ):  # its folder is offline by now, the others go on
+                ):  # its folder is offline now; the other logs are flushed
                     log.flush()
 
     # -- end
 
     def close(self, *, clean: bool) -> None:
-        """BLOCKS. Give all files back.
+        """BLOCKS. Close all files.
 
         With `clean` everything is flushed, snapshots and checkpoints are written and, in every folder in
         which no log failed, the marker that spares the next start its recovery.

@@ -43,19 +43,19 @@ def read_topic_id(disk: Disk, folder: str) -> str:
     text = lines[1].partition(":")[2].strip()
     if not _TOPIC_ID.fullmatch(text):
         raise CorruptLogError(
-            f"{path}:2: {text!r} is no topic id; remove the file to do without it"
+            f"{path}:2: {text!r} is not a topic id; remove the file to start without it"
         )
     return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Whose data folder it is: a broker refuses one of another cluster or another broker."""
+    """The owner of a data folder: a broker refuses a folder of another cluster or broker."""
 
     cluster_id: str
     broker_id: int
     directory_id: str = ""
-    """Which folder it is, wherever it is mounted (KIP-858); "" in a file of an older broker."""
+    """Identifies the folder under any mount point (KIP-858); "" in a file of an older broker."""
 
     def write(self, disk: Disk, folder: str) -> None:
         """BLOCKS briefly."""
@@ -66,7 +66,7 @@ class MetaProperties:
 
     @classmethod
     def read(cls, disk: Disk, folder: str) -> MetaProperties | None:
-        """None where the folder is new; CorruptLogError when the file is malformed.
+        """The file's content; None in a new folder; CorruptLogError when it is malformed.
 
         KRaft's version 1, in which a broker's id is `node.id`, is read too.
         """
@@ -88,15 +88,15 @@ class MetaProperties:
 
 
 def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int) -> None:
-    """BLOCKS briefly. Say that every log in `folder` was closed, flushed and checkpointed."""
+    """BLOCKS briefly. Record that every log in `folder` was closed, flushed and checkpointed."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     disk.replace(f"{folder}/{CLEAN_SHUTDOWN}", content.encode())
 
 
 def take_clean_shutdown(disk: Disk, folder: str) -> tuple[bool, int]:
-    """BLOCKS briefly. (was the stop clean, the broker epoch it named or -1); the marker is gone for good afterwards.
+    """BLOCKS briefly. Remove the marker durably; returns whether the shutdown was clean, and its broker epoch or -1.
 
-    Else a power loss soon after the start would be taken for a clean stop.
+    Otherwise a power loss soon after the start would count as a clean shutdown.
     """
     path = f"{folder}/{CLEAN_SHUTDOWN}"
     try:
@@ -108,5 +108,5 @@ def take_clean_shutdown(disk: Disk, folder: str) -> tuple[bool, int]:
     try:
         content: Any = json.loads(data)
         return True, int(content["brokerEpoch"])
-    except (ValueError, KeyError, TypeError):  # empty before Kafka 3.7: clean all the same
+    except (ValueError, KeyError, TypeError):  # empty before Kafka 3.7: a clean shutdown, too
         return True, -1

@@ -1,6 +1,6 @@
-"""What a log answers to an append and to a read, and who may append.
+"""The results of an append and of a read, and the origin of an append.
 
-Tuples, not dataclasses: one is made for every append and every fetch of a partition.
+Tuples, not dataclasses: every append and every fetch of a partition creates a result.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from ..ids import Offset
 
 
 class Origin(Enum):
-    """Who appends; decides what is checked (Kafka's `AppendOrigin`)."""
+    """The source of an append, which decides what is validated (Kafka's `AppendOrigin`)."""
 
     CLIENT = "client"
-    """A produce request: everything is checked."""
+    """A produce request: everything is validated."""
 
     COORDINATOR = "coordinator"
     """This broker's own group or transaction coordinator: control batches allowed, no sequences."""
 
     REPLICATION = "replication"
-    """A leader's bytes, or our own at recovery: what was accepted once is only recorded."""
+    """A leader's batches, or this log's at recovery: accepted before, so they are only recorded."""
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. Of a duplicate: what the first append of it did."""
+    """The result of an append; for a duplicate, of its first append."""
 
     first_offset: Offset
     last_offset: Offset
@@ -40,12 +40,12 @@ class AppendInfo(NamedTuple):
 
 
 class FetchData(NamedTuple):
-    """Whole batches as they lie in the log, ready for the wire; one may go on from a part to the next."""
+    """Whole batches unchanged, ready for a response; a batch may continue in the next part."""
 
     parts: list[Buffer]
     size: int
     first_offset: Offset
-    """Base offset of the first batch (at or below the asked one); the asked one when empty."""
+    """Base offset of the first batch, at or below the requested offset; the requested offset when empty."""
 
 
 class AppendedBatch(NamedTuple):

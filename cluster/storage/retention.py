@@ -1,14 +1,14 @@
-"""Retention (B7): which of a log's oldest segments go.
+"""Retention (B7): deletion of a log's oldest segments.
 
-    by time           `retention.ms` after the segment's largest record timestamp; where it has none (format v2
-                      always has, but for a client's -1), after the file's last change
-    by size           while what is left is at least `retention.bytes`
-    by start offset   what ends at or below the log start offset (DeleteRecords, a leader's start)
+    by time           `retention.ms` after the segment's largest record timestamp; without one (only when a client
+                      sent -1) after the last change of the file
+    by size           while the rest is at least `retention.bytes`
+    by start offset   segments that end at or below the log start offset (DeleteRecords, the leader's log start)
 
-Only from the front, up to the first segment that stays; only what ends at or below the high watermark. When
-time or size want even the active segment, it is rolled first: one is always there, and the log's end
-outlives its records. Topics whose policy lacks `delete` lose only what lies below the log start offset.
-The removed files are renamed to `.deleted` at once and go after `file.delete.delay.ms` (`Log.discard`).
+Only the oldest segments, up to the first segment that stays, and only segments that end at or below the high watermark.
+When time or size remove even the active segment, the log rolls first: a log always has a segment, and its end offset
+stays. In topics whose policy lacks `delete` only segments below the log start offset are deleted. Files are renamed to
+`.deleted` at once and removed after `file.delete.delay.ms` (`Log.discard`).
 
 May fail: StorageError (the disk refused: the log is offline). Source: Kafka's `UnifiedLog.deleteOldSegments`.
 """
@@ -24,7 +24,7 @@ from .segment import LogSegment
 
 
 def clean_up(host: Host, log: Log) -> int:
-    """Drop what retention no longer keeps; returns how many segments went."""
+    """Delete the segments that retention does not keep; returns how many."""
     removed = _drop(log, _by_start(log), "log start offset")
     if "delete" in log.config.text("cleanup.policy"):
         removed += _drop(log, _by_size(log), "retention.bytes")
@@ -33,7 +33,7 @@ def clean_up(host: Host, log: Log) -> int:
 
 
 Rule = Callable[[LogSegment, int], bool]
-"""May this segment, which ends at that offset, go? Asked from the oldest on, until the first no."""
+"""True when the segment, which ends at that offset, may be deleted; called from the oldest on, until False."""
 
 
 def _by_time(host: Host, log: Log) -> Rule:
@@ -44,7 +44,7 @@ def _by_time(host: Host, log: Log) -> Rule:
         if keep_ms < 0:
             return False
         if segment.size == 0:
-            return True  # sealed and emptied by compaction: it would keep what lies behind it
+            return True  # compaction has emptied it; it must not keep the segments behind it
         newest = segment.max_timestamp
         if newest < 0:
             path = f"{log.folder}/{file_name(segment.base_offset, LOG)}"
@@ -81,6 +81,8 @@ def _by_start(log: Log) -> Rule:
 def _drop(log: Log, rule: Rule, reason: str) -> int:
     segments = log.segments
     high_watermark = log.high_watermark()
+    start, log_end = log.log_start_offset, log.log_end_offset
+    assert start <= high_watermark <= log_end, f"{log.folder}: {start}, {high_watermark}, {log_end}"
     count = 0
     for index, segment in enumerate(segments):
         is_active = index == len(segments) - 1

@@ -1,4 +1,4 @@
-"""What a segment is opened with: a topic's settings, when it began, how early it rolls (B3, B6)."""
+"""The options of a segment: a topic's settings, its time of creation, its roll jitter (B3, B6)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .indexes.sparse_index import IndexMaps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentOptions:
-    """What a segment is opened with."""
+    """The options of a segment."""
 
     index_interval: int = 4096
     index_bytes_max: int = 10 * 1024 * 1024
     created_ms: int = 0
-    """Age counts from here while no record says otherwise."""
+    """Its age counts from here while its records have no timestamp."""
     roll_jitter_ms: int = 0
-    """It rolls so much before its age, lest all logs roll at once."""
+    """It rolls so much earlier, so that not all logs roll at once."""
     maps: IndexMaps = field(default_factory=IndexMaps)
 
 
 def segment_options(config: TopicConfig, host: Host, maps: IndexMaps) -> SegmentOptions:
-    """Of a segment that begins now."""
+    """The options of a segment that is created now."""
     jitter_ms = min(config.number("segment.jitter.ms"), config.number("segment.ms"))
     return SegmentOptions(
         index_interval=config.number("index.interval.bytes"),

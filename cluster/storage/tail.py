@@ -1,11 +1,10 @@
-"""The end of a log in memory: fetches of what was just appended read no file.
+"""The newest batches of a log in memory: fetches of them read no file.
 
-Owns: `Tail`: the newest batches of one log, `limit` bytes of them at most (`harrow.tail.bytes`); `TailBudget`: how
-much all tails of a broker hold together (`harrow.tail.total.bytes`). Both count the bookkeeping.
-Invariants: batches lie in offset order; what is here is in the file too. A batch is kept in the parts it was
-written in: its bytes in one, or its header and a view of the producer's request. A look-up is one bisection; a
-read copies nothing. When the budget is spent, the tail that was neither appended to nor read for longest goes
-first: a log at rest costs nothing, however many there are.
+Owns: `Tail`: the newest batches of one log, at most `limit` bytes (`harrow.tail.bytes`); `TailBudget`: the bytes of
+all tails of a broker (`harrow.tail.total.bytes`). Both count the bookkeeping. Invariants: batches are in offset
+order; every batch here is in the file, too. A batch is kept in the parts that were written: its bytes, or its header
+and a view of the producer's request. A look-up is one bisection; a read copies nothing. When the budget is used up,
+the tail without appends and reads for the longest time is cleared first: any number of idle logs costs nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from ..ids import Offset
 from .results import FetchData
 
 ENTRY_COST = 256
-"""Bytes charged for each batch besides its own: its parts, their tuple, its row and the row's place."""
+"""Bytes charged for each batch besides its own: its parts, their tuple, its entry and the entry's place."""
 
 _EVICTED_AT_ONCE = 16
-"""A sixteenth of a tail gives way at once: the list is seldom cut, and nothing is counted twice."""
+"""A sixteenth of a tail is evicted at once, so that the list is cut rarely."""
 
 Kept = tuple[int, int, int, tuple[Buffer, ...]]
 """A batch: base offset, last offset, size, parts."""
@@ -31,7 +30,7 @@ _base_of = itemgetter(0)
 
 
 class TailBudget:
-    """What all tails of a broker may hold together."""
+    """The memory that all tails of a broker share."""
 
     __slots__ = ("_latest", "_limit", "_tails", "used")
 
@@ -43,7 +42,7 @@ class TailBudget:
         """Bytes held now."""
 
     def charge(self, tail: Tail, size: int) -> None:
-        """`tail` holds `size` bytes more, and was used; others give way where that is too much."""
+        """`tail` holds `size` bytes more and was used; others are cleared if the budget is exceeded."""
         self.used = used = self.used + size
         tails = self._tails
         if tail is not self._latest or tail not in tails:
@@ -85,26 +84,28 @@ class Tail:
         """Bytes held, bookkeeping counted."""
 
     def share(self, budget: TailBudget) -> None:
-        """Count toward `budget` from now on."""
+        """Use `budget` from now on."""
         assert self.size == 0, "a tail joins a budget before it holds anything"
         self._budget = budget
 
     def append(
         self, base_offset: int, last_offset: int, size: int, parts: tuple[Buffer, ...]
     ) -> None:
-        """Keep one batch, the `size` bytes of `parts`; the oldest give way."""
+        """Keep one batch, the `size` bytes of `parts`; the oldest batches are evicted."""
         cost = size + ENTRY_COST
         if cost > self._limit:
-            self.clear()  # what is kept ends where the log ends
+            self.clear()  # a tail always ends at the log end offset
             return
-        self._batches.append((base_offset, last_offset, size, parts))
+        batches = self._batches
+        assert not batches or batches[-1][1] < base_offset, f"batch {base_offset} is not the newest"
+        batches.append((base_offset, last_offset, size, parts))
         self.size += cost
         if self.size > self._limit:
             cost -= self._evict()
         self._budget.charge(self, cost)
 
     def _evict(self) -> int:
-        """Let go of the oldest, never of the newest; how many bytes."""
+        """Evict the oldest batches, never the newest; returns how many bytes."""
         least = self.size - self._limit + self._limit // _EVICTED_AT_ONCE
         count, freed, last = 0, 0, len(self._batches) - 1
         for _, _, size, _ in self._batches:
@@ -124,12 +125,12 @@ class Tail:
     def read(
         self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool
     ) -> FetchData | None:
-        """Whole batches from the one with `offset`; None when that one is not here."""
+        """Whole batches from the batch with `offset` on; None when the tail does not have it."""
         batches = self._batches
         index = bisect_right(batches, offset, key=_base_of) - 1
         if index < 0:
             return None
-        if batches[index][1] < offset:  # a gap that compaction left
+        if batches[index][1] < offset:  # `offset` lies in a gap of the leader's compacted log
             index += 1
         parts: list[Buffer] = []
         size = 0
@@ -143,13 +144,13 @@ class Tail:
         return FetchData(parts, size, Offset(batches[index][0] if parts else offset))
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every batch that ends at or above `offset`."""
+        """Remove every batch that ends at or above `offset`."""
         batches, freed = self._batches, 0
         while batches and batches[-1][1] >= offset:
             freed += batches.pop()[2] + ENTRY_COST
         self._free(freed)
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Remove everything."""
         self._batches.clear()
         self._free(self.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from harrow.cluster.host.knobs.failpoints import DECLARED
+from harrow.cluster.host.seam.failpoints import DECLARED
 
 
 @click.command()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from harrow.cluster.host.simulated.host import WorldTrace
-from harrow.cluster.host.simulated.wires import joined
+from harrow.cluster.host.simulated.link import joined
 from harrow.cluster.ids import Offset, TopicPartition
 from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.records import decode_records

@@ -26,7 +26,7 @@ def run(main: Awaitable[None]) -> None:
 class LinkEnds:
     """`link` to `peer` and `theirs`; several may share a context. What comes in goes to `on_frame`."""
 
-    def __init__(self, peer: Peer, context: LinkContext | None = None) -> None:
+    def __init__(self, peer: Peer, context: LinkContext[RealLink] | None = None) -> None:
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
         self.theirs.setblocking(False)

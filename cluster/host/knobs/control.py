@@ -1,12 +1,12 @@
-"""The control socket of a process: faults, probes and the supervisor turn a host's knobs here.
+"""The control socket of a process, over which faults, probes and the supervisor change a host.
 
-A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one answer a line: `{"ok": true, …}` or
+A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one response a line: `{"ok": true, …}` or
 `{"ok": false, "error": "…"}`. Operations are registered by name: the host brings `ping`, `links…`, `responses…` and
 `failpoint…`; rooms add theirs (`state`). An operation takes the object's fields and returns (or awaits) more.
 
-Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side.
-What may fail: an operation's exception is its answer (`error`), never the process's end. The client raises
-ClusterError naming the process, what was asked, and the remedy.
+Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side. What may fail: an
+exception of an operation becomes its response (`error`) and does not end the process. The client raises ClusterError,
+which names the process, the operation and the remedy.
 
 Paths longer than a Unix address (108 bytes) are reached through a descriptor of their folder.
 """
@@ -46,7 +46,7 @@ def _address(path: str) -> Generator[str]:
 
 
 class ControlServer:
-    """Answers operations on the Unix socket at `path`."""
+    """Serves operations on the Unix socket at `path`."""
 
     def __init__(self, path: str, log: Callable[[str, str], None]) -> None:
         self._path = path
@@ -60,7 +60,7 @@ class ControlServer:
         self._operations[name] = operation
 
     async def start(self) -> None:
-        """Bind and serve; a socket file left by an earlier life is replaced."""
+        """Bind and serve; a socket file of an earlier process is replaced."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -92,16 +92,16 @@ class ControlServer:
                 text = json.dumps(answer, separators=(",", ":"), default=plain)
                 writer.write(text.encode() + b"\n")
                 await writer.drain()
-        except (ConnectionError, ValueError):  # it went away, or its line has no end
+        except (ConnectionError, ValueError):  # the client has closed, or its line has no end
             pass
         except asyncio.CancelledError:
-            pass  # stop() asked for it; swallowed, for streams report a cancelled handler as an error
+            pass  # by stop(); suppressed, because streams report a cancelled handler as an error
         finally:
             self._clients.discard(task)
             writer.close()
 
     async def answer(self, line: bytes) -> dict[str, Any]:
-        """The answer to one line, whatever it holds."""
+        """The response to one line of any content."""
         try:
             fields: Any = json.loads(line)
             if not isinstance(fields, dict):
@@ -125,7 +125,7 @@ class ControlServer:
             return {"ok": False, "error": str(error)}
         except KeyError as error:
             return {"ok": False, "error": f"{name}: {error} is missing"}
-        except Exception as error:  # whatever an operation does, the answer says it
+        except Exception as error:  # any error of an operation is in its response
             self._log("error", f"control operation {name} failed: {error!r}")
             return {"ok": False, "error": f"{name}: {type(error).__name__}: {error}"}
 
@@ -152,7 +152,7 @@ class ControlClient:
         self.close()
 
     def call(self, op: str, **fields: object) -> dict[str, Any]:
-        """Ask for one operation and wait for its answer, without `ok`.
+        """Call an operation and return its response, without `ok`.
 
         ClusterError when the process cannot be reached, does not answer in time, or refuses.
         """
@@ -176,7 +176,7 @@ class ControlClient:
         return cast("dict[str, Any]", answer)
 
     def close(self) -> None:
-        """Give the connection back; a later call opens a new one."""
+        """Close the connection; a later call opens a new one."""
         if self._sock is not None:
             self._sock.close()
             self._sock, self._rest = None, b""
@@ -187,7 +187,7 @@ class ControlClient:
             self._connect().sendall(line)
             return self._read_line()
         except ConnectionError:
-            # a kept connection may lead to an earlier life of the process: once more with a new one
+            # an open connection may lead to an earlier process: try again with a new connection
             self.close()
             if fresh:
                 raise

@@ -1,8 +1,8 @@
-"""What a disk refuses or delays on purpose (K3): rules over the control socket, asked before every system call.
+"""Disk faults (K3): rules, set over the control socket, that fail or delay system calls.
 
-Owns: the rules armed in this process and what they did. A rule names an operation, a path pattern and the
-`nth` matching call that it begins with; from there it acts `count` times (0: for ever, a dead disk), by an
-errno (EIO, ENOSPC, EROFS, …), a delay, or both.
+Owns: the rules armed in this process, and the number of their effects. A rule names an operation, a path pattern and
+the `nth` matching call that it begins with; from there it acts `count` times (0: always, a dead disk), by an errno
+(EIO, ENOSPC, EROFS, …), a delay, or both.
 
     operation   the calls
     write       append, write_at, truncate, replace
@@ -11,7 +11,7 @@ errno (EIO, ENOSPC, EROFS, …), a delay, or both.
     name        open that creates, rename, remove, make_folder, remove_folder
 
 A pattern matches the whole path as the broker names it (`*/data2/*`). Calls come from the loop and from the
-threads beside it. Disarmed, a call costs one look at an empty list.
+threads beside it. Without rules a call costs one test of an empty list.
 
 Source: Jepsen's faultfs, CharybdeFS; FreeBSD's fail(9).
 """
@@ -48,7 +48,7 @@ class DiskFaultRule:
     last_path: str = ""
 
     def spent(self) -> bool:
-        """True when it will act no more."""
+        """True when it has acted `count` times."""
         return 0 < self.count <= self.fired
 
 
@@ -59,7 +59,7 @@ class DiskFaults:
 
     def __init__(self) -> None:
         self.live: list[DiskFaultRule] = []
-        """Rules that may still act; empty nearly always."""
+        """Rules that may still act; usually empty."""
         self._all: dict[int, DiskFaultRule] = {}
         self._lock = threading.Lock()
 
@@ -73,7 +73,7 @@ class DiskFaults:
         count: int = 0,
         delay_ms: int = 0,
     ) -> int:
-        """Add a rule; its id. ConfigError for what no disk does."""
+        """Add a rule; returns its id. ConfigError for an unknown operation or error."""
         if operation not in OPERATIONS:
             raise ConfigError(
                 f"disk operation {operation!r}: expected one of {', '.join(OPERATIONS)}"
@@ -100,7 +100,7 @@ class DiskFaults:
             self.live = [rule for rule in self.live if rule_id not in (None, rule.id)]
 
     def check(self, operation: str, path: str) -> None:
-        """Let the first rule that is due act: OSError as the disk would say it. Call only if `live`."""
+        """Apply the first rule that is due: a delay, an OSError. Called only if `live`."""
         due: DiskFaultRule | None = None
         with self._lock:
             for rule in self.live:
@@ -121,7 +121,7 @@ class DiskFaults:
             raise OSError(number, os.strerror(number), path)
 
     def report(self) -> list[dict[str, Any]]:
-        """Every rule of this life: what it saw and did, and whether it may act again."""
+        """Every rule of this process: matching calls, effects, and whether it may act again."""
         with self._lock:
             return [
                 {"id": r.id, "operation": r.operation, "path": r.path, "error": r.error, "nth": r.nth,
@@ -133,7 +133,7 @@ class DiskFaults:
     # ---------------------------------------------------------------- control
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """What the control socket may ask."""
+        """The control operations."""
         return {
             "disk.fail": self._op_fail, "disk.clear": self._op_clear, "disk.faults": self._op_report
         }  # fmt: skip

@@ -1,10 +1,10 @@
 """Named places in the code that a fault may arm (K6): `Failpoints` of the seam.
 
-Owns: the list of declared names (`DECLARED`, printed by `harrow failpoints`) and what is armed in this
-process. Disarmed a `hit` costs one look-up in an empty dict. Armed, the n-th hit acts once:
+Owns: which failpoints are armed in this process (their names: `DECLARED` in `seam/failpoints.py`). While nothing is
+armed, a `hit` costs one look-up in an empty dict. The n-th hit of an armed failpoint acts once:
 
     crash   SIGKILL to this process: no handler runs, nothing is flushed
-    stop    SIGSTOP to this process: it stands still here until SIGCONT
+    stop    SIGSTOP to this process: it is paused here until SIGCONT
     delay   the whole process waits `delay_ms` here
     error   raises FailpointError here
 
@@ -23,9 +23,7 @@ from typing import Any
 
 from ...errors import ConfigError, HarrowError
 from ..seam import Trace
-
-DECLARED: dict[str, str] = {}
-"""Every failpoint there is: name → where it sits."""
+from ..seam.failpoints import DECLARED
 
 ACTIONS = ("crash", "stop", "delay", "error")
 
@@ -34,53 +32,9 @@ class FailpointError(HarrowError):
     """Raised where a failpoint was armed with `error`."""
 
 
-def declare(name: str, doc: str) -> str:
-    """Add a failpoint to the list; returns its name, so that a module may keep it as a constant."""
-    assert DECLARED.get(name, doc) == doc, f"failpoint {name} declared twice"
-    DECLARED[name] = doc
-    return name
-
-
-BEFORE_APPEND = declare(
-    "log.before-append", "a log has checked a batch, before its bytes are written"
-)
-AFTER_APPEND = declare(
-    "log.after-append", "the leader has appended a produced batch, before its high watermark moves"
-)
-AFTER_FOLLOWER_APPEND = declare(
-    "log.after-follower-append", "a follower has appended fetched batches, before its next fetch"
-)
-CLEANER_BETWEEN_WRITES = declare(
-    "cleaner.between-writes", "compaction, before each creation, write or fsync of a .cleaned file"
-)
-CLEANER_BEFORE_SWAP = declare(
-    "cleaner.before-swap", "compaction, the .cleaned files are durable, nothing renamed yet"
-)
-CLEANER_TO_SWAP = declare(
-    "cleaner.between-swap-renames", "compaction, before each rename of a .cleaned file to .swap"
-)
-CLEANER_TO_DELETED = declare(
-    "cleaner.between-deleted-renames",
-    "compaction, before each rename of a replaced file to .deleted",
-)
-CLEANER_TO_FINAL = declare(
-    "cleaner.between-final-renames",
-    "compaction, before each rename of a .swap file to its own name",
-)
-CLEANER_AFTER_SWAP = declare(
-    "cleaner.after-swap", "compaction, a segment was swapped in, the folder is not fsynced yet"
-)
-CLEANER_BEFORE_CHECKPOINT = declare(
-    "cleaner.before-checkpoint", "compaction of a log is done, before its cleaner checkpoint moves"
-)
-BEFORE_ISR_WRITE = declare(
-    "partition.before-isr-write", "the leader has decided on a new ISR, before the registry has it"
-)
-
-
 @dataclass(slots=True, kw_only=True)
 class Armed:
-    """One armed failpoint: what the n-th hit does, and what came of it so far."""
+    """One armed failpoint: the action of its n-th hit, its hits and effects so far."""
 
     name: str
     action: str
@@ -101,13 +55,13 @@ class RealFailpoints:
         self._all: dict[str, Armed] = {}
 
     def hit(self, name: str) -> None:
-        """Nothing while disarmed; armed it may crash, stop, delay or raise FailpointError here."""
+        """While `name` is not armed: nothing. Armed: crash, stop, delay or FailpointError."""
         armed = self._live.get(name)
         if armed is not None:
             self._fire(armed)
 
     def arm(self, name: str, action: str, *, nth: int = 1, delay_ms: int = 0) -> None:
-        """Let the n-th hit from now act once; ConfigError for a name or action that does not exist."""
+        """Make the n-th hit from now on act once; ConfigError for an unknown name or action."""
         if name not in DECLARED:
             raise ConfigError(f"no failpoint {name!r}; there are {', '.join(sorted(DECLARED))}")
         if action not in ACTIONS:
@@ -118,11 +72,11 @@ class RealFailpoints:
         self._live[name] = self._all[name] = armed
 
     def disarm(self, name: str) -> bool:
-        """Make it harmless again; True when it was armed and had not fired."""
+        """Disarm a failpoint; True when it was armed and had not fired."""
         return self._live.pop(name, None) is not None
 
     def report(self) -> list[dict[str, Any]]:
-        """What was armed in this process: hits while armed, whether it fired, whether it still waits."""
+        """The failpoints that were armed in this process: hits while armed, effects, whether still armed."""
         return [
             {"name": a.name, "action": a.action, "nth": a.nth, "hits": a.hits, "fired": a.fired,
              "armed": self._live.get(a.name) is a}
@@ -146,7 +100,7 @@ class RealFailpoints:
             raise FailpointError(f"failpoint {armed.name} was armed with error")
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """What the control socket may ask."""
+        """The control operations."""
         return {
             "failpoint.arm": self._op_arm, "failpoint.disarm": self._op_disarm, "failpoints": self._op_report
         }  # fmt: skip

@@ -1,11 +1,11 @@
-"""Which peers this host may not hear or reach, and which it reaches late: the link rules that faults set.
+"""Link rules, which faults set: the peers whose frames a host blocks, and the peers to which it sends late.
 
 Owns: the set of rules of one host. A rule is a pattern of peers and a direction. Patterns are matched
 against `str(peer)` with shell wildcards: `broker 2`, `broker *`, `registry`, `client orders-*`, `*`.
-Direction `in` is what arrives here, `out` what leaves here; `both` is the two together.
-A rule blocks or, with a delay, makes slow what leaves. Where several make a peer slow the longest delay counts.
+Direction `in` is what arrives here, `out` what is sent from here; `both` is the two together.
+A rule blocks or, with a delay, delays what is sent. With several delays for a peer the longest applies.
 
-Pure: it decides, `real_network.py` applies. Unknown directions, empty patterns,
+Pure: it decides; `real/network.py` and `simulated/fabric.py` apply the rules. Unknown directions, empty patterns,
 absurd delays are refused (ConfigError).
 """
 
@@ -24,7 +24,7 @@ DELAY_MS_MOST = 10_000
 
 
 class Blocked(NamedTuple):
-    """What the rules say of one peer."""
+    """The directions in which rules block one peer."""
 
     inward: bool
     outward: bool
@@ -32,12 +32,12 @@ class Blocked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRule:
-    """Bytes of the peers that match `peers` do not pass in `direction` ("in" or "out"), or late by `delay_ms`."""
+    """Block frames of the peers that match `peers` in `direction` ("in" or "out"), or delay them by `delay_ms`."""
 
     peers: str
     direction: str
     delay_ms: int = 0
-    """0: they do not pass at all."""
+    """0: frames are blocked."""
 
 
 class LinkRules:
@@ -46,7 +46,7 @@ class LinkRules:
     __slots__ = ("_rules",)
 
     def __init__(self) -> None:
-        self._rules: dict[LinkRule, None] = {}  # a set that keeps the order they came in
+        self._rules: dict[LinkRule, None] = {}  # a set in order of insertion
 
     def block(self, peers: Iterable[str], direction: str) -> None:
         """Add a rule for each pattern; adding one twice is no error."""
@@ -57,7 +57,7 @@ class LinkRules:
                 self._rules[LinkRule(peers=pattern, direction=way)] = None
 
     def slow(self, peers: Iterable[str], delay_ms: int) -> None:
-        """What leaves to these leaves late; a pattern's new delay takes the place of its earlier one."""
+        """Delay what is sent to these peers; a pattern's new delay replaces its earlier delay."""
         if not 0 < delay_ms <= DELAY_MS_MOST:
             raise ConfigError(f"delay_ms {delay_ms}: expected a number from 1 to {DELAY_MS_MOST}")
         patterns = _checked(peers)
@@ -88,14 +88,14 @@ class LinkRules:
         return Blocked("in" in ways, "out" in ways)
 
     def delay_ms(self, peer: Peer) -> int:
-        """How late what leaves to `peer` leaves; 0: at once."""
+        """The delay of frames to `peer`; 0: none."""
         if not self._rules:
             return 0
         name = str(peer)
         return max((r.delay_ms for r in self._rules if fnmatchcase(name, r.peers)), default=0)
 
     def report(self) -> list[dict[str, Any]]:
-        """The rules as JSON; `delay_ms` only where one makes slow."""
+        """The rules as JSON; `delay_ms` only in a rule with a delay."""
         return [
             {"peers": rule.peers, "direction": rule.direction}
             | ({"delay_ms": rule.delay_ms} if rule.delay_ms else {})

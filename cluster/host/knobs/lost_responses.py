@@ -1,8 +1,8 @@
-"""Responses that never leave although the request took effect: the fault behind retries and duplicates.
+"""Responses that are lost although the request took effect: the fault behind retries and duplicates.
 
-Owns: the rules armed over the control socket and the record of what they ate. A rule counts the
-responses of its API to clients that match, and eats the n-th, once; the server then resets the connection.
-A pattern without a space is a client's name (`orders-*`), with one a peer (`broker 2`).
+Owns: the rules, set over the control socket, and the responses that they dropped. A rule counts the responses of its
+API to clients that match, and drops the n-th, once; the server then resets the connection. A pattern without a space
+is a client's name (`orders-*`), with one a peer (`broker 2`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..seam import Clock, Peer, Trace
 
 @dataclass(slots=True, kw_only=True)
 class LostResponseRule:
-    """Eat the `nth` response of `api_key` to a peer that matches `client`."""
+    """Drop the `nth` response of `api_key` to a peer that matches `client`."""
 
     id: int
     api_key: int
@@ -47,7 +47,7 @@ class LostResponses:
         self._fired: list[dict[str, Any]] = []
 
     def arm(self, api_key: int, *, nth: int = 1, client: str = "*") -> int:
-        """Add a rule; its id."""
+        """Add a rule; returns its id."""
         if nth < 1:
             raise ConfigError(f"nth={nth}: expected 1 or more")
         rule = LostResponseRule(id=len(self._rules) + 1, api_key=api_key, nth=nth, client=client)
@@ -60,7 +60,7 @@ class LostResponses:
         self._live = [rule for rule in self._live if rule_id is not None and rule.id != rule_id]
 
     def lose(self, peer: Peer, api_key: int) -> bool:
-        """Count one response; True when a rule eats it. Costs one look while nothing is armed."""
+        """Count one response; True when a rule drops it. Without rules: one test."""
         if not self._live:
             return False
         eaten_by: LostResponseRule | None = None
@@ -81,7 +81,7 @@ class LostResponses:
         return True
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """What the control socket may ask."""
+        """The control operations."""
         return {
             "responses": self._op_report, "responses.lose": self._op_lose, "responses.clear": self._op_clear
         }  # fmt: skip

@@ -2,18 +2,18 @@
 
     report = lose_power(journal folder, seed=7)
 
-Everything that was brought to stable storage stays as it was. The rest is as bad as a disk may make it,
-drawn by the seed, for each file and folder by itself:
+Everything that was brought to stable storage stays as it was. The rest is drawn from the seed, for each file
+and folder separately, among everything that a disk may do:
 
-* names: the first so many changes of a folder since its last fsync came through, none of the later;
-* a file's size: as of its last fsync, as of the end, or in between (a torn append);
-* its pages (512 or 4096 bytes, one size for each loss): each unsynced one is as of the end, or as of the last
-  fsync, which for appended ones is zeroes: the file system had noted the size and not the bytes.
+* names: of the changes of a folder since its last fsync a first part survives, and nothing after it;
+* a file's size: as at its last fsync, as at the end of the process, or between them (a torn append);
+* its pages (512 or 4096 bytes, one size for each loss): each unsynced page is as at the end, or as at the last
+  fsync. For an appended page that means zeroes: the file system had recorded the size and not the bytes.
 
-`keep` replaces the drawing: 0.0 loses everything that may be lost, 1.0 nothing.
+`keep` replaces the random choice: 0.0 loses everything that may be lost, 1.0 nothing.
 
 Afterwards the folder holds what the next start finds, and the journal says that all of it is durable.
-What may fail: FileNotFoundError where no journal is (the process did not keep one), OSError.
+What may fail: FileNotFoundError where no journal is (the process did not write it), OSError.
 Source: ALICE, CrashMonkey (OSDI '14, '18) for what may be lost in which order.
 """
 
@@ -61,7 +61,7 @@ class PowerLossReport:
     unsynced_names: int = 0
     """Creations, renames and removals that were not durable."""
     lost_names: int = 0
-    """Of those, the ones undone."""
+    """Of those, how many were undone."""
     page_bytes: int = 0
 
     def facts(self) -> dict[str, int]:
@@ -73,7 +73,7 @@ def lose_power(folder: str, *, seed: int | str, keep: float | None = None) -> Po
     """Roll the files whose journal lies in `folder` back to what survived."""
     with open(os.path.join(folder, JOURNAL), "rb") as file:
         journal = file.read()
-    return _Loss(folder, journal, random.Random(f"{seed}"), keep).play()  # noqa: S311 - not cryptography
+    return _Loss(folder, journal, random.Random(f"{seed}"), keep).apply()  # noqa: S311 - not cryptography
 
 
 class _Loss:
@@ -88,23 +88,23 @@ class _Loss:
         self._page = rng.choice(PAGES)
         self._report = PowerLossReport(page_bytes=self._page)
 
-    def play(self) -> PowerLossReport:
+    def apply(self) -> PowerLossReport:
         for node in sorted(self._model.folders):
-            self._settle_names(node)
+            self._roll_back_names(node)
         files: dict[int, str] = {}
         folders: list[str] = []
         for root, node in self._model.roots.items():
             folders += self._survivors(root, node, files)
         self._count_lost_files(files)
         for node in sorted(files):
-            self._settle_file(self._model.files[node])
+            self._roll_back_file(self._model.files[node])
         self._rebuild(folders, files)
-        self._begin_anew(files)
+        self._write_new_journal(files)
         return self._report
 
     # ------------------------------------------------------------------ names
 
-    def _settle_names(self, node: int) -> None:
+    def _roll_back_names(self, node: int) -> None:
         folder = self._model.folders[node]
         changes = len(folder.pending)
         kept = changes if self._keep == 1.0 else 0
@@ -136,7 +136,7 @@ class _Loss:
 
     # ------------------------------------------------------------------ bytes
 
-    def _settle_file(self, file: FileState) -> None:
+    def _roll_back_file(self, file: FileState) -> None:
         self._report.files += 1
         with contextlib.ExitStack() as opened:
             live = os.open(self._inode(file.id), os.O_RDWR | os.O_CLOEXEC)
@@ -149,7 +149,7 @@ class _Loss:
         self._report.torn_files += lost > 0
 
     def _tear(self, file: FileState, live: int, shadow: int | None) -> int:
-        """Bring one file to what survived; how many bytes of it were lost."""
+        """Change one file to what survived; returns how many of its bytes were lost."""
         size = os.fstat(live).st_size
         durable = file.durable_size if shadow is None else os.fstat(shadow).st_size
         survival = self._draw_survival()
@@ -186,7 +186,7 @@ class _Loss:
         """Ranges below both ends, and beyond the durable one, whose bytes may not have been written."""
         common = min(durable, size)
         if shadow is None:
-            ranges = sorted((one.position, min(one.end, common)) for one in file.images)
+            ranges = sorted((image.position, min(image.end, common)) for image in file.images)
             at = 0
             for start, end in ranges:
                 if max(start, at) < end:
@@ -200,7 +200,7 @@ class _Loss:
     def _take_back(
         self, file: FileState, live: int, shadow: int | None, start: int, end: int, durable: int
     ) -> int:
-        """Give a page its durable bytes, zeroes where there were none; how many bytes changed by that."""
+        """Restore the durable bytes of a page, zeroes where there were none; returns how many bytes that changed."""
         old = self._durable_bytes(file, live, shadow, start, end, durable)
         now = os.pread(live, end - start, start)
         if old == now:
@@ -235,7 +235,7 @@ class _Loss:
     # ------------------------------------------------------------------- tree
 
     def _rebuild(self, folders: list[str], files: dict[int, str]) -> None:
-        """Let the tree have exactly these folders and files."""
+        """Make the tree have exactly these folders and files."""
         for root in self._model.roots:
             if os.path.isdir(root):
                 shutil.rmtree(root)
@@ -244,8 +244,8 @@ class _Loss:
         for node, path in files.items():
             os.link(self._inode(node), path)
 
-    def _begin_anew(self, files: dict[int, str]) -> None:
-        """A journal that says: all of this is durable."""
+    def _write_new_journal(self, files: dict[int, str]) -> None:
+        """Write a journal that says that all of these files are durable."""
         records: list[Record] = []
         for node in sorted(files):
             records.append(Record(Kind.FILE, node, 0, 0, b""))

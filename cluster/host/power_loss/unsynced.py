@@ -1,6 +1,6 @@
 """What a disk holds for certain, and what it would lose with the power: the model and its journal.
 
-The model knows every file and folder below some roots by a number of its own (an inode, so to say):
+The model numbers every file and folder below its roots (a node number, like an inode number):
 
     folder   durable names, and the changes of names since its last fsync, in order
     file     durable size, and an *image* of every durable byte that was overwritten or cut since
@@ -9,11 +9,11 @@ The model knows every file and folder below some roots by a number of its own (a
 Rules, the strictest that POSIX allows: bytes are durable by an fsync of their file, names by an fsync of
 their folder; changes of one folder become durable in order. Appends need no entry: they lie beyond the
 durable size. Images are written *before* the change that they undo, everything else after the fact: a
-process that is killed in between has told nobody yet, so both outcomes are true.
+process that is killed in between has acknowledged nothing yet, so both outcomes are allowed.
 
 The journal is a file of records (`_HEAD`, then a payload), appended by one write each, so it survives
 `kill -9` of its writer; a cut-off last record is passed over. `Unsynced.replay` reads it, `compacted` says the
-same in fewer records. Who writes it: `tracked_disk.py`; who plays the power loss: `power_loss.py`.
+same in fewer records. `journal.py` writes it for `tracked_disk.py`; `roll_back.py` applies a power loss.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ UNSYNCED = "unsynced"
 """Folder of the journal, below a host's own."""
 JOURNAL = "journal"
 INODES = "inodes"
-"""Folder of one hard link for each known file: what was removed may have to come back."""
+"""Folder with a hard link for each known file: a power loss may bring a removed file back."""
 
 Change = tuple[tuple[str, int | None], ...]
-"""Names of one folder and what they lead to from now on; None: nothing."""
+"""Names of one folder, each with the node that it refers to from now on; None: the name was removed."""
 
 
 class Kind(IntEnum):
-    """What a record says; `id` is a node, `a` and `b` numbers."""
+    """The meaning of a record; `id` is a node, `a` and `b` are numbers."""
 
     ROOT = 1  # the folder `id` is the root at the path in the payload
     FILE = 2  # the file `id` is known
@@ -60,12 +60,12 @@ class Record(NamedTuple):
     at: int = 0
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """The record as bytes."""
         return _HEAD.pack(self.kind, self.id, self.a, self.b, len(self.payload)) + self.payload
 
 
 class Image(NamedTuple):
-    """Durable bytes of a file as they were: where they lie in the file and in the journal."""
+    """Durable bytes of a file before a change: their place in the file and in the journal."""
 
     number: int
     position: int
@@ -127,14 +127,14 @@ class Unsynced:
 
     @classmethod
     def replay(cls, journal: bytes) -> Unsynced:
-        """The model that a journal's bytes lead to."""
+        """The model after all records in a journal's bytes."""
         model = cls()
         for record in read_records(journal):
             model.apply(record)
         return model
 
     def apply(self, record: Record) -> None:
-        """Take in what one record says."""
+        """Change the model as one record says."""
         self.next_id = max(self.next_id, record.id + 1)
         self._apply[record.kind](record)
 
@@ -179,7 +179,7 @@ class Unsynced:
         file.images = []
 
     def reachable(self) -> set[int]:
-        """Numbers of all nodes that some root leads to, now or after a power loss."""
+        """Numbers of all nodes that can be reached from a root, now or after a power loss."""
         seen: set[int] = set()
         queue = list(self.roots.values())
         while queue:
@@ -234,7 +234,7 @@ def read_records(journal: bytes) -> Iterator[Record]:
 
 
 def apply_change(names: dict[str, int], change: Change) -> None:
-    """Let names lead where the change says."""
+    """Apply a change to the names of a folder."""
     for name, node in change:
         if node is None:
             names.pop(name, None)

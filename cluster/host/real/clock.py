@@ -12,7 +12,7 @@ NS_PER_MS = 1_000_000
 
 
 class RealClock:
-    """Time as the operating system tells it."""
+    """The time of the operating system."""
 
     __slots__ = ()
 

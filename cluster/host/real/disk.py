@@ -1,18 +1,20 @@
-"""Files as the operating system has them: `Disk`, `DiskFile`, `MappedFile`, `FileRegion` of the seam.
+"""Files of the operating system: `Disk`, `DiskFile`, `MappedFile`, `FileRegion` of the seam.
 
 Invariants:
 
-* A file knows its own size and appends at that position (`pwritev`), so an append is one system call
-  and reading beside it needs no seek. One process, one `RealFile` a path: nobody else may append.
-* An append that fails half-way leaves the file at its size before it: a partial write is continued, an
-  OSError (ENOSPC, EIO) cuts the file back and is raised.
+* A `RealFile` stores its size and appends at that position (`pwritev`), so an append is one system call and reads
+  need no
+  seek. Therefore a path has at most one `RealFile` in one process, and no other process appends to it.
+* An append that fails leaves the file at its size before: a partial write is continued; an OSError (ENOSPC, EIO) cuts
+  the
+  file to its old size and is raised.
 * `replace` is atomic and durable: temporary file, fsync, rename, fsync of the folder (B2).
-* A descriptor lives as long as anything uses it: a region that waits to be sent, an fsync on a thread.
+* A descriptor stays open as long as an object uses it: a region that waits to be sent, an fsync on a thread.
 
-Disk faults (`disk_faults.py`) are asked before each call. `tracked_disk.py` is this disk with a journal of
-what is not durable yet.
+Disk faults (`disk_faults.py`) are checked before each call. `tracked_disk.py` is this disk with a journal of unsynced
+writes.
 
-What may fail: everything raises OSError as the system reports it.
+What may fail: every call raises the OSError that the system reports.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _NO_FAULTS = DiskFaults()
 
 
 class Descriptor:
-    """An open file descriptor, closed when nothing holds it any more."""
+    """An open file descriptor, closed with the last reference to it."""
 
     __slots__ = ("fd",)
 
@@ -63,7 +65,7 @@ class RealFile:
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The path it was opened with."""
         return self._path
 
     def append(self, parts: Sequence[Buffer]) -> int:
@@ -81,7 +83,7 @@ class RealFile:
             if written < wanted:
                 self._write_rest(b"".join(parts), written)
         except OSError:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
+            with contextlib.suppress(OSError):  # the first error is raised
                 os.ftruncate(self._fd, position)
             raise
         self._size = position + wanted
@@ -118,7 +120,7 @@ class RealFile:
         return data
 
     def region(self, position: int, size: int) -> RealRegion:
-        """A range to be sent; the file stays open until it was, whoever closes it."""
+        """A range to send; the file stays open until the range was sent, also after `close`."""
         if self._faults.live:
             self._faults.check("read", self._path)
         return RealRegion(self._open_descriptor(), position, size)
@@ -138,13 +140,13 @@ class RealFile:
         """BLOCKS. Bring everything written to stable storage."""
         held = (
             self._open_descriptor()
-        )  # or the loop could close it, and another file take its number
+        )  # else the loop could close it, and another file could get its number
         if self._faults.live:
             self._faults.check("sync", self._path)
         os.fsync(held.fd)
 
     def close(self) -> None:
-        """Give the file back; closing twice is no error."""
+        """Close the file; a second call is no error."""
         self._fd = -1
         self._descriptor = None
 
@@ -170,11 +172,11 @@ class RealRegion:
 
     @property
     def fd(self) -> int:
-        """The file's descriptor, open as long as this object lives."""
+        """The file's descriptor, open as long as this object exists."""
         return self._descriptor.fd
 
     def read(self) -> bytes:
-        """The bytes themselves; OSError where the file has become shorter."""
+        """The bytes of the range; OSError where the file has become shorter."""
         data = os.pread(self.fd, self.size, self.position)
         while len(data) < self.size:
             more = os.pread(self.fd, self.size - len(data), self.position + len(data))
@@ -184,12 +186,12 @@ class RealRegion:
         return data
 
     def after(self, sent: int) -> RealRegion:
-        """What is left of it when `sent` bytes are gone."""
+        """The rest of the range after `sent` bytes."""
         return RealRegion(self._descriptor, self.position + sent, self.size - sent)
 
 
 class RealMap:
-    """A file mapped into memory; the mapping ends when nothing holds it any more."""
+    """A file mapped into memory; the mapping ends with the last reference to it."""
 
     __slots__ = ("_faults", "_map", "_path", "_view")
 
@@ -201,7 +203,7 @@ class RealMap:
             there = os.fstat(fd).st_size
             if there < size:
                 os.ftruncate(fd, size)
-            self._map = mmap.mmap(fd, max(there, size))  # which keeps a descriptor of its own
+            self._map = mmap.mmap(fd, max(there, size))  # it keeps its own descriptor
         finally:
             os.close(fd)
         self._view = memoryview(self._map)
@@ -217,7 +219,7 @@ class RealMap:
         return len(self._map)
 
     def resize(self, size: int) -> None:
-        """Map `size` bytes instead; `size` is at least 1, since nothing cannot be mapped."""
+        """Map `size` bytes instead; `size` is at least 1, because an empty file cannot be mapped."""
         if self._faults.live:
             self._faults.check("write", self._path)
         self._view.release()
@@ -231,7 +233,7 @@ class RealMap:
         self._map.flush()
 
     def close(self) -> None:
-        """Give the mapping back; closing twice is no error."""
+        """Unmap the file; a second call is no error."""
         self._view.release()
         self._map.close()
 
@@ -247,7 +249,7 @@ class RealLock:
         self._descriptor: Descriptor | None = held
 
     def release(self) -> None:
-        """Let others have it; releasing twice is no error."""
+        """Give the lock up; a second call is no error."""
         self._descriptor = None
 
 
@@ -255,7 +257,7 @@ class RealDisk:
     """The file system of this machine."""
 
     faults: DiskFaults = _NO_FAULTS
-    """What it refuses on purpose; never armed unless a host brings its own."""
+    """The disk faults of this disk; without rules unless the host passes its own."""
 
     def __init__(self, faults: DiskFaults | None = None) -> None:
         if faults is not None:
@@ -266,7 +268,7 @@ class RealDisk:
             self.faults.check(operation, path)
 
     def open(self, path: str, *, create: bool = True) -> DiskFile:
-        """Open for reading and writing; FileNotFoundError where it is absent and not to be created."""
+        """Open for reading and writing; FileNotFoundError when it is absent and `create` is False."""
         if create:
             self._check("name", path)
         return RealFile(path, create=create, faults=self.faults)
@@ -277,7 +279,7 @@ class RealDisk:
         return RealMap(path, size, faults=self.faults)
 
     def lock(self, path: str) -> RealLock:
-        """Hold `path` alone until released or dead; BlockingIOError while another process does."""
+        """Lock `path` until `release` or the end of this process; BlockingIOError while it is taken."""
         self._check("name", path)
         return RealLock(path)
 

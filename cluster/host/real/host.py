@@ -1,13 +1,12 @@
-"""The machine as it is: `Host` of the seam, assembled from its parts.
+"""The real machine: `Host` of the seam, assembled from its parts.
 
-Owns: the host's folder (`trace.jsonl`, `broker.log`, `tap.bin`, `tap.names`, `control.sock`; `unsynced/` where
-power losses are played) and the order in which its parts begin and end. Made inside the running loop of its process;
-everything it calls back runs there.
+Owns: the host's folder (`trace.jsonl`, `broker.log`, `tap.bin`, `tap.names`, `control.sock`) and the order in which the
+parts start and stop. A host is made inside the running loop of its process, and all its callbacks run on that loop.
 
     host = RealHost(name="broker-1", folder=…, listeners={"clients": sock}, seed=7)
     await host.start()          # the control socket answers
     …
-    await host.stop()           # links, tasks, threads and files are gone
+    await host.stop()           # links, tasks, threads and files are closed
 
 What may fail: OSError where the folder cannot be used.
 """
@@ -18,14 +17,12 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..knobs.control import ControlServer
 from ..knobs.disk_faults import DiskFaults
 from ..knobs.failpoints import RealFailpoints
-from ..power_loss.tracked_disk import TrackedDisk
-from ..power_loss.unsynced import UNSYNCED
 from ..seam import Clock, Disk, Failpoints, Network, Tap, Tasks, Trace
 from ..tap import NoTap, RealTap
 from ..trace import RealTrace
@@ -36,7 +33,7 @@ from .tasks import RealTasks
 
 CONTROL_SOCKET = "control.sock"
 LIVES = "lives"
-"""Counts how often a host of this folder began: one byte a life."""
+"""File with one byte for each start of a host in this folder."""
 
 
 class RealHost:
@@ -51,22 +48,19 @@ class RealHost:
         seed: int = 0,
         tap: bool = False,
         log_level: str = "info",
-        power_loss: Sequence[str] = (),
+        make_disk: Callable[[DiskFaults], Disk] = RealDisk,
     ) -> None:
-        """`power_loss`: folders whose unsynced writes are journalled, so that a power loss can be played."""
+        """`make_disk` chooses the disk: `RealDisk`, or `TrackedDisk` where a power loss may be simulated."""
         os.makedirs(folder, exist_ok=True)
         loop = asyncio.get_running_loop()
         self.name = name
         self.folder = folder
         self.clock: Clock = RealClock()
         disk_faults = DiskFaults()
-        journal = os.path.join(folder, UNSYNCED)
-        self.disk: Disk = (
-            TrackedDisk(journal, power_loss, disk_faults) if power_loss else RealDisk(disk_faults)
-        )
-        # seeded by name and life: hosts of one run draw different numbers, a host that comes back draws others
-        # than in its life before (it would give a new topic an old one's id), and the next run draws the same
-        self.random = random.Random(f"{seed}/{name}/{_next_life(folder)}")  # noqa: S311 - not cryptography
+        self.disk = make_disk(disk_faults)
+        # Seeded by name and number of the start: the hosts of a run draw different numbers; a restarted host draws
+        # other numbers than before (else a new topic would get an old topic's id); the next run draws the same.
+        self.random = random.Random(f"{seed}/{name}/{_count_start(folder)}")  # noqa: S311 - not cryptography
         self._trace = RealTrace(name, folder, self.clock, level=log_level)
         self._tasks = RealTasks(loop, self._trace)
         self._failpoints = RealFailpoints(self._trace)
@@ -84,13 +78,13 @@ class RealHost:
         loop.set_exception_handler(self._uncaught)
 
     async def start(self) -> None:
-        """Let the control socket answer."""
+        """Open the control socket."""
         await self.control.start()
 
     async def stop(self) -> None:
-        """End links, then tasks and threads, then the control socket and the files."""
+        """Close links, then tasks and threads, then the control socket and the files."""
         self._network.close()
-        await asyncio.sleep(0)  # handlers hear that their links are gone
+        await asyncio.sleep(0)  # lets handlers run `link_closed`
         await self._tasks.stop()
         await self.control.stop()
         self._tap.close()
@@ -98,7 +92,7 @@ class RealHost:
         asyncio.get_running_loop().set_exception_handler(None)
 
     def _uncaught(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What a callback of the loop let out: same trail as a task's."""
+        """An exception that a callback of the loop raised: trace and log it like a task's."""
         message, error = str(context.get("message", "callback")), context.get("exception")
         if isinstance(error, Exception):
             self._tasks.report(message, error)
@@ -106,8 +100,8 @@ class RealHost:
             self._trace.log("error", message)
 
 
-def _next_life(folder: str) -> int:
-    """Count one more life of this folder's host; 1 for the first."""
+def _count_start(folder: str) -> int:
+    """Count one more start of a host in this folder; returns 1 for the first."""
     fd = os.open(
         os.path.join(folder, LIVES), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
     )

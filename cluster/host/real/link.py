@@ -1,29 +1,31 @@
-"""One TCP connection that carries frames: `Link` of the seam, and what link rules do to it.
+"""One TCP connection that carries frames: `Link` of the seam, under the link rules of faults.
 
-Owns: a connected socket, the bytes read and not yet delivered, the bytes queued and not yet sent.
+Owns: a connected socket, the bytes read and not yet delivered (`large_frame.py`), the frames queued and not yet sent
+(`send_queue.py`), and the gates that stop reading.
 
 The socket is driven by the loop's reader and writer callbacks, not through an asyncio transport: a
-transport hides its write buffer, and a rule must be able to hold back **everything** that the kernel has
-not taken yet, at once. It also spares a join (`sendmsg`) and a buffer a read (all links of a host read into one).
+transport hides its write buffer, and a rule must be able to hold back **everything** that the kernel has not taken yet,
+at once. It also saves a join (`sendmsg`) and a buffer for each read (all links of a host read into one buffer).
 
 Invariants:
 
-* Frames are delivered whole and in order, whatever the cuts of the reads. Small frames are cut from the
+* Frames are delivered whole and in order, independent of the borders of the reads. Small frames are cut from the
   shared read buffer; a larger one is collected in pieces and joined once, so reassembly is linear, and
-  nothing is allocated on the word of a peer (an absurd size closes the link).
-* `send` never blocks. While frames are being delivered, on whichever link of the host, what they bring about only
-  queues; it leaves when that delivery ends, each link's in one system call. Otherwise it leaves at once.
-  Bytes leave in the order they were queued; no fault drops a part of a frame.
-* A file region leaves by `os.sendfile`, in its place in the frame. Where its file was cut meanwhile the frame
-  cannot be completed: the link is reset, for nothing else may follow half a frame.
-* Reading goes on while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
+  no memory is allocated because of a size that a peer claims (an absurd size closes the link).
+* `send` never blocks. During a delivery of frames, on any link of the host, `send` only queues; all is sent at the
+  end of that delivery, with one system call for each link. Otherwise `send` sends at once. Bytes are sent in the
+  order in which they were queued; no fault drops a part of a frame.
+* A file region is sent by `os.sendfile`, in its place in the frame. When its file was cut meanwhile, the frame cannot
+  be
+  completed and the link is reset, because nothing else may follow half a frame.
+* The link reads while no **gate** is shut: the handler's pause, a rule (HELD), or too many unsent bytes
   (CHOKED, on accepted links: a peer that does not read its answers is not read from).
-* A blocked link keeps its end of connection to itself as well: neither FIN nor RST passes a partition.
-* What a rule makes late waits in `slow_send.py` before it is queued here; a closed link ends when that has left too.
+* A blocked link does not pass the end of the connection either: neither FIN nor RST passes a partition.
+* Frames that a rule delays wait in `slow_send.py` before they are queued; a closed link ends after they were sent.
 * `link_closed` is called exactly once, never from inside `send` or `close`.
-* Assigning `peer` during the delivery of a frame applies the rules to that very frame: when they block what
-  arrives, the assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
-  So a handler names its link before it does anything else with the frame.
+* Assigning `peer` during the delivery of a frame applies the rules to that frame, too: when they block it, the
+  assignment raises FrameHeldError through the handler and the frame is delivered again after healing.
+  Therefore a handler names its link before it processes the frame.
 
 A WireError from the handler, an absurd size or any other exception closes this link with one log line.
 """
@@ -31,35 +33,25 @@ A WireError from the handler, an absurd size or any other exception closes this 
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
-import os
 import socket
 import struct
 import termios
 import traceback
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 from ...errors import WireError
 from ..knobs.link_rules import Blocked
-from ..seam import Buffer, FrameHandler, Part, Peer
-from .disk import IOV_MAX, RealRegion
+from ..seam import FrameHandler, Part, Peer
+from .large_frame import OWN_PIECES_BYTES, PIECE_BYTES, LargeFrame
 from .link_context import LinkContext
-from .pieces import JOIN_BYTES, SIZE, Piece, joined, pieces_of
+from .pieces import JOIN_BYTES, SIZE, joined, pieces_of
+from .send_queue import SendQueue
 from .slow_send import NOT_SLOW, SlowSend
 
-PIECE_BYTES = 1024 * 1024
-"""Most that one read takes of a large frame."""
-OWN_PIECES_BYTES = 4096
-"""A cut frame larger than this is collected in pieces; a smaller one waits in front of the next read."""
-SEND_JOIN_BYTES = 32 * 1024
-"""Up to this much a join and `send` is cheaper than `sendmsg` with many parts."""
 CHOKE_BYTES = 64 * 1024 * 1024
 """Unsent bytes at which an accepted link stops reading; it goes on at a quarter."""
-PIECES_MOST = 256
 LINGER_S = 30.0
 """How long a closed link may go on sending what was queued."""
 RESET = struct.pack("ii", 1, 0)
@@ -76,13 +68,13 @@ class RealLink:
 
     __slots__ = (
         "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_fd", "_gates", "_handler",
-        "_linger", "_max_frame_bytes", "_missing", "_out_held", "_peer", "_pieces", "_pieces_done",
-        "_queue", "_reading", "_regions", "_rest", "_scheduled", "_slow", "_sock", "_unsent", "_writing",
+        "_large", "_linger", "_max_frame_bytes", "_out_held", "_peer", "_queue", "_reading", "_rest",
+        "_scheduled", "_slow", "_sock", "_writing",
     )  # fmt: skip
 
     def __init__(
         self,
-        context: LinkContext,
+        context: LinkContext[RealLink],
         sock: socket.socket,
         peer: Peer,
         *,
@@ -98,16 +90,12 @@ class RealLink:
         self._handler: FrameHandler | None = None
         self._gates = 0
         self._reading = self._writing = self._scheduled = self._delivering = False
-        self._at_close = ""  # of a closed link, what is left to do: "drain", "reset" or "drop"
+        self._at_close = ""  # how a closed link ends: "drain", "reset" or "drop"
         self._linger: asyncio.TimerHandle | None = None
         self._backlog: memoryview | None = None  # read, and held back by a gate
         self._rest = b""  # the beginning of a small frame
-        self._pieces: list[bytes] = []  # the beginning of a large frame
-        self._pieces_done = 0  # pieces that were merged already
-        self._missing = 0  # bytes that the large frame still lacks; 0: there is none
-        self._queue: deque[Piece] = deque()
-        self._regions = 0  # of the queue
-        self._unsent = 0  # of the queue, and of what is late
+        self._large = LargeFrame()
+        self._queue = SendQueue(sock)
         self._out_held = False
         self._slow: SlowSend | None = None  # while a rule makes it slow
         context.links.add(self)
@@ -122,7 +110,7 @@ class RealLink:
 
     @property
     def peer(self) -> Peer:
-        """Who it leads to; assigning it applies the rules of that peer at once."""
+        """The process it leads to; an assignment applies the rules of that peer at once."""
         return self._peer
 
     @peer.setter
@@ -136,22 +124,23 @@ class RealLink:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes sent (queued, or late on a slow link) and not yet taken by the kernel."""
-        return self._unsent
+        """Bytes sent (queued, or delayed on a slow link) and not yet taken by the kernel."""
+        return self._queue.unsent_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue one frame; on a closed link nothing happens. OSError where a small region cannot be read."""
         if self._gates & CLOSED:
             return
         size = sum(map(len, parts))
+        queue = self._queue
         if self._slow is not None:
             self._slow.add(pieces_of(parts, size), size + 4)
         elif size < JOIN_BYTES:
-            self._queue.append(joined(parts, size))
+            queue.pieces.append(joined(parts, size))
         else:
-            self._enqueue(pieces_of(parts, size))
-        self._unsent += size + 4
-        if self._unsent > self._choke_bytes:
+            queue.extend(pieces_of(parts, size))
+        queue.unsent_bytes += size + 4
+        if queue.unsent_bytes > self._choke_bytes:
             self._shut(CHOKED)
         if self._scheduled or self._writing or self._out_held:
             return
@@ -162,7 +151,7 @@ class RealLink:
             self.flush()
 
     def close(self, *, reset: bool = False) -> None:
-        """End it; with `reset` at once and without what was queued."""
+        """Close the link after queued frames were sent; with `reset` at once."""
         if self._gates & CLOSED:
             return
         self._end("reset here" if reset else "closed here", at_close="reset" if reset else "drain")
@@ -178,7 +167,7 @@ class RealLink:
     # ----------------------------------------------------------------- rules
 
     def apply(self) -> None:
-        """Hold back, delay or let go what arrives and what leaves by the rules; nothing is lost any way."""
+        """Apply the rules: hold back, delay or release frames in both directions; no frame is lost."""
         rules = self._context.rules
         blocked, delay_ms = rules.blocked(self._peer), rules.delay_ms(self._peer)
         if blocked.inward:
@@ -195,11 +184,11 @@ class RealLink:
             self._flush_soon()
 
     def delay(self, delay_ms: int) -> None:
-        """Send late from now on; 0: at once again, what is late first."""
+        """Delay what is sent from now on; 0: send delayed frames now, and later ones at once."""
         slow = self._slow
         if delay_ms:
             if slow is None:
-                slow = SlowSend(self._context.loop, self._enqueue, self._flush_soon)
+                slow = SlowSend(self._context.loop, self._queue.extend, self._flush_soon)
             slow.delay_ms = delay_ms
             self._slow = slow
         elif slow is not None:
@@ -208,17 +197,17 @@ class RealLink:
 
     @property
     def blocked(self) -> Blocked:
-        """Which directions a rule holds back now."""
+        """The directions that a rule holds back now."""
         return Blocked(bool(self._gates & HELD), self._out_held)
 
     def report(self) -> dict[str, Any]:
         """This link as JSON: evidence for the probe of a fault."""
         inward, outward = self.blocked
-        read = len(self._rest) + sum(map(len, self._pieces)) + len(self._backlog or b"")
+        read = len(self._rest) + self._large.held_bytes + len(self._backlog or b"")
         return {
             "peer": str(self._peer), "blocked_in": inward, "blocked_out": outward,
             "held_in_bytes": read + self._kernel_bytes() if inward else 0,
-            "held_out_bytes": self._unsent if outward else 0,
+            "held_out_bytes": self._queue.unsent_bytes if outward else 0,
             **(NOT_SLOW if self._slow is None else self._slow.report()),
             "closed": bool(self._gates & CLOSED),
         }  # fmt: skip
@@ -263,11 +252,13 @@ class RealLink:
 
     def _readable(self) -> None:
         try:
-            if self._missing:
-                piece = self._sock.recv(min(self._missing, PIECE_BYTES))
+            large = self._large
+            if large.missing_bytes:
+                piece = self._sock.recv(min(large.missing_bytes, PIECE_BYTES))
                 count = len(piece)
-                if count:
-                    self._add_piece(piece)
+                frame = large.add(piece) if count else None
+                if frame is not None:
+                    self._guard(self._deliver_one, frame)
             else:
                 buffer, have = self._context.buffer, len(self._rest)
                 if have:
@@ -284,18 +275,6 @@ class RealLink:
         if not count and not self._gates & CLOSED:
             self._end("closed by the peer", at_close="drop")
 
-    def _add_piece(self, piece: bytes) -> None:
-        pieces = self._pieces
-        pieces.append(piece)
-        self._missing -= len(piece)
-        if not self._missing:
-            self._pieces, self._pieces_done = [], 0
-            self._guard(self._deliver_one, b"".join(pieces))
-        elif len(pieces) - self._pieces_done >= PIECES_MOST:
-            # a peer that trickles must not cost an object a byte
-            pieces[self._pieces_done :] = [b"".join(pieces[self._pieces_done :])]
-            self._pieces_done += 1
-
     def _deliver_one(self, frame: bytes) -> None:
         handler = self._handler
         assert handler is not None
@@ -305,7 +284,7 @@ class RealLink:
             self._backlog = memoryview(SIZE.pack(len(frame)) + frame)
 
     def _guard(self, deliver: Callable[[Any], None], data: object) -> None:
-        """Run a delivery; whatever it raises ends this link and nothing else. Then send what it answered."""
+        """Run a delivery, then send what it queued; an exception of it ends this link and nothing else."""
         context = self._context
         self._delivering = context.delivering = True
         try:
@@ -321,7 +300,7 @@ class RealLink:
             self._context.loop.call_soon(self._go_on)
 
     def _deliver_all(self, view: memoryview) -> None:
-        """Deliver the whole frames in `view` and keep what is behind them."""
+        """Deliver the whole frames in `view` and keep the rest."""
         handler = self._handler
         assert handler is not None
         receive, size_at, most = handler.frame_received, SIZE.unpack_from, self._max_frame_bytes
@@ -343,22 +322,17 @@ class RealLink:
 
     def _keep(self, view: memoryview, at: int, end: int) -> None:
         if self._gates:
-            # the read buffer is everybody's: what a gate holds back needs its own copy
+            # all links share the read buffer: what a gate holds back needs its own copy
             self._backlog = memoryview(bytes(view[at:end]))
             return
         if end - at > 4:
             size: int = SIZE.unpack_from(view, at)[0]
             if size > OWN_PIECES_BYTES:
-                self._pieces = [bytes(view[at + 4 : end])]
-                self._missing = size - (end - at - 4)
+                self._large.begin(bytes(view[at + 4 : end]), size)
                 return
         self._rest = bytes(view[at:end])
 
     # --------------------------------------------------------------- writing
-
-    def _enqueue(self, pieces: Sequence[Piece]) -> None:
-        self._regions += sum(piece.__class__ is RealRegion for piece in pieces)
-        self._queue.extend(pieces)
 
     def _flush_soon(self) -> None:
         if not self._scheduled:
@@ -366,77 +340,27 @@ class RealLink:
             self._context.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Hand the kernel what it takes of the queue."""
+        """Give the kernel as much of the queue as it takes."""
         self._scheduled = False
         if self._out_held or self._fd < 0:
             return
+        queue = self._queue
         try:
-            self._write()
-        except OSError as error:
-            # half a region may have left: no orderly end may follow it
-            self._end(f"{error.strerror or error}", at_close="reset" if self._regions else "drop")
-            return
-        if self._gates & CHOKED and self._unsent <= self._choke_bytes / 4:
-            self._open(CHOKED)
-        if self._at_close and not self._unsent:
-            self._finish()
-        elif self._at_close and self._queue and self._linger is None:
-            self._linger = self._context.loop.call_later(LINGER_S, self._finish)
-
-    def _write(self) -> None:
-        queue, sock = self._queue, self._sock
-        try:
-            while queue:
-                if self._regions:
-                    self._drop(self._send_mixed())
-                    continue
-                buffers: Any = queue  # nothing else while there are no regions
-                if self._unsent <= SEND_JOIN_BYTES:
-                    sent = sock.send(buffers[0] if len(buffers) == 1 else b"".join(buffers))
-                else:
-                    sent = sock.sendmsg(islice(buffers, IOV_MAX))
-                if sent == self._unsent:
-                    queue.clear()
-                    self._unsent = 0
-                else:
-                    self._drop(sent)
-        except (BlockingIOError, InterruptedError):
-            if not self._writing:
+            if queue.send():
+                self._stop_writing()
+            elif not self._writing:
                 self._writing = True
                 self._context.loop.add_writer(self._fd, self.flush)
+        except OSError as error:
+            # half a region may have been sent: a FIN after it would look like an orderly end
+            self._end(f"{error.strerror or error}", at_close="reset" if queue.regions else "drop")
             return
-        self._stop_writing()
-
-    def _send_mixed(self) -> int:
-        """Send the buffers up to the first region, or of that region what the kernel takes; how much it took."""
-        first = self._queue[0]
-        if isinstance(first, RealRegion):
-            sent = os.sendfile(self._fd, first.fd, first.position, first.size)
-            if sent == 0:
-                raise OSError(errno.EIO, "a file was cut under a response")
-            return sent
-        buffers: list[Buffer] = []
-        for part in islice(self._queue, IOV_MAX):
-            if isinstance(part, RealRegion):
-                break
-            buffers.append(part)
-        # MSG_MORE: what is before a region leaves in one segment with its beginning
-        return self._sock.sendmsg(buffers, (), socket.MSG_MORE)
-
-    def _drop(self, sent: int) -> None:
-        self._unsent -= sent
-        queue = self._queue
-        while sent:
-            part = queue[0]
-            size = len(part)
-            if size > sent:
-                queue[0] = (
-                    part.after(sent) if isinstance(part, RealRegion) else memoryview(part)[sent:]
-                )
-                return
-            queue.popleft()
-            self._regions -= part.__class__ is RealRegion
-            sent -= size
+        if self._gates & CHOKED and queue.unsent_bytes <= self._choke_bytes / 4:
+            self._open(CHOKED)
+        if self._at_close and not queue.unsent_bytes:
+            self._finish()
+        elif self._at_close and queue.pieces and self._linger is None:
+            self._linger = self._context.loop.call_later(LINGER_S, self._finish)
 
     def _stop_writing(self) -> None:
         if self._writing:
@@ -450,21 +374,22 @@ class RealLink:
         self._end(reason, at_close="drop")
 
     def _end(self, reason: str, *, at_close: str) -> None:
-        """Stop reading, tell the handler once, and see to the socket: drop, drain or reset."""
+        """Stop reading, schedule the one `link_closed`, and close the socket by `at_close`: drop, drain or reset."""
         if self._gates & CLOSED:  # the socket failed while a closed link was draining
             self._finish()
             return
         self._shut(CLOSED)
         self._at_close = at_close
-        self._backlog, self._rest, self._pieces, self._missing = None, b"", [], 0
+        self._backlog, self._rest = None, b""
+        self._large.clear()
         if self._handler is not None:
             self._context.loop.call_soon(self._handler.link_closed, reason)
         if at_close != "drain":
             self._forget_unsent()
-        self.flush()  # finishes at once, when the queue is empty, or, of a blocked link, after healing
+        self.flush()  # closes the socket now, when the queue is empty, or, on a blocked link, after healing
 
     def _finish(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         if self._fd < 0:
             return
         if self._linger is not None:
@@ -479,12 +404,11 @@ class RealLink:
 
     def _forget_unsent(self) -> None:
         self._queue.clear()
-        self._unsent = self._regions = 0
         if self._slow is not None:
             self._slow.drop()
 
     def abort(self, reason: str) -> None:
-        """Reset the connection whatever rules hold it: the heal mode "reset", and the end of a host."""
+        """Reset the connection, even if a rule blocks it: the heal mode "reset", and the end of a host."""
         self._out_held = False
         if self._gates & CLOSED:
             self._at_close = "reset"

@@ -1,11 +1,11 @@
 """Sockets that carry frames, and the link rules and lost responses of faults: `Network` of the seam.
 
-Owns: this host's listening sockets (bound by whoever started it), all its links, the rules on them.
+Owns: this host's listening sockets (bound before the process starts serving), all its links, the rules on them.
 
 Faults (control operations `links.block`, `links.slow`, `links.heal`, `links`, `responses.lose`, `responses.clear`,
-`responses`): rules apply at once to live links (see `link.py`). Connecting to a blocked peer hangs until
-it is healed or the caller's time is up, as behind a firewall that drops. An accepted link belongs to
-nobody until its first request names it; naming applies the rules of that name.
+`responses`): rules apply at once to live links (see `link.py`). Connecting to a blocked peer waits until it is healed
+or the caller's time is up, as behind a firewall that drops packets. An accepted link has no peer name until its first
+request; naming it applies the rules of that name.
 
 What may fail: `connect` raises OSError or TimeoutError; running out of descriptors pauses accepting.
 """
@@ -74,11 +74,11 @@ class RealAcceptor:
         self._watch()
 
     def close(self) -> None:
-        """Accept no more; links go on."""
+        """Accept no more connections; open links stay open."""
         if self._sock.fileno() < 0:
             return
         self._network.loop.remove_reader(self._sock)
-        # a copy of this descriptor may live on in a parent process: close() alone would leave it listening
+        # a parent process may have a copy of this descriptor, which would go on listening after close()
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
@@ -137,7 +137,7 @@ class RealNetwork:
         self._healed: asyncio.Future[None] = loop.create_future()
 
     def log(self, level: str, message: str) -> None:
-        """A line of the network's in the host's log."""
+        """Write a line about the network to the host's log."""
         self._trace.log(level, message)
 
     # ------------------------------------------------------------------ seam
@@ -157,7 +157,7 @@ class RealNetwork:
     async def connect(
         self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
     ) -> Link:
-        """Open a link to `peer`; OSError or TimeoutError when nobody answers."""
+        """Open a link to `peer`; OSError or TimeoutError when no process answers."""
         async with asyncio.timeout(timeout_ms / 1000):
             await self._passable(peer)
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -177,11 +177,11 @@ class RealNetwork:
         return self._lost.lose(peer, api_key)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
-        """Run `call` when the frames that a link is delivering have been served; on the next turn when none is."""
+        """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
         self._context.after_delivery(call)
 
     def flush(self) -> None:
-        """Let what the present delivery has sent leave now instead of at its end."""
+        """Send what the delivery in progress has queued now instead of at its end."""
         self._context.flush_answered()
 
     # -------------------------------------------------------------- its links
@@ -198,7 +198,7 @@ class RealNetwork:
         """Make a link of a connected socket and start it."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a half-open peer is found out
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # detects a half-open connection
         link = RealLink(
             self._context, sock, peer, max_frame_bytes=max_frame_bytes, accepted=accepted
         )
@@ -223,7 +223,7 @@ class RealNetwork:
         self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
 
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
-        """Take rules back: "deliver" what they held, in order, or "reset" the links; how many links it met."""
+        """Remove rules: "deliver" the held frames in order, or "reset" the links; returns how many links were held."""
         if mode not in ("deliver", "reset"):
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self._links if any(link.blocked)]
@@ -243,13 +243,13 @@ class RealNetwork:
             link.apply()
 
     def close(self) -> None:
-        """End the listeners and every link; what is queued gets one last try."""
+        """Close the acceptors and every link; queued frames get one last attempt."""
         for acceptor in self._acceptors:
             acceptor.close()
         for sock in self._sockets.values():
             sock.close()
         for link in list(self._links):
-            link.delay(0)  # what is under way arrives though its sender is gone
+            link.delay(0)  # delayed frames still arrive after the sender has ended
             link.close()
         for link in list(self._links):
             link.abort("the host ends")
@@ -257,7 +257,7 @@ class RealNetwork:
     # -------------------------------------------------------------- control
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """What the control socket may ask of the network."""
+        """The control operations of the network."""
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
             "links.heal": self._op_heal, **self._lost.operations(),
@@ -289,6 +289,6 @@ class RealNetwork:
 
 
 def _refuse_itself(sock: socket.socket) -> None:
-    """A free ephemeral port on loopback can be connected to itself: nobody listens there."""
+    """A free ephemeral port on loopback can be connected to itself: no process listens there."""
     if sock.getsockname() == sock.getpeername():
-        raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "no process listens there")

@@ -1,7 +1,7 @@
 """A frame as the pieces that a real link queues: buffers, and regions of files that leave by `sendfile`.
 
-Pure. A small frame is joined, which copies it; of a larger one the parts are kept as they are. The region of a
-file becomes a buffer where a system call of its own would not pay (OSError where it cannot be read).
+Pure. A small frame is joined, which copies it; the parts of a larger frame are not copied. A small region of a file
+is read into a buffer, because a read costs less than a separate system call (OSError where it cannot be read).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .disk import RealRegion
 
 SIZE = struct.Struct(">i")
 JOIN_BYTES = 4096
-"""A smaller frame is joined with its size at once; of a larger one the parts are kept apart."""
+"""A smaller frame is joined with its size at once; the parts of a larger frame stay apart."""
 REGION_BYTES_LEAST = 16 * 1024
-"""Of a smaller range a read and a join are cheaper than a system call of its own."""
+"""For a smaller range a read and a join cost less than a separate system call."""
 
 Piece = Buffer | RealRegion
 
@@ -29,12 +29,12 @@ def pieces_of(parts: Sequence[Part], size: int) -> list[Piece]:
 
 
 def joined(parts: Sequence[Part], size: int) -> bytes:
-    """Return the same in one piece."""
+    """Return the frame in one piece."""
     return b"".join((SIZE.pack(size), *map(bytes_of, parts)))
 
 
 def _queueable(part: Part) -> Piece:
-    """A region only where sending it as one pays."""
+    """The part itself, or the bytes of a small region."""
     if isinstance(part, RealRegion) and part.size >= REGION_BYTES_LEAST:
         return part
     return bytes_of(part)

@@ -1,13 +1,13 @@
-"""What leaves a link late: frames that wait until the delay of a link rule is over (K2).
+"""Frames of a slow link, which wait until the delay of a link rule is over (K2).
 
 Owns: the waiting frames of one slow link, in the order in which they were sent, and one timer for the first.
 
-Invariants: a frame leaves as a whole, no sooner than `delay_ms` after it was sent, after every frame sent before
-it, and once. A new delay concerns what is sent from then on; who waits behind a longer delay waits with it.
-Nothing is lost: `let_go` hands out all that waits (the rule is lifted, the host ends); only `drop` forgets it
-(the link is reset or its socket failed).
+Invariants: a frame is queued as a whole, once, not before `delay_ms` have passed since it was sent, and after every
+frame sent before it. A new delay applies to later frames; a frame behind one with a longer delay waits for that one.
+No frame is lost: `let_go` releases all frames (the rule was removed, the host ends); only `drop` discards them (the
+link was reset or its socket failed).
 
-Time is the machine's clock, not the loop's: uvloop's stands still during a turn and counts whole milliseconds.
+Time is the machine's clock, not the loop's: uvloop's time does not advance during a turn and has whole milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_SLOW: Mapping[str, int] = {"delay_ms": 0, "waiting_bytes": 0, "delayed_bytes
 
 
 class Waiting(NamedTuple):
-    """One frame that is under way."""
+    """One frame that waits."""
 
     due_s: float
     pieces: Sequence[Piece]
@@ -36,7 +36,7 @@ class Waiting(NamedTuple):
 
 
 class SlowSend:
-    """The delay of one link; made when a rule first makes it slow."""
+    """The delay of one link; created when a rule makes the link slow."""
 
     __slots__ = (
         "_frames", "_loop", "_release", "_released", "_timer", "delay_ms", "delayed_bytes", "waiting_bytes",
@@ -52,19 +52,19 @@ class SlowSend:
         self._release = release
         self.delay_ms = 0
         self.waiting_bytes = 0
-        """Of frames that were sent and whose time has not come."""
+        """Bytes of the frames that wait."""
         self.delayed_bytes = 0
-        """Of frames that left after their delay, so far: evidence."""
+        """Bytes of the frames that were released after their delay: evidence."""
 
     def add(self, pieces: Sequence[Piece], size: int) -> None:
-        """A frame was sent; it waits from now on."""
+        """Add a frame that was sent now."""
         self._frames.append(Waiting(time.monotonic() + self.delay_ms / 1000, pieces, size))
         self.waiting_bytes += size
         if self._timer is None:
             self._wait()
 
     def let_go(self) -> None:
-        """Release all that waits, at once and in order."""
+        """Release all frames at once, in order."""
         while self._frames:
             self._release_first()
         self._stop()
@@ -77,7 +77,7 @@ class SlowSend:
         }  # fmt: skip
 
     def drop(self) -> None:
-        """Forget what waits: the link has no use for it any more."""
+        """Discard all frames."""
         self._frames.clear()
         self.waiting_bytes = 0
         self._stop()

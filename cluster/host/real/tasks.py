@@ -1,11 +1,11 @@
-"""What runs when, on the running loop: `Tasks` of the seam.
+"""Timers, tasks and threads on the running loop: `Tasks` of the seam.
 
-Owns: strong references to every spawned task (the loop itself keeps weak ones, so a task nobody awaits
-could vanish), and a small thread pool for BLOCKS calls. A task that lets an exception out is traced as
+Owns: strong references to every spawned task (the loop itself keeps weak ones, so a task without an
+awaiter could vanish), and a small thread pool for BLOCKS calls. An exception that a task raises is traced as
 `task.failed` and logged with its stack; nothing is fire-and-forget. `stop` cancels what is left and waits
 for it, so every task ends with the host.
 
-Which loop that is, is the process's to say (`process.py`: uvloop); nothing here depends on it.
+The process chooses the loop (`process.py`: uvloop); nothing here depends on it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RealTasks:
         return self._loop.call_later(delay_ms / 1000, call, *args)
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> asyncio.Task[object]:
-        """Run a coroutine and keep hold of it until it ends."""
+        """Run a coroutine and hold a reference to its task until it ends."""
         task = self._loop.create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -63,21 +63,21 @@ class RealTasks:
             self.report(task.get_name(), error)
 
     def report(self, name: str, error: BaseException) -> None:
-        """Trace `task.failed` and log the stack of an exception that nobody else will see."""
+        """Trace `task.failed` and log the stack of an exception that no caller receives."""
         self._trace.emit("task.failed", name=name, error=f"{type(error).__name__}: {error}")
         stack = "".join(traceback.format_exception(error))
         self._trace.log("error", f"task {name} failed\n{stack.rstrip()}")
 
     def promise(self) -> Promise[Any]:
-        """A fresh unsettled promise: a future of the loop."""
+        """A new promise without a value: a future of the loop."""
         return self._loop.create_future()
 
     async def sleep(self, delay_ms: float) -> None:
-        """Let others run for `delay_ms`."""
+        """Suspend this coroutine for `delay_ms`."""
         await asyncio.sleep(delay_ms / 1000)
 
     async def wait(self, awaitable: Awaitable[T], timeout_ms: float) -> T:
-        """Await with a deadline; TimeoutError (and the awaited thing cancelled) when it passes."""
+        """Await with a deadline; after it the awaitable is cancelled and TimeoutError is raised."""
         async with asyncio.timeout(timeout_ms / 1000):
             return await awaitable
 
@@ -86,7 +86,7 @@ class RealTasks:
         return await self._loop.run_in_executor(self._threads, call, *args)
 
     def mutex(self) -> AbstractContextManager[object]:
-        """One at a time inside, of the loop and the threads beside it."""
+        """A lock between the loop and the threads beside it."""
         return Lock()
 
     async def stop(self) -> None:

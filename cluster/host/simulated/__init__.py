@@ -6,6 +6,6 @@ real I/O, no threads, no asyncio, no clock of the machine: a world is a function
 """
 
 from .host import Machine, SimHost, World
-from .wires import Latency
+from .latency import Latency
 
 __all__ = ["Latency", "Machine", "SimHost", "World"]

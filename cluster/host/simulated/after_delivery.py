@@ -1,7 +1,7 @@
-"""What a delivery of frames puts off until they have been served, in a simulated life.
+"""Calls that wait for the end of a delivery of frames, in a simulated life.
 
-Owns: whether frames are being delivered, and the calls put off (`Network.after_delivery` of the seam). They run in the
-instant of the delivery, as on a real link; in a life that stands still, or is over by then, when and if it goes on.
+Owns: whether a delivery is in progress, and the calls that wait (`Network.after_delivery` of the seam). They run in the
+instant of the delivery, as on a real link; in a life that was paused meanwhile, after it is resumed.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from collections.abc import Callable
 
 
 class Delivery:
-    """Of one life; `call_soon` is its own, which drops what a dead life was to do."""
+    """The deliveries of one life; its `call_soon` drops the calls of a dead life."""
 
-    __slots__ = ("_after", "_call_soon", "_running", "_under_way")
+    __slots__ = ("_after", "_call_soon", "_delivering", "_running")
 
     def __init__(
         self, call_soon: Callable[[Callable[[], object]], object], running: Callable[[], bool]
     ) -> None:
         self._call_soon = call_soon
         self._running = running
-        self._under_way = False
+        self._delivering = False
         self._after: list[Callable[[], object]] = []
 
     def after(self, call: Callable[[], object]) -> None:
-        """Run `call` when the delivery has ended; on the next turn when there is none."""
-        if self._under_way:
+        """Run `call` after the delivery in progress; without one, on the next turn of the loop."""
+        if self._delivering:
             self._after.append(call)
         else:
             self._call_soon(call)
 
     def run(self, deliver: Callable[[], object]) -> None:
-        """Deliver, then run what was put off; a delivery within another is part of it."""
-        if self._under_way:
+        """Deliver, then run the calls that wait; a delivery inside another delivery is part of it."""
+        if self._delivering:
             deliver()
             return
-        self._under_way = True
+        self._delivering = True
         try:
             deliver()
         finally:
-            self._under_way = False
+            self._delivering = False
             after, self._after = self._after, []
         for call in after:
             if self._running():

@@ -1,4 +1,4 @@
-"""A disk in memory that knows what has reached it: `Disk` of the seam for simulated machines.
+"""A disk in memory that records which writes are durable: `Disk` of the seam for simulated machines.
 
 Owns: the names and the bytes of one machine's file system, and what of them is **not yet stable**:
 
@@ -30,7 +30,7 @@ TEMPORARY = ".tmp"
 
 
 class SimRegion:
-    """A range of a file to be sent; `FileRegion` of the seam. Its bytes are of when it is read."""
+    """A range of a file to be sent; `FileRegion` of the seam. It has the bytes at the time of the read."""
 
     __slots__ = ("_inode", "_position", "_size")
 
@@ -46,7 +46,7 @@ class SimRegion:
         return self._size
 
     def read(self) -> bytes:
-        """The bytes themselves."""
+        """The bytes of the range."""
         return bytes(self._inode.data[self._position : self._position + self._size])
 
 
@@ -85,11 +85,11 @@ class SimMap:
         self._disk.synced(self._inode)
 
     def close(self) -> None:
-        """Give the mapping back; closing twice is no error."""
+        """Unmap the file; a second call is no error."""
 
 
 class SimLock:
-    """A file that one life holds alone; `Lock` of the seam. Lost with the life, for the next has another disk."""
+    """A file that one life holds alone; `Lock` of the seam. The lock ends with the life."""
 
     __slots__ = ("_disk", "_path")
 
@@ -97,7 +97,7 @@ class SimLock:
         self._disk, self._path = disk, path
 
     def release(self) -> None:
-        """Let others have it; releasing twice is no error."""
+        """Give the lock up; a second call is no error."""
         self._disk.locks.discard(self._path)
 
 
@@ -111,7 +111,7 @@ class SimFile:
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """The path it was opened with."""
         return self._path
 
     def append(self, parts: Sequence[Buffer]) -> int:
@@ -152,7 +152,7 @@ class SimFile:
         self._disk.synced(self._inode)
 
     def close(self) -> None:
-        """Give the file back; closing twice is no error."""
+        """Close the file; a second call is no error."""
 
 
 class SimDisk:
@@ -161,7 +161,7 @@ class SimDisk:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
         self.refuses: int | None = None
-        """An errno (EIO, ENOSPC) that every write is answered with, while a fault wants it."""
+        """The errno (EIO, ENOSPC) that every write raises while a fault lasts; 0: none."""
         self.locks: set[str] = set()
         self._names = Names()
         self._stable = Names()
@@ -170,12 +170,12 @@ class SimDisk:
     # ------------------------------------------------------------ durability
 
     def check(self) -> None:
-        """OSError while the disk refuses to write."""
+        """OSError while a fault makes the disk refuse writes."""
         if self.refuses is not None:
             raise OSError(self.refuses, os.strerror(self.refuses))
 
     def synced(self, inode: Inode) -> None:
-        """An fsync: this file's bytes, and every name so far, are stable."""
+        """An fsync: this file's bytes, and all names so far, are durable."""
         self.check()
         inode.sync()
         self._commit(len(self._journal))
@@ -190,7 +190,7 @@ class SimDisk:
         self._journal.append(change)
 
     def survivor(self, rng: random.Random | None = None) -> SimDisk:
-        """What the next life finds: all that was written, or, where the power went, what `rng` says of it."""
+        """The disk of the next life: all writes, or after a power loss those that `rng` chooses."""
         twin = SimDisk(self.now_ms)
         twin.refuses = self.refuses
         if rng is not None:
@@ -207,7 +207,7 @@ class SimDisk:
             twin._stable.files = PathTable(survived.files.items())
             twin._stable.folders = PathTable(survived.folders.items())
             return twin
-        copies: dict[Inode, Inode] = {}  # a file has one name now and another in the journal
+        copies: dict[Inode, Inode] = {}  # a file may have another name in the journal than now
 
         def copy(inode: Inode) -> Inode:
             if inode not in copies:
@@ -228,7 +228,7 @@ class SimDisk:
     # ------------------------------------------------------------------ files
 
     def open(self, path: str, *, create: bool = True) -> SimFile:
-        """Open for reading and writing; FileNotFoundError where it is absent and not to be created."""
+        """Open for reading and writing; FileNotFoundError when it is absent and `create` is False."""
         inode = self._names.files.get(path)
         if inode is None:
             if not create:
@@ -307,7 +307,7 @@ class SimDisk:
         return path in self._names.folders
 
     def space(self, path: str) -> tuple[int, int]:
-        """Memory has no volumes."""
+        """Unknown: memory has no volumes."""
         del path
         return -1, -1
 

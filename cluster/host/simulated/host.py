@@ -1,16 +1,16 @@
-"""A simulated machine and the lives of the process on it: `Host` of the seam.
+"""A simulated machine and the lives of the process on it: `Host` of the seam. A life is one run of the process.
 
-Owns: `World` (loop, fabric, trace of one simulation), `Machine` (what outlives a process: disk, link rules, clock
-skew, how often it lived) and `SimHost`, one life on a machine.
+Owns: `World` (loop, fabric and trace of one simulation), `Machine` (what outlives a process: disk, link rules, clock
+skew, the number of lives) and `SimHost`, one life on a machine.
 
     world = World(seed=7)
     machine = Machine(world, "broker-1", Peer("broker", "1"), listeners={"clients": 9092})
-    host = machine.boot()              # begins a life
-    machine.kill()                     # kill -9: memory is gone, the page cache is not
-    machine.cut_power()                # and what was not synced is not there any more
+    host = machine.boot()              # starts a life
+    machine.kill()                     # kill -9: memory is lost, the page cache is not
+    machine.cut_power()                # unsynced writes are lost, too
 
-Everything random comes from the world's seed by name: the network's draws, each life's own (`host.random`), and
-what a power cut leaves. So a world is a function of its seed and of what is done to it.
+All random numbers come from the world's seed and a name: those of the network, of each life (`host.random`), and of a
+power cut. So a world is a function of its seed and of the calls on it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from ..seam import Clock, Disk, Failpoints, Network, Peer, Tap, Tasks, Trace
 from ..tap import NoTap
 from ..trace import LEVELS, plain
 from .disk import SimDisk
+from .fabric import Fabric, Port
+from .latency import Latency
 from .loop import NS_PER_MS, HostGone, Life, SimLoop
 from .network import SimNetwork
 from .tasks import SimTasks
-from .wires import Fabric, Latency, Port
 
 EPOCH_MS = 1_700_000_000_000
-"""Wall time at monotonic zero of every world: constant, for timestamps are in the logs."""
+"""Wall time at monotonic zero of every world: constant, because timestamps are stored in the logs."""
 
 Operation = Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
@@ -46,7 +47,7 @@ class SimClock:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.skew_ms = 0
-        """By how much its wall clock is wrong."""
+        """Error of its wall clock."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds on a clock that never goes back."""
@@ -62,28 +63,28 @@ class SimClock:
 
 
 class WorldTrace:
-    """Everything that happened in a world, in one list of JSON lines."""
+    """All events of a world, in one list of JSON lines."""
 
     def __init__(self, *, level: str = "warning") -> None:
         self.lines: list[str] = []
         self.events: list[tuple[int, str, str, dict[str, object]]] = []
-        """Time, host, event, fields: for who asks questions of a simulation."""
+        """Time, host, event, fields: for checks of a simulation."""
         self.level = LEVELS[level]
         self._encode = json.JSONEncoder(separators=(",", ":"), default=plain).encode
 
     def write(self, t_ns: int, host: str, event: str, fields: dict[str, object]) -> None:
-        """One event; fields are written now, for they may change later."""
+        """Add an event; its fields are encoded now, because the caller may change them later."""
         rest = f",{self._encode(fields)[1:]}" if fields else "}"
         self.lines.append(f'{{"t_ns":{t_ns},"host":"{host}","event":"{event}"{rest}')
         self.events.append((t_ns, host, event, fields))
 
     def text(self) -> str:
-        """The whole trace, a line an event."""
+        """The whole trace, one line for each event."""
         return "\n".join(self.lines) + "\n"
 
 
 class SimTrace:
-    """The diary of one life; `Trace` of the seam."""
+    """The trace of one life; `Trace` of the seam."""
 
     __slots__ = ("_clock", "_life", "_world")
 
@@ -91,7 +92,7 @@ class SimTrace:
         self._world, self._life, self._clock = world, life, clock
 
     def emit(self, event: str, /, **fields: object) -> None:
-        """Append `event` with its fields; the dead are silent."""
+        """Append `event` with its fields, unless the life is over."""
         if self._life.alive:
             self._world.write(self._clock.monotonic_ns(), self._life.name, event, fields)
 
@@ -105,13 +106,13 @@ class SimTrace:
 class SimFailpoints(RealFailpoints):
     """Failpoints that stop a life instead of a process.
 
-    `stop` and `delay` take hold when the call that hit them has ended: a simulation has no half calls.
+    `stop` and `delay` take effect after the call that hit the failpoint: a simulation does not interrupt a call.
     """
 
     def __init__(self, trace: Trace, machine: Machine) -> None:
         super().__init__(trace)
         self._machine = machine
-        self._diary = trace
+        self._trace_of_life = trace
 
     def _fire(self, armed: Armed) -> None:
         armed.hits += 1
@@ -119,7 +120,9 @@ class SimFailpoints(RealFailpoints):
             return
         self.disarm(armed.name)
         armed.fired += 1
-        self._diary.emit("failpoint.fired", name=armed.name, action=armed.action, hit=armed.hits)
+        self._trace_of_life.emit(
+            "failpoint.fired", name=armed.name, action=armed.action, hit=armed.hits
+        )
         if armed.action == "crash":
             self._machine.kill()
             raise HostGone
@@ -133,7 +136,7 @@ class SimFailpoints(RealFailpoints):
 
 
 class SimControl:
-    """Operations of a host, called instead of asked over a socket."""
+    """The control operations of a host, called directly instead of over a socket."""
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {"ping": lambda _fields: {"pid": 0}}
@@ -143,7 +146,7 @@ class SimControl:
         self._operations[name] = operation
 
     def call(self, op: str, **fields: object) -> dict[str, Any]:
-        """Ask for one operation; ClusterError where there is none of that name, or it takes time."""
+        """Call an operation; ClusterError when the name is unknown, or when the operation is a coroutine."""
         if op not in self._operations:
             raise ClusterError(
                 f"no operation {op!r}; there are {', '.join(sorted(self._operations))}"
@@ -171,11 +174,11 @@ class World:
         return random.Random(f"{self.seed}/{purpose}")  # noqa: S311 - not cryptography
 
     def tell(self, event: str, **fields: object) -> None:
-        """An event of the world's own in the trace."""
+        """Add an event of the world itself to the trace."""
         self.trace.write(self.loop.now_ns, "world", event, fields)
 
     def close(self) -> None:
-        """End it: every coroutine that is left is closed."""
+        """End the world: close every coroutine that is left."""
         for machine in self.machines.values():
             if machine.life is not None:
                 machine.life.alive = False
@@ -215,16 +218,16 @@ class SimHost:
 
     @property
     def knobs(self) -> SimNetwork:
-        """The network with what faults may turn."""
+        """The network, with the knobs of faults."""
         return self._network
 
     def report(self, name: str, error: BaseException) -> None:
-        """Trace an exception that ends something."""
+        """Trace an exception that ended a task or a call."""
         self._tasks.report(name, error)
 
 
 class Machine:
-    """What outlives a process: its disk, its place in the network, its clock."""
+    """What outlives a process: its disk, its port in the network, its clock."""
 
     def __init__(
         self, world: World, name: str, identity: Peer, *, listeners: Mapping[str, int] | None = None
@@ -238,7 +241,7 @@ class Machine:
         self.life: Life | None = None
         self.host: SimHost | None = None
         self.blocking_ms = (0.02, 0.5)
-        """How long a BLOCKS call takes; applies to lives that begin from now on, and by `slow_disk` at once."""
+        """Duration of a BLOCKS call in lives that start later; `slow_disk` also changes the present life."""
         self._listeners = dict(listeners or {})
         self._power = world.rng(f"{name}/power")
         self.on_death: list[Callable[[], None]] = []
@@ -256,11 +259,11 @@ class Machine:
 
     @property
     def paused(self) -> bool:
-        """True while it stands still."""
+        """True while the process is paused."""
         return self.life is not None and self.life.alive and self.life.paused
 
     def boot(self) -> SimHost:
-        """Begin a life."""
+        """Start a life."""
         assert not self.alive, f"{self.name} lives already"
         self.port.lives += 1
         if not self.port.powered:
@@ -273,14 +276,14 @@ class Machine:
         return self.host
 
     def kill(self) -> None:
-        """Kill -9: everything in memory is gone, the page cache is not; peers hear of it from the kernel."""
+        """Kill -9: memory is lost, the page cache is not; the kernel closes the connections."""
         if self.alive:
             self.world.tell("host.killed", host_name=self.name)
             self._die(silently=False)
             self.disk = self.disk.survivor()
 
     def cut_power(self) -> None:
-        """Kill it, lose what was not synced, and tell nobody; the machine is off until its next life."""
+        """Power loss: unsynced writes are lost, connections are not closed; the machine is off until its next life."""
         if not self.port.powered:
             return
         self.world.tell("host.power-cut", host_name=self.name)
@@ -321,13 +324,13 @@ class Machine:
             self.world.loop.go_on(self.life)
 
     def slow_disk(self, low_ms: float, high_ms: float) -> None:
-        """How long BLOCKS calls take from now on."""
+        """Set the duration of BLOCKS calls."""
         self.blocking_ms = (low_ms, high_ms)
         if self.host is not None:
             cast("SimTasks", self.host.tasks).blocking_ms = self.blocking_ms
 
     def slow_link(self, other: Machine, delay_ms: float) -> None:
-        """Every frame between the two takes so much longer (0: no longer)."""
+        """Add a delay to every frame between two machines; 0 removes it."""
         if delay_ms:
             self.port.slow_ms[other.name] = delay_ms
         else:

@@ -1,4 +1,4 @@
-"""One file's bytes and what of them has reached the disk.
+"""One file's bytes, and which of them are durable.
 
 Owns: `Inode`. Writes since the last sync keep their undo; a mapped file, which has no single writes, keeps the
 content of its last sync. `after_power_cut` is what the disk holds then; `disk.py` says what may survive.
@@ -13,11 +13,11 @@ from ..seam import Buffer
 
 PAGE = 4096
 TORN_RATHER_THAN_ZERO = 0.7
-"""How often the rest of a torn append is missing; else zeroes are there (XFS, delayed allocation)."""
+"""Probability that the rest of a torn append is missing; otherwise it is zeroes (XFS, delayed allocation)."""
 
 
 class Undo(NamedTuple):
-    """How one write is taken back: the bytes at `position` and the size there were before it."""
+    """How to undo one write: the bytes at `position` and the size before it."""
 
     position: int
     before: bytes
@@ -25,7 +25,7 @@ class Undo(NamedTuple):
 
 
 class Inode:
-    """A file's bytes, whatever it is called."""
+    """The bytes of a file, which may have several names over time."""
 
     __slots__ = ("baseline", "data", "modified_ms", "undo")
 
@@ -37,7 +37,7 @@ class Inode:
         self.modified_ms = modified_ms
 
     def write(self, position: int, data: Buffer) -> None:
-        """Overwrite and extend; what was there is kept until the next sync."""
+        """Overwrite and extend; the old bytes are kept until the next sync."""
         content, size = self.data, len(self.data)
         if self.baseline is None:
             self.undo.append(Undo(position, bytes(content[position : position + len(data)]), size))
@@ -46,7 +46,7 @@ class Inode:
         content[position : position + len(data)] = data
 
     def resize(self, size: int) -> None:
-        """Cut, or extend by zeroes, in a fresh buffer: views of the old one stay what they were."""
+        """Cut, or extend by zeroes, in a new buffer: views of the old buffer do not change."""
         content = self.data
         if self.baseline is None:
             self.undo.append(Undo(size, bytes(content[size:]), len(content)))
@@ -59,13 +59,13 @@ class Inode:
         return twin
 
     def sync(self) -> None:
-        """All of it is stable."""
+        """Make the whole content durable."""
         self.undo.clear()
         if self.baseline is not None:
             self.baseline = bytes(self.data)
 
     def stable(self) -> bytes:
-        """What was there at the last sync."""
+        """The content at the last sync."""
         if self.baseline is not None:
             return self.baseline
         content = bytearray(self.data)
@@ -73,7 +73,7 @@ class Inode:
         return bytes(content)
 
     def after_power_cut(self, rng: random.Random) -> bytes:
-        """What a disk holds whose power went."""
+        """The content after a power loss."""
         if self.baseline is not None:
             return _some_pages(self.baseline, bytes(self.data), rng)
         content = bytearray(self.data)

@@ -1,13 +1,13 @@
-"""The simulated world's one loop: virtual time, what is due when, and whose it is.
+"""The one loop of a simulated world: virtual time, and the calls that are due, each with the life it belongs to.
 
 Owns: the clock of the simulation (whole nanoseconds; it jumps to the next timer), a heap of timers and a queue of
-calls that are due now. Every entry belongs to a `Life`, one process from its start to its end, or to nobody (the
-world itself): entries of a life that is over are dropped, those of one that stands still wait, in order, until it
-goes on, and find that it is later then (SIGSTOP and SIGCONT).
+calls that are due now. Every entry belongs to a `Life`, one process from its start to its end, or to the world
+itself. Entries of a life that is over are dropped. Entries of a paused life wait, in order, until it is resumed, and
+run at that later time (SIGSTOP and SIGCONT).
 
 Invariants: entries of one instant run in the order in which they were made; nothing depends on a hash, an
-address in memory or the machine's clock; a world that does not come to the next instant after
-`TURNS_AN_INSTANT_MOST` turns is stuck and says so (LivelockError).
+address in memory or the machine's clock; a world that does not reach the next instant within
+`TURNS_AN_INSTANT_MOST` turns raises LivelockError.
 
 Whose idea: FoundationDB's simulator; Python's asyncio loop for the order of things.
 """
@@ -28,11 +28,11 @@ Call = Callable[..., object]
 
 
 class LivelockError(HarrowError):
-    """Something runs for ever without letting time pass."""
+    """Calls run endlessly without advancing the time."""
 
 
 class HostGone(BaseException):
-    """Unwinds code of a process that has just been killed by a failpoint in it."""
+    """Unwinds the code of a process that a failpoint in it has killed."""
 
 
 class Life:
@@ -46,16 +46,16 @@ class Life:
         self.paused = False
         self.held: list[SimTimer] = []
         self.report: Callable[[str, BaseException], None] | None = None
-        """What a call of this life lets out is told to."""
+        """Receives the exceptions that calls of this life raise."""
 
     @property
     def running(self) -> bool:
-        """True while it lives and does not stand still."""
+        """True while the process lives and is not paused."""
         return self.alive and not self.paused
 
 
 class SimTimer:
-    """A call that is due; `Timer` of the seam."""
+    """A call that runs later; `Timer` of the seam."""
 
     __slots__ = ("args", "call", "life")
 
@@ -65,17 +65,17 @@ class SimTimer:
         self.args = args
 
     def cancel(self) -> None:
-        """Make sure that it does not run; no error when it has."""
+        """Prevent the call; no error when it has run already."""
         self.call = None
 
 
 class SimLoop:
-    """Virtual time and everything that waits for it."""
+    """Virtual time and the calls that wait for it."""
 
     def __init__(self, *, start_ns: int = 1_000_000_000_000) -> None:
         self.now_ns = start_ns
         self.turns = 0
-        """Calls that ran: a number two equal simulations share."""
+        """Number of calls that ran; equal in two equal simulations."""
         self._heap: list[tuple[int, int, SimTimer]] = []
         self._ready: deque[SimTimer] = deque()
         self._made = 0
@@ -92,25 +92,25 @@ class SimLoop:
     # ------------------------------------------------------------ what is due
 
     def call_soon(self, life: Life | None, call: Call, *args: Any) -> None:
-        """Run it in this instant, behind what is due already."""
+        """Run the call in this instant, after the calls that are due already."""
         self._ready.append(SimTimer(life, call, args))
 
     def call_after(self, life: Life | None, delay_ns: int, call: Call, *args: Any) -> SimTimer:
-        """Run it `delay_ns` from now."""
+        """Run the call `delay_ns` from now."""
         timer = SimTimer(life, call, args)
         self._made += 1
         heapq.heappush(self._heap, (self.now_ns + max(0, delay_ns), self._made, timer))
         return timer
 
     def go_on(self, life: Life) -> None:
-        """A life that stood still runs what came due meanwhile."""
+        """A resumed life runs the calls that became due meanwhile."""
         held, life.held = life.held, []
         self._ready.extend(held)
 
     # ---------------------------------------------------------------- running
 
     def run_until_ns(self, deadline_ns: int) -> None:
-        """Run everything that is due up to and at `deadline_ns`, which is then the time."""
+        """Run every call that is due up to and at `deadline_ns`; the time is `deadline_ns` afterwards."""
         heap = self._heap
         while True:
             self._run_ready()
@@ -118,19 +118,19 @@ class SimLoop:
                 break
             self.now_ns, _, timer = heapq.heappop(heap)
             self._ready.append(timer)
-            # all of one instant come before what they cause
+            # all timers of an instant run before the calls that they cause
             while heap and heap[0][0] == self.now_ns:
                 self._ready.append(heapq.heappop(heap)[2])
         self.now_ns = max(self.now_ns, deadline_ns)
 
     def run_for(self, duration_ms: float) -> None:
-        """Let `duration_ms` of virtual time pass."""
+        """Advance virtual time by `duration_ms`."""
         self.run_until_ns(self.now_ns + int(duration_ms * NS_PER_MS))
 
     def run_until(
         self, condition: Callable[[], bool], limit_ms: float, *, every_ms: float = 5
     ) -> bool:
-        """Run until `condition`, asked every `every_ms`, holds; False when `limit_ms` passed before."""
+        """Run until `condition` (checked every `every_ms`) is true; False after `limit_ms`."""
         deadline_ns = self.now_ns + int(limit_ms * NS_PER_MS)
         self._run_ready()
         while not condition():
@@ -170,15 +170,15 @@ class SimLoop:
     # ---------------------------------------------------------------- the end
 
     def at_close(self, key: object, call: Callable[[], None]) -> None:
-        """Run `call` when the world ends, unless `forget` was asked for `key` before."""
+        """Run `call` when the world ends, unless `forget(key)` was called before."""
         self._closers[key] = call
 
     def forget(self, key: object) -> None:
-        """What `at_close` promised is not needed any more."""
+        """Undo `at_close`."""
         self._closers.pop(key, None)
 
     def close(self) -> None:
-        """End the world: coroutines that still run are closed, in the order in which they began."""
+        """End the world: close the coroutines that still run, in the order in which they started."""
         self.closed = True
         self._heap.clear()
         self._ready.clear()

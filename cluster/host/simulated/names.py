@@ -1,4 +1,4 @@
-"""What the files and folders of a simulated machine are called, and the journal of how that changes.
+"""The names of files and folders of a simulated machine, and the journal of their changes.
 
 Owns: `Names` and `Change`. A change is applied twice: at once to the names that everybody sees, and later, when it
 reaches the disk, to those that survive a power cut.
@@ -45,7 +45,7 @@ class PathTable(dict[str, V]):
 
 
 class Names:
-    """What the files and folders of a machine are called."""
+    """The names of the files and folders of a machine."""
 
     __slots__ = ("files", "folders")
 
@@ -54,16 +54,16 @@ class Names:
         self.folders: PathTable[None] = PathTable()
 
     def link(self, path: str, inode: Inode) -> None:
-        """A file has this name now."""
+        """Give a file this name."""
         self.files[path] = inode
 
     def unlink(self, path: str) -> None:
-        """No file has this name."""
+        """Remove the name of a file."""
         if path in self.files:
             del self.files[path]
 
     def make_folder(self, path: str) -> None:
-        """A folder and its parents."""
+        """Create a folder and its parents."""
         parts = path.split("/")
         for end in range(1, len(parts) + 1):
             parent = "/".join(parts[:end])
@@ -77,7 +77,7 @@ class Names:
             yield from self._tree(f"{path}/{name}")
 
     def remove_folder(self, path: str) -> None:
-        """A folder with all that is in it."""
+        """Remove a folder with its content."""
         for folder in list(self._tree(path)):
             for name in list(self.files.names_in(folder)):
                 del self.files[f"{folder}/{name}"]
@@ -85,12 +85,12 @@ class Names:
                 del self.folders[folder]
 
     def rename(self, source: str, target: str) -> None:
-        """A file, or a folder with all that is in it."""
+        """Rename a file, or a folder with its content."""
         if source in self.files:
             self.files[target] = self.files.take(source)
             return
         if source not in self.folders:
-            return  # the journal survived up to before its creation
+            return  # only an earlier part of the journal survived, without its creation
         for folder in list(self._tree(source)):
             moved = target + folder[len(source) :]
             del self.folders[folder]
@@ -100,14 +100,14 @@ class Names:
 
 
 class Change(NamedTuple):
-    """One entry of the journal of names: `kind` is the method of `Names` that does it."""
+    """One entry of the journal of names: `kind` is the method of `Names` that applies it."""
 
     kind: str
     path: str
     target: str | Inode = ""
 
     def apply(self, names: Names) -> None:
-        """Do it."""
+        """Apply the change to `names`."""
         if self.kind == "link":
             assert isinstance(self.target, Inode)
             names.link(self.path, self.target)

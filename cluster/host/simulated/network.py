@@ -1,9 +1,9 @@
 """The network as one simulated life sees it: `Network` of the seam on the world's `Fabric`.
 
-Owns: this life's listeners and links, and the knobs that faults turn, in the real host's words: `block`, `heal`,
+Owns: this life's listeners and links, and the knobs of faults under the real host's names: `block`, `heal`,
 `slow`, `reset`, lost responses. Rules stay with the machine when its process dies.
 
-What may fail: `connect` raises OSError (nobody listens there) or TimeoutError (an isolated peer never answers).
+What may fail: `connect` raises OSError (no process listens there) or TimeoutError (an isolated peer never answers).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from ...errors import ConfigError
 from ..knobs.lost_responses import LostResponses
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
 from .after_delivery import Delivery
+from .fabric import Fabric, Port, Way
+from .link import SimLink, SimLinkContext
 from .loop import NS_PER_MS, Life, SimLoop
-from .tasks import SimPromise, SimTasks, settle
-from .wires import Fabric, Port, SimLink, Way
+from .tasks import SimPromise, SimTasks, set_none
 
 FRAME_BYTES_MOST = 2**31 - 1
 MakeHandler = Callable[[Link], FrameHandler]
@@ -59,7 +60,7 @@ class SimAcceptor:
             link.start(self._make_handler(link))
 
     def close(self) -> None:
-        """Accept no more; links go on."""
+        """Accept no more connections; open links stay open."""
         self._network.unlisten(self._port)
 
 
@@ -80,17 +81,14 @@ class SimNetwork:
         self.loop: SimLoop = fabric.loop
         self.port = port
         self.life = life
-        self.links: dict[SimLink, None] = {}
         self._tasks = tasks
         self._trace = trace
         self._bound = dict(listeners)
         self._listening: list[int] = []
         self._lost = LostResponses(clock, trace)
         self.delivery = Delivery(tasks.call_soon, lambda: life.running)
-
-    def log(self, level: str, message: str) -> None:
-        """A line of the network's in the host's log."""
-        self._trace.log(level, message)
+        self._context = SimLinkContext(port=port, life=life, delivery=self.delivery, log=trace.log)
+        self.links = self._context.links
 
     # ------------------------------------------------------------------ seam
 
@@ -104,9 +102,9 @@ class SimNetwork:
 
         acceptor = SimAcceptor(self, number, make_handler)
 
-        def accept(client: SimNetwork, inward: Way, outward: Way) -> SimLink:
-            peer = Peer("unknown", f"{client.port.name}:{inward.connection}", "127.0.0.1")
-            link = SimLink(self, peer, inward, outward, max_frame_bytes)
+        def accept(client: Port, inward: Way, outward: Way) -> SimLink:
+            peer = Peer("unknown", f"{client.name}:{inward.connection}", "127.0.0.1")
+            link = SimLink(self._context, peer, inward, outward, max_frame_bytes)
             self.loop.call_soon(self.life, acceptor.adopt, link)
             return link
 
@@ -115,7 +113,7 @@ class SimNetwork:
         return acceptor
 
     def unlisten(self, number: int) -> None:
-        """Accept no more on a port."""
+        """Accept no more connections on a port."""
         if number in self._listening:
             self._listening.remove(number)
             del self.fabric.listening[number]
@@ -123,7 +121,7 @@ class SimNetwork:
     async def connect(
         self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
     ) -> Link:
-        """Open a link to `peer`; OSError or TimeoutError when nobody answers."""
+        """Open a link to `peer`; OSError or TimeoutError when no process answers."""
         del host  # all machines of the world have different ports at one address, as on a developer's machine
         link = await self._tasks.wait(self._handshake(peer, port), timeout_ms)
         handler = make_handler(link)
@@ -134,7 +132,7 @@ class SimNetwork:
         fabric = self.fabric
         owner = fabric.owners.get(number)
         if owner is None:
-            raise ConnectionRefusedError(111, f"nobody has port {number}")
+            raise ConnectionRefusedError(111, f"no machine has port {number}")
         await self._passable(owner)
         await self._under_way(owner)
         await self._passable(owner)
@@ -143,8 +141,8 @@ class SimNetwork:
             await self._under_way(owner)
             raise ConnectionRefusedError(111, "Connection refused")
         there, back = fabric.connection()
-        accepted = accept(self, there, back)
-        link = SimLink(self, peer, back, there, FRAME_BYTES_MOST)
+        accepted = accept(self.port, there, back)
+        link = SimLink(self._context, peer, back, there, FRAME_BYTES_MOST)
         try:
             for way in (there, back):
                 way.apply()
@@ -161,9 +159,9 @@ class SimNetwork:
 
     async def _passable(self, owner: Port) -> None:
         while not self.fabric.passable(self.port, owner):
-            # one promise a waiter: whoever gives up takes nobody with it
+            # one promise for each waiter: a waiter that is cancelled cancels no other
             promise: SimPromise[None] = self._tasks.promise()
-            self.fabric.when_changed(partial(settle, promise))
+            self.fabric.when_changed(partial(set_none, promise))
             await promise
 
     def lose_response(self, peer: Peer, api_key: int) -> bool:
@@ -171,11 +169,11 @@ class SimNetwork:
         return self._lost.lose(peer, api_key)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
-        """Run `call` when the frames that a link is delivering have been served; on the next turn when none is."""
+        """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
         self.delivery.after(call)
 
     def flush(self) -> None:
-        """Nothing: what is sent is under way at once here."""
+        """Nothing to do: simulated links send at once."""
 
     # ----------------------------------------------------------------- knobs
 
@@ -186,7 +184,7 @@ class SimNetwork:
         self._trace.emit("links.blocked", peers=list(peers), direction=direction)
 
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
-        """Take rules back: "deliver" what they held, in order, or "reset" the links; how many links it met."""
+        """Remove rules: "deliver" the held frames in order, or "reset" the links; returns how many links were held."""
         if mode not in ("deliver", "reset"):
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self.links if link.inward.blocked or link.outward.blocked]
@@ -199,7 +197,7 @@ class SimNetwork:
         return len(held)
 
     def reset(self, peers: Sequence[str]) -> int:
-        """Break off every link with machines that match; how many there were."""
+        """Reset every link with a matching machine; returns how many links."""
         met = [link for link in self.links if self._matches(link, peers)]
         for link in met:
             link.break_off()
@@ -212,14 +210,14 @@ class SimNetwork:
         return any(fnmatchcase(other, pattern) for pattern in peers)
 
     def end(self, *, silently: bool) -> None:
-        """The process is gone; `silently` when its power is."""
+        """The process has ended; `silently`: by a power loss."""
         for number in list(self._listening):
             self.unlisten(number)
         for link in list(self.links):
             link.die(silently=silently)
 
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
-        """What the control operations may ask of the network."""
+        """The control operations of the network."""
         return {
             "links.block": self._op_block, "links.heal": self._op_heal, **self._lost.operations(),
         }  # fmt: skip

@@ -28,15 +28,15 @@ _PENDING, _RESULT, _ERROR, _CANCELLED = range(4)
 
 
 class Cancelled(BaseException):
-    """Raised where a cancelled task waits."""
+    """Raised in a cancelled task at its await."""
 
 
 class InvalidStateError(Exception):
-    """A promise was settled twice."""
+    """A promise got a second value."""
 
 
 class SimPromise(Generic[T]):
-    """A value that comes later; `Promise` of the seam."""
+    """A value that is set later; `Promise` of the seam."""
 
     __slots__ = ("_callbacks", "_life", "_loop", "_state", "_value")
 
@@ -48,47 +48,47 @@ class SimPromise(Generic[T]):
         self._callbacks: list[Callable[[], object]] = []
 
     def done(self) -> bool:
-        """True when it is settled or cancelled."""
+        """True when it has a value or an error, or was cancelled."""
         return self._state != _PENDING
 
     def set_result(self, result: T, /) -> None:
-        """Settle it with a value."""
-        self._settle(_RESULT, result)
+        """Set the value."""
+        self._set(_RESULT, result)
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Settle it with an error."""
-        self._settle(_ERROR, error)
+        """Set an error."""
+        self._set(_ERROR, error)
 
     def cancel(self) -> bool:
-        """Nobody wants the value any more; False when it has come."""
+        """Give the value up; False when it was set."""
         if self._state != _PENDING:
             return False
-        self._settle(_CANCELLED, None)
+        self._set(_CANCELLED, None)
         return True
 
-    def _settle(self, state: int, value: object) -> None:
+    def _set(self, state: int, value: object) -> None:
         if self._state != _PENDING:
-            raise InvalidStateError("a promise is settled once")
+            raise InvalidStateError("a promise gets one value")
         self._state, self._value = state, value
         callbacks, self._callbacks = self._callbacks, []
         for call in callbacks:
             self._loop.call_soon(self._life, call)
 
     def when_done(self, call: Callable[[], object]) -> None:
-        """Run `call` in a later turn when it is settled."""
+        """Run `call` in a later turn of the loop when it is done."""
         if self._state == _PENDING:
             self._callbacks.append(call)
         else:
             self._loop.call_soon(self._life, call)
 
     def result(self) -> T:
-        """The value; raises the error, or Cancelled."""
+        """The value; raises the error or Cancelled."""
         if self._state == _RESULT:
             found: T = self._value
             return found
         if self._state == _CANCELLED:
             raise Cancelled
-        assert self._state == _ERROR, "the promise is not settled"
+        assert self._state == _ERROR, "the promise has no value yet"
         raise self._value
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -113,7 +113,7 @@ class SimTask:
         self.name = name
 
     def done(self) -> bool:
-        """True when it has ended, however."""
+        """True when the coroutine has returned, raised or been cancelled."""
         return self._done
 
     def cancel(self) -> object:
@@ -161,7 +161,7 @@ class SimTask:
         self._tasks.ended(self, error)
 
     def shut(self) -> None:
-        """The world ends: run its `finally` clauses, into the void."""
+        """The world ends: run the `finally` clauses and ignore what they do."""
         if not self._done:
             self._done = True
             try:
@@ -172,7 +172,7 @@ class SimTask:
 
 
 class SimTasks:
-    """What runs when, in one life."""
+    """The tasks and timers of one life."""
 
     def __init__(self, loop: SimLoop, life: Life, trace: Trace, rng: random.Random) -> None:
         self._loop = loop
@@ -193,7 +193,7 @@ class SimTasks:
         return self._loop.call_after(self._life, int(delay_ms * NS_PER_MS), call, *args)
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> SimTask:
-        """Run a coroutine; one that a dead life spawns never begins."""
+        """Run a coroutine; a coroutine that a dead life spawns never starts."""
         task = SimTask(self, coroutine, name)
         if self._loop.closed or not self._life.alive:
             task.shut()
@@ -209,26 +209,26 @@ class SimTasks:
             self.report(task.name, error)
 
     def report(self, name: str, error: BaseException) -> None:
-        """Trace `task.failed` and log the stack of an exception that nobody else will see."""
+        """Trace `task.failed` and log the stack of an exception that no caller receives."""
         self._trace.emit("task.failed", name=name, error=f"{type(error).__name__}: {error}")
         stack = "".join(traceback.format_exception(error))
         self._trace.log("error", f"task {name} failed\n{stack.rstrip()}")
 
     def promise(self) -> SimPromise[Any]:
-        """A fresh unsettled promise."""
+        """A new promise without a value."""
         return SimPromise(self._loop, self._life)
 
     async def sleep(self, delay_ms: float) -> None:
-        """Let others run for `delay_ms`."""
+        """Suspend this coroutine for `delay_ms`."""
         promise = self.promise()
-        timer = self.call_later(delay_ms, settle, promise)
+        timer = self.call_later(delay_ms, set_none, promise)
         try:
             await promise
         finally:
             timer.cancel()
 
     async def wait(self, awaitable: Awaitable[T], timeout_ms: float) -> T:
-        """Await with a deadline; TimeoutError (and the awaited thing cancelled) when it passes."""
+        """Await with a deadline; after it the awaitable is cancelled and TimeoutError is raised."""
         task = self.current
         assert task is not None, "wait is for coroutines"
         fired: list[bool] = []
@@ -250,7 +250,7 @@ class SimTasks:
             timer.cancel()
 
     def mutex(self) -> AbstractContextManager[object]:
-        """Nothing: a simulated thread's call is one turn of the loop."""
+        """A lock that is never contended: a simulated thread's call is one turn of the loop."""
         return nullcontext()
 
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
@@ -261,7 +261,7 @@ class SimTasks:
         def run() -> None:
             try:
                 result = call(*args)
-            except Exception as error:  # it is the caller's, as a thread's would be
+            except Exception as error:  # raised in the caller, as from a thread
                 if not promise.done():
                     promise.set_exception(error)
             else:
@@ -272,7 +272,7 @@ class SimTasks:
         return await promise
 
 
-def settle(promise: SimPromise[None]) -> None:
-    """Let whoever waits go on, if anybody still does."""
+def set_none(promise: SimPromise[None]) -> None:
+    """Set the result None, unless the promise is done."""
     if not promise.done():
         promise.set_result(None)

@@ -8,5 +8,4 @@ record_filter          which records of a batch stay
 cleaned_transactions   which transaction markers and aborted batches stay
 cleaned_segment        the `.cleaned` files
 segment_swap           `.cleaned`, `.swap`, `.log`: the order of renames that survives a crash
-required_keys          refusal of records without a key
 """

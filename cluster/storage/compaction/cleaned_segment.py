@@ -1,11 +1,11 @@
-"""The segment that a compaction writes: `.cleaned` files, complete and durable before anyone sees them.
+"""The segment that a compaction writes: `.cleaned` files, complete and durable before the log uses them.
 
-Owns: one `LogSegment` under the suffix `.cleaned` until it is handed to `segment_swap.swap`. Batches come in
-offset order, many to a write; indexes are made as an append makes them. Nobody else knows of the segment
-until the swap, so it is written on a thread beside the loop.
+Owns: one `LogSegment` with the suffix `.cleaned` until `segment_swap.swap`. The caller appends batches in offset order;
+one write takes many; the indexes are written as at an append. No other component uses the segment before the swap, so a
+thread beside the loop writes it.
 
 Memory: batches up to `WRITE_BYTES`.
-What may fail: OSError; the caller then calls `discard`, and what even that leaves the next load sweeps.
+What may fail: OSError; the caller then calls `discard`. The next opening removes files that even `discard` leaves.
 Source: Kafka's `UnifiedLog.createNewCleanedSegment`, `Cleaner.cleanSegments`.
 """
 
@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...errors import StorageError
-from ...host.knobs.failpoints import CLEANER_BETWEEN_WRITES
 from ...host.seam import Buffer, Host
+from ...host.seam.failpoints import CLEANER_BETWEEN_WRITES
 from ...wire.batches import header_at
 from ..files import CLEANED, SEGMENT_FILES, file_name
+from ..indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ..indexes.transaction_index import AbortedTxn
 from ..log import Log
 from ..results import AppendedBatch
@@ -29,7 +30,7 @@ POSITION_MAX = 2**31 - 1
 class CleanedSegment:
     """One `.cleaned` segment being written; `finish` and then the swap, or `discard`."""
 
-    __slots__ = ("_disk", "_hit", "_paths", "_pending", "_rows", "_taken", "segment")
+    __slots__ = ("_disk", "_hit", "_paths", "_pending", "_pending_bytes", "_rows", "segment")
 
     def __init__(self, host: Host, log: Log, base_offset: int) -> None:
         self._disk = host.disk
@@ -39,19 +40,19 @@ class CleanedSegment:
         ]
         self._pending: list[Buffer] = []
         self._rows: list[AppendedBatch] = []
-        self._taken = 0
+        self._pending_bytes = 0
         for path in self._paths:  # leftovers of a cleaning that failed
             self._disk.remove(path)
         self._hit(CLEANER_BETWEEN_WRITES)
         self.segment = log.open_segment(base_offset, CLEANED)
 
     def append(self, batch: Buffer) -> None:
-        """Take one whole batch, which must not change any more; it is written with others."""
+        """Add one whole batch, which must not change any more; it is written together with others."""
         header = header_at(batch)
         size = len(batch)
         self._rows.append(
             AppendedBatch(
-                self._taken,
+                self._pending_bytes,
                 size,
                 header.base_offset,
                 header.last_offset,
@@ -60,31 +61,33 @@ class CleanedSegment:
             )
         )
         self._pending.append(batch)
-        self._taken += size
-        if self._taken >= WRITE_BYTES:
+        self._pending_bytes += size
+        if self._pending_bytes >= WRITE_BYTES:
             self._write()
 
     def note_aborted(self, aborted: Iterable[AbortedTxn]) -> None:
-        """Take the index entries of abort markers that stay; in the order of their markers."""
-        for one in aborted:
+        """Add the index entries of abort markers that stay, in the order of their markers."""
+        for transaction in aborted:
             self._hit(CLEANER_BETWEEN_WRITES)
-            self.segment.aborted.append(one)
+            self.segment.aborted.append(transaction)
 
     def _write(self) -> None:
         if not self._pending:
             return
-        if self.segment.size + self._taken > POSITION_MAX:
+        if self.segment.size + self._pending_bytes > POSITION_MAX:
             raise StorageError(
                 f"{self.segment.file.path}: compaction would make more than {POSITION_MAX} bytes"
             )
+        last = self._rows[-1].last_offset - self.segment.base_offset
+        assert last <= RELATIVE_OFFSET_MAX, f"{self.segment.file.path}: relative offset {last}"
         self._hit(CLEANER_BETWEEN_WRITES)
-        self.segment.append(self._pending, self._taken, self._rows)
+        self.segment.append(self._pending, self._pending_bytes, self._rows)
         self._pending = []
         self._rows = []
-        self._taken = 0
+        self._pending_bytes = 0
 
     def finish(self) -> None:
-        """BLOCKS. Write what is left, complete the indexes; all of it is on stable storage afterwards."""
+        """BLOCKS. Write the rest and complete the indexes; all files are durable afterwards."""
         self._write()
         self._hit(CLEANER_BETWEEN_WRITES)
         self.segment.become_inactive()

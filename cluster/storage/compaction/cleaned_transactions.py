@@ -1,18 +1,20 @@
-"""Transactions as a compaction meets them, batch by batch from the start of a log (B8, F5).
+"""The transactions of a log during its compaction, batch by batch from the start of the log (B8, F5).
 
-Owns: which transactions are under way at the batch being read, which of them will abort, and whether any
-of their data was met. Told of every batch in order it answers one question: may the batch's content go?
+Owns: which transactions are open at the present batch, which of them will abort, and whether the walk has passed data
+of them. The caller passes each batch in offset order. The result says whether compaction may discard the batch's
+records:
 
     data of a transaction that aborts       yes, at once
-    other data                              no: keys decide
-    a commit or abort marker                once no data of its transaction was met: the marker is then
-                                            all that is left of it (record_filter.py waits for its horizon)
+    other data                              no: the keys decide
+    a commit or abort marker                when the walk passed no data of its transaction: only the marker is left
+                                            (record_filter.py then waits for its delete horizon)
     an empty control batch                  yes
 
-An abort marker that stays takes its entry along into the cleaned segment's `.txnindex`.
+The entry of an abort marker that stays is copied to the cleaned segment's `.txnindex`.
 
 Worked example, producer 7 aborts [3 … 9]: batch 3 discarded; marker 9 kept, with its index entry; at the
-next cleaning no batch of it is met before marker 9, so the marker may go when its horizon has passed.
+next cleaning no batch of the transaction precedes marker 9, so the marker is removed once its delete horizon has
+passed.
 
 Source: Kafka's `CleanedTransactionMetadata`; KIP-98, KIP-534.
 """
@@ -26,7 +28,8 @@ from ...errors import CorruptLogError
 from ...wire.batches import BatchHeader
 from ...wire.records import CONTROL_KEY
 from ..indexes.transaction_index import AbortedTxn
-from .record_filter import record_spans, records_of
+from ..record_spans import record_spans
+from .record_filter import records_of
 
 ABORT, COMMIT = 0, 1
 
@@ -37,17 +40,17 @@ class CleanedTransactions:
     __slots__ = ("_aborted", "_committing", "_met", "_waiting", "kept")
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
-        """`aborted`: every aborted transaction that overlaps what is walked over."""
-        self._waiting = [(one.first_offset, one) for one in aborted]
+        """`aborted`: every aborted transaction with records in the range of the walk."""
+        self._waiting = [(transaction.first_offset, transaction) for transaction in aborted]
         heapq.heapify(self._waiting)
         self._aborted: dict[int, AbortedTxn] = {}
-        self._met: set[int] = set()  # producers whose aborting transaction had data here
+        self._met: set[int] = set()  # producers whose aborted transaction had data in the walk
         self._committing: set[int] = set()
         self.kept: list[AbortedTxn] = []
         """Index entries of abort markers that stay; the writer of the cleaned segment takes them."""
 
-    def data_may_go(self, header: BatchHeader) -> bool:
-        """Told of a data batch: True when its transaction aborted."""
+    def is_aborted_data(self, header: BatchHeader) -> bool:
+        """Process a data batch: True when its transaction aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -57,8 +60,8 @@ class CleanedTransactions:
         self._committing.add(header.producer_id)
         return False
 
-    def marker_may_go(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Told of a control batch: True when no data of its transaction was met."""
+    def is_superfluous_marker(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Process a control batch: True when the walk passed no data of its transaction."""
         self._begin_up_to(header.last_offset)
         if header.record_count == 0:
             return True
@@ -83,7 +86,7 @@ class CleanedTransactions:
             self._aborted.setdefault(aborted.producer_id, aborted)
 
     def take_kept(self) -> list[AbortedTxn]:
-        """What `kept` has gathered since the last call."""
+        """The entries in `kept`, which is empty afterwards."""
         kept, self.kept = self.kept, []
         return kept
 

@@ -1,26 +1,26 @@
-"""Compacting one log (B8): pass one, key → last offset over the dirty part; pass two, rewriting.
+"""Compacting one log (B8): pass one maps each key of the dirty part to its last offset; pass two rewrites.
 
     0 ………… first dirty ………………………… end ……… first uncleanable ……… active
-    | clean: rewritten | dirty: mapped   | the map was full | never touched |
+    | clean: rewritten | dirty: mapped   | the map was full | not compacted |
 
-Pass one walks the dirty part up to `first_uncleanable`, or until the map is full; `end` is where it stopped.
+Pass one walks the dirty part up to `first_uncleanable`, or until the map is full; `end` is the offset where it stopped.
 Pass two walks from the log's first segment to `end`: segments are grouped so that each group fits one
-segment, and each group is rewritten to one `.cleaned` segment (record_filter.py says what stays) that takes
-its place (segment_swap.py).
+segment, and each group is rewritten to one `.cleaned` segment (record_filter.py decides which records stay) that
+replaces it (segment_swap.py).
 
-Kept beyond what keys say, so that offsets and producers survive:
+Some batches stay although their keys have newer records, so that offsets and producer states survive:
 
-* the last batch of the round, empty if need be: where the log was cleaned to stays readable from it;
-* the batch with the last sequence of each producer the log knows, empty if need be;
-* of a producer without data the marker that says its epoch.
+* the last batch of the round, without records if necessary: it says up to which offset the log was cleaned;
+* the batch with the last sequence of each producer in the producer states, without records if necessary;
+* for a producer without data, the marker with its epoch.
 
 Concurrency: `Cleaning` is a generator. Each step runs on a thread, one after another, reads inactive
-segments only, and gives the bytes it worked on, so that the driver may pace it; a finished group comes
-out as a `Replacement`, which the driver swaps in on the loop. `check` is asked before each step and raises
-CleaningAbortedError when the log was truncated, deleted or failed, or somebody wants it (cleaner_manager.py).
+segments only, and yields the number of bytes it processed, so that the driver may pace it. A finished group is yielded
+as a `Replacement`, which the driver swaps in on the loop. `check` runs before each step and raises CleaningAbortedError
+when the log was truncated, deleted, paused, or went offline (log_cleaner_manager.py).
 
 Memory: the map, one batch, and `READ_BYTES` of a source beside what cleaned_segment.py holds.
-What may fail: CleaningAbortedError; OSError, CorruptLogError (a damaged batch: the log is left as it is).
+What may fail: CleaningAbortedError; OSError; CorruptLogError (a damaged batch: the log is left unchanged).
 Source: Kafka's `Cleaner`, `LogToClean`; KIP-58, KIP-98, KIP-354, KIP-534.
 """
 
@@ -37,43 +37,44 @@ from ..indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ..indexes.transaction_index import AbortedTxn
 from ..log import Log
 from ..producers.producer_entry import ProducerEntry
+from ..record_spans import record_spans
 from ..segment import LogSegment
 from .cleaned_segment import CleanedSegment
 from .cleaned_transactions import CleanedTransactions
 from .offset_map import OffsetMap
-from .record_filter import RecordFilter, record_spans, records_of
+from .record_filter import RecordFilter, records_of
 
 READ_BYTES = 512 * 1024
-"""Read, and worked on in one step, at once; one larger batch is read whole."""
+"""Bytes that one step reads and processes; a larger batch is read whole."""
 
 
 class CleaningAbortedError(StorageError):
-    """The log is wanted for something else; what was written so far is thrown away."""
+    """The cleaning of a log must stop; what it has written is discarded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """A log, and which part of it is to be compacted."""
+    """A log, and the part of it to compact."""
 
     log: Log
     first_dirty: Offset
     first_uncleanable: Offset
-    """A segment's base: what lies from here on is not looked at."""
+    """A segment's base offset; records from here on are not compacted."""
     clean_bytes: int
     cleanable_bytes: int
     must: bool = False
-    """Some of it is older than `max.compaction.lag.ms`."""
+    """A dirty record is older than `max.compaction.lag.ms`."""
 
     @property
     def ratio(self) -> float:
-        """How dirty it is: the dirty share of all that would be read."""
+        """The dirty share of all bytes that the cleaning would read."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """`new` is durable as `.cleaned` and stands for `old`."""
+    """`new` is durable as `.cleaned`, and is to replace `old`."""
 
     new: CleanedSegment
     old: Sequence[LogSegment]
@@ -81,15 +82,14 @@ class Replacement:
 
 @dataclass(slots=True, kw_only=True)
 class CleanerStats:
-    """What one cleaning did."""
+    """The numbers of one cleaning."""
 
     bytes_read: int = 0
     bytes_written: int = 0
-    records_mapped: int = 0
     segments_replaced: int = 0
     map_full: bool = False
     end_offset: Offset = field(default=Offset(0))
-    """Cleaned up to here; the next round's first dirty offset."""
+    """The log is clean below it; the first dirty offset of the next round."""
 
 
 class Cleaning:
@@ -108,7 +108,7 @@ class Cleaning:
         self._task = task
         self._offsets = offsets
         self._check = check
-        # of now: what is appended later lies beyond what is cleaned
+        # the present segments: later appends lie above `first_uncleanable`
         self._segments = [s for s in log.segments if s.base_offset < task.first_uncleanable]
         self._aborted: list[AbortedTxn] = []
         self._last_of_producers = _last_of_producers(log.producers.entries())
@@ -118,14 +118,14 @@ class Cleaning:
         self.stats = CleanerStats(end_offset=task.first_dirty)
 
     def steps(self) -> Generator[int | Replacement, None, None]:
-        """BLOCKS, each of its steps. Bytes worked on, or a group to be swapped in."""
+        """Each step BLOCKS; yields the number of bytes it processed, or a group to swap in."""
         self._aborted = self._task.log.aborted_transactions(
             Offset(self._segments[0].base_offset), self._task.first_uncleanable
         )
         yield from self._build_map()
         end = self._offsets.latest_offset + 1
         if end <= self._task.first_dirty:
-            return  # not one batch of the dirty part fitted the map
+            return  # no batch of the dirty part fits the map
         keep = RecordFilter(
             self._offsets,
             now_ms=self._host.clock.wall_ms(),
@@ -143,8 +143,10 @@ class Cleaning:
         offsets = self._offsets
         offsets.clear()
         start = self._task.first_dirty
-        # those that ended before would be taken for transactions under way
-        transactions = CleanedTransactions(one for one in self._aborted if one.last_offset >= start)
+        # aborted transactions that ended before would look like open ones
+        transactions = CleanedTransactions(
+            aborted for aborted in self._aborted if aborted.last_offset >= start
+        )
         for index, segment in enumerate(self._segments):
             following = self._base_after(index)
             if following <= start:
@@ -154,8 +156,8 @@ class Cleaning:
                     if header.last_offset < start:
                         continue
                     if header.is_control:
-                        transactions.marker_may_go(batch, header)
-                    elif not transactions.data_may_go(header):
+                        transactions.is_superfluous_marker(batch, header)
+                    elif not transactions.is_aborted_data(header):
                         if offsets.is_full:
                             self.stats.map_full = True
                             return
@@ -167,11 +169,10 @@ class Cleaning:
     def _map_batch(self, batch: memoryview, header: BatchHeader, start: int) -> None:
         if header.record_count:
             spans = record_spans(records_of(batch, header), header.record_count)
-            self.stats.records_mapped += len(spans)
             self._offsets.put_records(spans, header.base_offset, start)
 
     def _base_after(self, index: int) -> int:
-        """Where the segment after the one at `index` begins."""
+        """Base offset of the segment after index `index`."""
         if index + 1 < len(self._segments):
             return self._segments[index + 1].base_offset
         return self._task.first_uncleanable
@@ -179,7 +180,7 @@ class Cleaning:
     # -- pass two
 
     def _groups(self, segments: Sequence[LogSegment]) -> list[list[LogSegment]]:
-        """Neighbours that surely fit one segment: bytes, both indexes, relative offsets."""
+        """Groups of neighbours that fit one segment in bytes, in both indexes and in relative offsets."""
         groups: list[list[LogSegment]] = []
         size = offsets = times = 0
         for index, segment in enumerate(segments):
@@ -191,7 +192,7 @@ class Cleaning:
                 groups
                 and size <= self._segment_bytes
                 and max(offsets, times) <= self._index_bytes
-                # an empty segment needs no place, and would else stay one for every 2^31 offsets
+                # an empty segment fits everywhere; else one would stay for every 2^31 offsets
                 and (
                     segment.size == 0
                     or last_offset - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
@@ -243,21 +244,21 @@ class Cleaning:
         transactions: CleanedTransactions,
         end: int,
     ) -> Buffer:
-        """What stays of one batch; empty when nothing does."""
+        """The part of one batch that stays; empty when the whole batch is removed."""
         retain_empty = header.last_offset + 1 == end or self._is_last_of_producer(header)
         if header.is_control:
             return keep.filter_marker(
                 batch,
                 header,
-                data_is_gone=transactions.marker_may_go(batch, header),
+                data_is_removed=transactions.is_superfluous_marker(batch, header),
                 retain_empty=retain_empty,
             )
-        if transactions.data_may_go(header):
+        if transactions.is_aborted_data(header):
             return keep.discard(header, retain_empty=retain_empty)
         return keep.filter_data(batch, header, retain_empty=retain_empty)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """True when the batch holds a producer's last sequence, or is the marker with its epoch."""
+        """True when the batch has a producer's last sequence, or is the marker with its epoch."""
         if header.producer_id < 0:
             return False
         last = self._last_of_producers.get(header.producer_id)
@@ -275,7 +276,9 @@ class Cleaning:
     ) -> Iterator[list[tuple[memoryview, BatchHeader]]]:
         """Whole batches of an inactive segment from the one with `start` on, `READ_BYTES` of them at a time."""
         position = 0
-        if start > segment.base_offset:  # by the batches: an index may be another file's
+        if (
+            start > segment.base_offset
+        ):  # by walking batches, because the index may belong to another file
             found = segment.find(start)
             position = found[0] if found else segment.size
         file, end = segment.file, segment.size
@@ -309,7 +312,7 @@ class Cleaning:
 def _last_of_producers(
     entries: Sequence[ProducerEntry],
 ) -> Mapping[int, tuple[int | None, int]]:
-    """Producer id → offset of its last data (None: the log knows none) and its epoch."""
+    """Producer id → offset of its last data (None: no data) and its epoch."""
     return {
         entry.producer_id: (entry.batches[-1].last_offset if entry.batches else None, entry.epoch)
         for entry in entries

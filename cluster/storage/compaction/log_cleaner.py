@@ -1,17 +1,15 @@
-"""The cleaner threads of a broker (B8): each compacts the filthiest log, again and again.
+"""The cleaner threads of a broker (B8): each compacts the dirtiest log, again and again.
 
-Owns: `log.cleaner.threads` tasks with an offset map each (their shares of `log.cleaner.dedupe.buffer.size`),
-the pace that all of them keep together (`log.cleaner.io.max.bytes.per.second`), and what becomes of a
-cleaning that fails:
+Owns: `log.cleaner.threads` tasks with an offset map each (a share of `log.cleaner.dedupe.buffer.size`), the common
+limit of their speed (`log.cleaner.io.max.bytes.per.second`), and the handling of a cleaning that fails:
 
-    aborted (truncation, deletion, a pause, a closed log)   forgotten; due again soon
-    damaged bytes in the log                                the log is left as it is until the next start
-    the disk refuses                                        the log is offline (B11)
+    aborted (truncation, deletion, a pause, a closed log)   the log is due again soon
+    a damaged batch in the log                              the log is not cleaned until the broker restarts
+    an I/O error                                            the log is offline (B11)
 
-Rewriting runs beside the loop (`run_blocking`, step by step); the swap is one turn of the loop, and it
-happens only if the log still is as it was when the step was done. A cleaner with nothing to do waits
-`log.cleaner.backoff.ms`. Compacted logs that also have `delete` lose their old segments here, between two
-cleanings, so that retention and compaction of one log never meet.
+Rewriting runs on a thread (`run_blocking`, step by step). The swap is one turn of the loop, and happens only if the log
+has not changed since the step. A cleaner without a log that is due waits `log.cleaner.backoff.ms`. Retention of logs
+with `compact,delete` runs here between two cleanings, so that retention and compaction of a log never run together.
 
 Whose idea: Kafka's `LogCleaner`. Traced: `log.cleaned`.
 """
@@ -36,7 +34,7 @@ MS_PER_SECOND = 1_000
 
 
 class LogCleaner:
-    """Compaction of a broker's logs. `logs()` gives those that are open now."""
+    """Compaction of a broker's logs. `logs()` returns the open logs."""
 
     def __init__(self, host: Host, config: BrokerConfig, logs: Callable[[], Iterable[Log]]) -> None:
         self._host = host
@@ -49,7 +47,7 @@ class LogCleaner:
         self._stopping = False
 
     def start(self) -> None:
-        """Begin the cleaner threads, if `log.cleaner.enable`."""
+        """Start the cleaner threads, if `log.cleaner.enable`."""
         if not self._config.flag("log.cleaner.enable"):
             return
         threads = self._config.number("log.cleaner.threads")
@@ -60,7 +58,7 @@ class LogCleaner:
             self._tasks.append(self._host.tasks.spawn(run, name=f"log-cleaner-{number}"))
 
     def offset_map(self) -> OffsetMap:
-        """A map of one thread's size."""
+        """An offset map with one thread's share of the memory."""
         threads = max(self._config.number("log.cleaner.threads"), 1)
         buffer_bytes = self._config.number("log.cleaner.dedupe.buffer.size")
         return OffsetMap(
@@ -68,18 +66,18 @@ class LogCleaner:
         )
 
     async def stop(self) -> None:
-        """End the threads; what they were at comes to nothing. The logs may be closed afterwards."""
+        """Stop the threads and abort their cleanings; the logs may be closed afterwards."""
         self._stopping = True
         self.wake()
         for ended in self._ends:
             await ended
 
     def retains(self, log: Log) -> bool:
-        """True when the retention of `log` is a cleaner's to do."""
+        """True when a cleaner does the retention of `log`."""
         return bool(self._tasks) and "compact" in log.config.text("cleanup.policy")
 
     def wake(self) -> None:
-        """Let cleaners look for work now."""
+        """Make waiting cleaners look for a log that is due now."""
         for nap in self._naps:
             if not nap.done():
                 nap.set_result(None)
@@ -104,12 +102,12 @@ class LogCleaner:
             if not self._stopping:
                 await self._host.tasks.wait(nap, max(delay_ms, 1))
         except TimeoutError:
-            pass  # as it should
+            pass  # the nap is over
         finally:
             self._naps.discard(nap)
 
     def retain(self) -> None:
-        """Drop what retention no longer keeps of compacted logs that nobody cleans now."""
+        """Apply retention to the compacted logs that are idle."""
         for log in self.manager.idle_compacted():
             try:
                 clean_up(self._host, log)
@@ -121,7 +119,7 @@ class LogCleaner:
     # -- one cleaning
 
     async def clean_filthiest(self, offsets: OffsetMap) -> bool:
-        """Compact the log that needs it most; False when none is due."""
+        """Compact the dirtiest log that is due; False when no log is due or nothing was cleaned."""
         task = self.manager.grab_filthiest()
         if task is None:
             return False
@@ -130,7 +128,9 @@ class LogCleaner:
         try:
             end = (await self._clean(task, offsets)).end_offset
         except CorruptLogError as error:
-            self._host.trace.log("error", f"{error}; this log is compacted no more")
+            self._host.trace.log(
+                "error", f"{error}; this log is not compacted until the broker restarts"
+            )
             self.manager.damaged(log)
         except (CleaningAbortedError, KafkaError) as error:
             self._host.trace.log("info", str(error))
@@ -142,11 +142,11 @@ class LogCleaner:
             self.manager.done(log, end)
         if end is not None:
             await self.manager.write_checkpoints()
-        # one that came to nothing would only do so again at once
+        # a cleaning without progress would only repeat at once
         return end is not None and end > task.first_dirty
 
     def _refused(self, log: Log, error: Exception) -> None:
-        """The disk, or a file that was closed under the cleaner because the log is wanted elsewhere."""
+        """An I/O error, or a file that was closed during an aborted cleaning."""
         try:
             self.manager.check(log)
         except CleaningAbortedError as aborted:
@@ -174,7 +174,9 @@ class LogCleaner:
                 if pause_ms >= 1:
                     await self._nap(pause_ms)
         finally:
-            if not stepping:  # else a thread is in it still: this task is being cancelled
+            if (
+                not stepping
+            ):  # else a thread still runs a step, because this task is being cancelled
                 steps.close()
         self._trace(task, cleaning.stats, self._host.clock.monotonic_ms() - begun_ms)
         return cleaning.stats
@@ -190,12 +192,12 @@ class LogCleaner:
             raise CleaningAbortedError(f"{log.topic_partition}: its segments have changed")
         try:
             swap(self._host, log, step.new.segment, step.old)
-        except (OSError, HarrowError) as error:  # some files have their new names, some have not
+        except (OSError, HarrowError) as error:  # only some files have their new names
             raise log.fail("swap a compacted segment into", error) from error
         await self._host.tasks.run_blocking(self._host.disk.sync_file, log.folder)
 
     def pace_ms(self, size: int) -> float:
-        """How long to wait for `size` more bytes at the rate that all cleaners together keep."""
+        """How long to wait after `size` more bytes, at the common limit of all cleaners."""
         limit = self._config.number("log.cleaner.io.max.bytes.per.second")
         now_ms = self._host.clock.monotonic_ms()
         self._free_ms = max(self._free_ms, now_ms) + size * MS_PER_SECOND / limit

@@ -1,12 +1,12 @@
-"""Which log is cleaned next, and who may touch a log meanwhile (B8).
+"""Which log is cleaned next, and the state of each log's cleaning (B8).
 
-Owns: a state for each log that is not idle, and how far each log is clean (`cleaner-offset-checkpoint`
+Owns: a state for each log that is not idle, and the offset up to which each log is clean (`cleaner-offset-checkpoint`
 of its data folder).
 
     state            event      next
     idle             grab       cleaning
     idle             pause      paused(1)
-    cleaning         done       idle, and the checkpoint moves to where it was cleaned to
+    cleaning         done       idle, and the checkpoint advances to the cleaned offset
     cleaning         pause      aborting(1)
     aborting(n)      pause      aborting(n + 1)
     aborting(n)      resume     aborting(n - 1)
@@ -15,13 +15,13 @@ of its data folder).
     paused(n)        pause      paused(n + 1)
     paused(n)        resume     paused(n - 1), idle from 1
 
-Kafka's `pause` waits until the cleaner has let go; here it need not: a cleaner only reads files that the
-log keeps open, what it writes nobody sees, and the swap asks `check` first, in the turn in which it happens.
-So truncation, deletion and failure of a log abort its cleaning without being told to wait.
+Kafka's `pause` waits until the cleaner has released the log. Here it need not wait: a cleaner only reads files that the
+log keeps open, no other component uses what it writes, and the swap calls `check` first, in the same turn of the loop.
+So truncation, deletion and failure of a log abort its cleaning at once.
 
-Checkpoint, never above the log's end nor below its start: an entry outside starts from the log's start; a
-truncation lowers it (`truncated`); a deletion drops it. A log whose bytes are damaged is not cleaned again
-until the next start.
+An entry of the checkpoint lies between log start offset and log end offset; an entry outside counts as the log start
+offset. A truncation lowers it (`truncated`), a deletion removes it. A log with a damaged batch is not cleaned again
+until the broker restarts.
 
 Source: Kafka's `LogCleanerManager`; KIP-58 (`min.compaction.lag.ms`), KIP-354 (`max.compaction.lag.ms`).
 """
@@ -34,8 +34,8 @@ from functools import partial
 
 from ...config import LONG_MAX
 from ...errors import CorruptLogError
-from ...host.knobs.failpoints import CLEANER_BEFORE_CHECKPOINT
 from ...host.seam import Host
+from ...host.seam.failpoints import CLEANER_BEFORE_CHECKPOINT
 from ...ids import Offset, TopicPartition
 from ...wire.batches import HEADER_SIZE, header_at
 from ..checkpoints import OffsetCheckpoint
@@ -46,7 +46,7 @@ from .cleaner import CleaningAbortedError, LogToClean
 
 
 class Phase(Enum):
-    """What a log's cleaner is doing; absent: idle."""
+    """The state of a log's cleaning; a log without one is idle."""
 
     CLEANING = "cleaning"
     ABORTING = "aborting"
@@ -62,7 +62,7 @@ class _State:
 
 
 class LogCleanerManager:
-    """Cleaning states and checkpoints of a broker's logs. On the loop only, but for `check`."""
+    """Cleaning states and checkpoints of a broker's logs. On the loop only, except `check`."""
 
     def __init__(self, host: Host, logs: Callable[[], Iterable[Log]]) -> None:
         self._host = host
@@ -75,11 +75,11 @@ class LogCleanerManager:
         self._write_again = False
 
     def watch(self, log: Log) -> None:
-        """Be told when `log`, just opened, is truncated; before anybody may truncate it. May write a checkpoint.
+        """Follow the truncations of `log`, which was just opened. May write a checkpoint.
 
-        A checkpoint above its end is of records that recovery cut off, or of another log of that name. It goes
-        now, for once new records have reached it they would count as clean: a tombstone among them could go
-        before the value that it deletes.
+        A checkpoint above the log end offset belongs to records that recovery removed, or to an earlier log of that
+        name. It is removed now, because new records below it would count as clean: compaction could then remove a
+        tombstone before the value that it deletes.
         """
         log.on_cut = partial(self.truncated, log)
         cleaned = self._of(log)
@@ -91,34 +91,34 @@ class LogCleanerManager:
     # -- states
 
     def phase(self, tp: TopicPartition) -> Phase | None:
-        """What is going on with a log; None: nothing."""
+        """The state of a log's cleaning; None: idle."""
         state = self._states.get(tp)
         return state.phase if state else None
 
     def pause(self, tp: TopicPartition) -> None:
-        """No cleaning from now until `resume`; what is under way will not come to anything."""
+        """Prevent cleanings until `resume`; a cleaning in progress is aborted."""
         state = self._states.setdefault(tp, _State(Phase.PAUSED))
         if state.phase is Phase.CLEANING:
             state.phase = Phase.ABORTING
         state.pauses += 1
 
     def resume(self, tp: TopicPartition) -> None:
-        """Take one `pause` back."""
+        """Undo one `pause`."""
         state = self._states.get(tp)
-        assert state is not None, f"{tp}: nobody paused its cleaning"
-        assert state.pauses > 0, f"{tp}: nobody paused its cleaning"
+        assert state is not None, f"{tp}: its cleaning is not paused"
+        assert state.pauses > 0, f"{tp}: its cleaning is not paused"
         state.pauses -= 1
         if state.phase is Phase.PAUSED and state.pauses == 0:
             del self._states[tp]
 
     def abort(self, tp: TopicPartition) -> None:
-        """Let what is under way come to nothing; cleaning may begin again at once."""
+        """Abort a cleaning in progress; the next one may begin at once."""
         if self.phase(tp) is not None:
             self.pause(tp)
             self.resume(tp)
 
     def check(self, log: Log) -> None:
-        """CleaningAbortedError unless `log` may still be cleaned; may be asked on any thread."""
+        """CleaningAbortedError unless the cleaning of `log` may go on. Any thread."""
         state = self._states.get(log.topic_partition)
         if log.failed is not None or log.closed:
             raise CleaningAbortedError(f"{log.topic_partition}: the log is closed")
@@ -126,9 +126,9 @@ class LogCleanerManager:
             raise CleaningAbortedError(f"{log.topic_partition}: its cleaning was aborted")
 
     def done(self, log: Log, end_offset: Offset | None) -> None:
-        """A cleaner lets go of `log`, cleaned up to `end_offset`; None: it came to nothing.
+        """A cleaner releases `log`, which is clean up to `end_offset`; None: the cleaning was aborted.
 
-        The checkpoint has moved in memory; `write_checkpoints` brings it to the disk.
+        The checkpoint changes in memory; `write_checkpoints` writes it.
         """
         tp = log.topic_partition
         state = self._states[tp]
@@ -140,13 +140,13 @@ class LogCleanerManager:
             self._of(log)[tp] = end_offset
 
     def damaged(self, log: Log) -> None:
-        """Its bytes are not what was written: leave it as it is."""
+        """A batch of `log` is damaged: do not clean it until the broker restarts."""
         self._uncleanable.add(log)
 
     # -- choosing
 
     def grab_filthiest(self) -> LogToClean | None:
-        """The dirtiest log that is due, now `cleaning`; None when none is."""
+        """The log with the largest dirty share among those that are due, now `cleaning`; None when no log is due."""
         now = self._host.clock.wall_ms()
         due: list[LogToClean] = []
         for log in self._compacted():
@@ -161,7 +161,7 @@ class LogCleanerManager:
         return filthiest
 
     def idle_compacted(self) -> list[Log]:
-        """Compacted logs that nobody cleans now: their retention is the cleaner's to do."""
+        """Compacted logs that are idle: the cleaner also does their retention."""
         return list(self._compacted())
 
     def _compacted(self) -> Iterable[Log]:
@@ -175,20 +175,20 @@ class LogCleanerManager:
                 yield log
 
     def to_clean(self, log: Log, now_ms: int) -> LogToClean:
-        """What there is to clean in `log`, at the wall time `now_ms`."""
+        """The part of `log` that may be cleaned at the wall time `now_ms`."""
         first_dirty = self._first_dirty(log)
         segments = log.segments
         ends = [segment.base_offset for segment in segments[1:]]
         sealed = list(zip(segments, ends, strict=False))  # the active segment has no end here
         dirty = [segment for segment, end in sealed if end > first_dirty]
-        # nothing undecided, nothing that may still be truncated, never the active segment
+        # no open transaction, nothing above the high watermark, never the active segment
         stable = log.last_stable_offset(log.high_watermark())
         bound = min(stable, segments[-1].base_offset)
         lag_ms = log.config.number("min.compaction.lag.ms")
         if lag_ms:
             young = (s.base_offset for s in dirty if s.max_timestamp > now_ms - lag_ms)
             bound = min(bound, next(young, bound))
-        # Whole segments: what lies above the bound may not decide what stays below it.
+        # Whole segments: a record above the bound must not decide which records below it stay.
         bases = [segment.base_offset for segment in segments if segment.base_offset <= bound]
         uncleanable = max(bases[-1], first_dirty) if bases else first_dirty
         return LogToClean(
@@ -203,7 +203,7 @@ class LogCleanerManager:
     # -- checkpoints
 
     def cleaned(self, log: Log) -> Offset:
-        """Below it nothing is but what a cleaning wrote and brought to stable storage; 0: none has."""
+        """Every segment below it was written and fsynced by a cleaning; 0: the log was never cleaned."""
         return self._of(log).get(log.topic_partition, Offset(0))
 
     def _first_dirty(self, log: Log) -> Offset:
@@ -213,7 +213,7 @@ class LogCleanerManager:
         return log.log_start_offset
 
     def truncated(self, log: Log, offset: Offset) -> None:
-        """`log` was cut at `offset`: its cleaning comes to nothing, and nothing above is clean."""
+        """`log` was truncated to `offset`: abort its cleaning, and count nothing above as clean."""
         self.abort(log.topic_partition)
         cleaned = self._of(log)
         if cleaned.get(log.topic_partition, offset) > offset:
@@ -221,7 +221,7 @@ class LogCleanerManager:
             self._write_soon()
 
     def deleted(self, log: Log) -> None:
-        """`log` is no more, maybe a new one of its name will be."""
+        """`log` was deleted; a new log may get its name."""
         self.abort(log.topic_partition)
         self._uncleanable.discard(log)
         if self._of(log).pop(log.topic_partition, None) is not None:
@@ -245,10 +245,10 @@ class LogCleanerManager:
         self._host.tasks.spawn(self.write_checkpoints(), name="cleaner-checkpoint")
 
     async def write_checkpoints(self) -> None:
-        """Bring every checkpoint to the disk, beside the loop; what changes meanwhile is written too."""
+        """Write every checkpoint on a thread, and again if a checkpoint changes meanwhile."""
         self._write_again = True
         if self._writing:
-            return  # two writers would meet in one temporary file
+            return  # two writers would use the same temporary file
         self._writing = True
         try:
             while self._write_again:

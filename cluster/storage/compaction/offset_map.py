@@ -1,10 +1,10 @@
-"""Key → last offset of a dirty part, in bounded memory: what pass one of a compaction builds (B8).
+"""Key → last offset in the dirty part of a log, in bounded memory: the result of pass one of a compaction (B8).
 
-Owns: one dictionary and what it may cost. Keys of up to 31 bytes are kept as they are, longer ones as a
-BLAKE2b digest of 32 bytes, so the two never meet and no key costs more than that. `is_full` before the
-bound is reached: pass one then stops, and the rest of the dirty part waits for the next round.
+Owns: one dictionary and its bound. Keys of up to 31 bytes are stored themselves, longer keys as a BLAKE2b digest of
+32 bytes, so that the two kinds never collide and no key needs more memory. When `is_full`, pass one stops, and the rest
+of the dirty part waits for the next round.
 
-`latest_offset`: everything up to it was looked at; a record above it is kept, whatever its key.
+`latest_offset`: every record up to it is in the map; a record above it stays, whatever its key.
 
 Source: Kafka's `SkimpyOffsetMap` (MD5 in an open-addressing byte buffer; here the exact keys).
 """
@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .record_filter import RecordSpan
+from ..record_spans import RecordSpan
 
 DIGEST_BYTES = 32
 ENTRY_BYTES = 192
-"""What an entry may cost: key object (33 + 32), offset (32), its share of a dictionary that just grew (95)."""
+"""Most bytes of an entry: key object (33 + 32), offset (32), its share of a dictionary that just grew (95)."""
 
 LOAD_FACTOR = 0.9
 """`log.cleaner.io.buffer.load.factor`'s default: the share of the bound that is used."""
@@ -41,11 +39,11 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """True when no further key may come in."""
+        """True when no further key may be added."""
         return len(self._offsets) >= self.entries_max
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note that `offset`, above all before it, is the newest of `key`."""
+        """Set the newest offset of `key`; offsets increase from call to call."""
         self._offsets[key if len(key) < DIGEST_BYTES else _digest(key)] = offset
 
     def put_records(self, spans: Iterable[RecordSpan], base_offset: int, start: int) -> None:
@@ -57,15 +55,15 @@ class OffsetMap:
                 offsets[key if len(key) < DIGEST_BYTES else _digest(key)] = offset
 
     def get(self, key: bytes) -> int:
-        """The newest offset of `key` in the dirty part; -1 when it has none there."""
+        """The newest offset of `key` in the dirty part; -1 without one."""
         return self._offsets.get(key if len(key) < DIGEST_BYTES else _digest(key), -1)
 
     def update_latest_offset(self, offset: int) -> None:
-        """Everything up to `offset` was looked at."""
+        """All records up to `offset` are in the map."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def clear(self) -> None:
-        """Forget everything: another log."""
+        """Remove all entries, for the next log."""
         self._offsets.clear()
         self.latest_offset = -1
 

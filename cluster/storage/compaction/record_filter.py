@@ -1,16 +1,16 @@
-"""What compaction leaves of one batch (B8): walking records without decoding them, rewriting the batch.
+"""What compaction keeps of one batch (B8): which records stay, and the rewritten batch.
 
-Owns no state but what one cleaning asks by: the offset map and the clock. Rules of a rewritten batch:
+Owns no state except the offset map and the time of one cleaning. Rules for a rewritten batch:
 
 * base offset, last offset, leader epoch, producer id, epoch and sequence, codec stay: offsets never
-  change, and a producer's last sequence remains readable although its records went;
+  change, and a producer's last sequence remains readable although its records are removed;
 * a record is copied byte for byte; only a batch that gets a delete horizon has its time deltas rewritten;
 * the delete horizon (KIP-534): attribute bit 6, the horizon in place of the base timestamp. It is set to
   now + `delete.retention.ms` when a cleaning first keeps a tombstone, or a transaction marker whose data
-  is gone; once it has passed, the tombstone or marker goes;
-* a batch without records is its header alone, count 0, no codec, kept where somebody needs its offsets.
+  is removed; once the horizon has passed, the tombstone or marker is removed;
+* a batch without records is its header alone, count 0, no codec; the caller says where it is retained.
 
-A batch whose CRC is wrong is never rewritten: a new CRC would call damaged bytes sound.
+A batch whose CRC is wrong is never rewritten: a new CRC would make damaged bytes look valid.
 May fail: CorruptLogError. Source: Kafka's `MemoryRecords.filterTo`, `Cleaner.cleanInto`; KIP-534.
 """
 
@@ -33,26 +33,22 @@ from ...wire.batch_header import (
 )
 from ...wire.compression import compress, decompress
 from ...wire.records import read_varint, write_varint
+from ..record_spans import RecordSpan, record_spans
 from .offset_map import OffsetMap
 
 DELETE_HORIZON = 0x40
-"""Attribute bit 6: the base timestamp is when tombstones and markers of the batch may go."""
+"""Attribute bit 6: the base timestamp is the time from which tombstones and markers of the batch may be removed."""
 
 NO_TIMESTAMP = -1
 
 
-RecordSpan = tuple[int, int, int, bytes | None, bool]
-"""One record as it lies in a batch's (decompressed) records: where it begins (its length) and ends, its offset
-delta, its key, whether it has a value. A plain tuple: two are made of every record that is compacted."""
-
-
 def delete_horizon(header: BatchHeader) -> int | None:
-    """When tombstones and markers of the batch may go, in wall milliseconds; None: not settled yet."""
+    """Wall time in ms from which tombstones and markers of the batch may be removed; None: not set yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
 def records_of(batch: memoryview, header: BatchHeader) -> bytes:
-    """The records' bytes of a batch whose CRC is right; CorruptLogError else."""
+    """The decompressed records of a batch; CorruptLogError where its CRC is wrong."""
     if crc32c(batch[ATTRIBUTES_AT:]) != header.crc:
         raise CorruptLogError(f"CRC of batch {header.base_offset} is wrong; it is not compacted")
     try:
@@ -61,58 +57,8 @@ def records_of(batch: memoryview, header: BatchHeader) -> bytes:
         raise CorruptLogError(f"batch {header.base_offset}: {error}") from None
 
 
-def record_spans(data: bytes, count: int) -> list[RecordSpan]:
-    """Where each of `count` records lies; CorruptLogError when the bytes are no records."""
-    try:
-        return _walk(data, count)
-    except IndexError as error:
-        raise CorruptLogError(f"not a batch of records: {error}") from None
-
-
-def _walk(data: bytes, count: int) -> list[RecordSpan]:
-    spans: list[RecordSpan] = []
-    note = spans.append
-    size_of_all = len(data)
-    at = 0
-    for _ in range(count):
-        start = at
-        byte = data[at]
-        following = data[at + 1]
-        if byte < 0x80:
-            size, at = byte >> 1, at + 1
-        elif following < 0x80:  # up to 8 KiB: nearly always
-            size, at = (byte & 0x7F | following << 7) >> 1, at + 2
-        else:
-            size, at = read_varint(data, at)
-        end = at + size
-        at += 1  # the attributes; the time delta is passed over
-        while data[at] >= 0x80:
-            at += 1
-        at += 1
-        byte = data[at]
-        if byte < 0x80:
-            delta, at = byte >> 1, at + 1  # offset deltas are never negative
-        else:
-            delta, at = read_varint(data, at)
-        byte = data[at]
-        if byte < 0x80:
-            size, at = (byte >> 1) ^ -(byte & 1), at + 1
-        else:
-            size, at = read_varint(data, at)
-        key = None
-        if size >= 0:
-            key = data[at : at + size]
-            at += size
-        # a null value's length is -1, which is written as 1
-        note((start, end, delta, key, data[at] != 1))
-        if not at < end <= size_of_all:
-            raise IndexError(f"record from byte {start} to {end} of {size_of_all}")
-        at = end
-    return spans
-
-
 class RecordFilter:
-    """Which records of the log being cleaned stay."""
+    """Decides which records of the log that is cleaned stay."""
 
     __slots__ = ("_delete_retention_ms", "_get", "_latest", "_now_ms")
 
@@ -129,11 +75,11 @@ class RecordFilter:
 
     @staticmethod
     def discard(header: BatchHeader, *, retain_empty: bool) -> bytes:
-        """An aborted batch: none of its records stays."""
+        """An aborted batch: none of its records stays; empty bytes when the whole batch is removed."""
         return empty_batch(header) if retain_empty else b""
 
     def filter_data(self, batch: memoryview, header: BatchHeader, *, retain_empty: bool) -> Buffer:
-        """A data batch without what is superseded; empty when the whole batch goes."""
+        """A data batch without its superseded records; empty bytes when the whole batch is removed."""
         if header.record_count == 0:
             return batch if retain_empty else b""
         data = records_of(batch, header)
@@ -142,14 +88,14 @@ class RecordFilter:
         if not kept:
             return empty_batch(header) if retain_empty else b""
         past = header.last_offset > self._latest
-        settle = (
+        sets_horizon = (
             not past
             and not header.attributes & DELETE_HORIZON
             and not all(has_value for _, _, _, _, has_value in kept)
         )
-        if len(kept) == len(spans) and not settle:
+        if len(kept) == len(spans) and not sets_horizon:
             return batch
-        return _rewritten(header, data, kept, self._horizon() if settle else None)
+        return _rewritten(header, data, kept, self._horizon() if sets_horizon else None)
 
     def _kept(self, spans: Sequence[RecordSpan], header: BatchHeader) -> list[RecordSpan]:
         base, latest, newest = header.base_offset, self._latest, self._get
@@ -160,7 +106,7 @@ class RecordFilter:
             offset = base + delta
             if offset > latest or (
                 key is not None and offset >= newest(key) and (has_value or not tombstones_go)
-            ):  # the map ends before it: nothing is known of its key
+            ):  # above the end of the map: the key may have no newer record
                 kept.append(span)
         return kept
 
@@ -169,13 +115,13 @@ class RecordFilter:
         batch: memoryview,
         header: BatchHeader,
         *,
-        data_is_gone: bool,
+        data_is_removed: bool,
         retain_empty: bool,
     ) -> Buffer:
-        """A control batch: it stays until its transaction's data is gone and its horizon has passed."""
+        """A control batch; it stays until its transaction's data is removed and its delete horizon has passed."""
         if header.record_count == 0:
             return batch if retain_empty else b""
-        if not data_is_gone or (header.last_offset > self._latest):
+        if not data_is_removed or (header.last_offset > self._latest):
             return batch
         if self.has_expired(header):
             return empty_batch(header) if retain_empty else b""
@@ -189,7 +135,7 @@ class RecordFilter:
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The header alone: no records, but the offsets and the producer's state that the batch stood for."""
+    """The header alone: no records, but the batch's offsets and producer fields."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return _sealed(
         header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b""
@@ -216,12 +162,12 @@ def _rewritten(
 
 
 def _time_delta(data: bytes, span: RecordSpan) -> tuple[int, int]:
-    """A record's time delta, and where it ends: after the record's length and attributes."""
+    """A record's time delta (after its length and attributes), and the position after it."""
     return read_varint(data, read_varint(data, span[0])[1] + 1)
 
 
 def _shifted(data: bytes, kept: Sequence[RecordSpan], shift: int) -> bytes:
-    """The records with their time deltas told from another base: each grows by `shift`."""
+    """The records with time deltas from another base timestamp: each delta grows by `shift`."""
     out = bytearray()
     for span in kept:
         delta, after = _time_delta(data, span)

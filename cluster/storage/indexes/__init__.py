@@ -5,5 +5,5 @@
     time_index          `.timeindex`: timestamp to offset
     transaction_index   `.txnindex`: the aborted transactions whose marker lies in the segment
 
-An index knows its own file only. It never opens a segment or a log.
+An index uses its own file only. It never opens a segment or a log.
 """

@@ -1,8 +1,8 @@
-"""`.index`: where in a segment's file to look for an offset (B3).
+"""`.index`: the position in a segment's file from which to look for an offset (B3).
 
 8 bytes an entry, big-endian: relative offset i4, position i4; offsets and positions increase. An entry
-names the *last* offset of a batch and that batch's position, as Kafka's do: the batch that holds a target
-begins at or after the position of the greatest entry at or below the target.
+has the *last* offset of a batch and that batch's position, as in Kafka: the batch with a target offset begins
+at or after the position of the greatest entry at or below the target.
 
 Source: Kafka's `OffsetIndex`.
 """
@@ -30,22 +30,26 @@ class OffsetIndex(SparseIndex):
 
     @property
     def is_full(self) -> bool:
-        """True when there is room for no further entry: the segment rolls."""
+        """True when no further entry fits: the segment rolls."""
         return self._entries >= self._entries_max
 
     def append(self, offset: int, position: int) -> None:
-        """`offset`, above all before it, is the last of the batch at `position`.
+        """Add an entry: `offset` is the last of the batch at `position`; both increase from entry to entry.
 
-        Passed over when the index is full: look-ups then scan further.
+        Ignored when the index is full: look-ups then scan further.
         """
         entries = self._entries
         if entries < self._entries_max:
             room = self._room or self.begin()
-            _pack(room, entries * 8, offset - self.base_offset, position)
+            relative = offset - self.base_offset
+            if entries:
+                before, at = _unpack(room, entries * 8 - 8)
+                assert before < relative and at < position, f"{self.path}: {offset} at {position}"
+            _pack(room, entries * 8, relative, position)
             self._entries = entries + 1
 
     def lookup(self, offset: int) -> int:
-        """Position from which to look for the batch with `offset`; 0 when no entry helps."""
+        """Position from which to look for the batch with `offset`; 0 without an entry below it."""
         relative = offset - self.base_offset
 
         def position(view: memoryview, count: int) -> int:
@@ -77,13 +81,13 @@ class OffsetIndex(SparseIndex):
         return self.base_offset + relative, position
 
     def truncate_to(self, offset: int) -> None:
-        """Drop entries of batches that end at or above `offset`."""
+        """Remove entries of batches that end at or above `offset`."""
         relative = offset - 1 - self.base_offset
         self.keep_entries(self._search(lambda view, count: _floor(view, count, relative)) + 1)
 
     def _check(self) -> None:
         offset, position = self.entry(self._entries - 1)
-        # the first batch of a segment never has an entry: zeroes are what a crash preallocated
+        # the first batch of a segment never has an entry: zeroes are preallocated bytes after a crash
         if offset < self.base_offset or position <= 0:
             raise CorruptLogError(f"{self.path}: last entry ({offset}, {position}) is impossible")
 

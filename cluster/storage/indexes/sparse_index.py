@@ -1,19 +1,18 @@
-"""What the two sparse indexes of a segment have in common (B3): fixed-size entries in a mapped file.
+"""Base class of the two sparse indexes of a segment (B3): fixed-size entries in a mapped file.
 
-Owns: the file and its mapping. Life of a file, as Kafka's:
+Owns: the file and its mapping. States of a file, as in Kafka:
 
     new, empty        0 bytes (or none: an empty segment's index may be absent)
     being written     mapped and preallocated to `segment.index.bytes` at the first append; entries
                       beyond `len` are zeroes, or what a truncation left behind
     sealed            trimmed to its entries, at roll and at a clean close; mapped again when looked up
 
-A crash leaves the preallocated form. Only the segments from the recovery point on can be found like that,
-and recovery tells those indexes anew: what lies below was trimmed and fsynced before the point moved.
+A crash leaves the preallocated form. Only segments from the recovery point on can have it, and recovery rebuilds their
+indexes: those below were trimmed and fsynced before the recovery point advanced.
 
 Invariants: an entry is complete before `len` counts it, so a look-up on another thread sees whole
-entries; such a look-up that meets a mapping just given up goes again on a new one. What is held of sealed
-indexes an `IndexMaps` keeps, which gives the oldest up: memory and descriptors stay bounded however many
-segments there are.
+entries; a look-up whose mapping ends meanwhile tries again on a new mapping. `IndexMaps` holds the mappings of sealed
+indexes and gives up the oldest: memory and descriptors stay bounded with any number of segments.
 
 What may fail: OSError; CorruptLogError from `load`. Source: Kafka's `AbstractIndex`, `LazyIndex`.
 """
@@ -29,21 +28,21 @@ from ...host.seam import Disk, MappedFile
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 MAPS_KEPT = 2048
-"""Mappings of sealed indexes that one broker keeps; each has a descriptor."""
+"""Most mappings of sealed indexes in one broker; each has a descriptor."""
 
 SMALL_BYTES = 1024
 SMALL_KEPT = 32_768
-"""A sealed index no larger than that is read instead of mapped; a broker keeps so many of them (32 MiB)."""
+"""Sealed indexes of at most `SMALL_BYTES` are read instead of mapped; a broker keeps so many of them (32 MiB)."""
 
 _NO_VIEW = memoryview(b"")
 _ATTEMPTS = 4
-"""A mapping ends at a roll, a truncation, a close; not so often that four look-ups meet one each."""
+"""Attempts of a look-up: a roll, a truncation or a close ends the mapping, but not four times in a row."""
 
 T = TypeVar("T")
 
 
 class _Ring:
-    """Keeps the newest; the oldest give way. Threads may race here: at worst one is kept on longer."""
+    """Keeps the newest indexes and drops the oldest. Threads may race: at worst an index stays longer."""
 
     __slots__ = ("_at", "_kept", "_ring")
 
@@ -64,7 +63,7 @@ class _Ring:
 
 
 class IndexMaps:
-    """What one broker holds of its sealed indexes: mappings, and small ones as they are."""
+    """The mappings of one broker's sealed indexes, and the bytes of small indexes."""
 
     __slots__ = ("_maps", "_small")
 
@@ -73,7 +72,7 @@ class IndexMaps:
         self._small = _Ring(small_kept)
 
     def load(self, disk: Disk, index: SparseIndex, size: int) -> MappedFile:
-        """The file of `index`, which has `size` bytes; `give_up_map` is called on it some day."""
+        """The file of `index`, of `size` bytes; `index.give_up_map` is called later."""
         if size > SMALL_BYTES:
             mapped = disk.map(index.path, size)
             self._maps.keep(index)
@@ -84,7 +83,7 @@ class IndexMaps:
 
 
 class _InMemory:
-    """Entries in memory: no file has them yet, or they are few."""
+    """Entries in memory: of a rebuild, or of a small index."""
 
     __slots__ = ("view",)
 
@@ -93,18 +92,18 @@ class _InMemory:
 
     @property
     def size(self) -> int:
-        """Bytes of room."""
+        """Size in bytes."""
         return len(self.view)
 
     def resize(self, size: int) -> None:
-        """Other room."""
+        """Change the size."""
         self.view = memoryview(bytearray(self.view[:size]).ljust(size, b"\0"))
 
     def sync(self) -> None:
-        """There is no file."""
+        """Nothing to do: there is no file."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to do."""
 
 
 class SparseIndex:
@@ -148,7 +147,7 @@ class SparseIndex:
     # -- the file
 
     def load(self, *, may_be_absent: bool) -> None:
-        """Count the entries of the file and check them; CorruptLogError when it is missing or no index."""
+        """Count and check the entries of the file; CorruptLogError when it is missing or not an index."""
         size = self._file_size()
         if size is None:
             if may_be_absent:
@@ -166,7 +165,7 @@ class SparseIndex:
                 raise
 
     def _check(self) -> None:
-        """CorruptLogError when the entries cannot be this segment's."""
+        """CorruptLogError when the entries cannot belong to this segment."""
         raise NotImplementedError
 
     def _file_size(self) -> int | None:
@@ -180,7 +179,7 @@ class SparseIndex:
             file.close()
 
     def begin(self) -> memoryview:
-        """Map the file with room for every entry; what lies beyond the present ones does not count."""
+        """Map the file with room for every entry; bytes after the present entries have no meaning."""
         if self._room is None:
             self.give_up_map()
             size = max(self._entries_max, self._entries + 1) * self.ENTRY.size
@@ -188,10 +187,10 @@ class SparseIndex:
             self._room = mapped.view
         return self._room
 
-    def begin_anew(self, entries: int) -> None:
-        """Forget every entry; up to `entries` told from here on are kept in memory until `seal` writes them.
+    def begin_rebuild(self, entries: int) -> None:
+        """Remove every entry; up to `entries` new entries are kept in memory until `seal` writes them.
 
-        Recovery's way: a page fault into a hole of a file costs more than most segments' whole index.
+        For recovery: a page fault into a hole of a file costs more than the whole index of most segments.
         """
         self._end_map()
         self._entries = 0
@@ -200,7 +199,7 @@ class SparseIndex:
         self._mapped = self._draft = _InMemory(self._room)
 
     def seal(self) -> None:
-        """Trim the file to its entries; it is made where there is none."""
+        """Trim the file to its entries; create the file when it is absent."""
         draft, self._draft = self._draft, None
         if draft is not None:
             file = self._disk.open(self.path)
@@ -231,24 +230,25 @@ class SparseIndex:
             file.close()
 
     def clear(self) -> None:
-        """Forget every entry, in the file too."""
+        """Remove every entry, in the file as well."""
         self._entries = 0
         self.seal()
 
     def keep_entries(self, count: int) -> None:
-        """Forget the entries from `count` on."""
+        """Remove the entries from index `count` on."""
+        assert count >= 0, f"{self.path}: {count} entries"
         if count < self._entries:
             self._entries = count
             if self._room is None:
                 self.seal()
 
     def give_up_map(self) -> None:
-        """Let a sealed index's mapping go: it ends when the last look-up on it does."""
+        """Drop the mapping of a sealed index; it ends with the last look-up that uses it."""
         if self._room is None:
             self._mapped = None
 
     def close(self) -> None:
-        """Give the mapping back; the file stays as it is."""
+        """Unmap the file without a change."""
         self._end_map()
 
     def _end_map(self) -> None:
@@ -260,7 +260,7 @@ class SparseIndex:
     # -- look-ups
 
     def _view(self) -> memoryview:
-        """All of the file; there is at least one entry."""
+        """The whole file; there is at least one entry."""
         mapped = self._mapped
         if mapped is None:
             mapped = self._maps.load(self._disk, self, self._entries * self.ENTRY.size)
@@ -268,15 +268,15 @@ class SparseIndex:
         return mapped.view
 
     def _search(self, search: Callable[[memoryview, int], T]) -> T:
-        """`search` on the entries and their number, which is at least one.
+        """Run `search` on the entries and their number.
 
-        On another thread the loop may end the mapping under it (roll, truncation): then it goes again.
+        When the loop ends the mapping during a search on another thread (roll, truncation), the search runs again.
         """
         for attempts_left in reversed(range(_ATTEMPTS)):
             count = self._entries
             try:
                 return search(self._view() if count else _NO_VIEW, count)
-            except ValueError:  # a view that was released: the mapping ended
+            except ValueError:  # a released view: the mapping has ended
                 if not attempts_left:
                     raise
                 self.give_up_map()

@@ -1,6 +1,6 @@
-"""`.timeindex`: from which offset on to look for a timestamp (B4).
+"""`.timeindex`: the offset from which to look for a timestamp (B4).
 
-12 bytes an entry, big-endian: timestamp i8, relative offset i4. An entry (t, o) says that nothing up to o
+12 bytes an entry, big-endian: timestamp i8, relative offset i4. An entry (t, o) says that no record up to o
 is later than t; timestamps strictly increase. The last entry of a sealed segment names its largest
 timestamp: it is written at roll and at close, as Kafka's `onBecomeInactiveSegment` does.
 
@@ -33,12 +33,15 @@ class TimeIndex(SparseIndex):
         return self._entries >= self._entries_max - 1
 
     def maybe_append(self, timestamp: int, offset: int, *, sealing: bool = False) -> None:
-        """Up to `offset` nothing is later than `timestamp`; no entry unless it is later than before.
+        """Add an entry: no record up to `offset` is later than `timestamp`.
 
-        Passed over when the index is full: the last place is for the entry of `sealing`.
+        Ignored unless `timestamp` is a new maximum. Also ignored when the index is full; the last place is for the
+        entry of `sealing`.
         """
         if timestamp > self.last()[0] and (sealing or not self.is_full):
             room = self._room or self.begin()
+            last = self.last()[1]
+            assert offset > last or not self._entries, f"{self.path}: {offset} is not after {last}"
             _ENTRY.pack_into(room, self._entries * 12, timestamp, offset - self.base_offset)
             self._entries += 1
 
@@ -66,7 +69,7 @@ class TimeIndex(SparseIndex):
         return timestamp, self.base_offset + relative
 
     def truncate_to(self, offset: int) -> None:
-        """Drop entries at or above `offset`."""
+        """Remove entries at or above `offset`."""
         below = offset - 1 - self.base_offset
 
         def keep(view: memoryview, count: int) -> int:

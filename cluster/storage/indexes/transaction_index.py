@@ -1,8 +1,8 @@
-"""`.txnindex`: the aborted transactions of a segment (F5), the one whose marker lies in it.
+"""`.txnindex`: the aborted transactions whose marker lies in the segment (F5).
 
 34 bytes an entry, big-endian: version i2 (0), producer id i8, first offset i8, last offset i8 (the marker's),
-last stable offset i8 when the marker was appended. Markers' offsets increase. The file is made by the
-first entry: most segments have none.
+last stable offset i8 when the marker was appended. Markers' offsets increase. The first entry creates the
+file: most segments have none.
 
 Owns: the file. What may fail: OSError; CorruptLogError from `load`.
 Source: Kafka's `TransactionIndex`, `AbortedTxn`.
@@ -46,7 +46,7 @@ class TransactionIndex:
         return self._size // ENTRY.size
 
     def load(self) -> None:
-        """Learn of the file, where there is one; CorruptLogError when it cannot be one."""
+        """Load the file, if there is one; CorruptLogError when it is not a transaction index."""
         try:
             data = self._disk.read(self.path)
         except FileNotFoundError:
@@ -61,7 +61,8 @@ class TransactionIndex:
         self._size, self._last_offset = len(data), last
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Note a transaction whose marker was just appended."""
+        """Add a transaction whose marker was just appended."""
+        assert aborted.first_offset <= aborted.last_offset, f"{self.path}: {aborted}"
         if aborted.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: {aborted} after marker {self._last_offset}")
         if self._file is None:
@@ -71,14 +72,14 @@ class TransactionIndex:
         self._last_offset = aborted.last_offset
 
     def entries(self) -> list[AbortedTxn]:
-        """All of them, by the offset of their marker."""
+        """All entries, by the offset of their marker."""
         if not self._size:
             return []
         data = self._disk.read(self.path)
         return [AbortedTxn(*fields[1:]) for fields in ENTRY.iter_unpack(data[: self._size])]
 
     def collect(self, start: int, upper: int) -> tuple[list[AbortedTxn], bool]:
-        """Those that overlap [start, upper), and whether no later segment can have another one."""
+        """The transactions that overlap [start, upper), and whether no later segment can have a further one."""
         found: list[AbortedTxn] = []
         for aborted in self.entries():
             if aborted.last_offset >= start and aborted.first_offset < upper:
@@ -88,14 +89,14 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker lies at or above `offset`."""
+        """Remove the transactions whose marker lies at or above `offset`."""
         if self._last_offset >= offset:
             kept = [aborted for aborted in self.entries() if aborted.last_offset < offset]
             self._cut(len(kept) * ENTRY.size)
             self._last_offset = kept[-1].last_offset if kept else -1
 
     def clear(self) -> None:
-        """Forget every entry, in the file too."""
+        """Remove every entry, in the file as well."""
         if self._size or self._disk.exists(self.path):
             self._cut(0)
         self._last_offset = -1
@@ -107,11 +108,11 @@ class TransactionIndex:
         self._size = size
 
     def sync(self) -> None:
-        """BLOCKS. fsync the file, though it was cut to nothing, and its name, which came with an abort."""
+        """BLOCKS. fsync the file, even an empty one, and its name, which the first abort created."""
         self._disk.sync_file(self.path)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

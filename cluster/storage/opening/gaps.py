@@ -1,31 +1,63 @@
 """Offsets that are missing between two segments after a power loss.
 
-Files are written back in any order: the end of a rolled segment may be lost while the next segment, which has its
-offsets behind, came through. Each is sound by itself, so recovery cuts nothing, and a replica would go on with
-records missing that its leader takes it to have. So the gap is looked for when the log is opened after an unclean
-stop, and closed when the topic's policy is known, before anybody reads or follows: a log that is not compacted ends
-where the first gap begins, and fetches the rest again.
+The file system writes files back in any order: the end of a rolled segment may be lost while the next segment, which
+has the offsets behind it, survived. Each segment is valid, so recovery truncates nothing, and the replica would serve a
+log that lacks records which its leader takes as replicated. Therefore gaps are looked for when a log is opened after an
+unclean stop. They are closed when the topic's policy is known, before any client reads and before the replica follows:
+a log that is not compacted is truncated at its first gap, and the replica fetches the rest again.
 
-A compacted log has such gaps by nature, and keeps them when its policy is changed. They are told apart: what was
-cleaned was brought to stable storage, and how far that goes is in the cleaner's checkpoint; a follower to whom a
-leader sends a gap has it inside of a segment (`Log`).
+A compacted log has gaps by nature, and keeps them when its policy changes. The two kinds are distinguished so: cleaned
+segments were fsynced, and the cleaner's checkpoint says up to which offset; and a follower whose leader's log has a gap
+has that gap inside a segment (`appending.next_base`).
 
-Apache Kafka does not look. What may fail: OSError, CorruptLogError.
+Apache Kafka does not look for such gaps. What may fail: OSError, CorruptLogError.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
+from ...host.seam import Trace
 from ...ids import Offset
 from ..log import Log
+from .segment_end import load_end
 
 
 def first_gap(log: Log, durable: Offset) -> Offset | None:
-    """BLOCKS. Where offsets are missing before a segment from `durable` on; None: nowhere."""
+    """BLOCKS. The first offset that is missing before a segment with a base above `durable`; None when none is."""
     for segment, following in pairwise(log.segments):
         if following.base_offset > durable:
-            end = segment.load_end()
+            end = load_end(segment)
             if end < following.base_offset:
                 return end
     return None
+
+
+class Gaps:
+    """The gaps that were found at opening, until each log's policy is known."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._first: dict[Log, Offset] = {}
+
+    def look_for(self, log: Log, durable: Offset) -> None:
+        """BLOCKS. Remember the first gap of `log` above `durable`, if it has one."""
+        gap = first_gap(log, durable)
+        if gap is not None:
+            self._first[log] = gap
+
+    def close(self, log: Log) -> None:
+        """Truncate `log`, whose configuration is the topic's now, at its gap; a compacted log keeps it."""
+        gap = self._first.pop(log, None)
+        if gap is None or "compact" in log.config.text("cleanup.policy"):
+            return
+        topic, partition = log.topic_partition
+        lost = log.log_end_offset - gap
+        log.truncate_to(gap)
+        self._trace.emit(
+            "log.gap-closed", topic=topic, partition=partition, log_end_offset=gap, offsets_cut=lost
+        )
+
+    def forget(self, log: Log) -> None:
+        """`log` is deleted."""
+        self._first.pop(log, None)

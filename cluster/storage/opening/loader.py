@@ -1,23 +1,22 @@
 """Opening a log folder (B9): sweep leftovers, open segments, check indexes, recover, make a `Log`.
 
-Order, as Kafka's loader:
+Order, as in Kafka's loader:
 
-1. `.deleted` and `.cleaned` files go, and `.swap` files at or above the smallest `.cleaned` (their
-   cleaning never ended). Other swaps are finished: `.swap` takes the place of what it replaces.
-2. Index files without a log file go. Segments are opened in order of base offset, their indexes checked;
-   a segment with a missing or broken one is re-read. One that spans more than 2^31 offsets is split, and
-   opening begins again.
-3. Without a clean-shutdown marker every segment from the one with the recovery point on is re-read: CRCs
-   checked, cut at the first bad batch, the segments after it deleted, indexes, epochs and producers told
-   anew.
-4. A log that ends below its start offset is emptied and begins there.
-5. Leader epochs are cut at both ends; they are told anew where their checkpoint is broken or lost.
-6. Stray producer snapshots go; producers come from the newest snapshot and a replay.
+1. `.deleted` and `.cleaned` files are removed, and `.swap` files at or above the smallest `.cleaned` (their cleaning
+   did not finish). Other swaps are completed: `.swap` replaces the old segments.
+2. Index files without a log file are removed. Segments are opened in order of base offset, and their indexes checked; a
+   segment with a missing or broken index is re-read. A segment that spans more than 2^31 offsets is split, and opening
+   begins again.
+3. After an unclean shutdown every segment from the one with the recovery point on is re-read: recovery checks the CRCs,
+   truncates at the first bad batch, deletes the segments after it, and rebuilds the indexes, the leader epochs and the
+   producer states from the batches.
+4. A log that ends below its log start offset is emptied and starts there.
+5. Leader epochs outside the log are removed; they are rebuilt where their checkpoint is broken or lost.
+6. Stray producer snapshots are removed; producer states come from the newest snapshot and a replay.
 
-What goes for a bad batch goes before that batch does, last segment first: a crash in the middle finds
-the same bad batch again, never a hole. What was recovered, and what was cut off where and why, is traced
-as `log.recovered` (B10).
-What may fail: OSError, CorruptLogError (a file that recovery cannot do without).
+What a bad batch invalidates is removed before that batch, last segment first: after a crash in the middle recovery
+finds the same bad batch again, never a gap. The event `log.recovered` reports what was truncated where and why (B10).
+What may fail: OSError, CorruptLogError (a file without which recovery cannot work).
 Source: Kafka's `LogLoader`, KIP-98, KIP-101.
 """
 
@@ -36,9 +35,11 @@ from ..leader_epochs import LeaderEpochs
 from ..local_log import OpenedLog
 from ..log import Log
 from ..producers.producer_states import ProducerStates
+from ..producers.replay import replay_producers
 from ..segment import LogSegment
 from ..segment_options import segment_options
-from .recovery import OffsetOverflowError, recover_segment, replay_producers, retell_epochs
+from .recovery import OffsetOverflowError, rebuild_epochs, recover_segment
+from .segment_end import load_end
 from .splitting import split_segment
 from .sweeping import sweep
 
@@ -48,23 +49,23 @@ OFFSET_END = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What the folder does not say itself."""
+    """What the files of the log folder do not contain."""
 
     config: TopicConfig
     topic_id: str = ""
     log_start_offset: Offset = START
     recovery_point: Offset = START
     clean: bool = True
-    """The broker's last stop was clean: every log was flushed and closed."""
+    """The last shutdown was clean: every log was flushed and closed."""
     tail_bytes: int = 4 * 1024 * 1024
     producer_expiration_ms: int = 86_400_000
     maps: IndexMaps = field(default_factory=IndexMaps)
-    """Of all logs of a broker."""
+    """Shared by all logs of a broker."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Findings:
-    """What recovery did to one log."""
+    """The results of the recovery of one log."""
 
     segments_read: int = 0
     removed: list[int] = field(default_factory=list[int])
@@ -86,7 +87,7 @@ def open_log(host: Host, folder: str, topic_partition: TopicPartition, options: 
 
 
 class _Loader:
-    """One loading of one log."""
+    """The opening of one log."""
 
     def __init__(
         self, host: Host, folder: str, topic_partition: TopicPartition, options: LogOptions
@@ -99,9 +100,11 @@ class _Loader:
         self._now = host.clock.wall_ms()
         self._found = _Findings()
         self._segments: list[LogSegment] = []
-        self._bases: list[int] = []  # of the files, sorted; segments are opened one by one
-        self._cut = False  # a bad batch was found: nothing comes after it
-        self._told = False  # recovery has told the producers everything
+        self._bases: list[
+            int
+        ] = []  # of all log files, sorted; segments are opened one after another
+        self._truncated = False  # a bad batch was found: no batch follows it
+        self._producers_rebuilt = False  # recovery has applied every batch to the producer states
         self._epochs = self._open_epochs()
         self._epochs_lost = not self._disk.exists(f"{folder}/{LEADER_EPOCHS}")
         self._producers = self._new_producers()
@@ -114,14 +117,14 @@ class _Loader:
         self._open_segments()
         first = self._segments[0].base_offset if self._segments else START
         start = Offset(max(self._options.log_start_offset, first))
-        if not self._options.clean and not self._cut:
+        if not self._options.clean and not self._truncated:
             self._recover(start)
-            self._epochs.retelling_ended()
+            self._epochs.end_rebuild()
         end = self._end(start)
         if end < start:
             self._start_over(start, end)
             end = start
-        self._cut_epochs(start, end)
+        self._truncate_epochs(start, end)
         self._load_producers(start, end)
         self._report(end)
         point = end if self._options.clean else min(self._options.recovery_point, end)
@@ -145,7 +148,7 @@ class _Loader:
         )
 
     def close(self) -> None:
-        """Give every file back as it is."""
+        """Close every file without a change."""
         for segment in self._segments:
             segment.close()
 
@@ -163,7 +166,7 @@ class _Loader:
         return LogSegment(self._disk, self._folder, base, options)
 
     def _open_segments(self) -> None:
-        """All of them, in order; those that `_recover` will re-read are not looked into."""
+        """Open all segments in order; the indexes of those that `_recover` re-reads are not loaded."""
         for base in list(self._bases):
             segment = self._open_segment(base)
             self._segments.append(segment)
@@ -172,24 +175,24 @@ class _Loader:
             try:
                 segment.load_indexes()
                 if base == self._bases[-1]:
-                    segment.load_end()
+                    load_end(segment)
             except CorruptLogError as error:
                 self._found.reasons.append(str(error))
                 producers = self._new_producers()
                 producers.load_below(Offset(base), Offset(self._bases[0]), self._now)
                 replay_producers(self._segments[:-1], producers, Offset(base))
                 self._recover_segment(segment, producers, epochs=None)
-                if self._cut:
+                if self._truncated:
                     return
 
     def _recover(self, start: Offset) -> None:
-        """Re-read what may not have been durable."""
+        """Re-read the segments that may not have been durable."""
         point = self._options.recovery_point
         unflushed = [s for s in self._segments if self._upper(s.base_offset) > point]
         if not unflushed:
             return
         base = Offset(unflushed[0].base_offset)
-        self._epochs.retell_from(base)
+        self._epochs.rebuild_from(base)
         self._producers.load(base, start, self._now)
         replay_producers(self._segments[: -len(unflushed)], self._producers, base)
         for segment in unflushed:
@@ -197,14 +200,14 @@ class _Loader:
             if segment is not unflushed[0]:
                 self._producers.take_snapshot()
             self._recover_segment(segment, self._producers, epochs=self._epochs)
-            if self._cut:
+            if self._truncated:
                 return
-        self._told = True
+        self._producers_rebuilt = True
 
     def _recover_segment(
         self, segment: LogSegment, producers: ProducerStates, *, epochs: LeaderEpochs | None
     ) -> None:
-        """Re-read one segment; what comes after its bad batch is removed before it is cut."""
+        """Re-read one segment; the segments after its bad batch are removed before it is truncated."""
         result = recover_segment(
             segment,
             epochs=epochs,
@@ -215,64 +218,66 @@ class _Loader:
         self._found.segments_read += 1
         self._found.truncated_bytes += result.truncated_bytes
         if result.reason:
-            self._cut = True
+            self._truncated = True
             self._found.reasons.append(result.reason)
 
     def _upper(self, base: int) -> int:
-        """Where the segment at `base` ends at the latest: the next one's base."""
+        """The largest possible end of the segment at `base`: the base offset of the next segment."""
         return next((following for following in self._bases if following > base), OFFSET_END)
 
     def _remove_above(self, base: int) -> None:
         opened = {segment.base_offset: segment for segment in self._segments}
-        gone = [one for one in self._bases if one > base]
-        for one in reversed(gone):
-            segment = opened.get(one) or self._open_segment(one)
+        gone = [above for above in self._bases if above > base]
+        for above in reversed(gone):
+            segment = opened.get(above) or self._open_segment(above)
             self._found.truncated_bytes += segment.size
-            self._found.removed.append(one)
+            self._found.removed.append(above)
             segment.remove()
-        if gone:  # for good: no power loss shall bring them back behind what is appended now
+        if gone:  # durably: no power loss may bring them back behind new records
             self._disk.sync_file(self._folder)
-        self._bases = [one for one in self._bases if one <= base]
+        self._bases = [kept for kept in self._bases if kept <= base]
         self._segments = [segment for segment in self._segments if segment.base_offset <= base]
 
     def _end(self, start: Offset) -> Offset:
-        """The log's end; an empty folder gets its first segment."""
+        """The log end offset; an empty folder gets its first segment."""
         if not self._segments:
             segment = self._open_segment(start)
             segment.reset_indexes()
             self._segments, self._bases = [segment], [start]
-        return self._segments[-1].load_end()
+        return load_end(self._segments[-1])
 
     def _start_over(self, start: Offset, end: Offset) -> None:
-        self._found.reasons.append(f"log end {end} lies below log start {start}: emptied")
+        self._found.reasons.append(
+            f"log end offset {end} lies below log start offset {start}: emptied"
+        )
         self._remove_above(-1)
         self._end(start)
         self._epochs.clear()
         self._producers.clear(start)
 
-    # -- what is known of epochs and producers
+    # -- leader epochs and producer states
 
     def _open_epochs(self) -> LeaderEpochs:
         try:
             return LeaderEpochs(self._disk, self._folder)
         except CorruptLogError as error:
-            # told anew from every batch: a broken cache must not decide a truncation
+            # rebuilt from every batch, because a broken cache must not decide a truncation
             self._host.trace.log("warning", f"{error}; rebuilding it from the log")
             self._disk.remove(f"{self._folder}/{LEADER_EPOCHS}")
             return LeaderEpochs(self._disk, self._folder)
 
-    def _cut_epochs(self, start: Offset, end: Offset) -> None:
+    def _truncate_epochs(self, start: Offset, end: Offset) -> None:
         self._epochs.truncate_from_end(end)
         if self._epochs_lost or self._epochs_begin_late(start):
-            self._epochs.clear()  # what recovery has told is not all
-            retell_epochs(self._segments, self._epochs)
+            self._epochs.clear()  # recovery has read only the last segments
+            rebuild_epochs(self._segments, self._epochs)
             self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
-        # in an empty log the start has just moved one up to the end: a second opening shall find the same
+        # in an empty log the previous line may have raised an epoch to the end: a second opening must give the same
         self._epochs.truncate_from_end(end)
 
     def _epochs_begin_late(self, start: Offset) -> bool:
-        """True when they lack that of the first record: the log start checkpoint was lost, which cut them."""
+        """True when the epoch of the first record is missing: the checkpointed log start that removed it was lost."""
         first = self._epochs.entries()[:1]
         if first and first[0].start_offset <= start:
             return False
@@ -292,7 +297,7 @@ class _Loader:
 
     def _load_producers(self, start: Offset, end: Offset) -> None:
         self._producers.remove_stray_snapshots(self._bases)
-        if not self._told or self._cut or self._producers.map_end != end:
+        if not self._producers_rebuilt or self._truncated or self._producers.map_end != end:
             self._producers.load(end, start, self._now)
             if self._producers.map_end < end:
                 replay_producers(self._segments, self._producers, end)

@@ -1,11 +1,11 @@
-"""Re-reading a segment: what of it is good (B9, B10), and what it says of producers and epochs.
+"""Re-reading a segment: its valid batches (B9, B10), and their leader epochs and producers.
 
-Rules of a good batch: magic 2, a possible length, all its bytes there, CRC right, base offset at or
-above where the batch before it ended, last offset not before the base, below the next segment and
-within 31 bits of the segment's base, a leader epoch that is none or does not fall (what was cut off before may be
-back after a power loss, behind what was written over it). The first batch that breaks one ends the log. Base
-offsets are not under the CRC and compaction leaves gaps: a batch after a gap that the batch behind it
-contradicts is the bad one itself.
+A batch is valid when it has magic 2, a possible length, all its bytes, a right CRC, a base offset at or above the end
+of the batch before, a last offset not below the base offset, below the next segment and within 31 bits of the
+segment's base offset, and a leader epoch that is absent or does not fall (after a power loss, batches that were
+truncated may be back behind the batches that replaced them). The first invalid batch ends the log. The CRC does not
+cover base offsets, and compaction leaves gaps: when a batch contradicts the batch before it, and that batch followed
+a gap, the earlier batch is the bad one.
 
 Source: Kafka's `LogSegment.recover`, `UnifiedLog.rebuildProducerState`.
 """
@@ -21,11 +21,11 @@ from crc32c import crc32c
 
 from ...ids import LeaderEpoch, Offset
 from ...wire.batch_header import ATTRIBUTES_AT, LENGTH_MIN
-from ...wire.batches import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, PlacedBatch, header_at
+from ...wire.batches import HEADER_SIZE, LOG_OVERHEAD, header_at
 from ..indexes.sparse_index import RELATIVE_OFFSET_MAX
 from ..leader_epochs import LeaderEpochs
 from ..producers.producer_states import NOTHING, ProducerStates
-from ..results import Origin
+from ..producers.replay import replay_batch
 from ..segment import LogSegment
 
 READ_BYTES = 1024 * 1024
@@ -36,16 +36,16 @@ _unpack = struct.Struct(">qiibI2xi8xqq").unpack_from
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecovery:
-    """What re-reading a segment found."""
+    """The result of re-reading a segment."""
 
     end_offset: Offset
     truncated_bytes: int
     reason: str
-    """Why the bytes were cut off; "" when none were."""
+    """Why bytes were truncated; "" when none were."""
 
 
 class OffsetOverflowError(Exception):
-    """The good batch at `position` lies too far from its segment's base: the segment must be split."""
+    """The valid batch at `position` lies too far from its segment's base offset: the segment must be split."""
 
     def __init__(self, segment: LogSegment, position: int) -> None:
         super().__init__(f"{segment.file.path} at byte {position}: offset overflow")
@@ -61,12 +61,12 @@ def recover_segment(
     upper: int,
     before_cut: Callable[[], None],
 ) -> SegmentRecovery:
-    """BLOCKS. Check every batch, cut the file at the first bad one, rebuild all indexes.
+    """BLOCKS. Check every batch, truncate the file at the first bad batch, rebuild all indexes.
 
-    `upper` is the next segment's base offset. `producers` stand at the segment's base; they, and `epochs`
-    where given, are told what the batches say; when something was cut off, both may have been told too
-    much. `before_cut` removes what must not outlive the bad batch: a crash after it finds that batch again.
-    OffsetOverflowError: the segment is whole, and must be split.
+    `upper` is the next segment's base offset. `producers` is the state before the segment; the batches are applied to
+    it, and to `epochs` if given. When bytes were truncated, both may contain too much. `before_cut` removes what must
+    not outlive the bad batch: after a crash recovery finds that batch again. OffsetOverflowError: the segment is valid,
+    and must be split.
     """
     before = segment.file.size()
     found = _read_all(segment, epochs, producers, upper)
@@ -75,9 +75,11 @@ def recover_segment(
     if found.reason:
         before_cut()
         segment.file.truncate(found.valid)
-        # the indexes and the end may have been told of a batch that a later one gave the lie to
+        # the indexes and the end may include a batch that a later batch has contradicted
         again = _read_all(segment, None, None, upper) if found.doubted else found
         found = found._replace(end_offset=again.end_offset)
+    assert segment.base_offset <= found.end_offset <= upper, f"{segment.file.path}: {found}"
+    assert found.valid <= before, f"{segment.file.path}: {found} of {before} bytes"
     segment.size = found.valid
     segment.become_inactive()
     return SegmentRecovery(
@@ -91,13 +93,13 @@ class _Read(NamedTuple):
     """One pass over a segment's file."""
 
     valid: int
-    """Where the good batches end."""
+    """Position after the last valid batch."""
     end_offset: int
     reason: str = ""
     doubted: bool = False
-    """The last batch told of is bad after all."""
+    """The last batch that was applied is bad after all."""
     overflow: int = -1
-    """The first batch too far from the segment's base; nothing was told from it on."""
+    """Position of the first batch too far from the segment's base offset; no batch from it on was applied."""
 
 
 def _read_all(
@@ -106,7 +108,7 @@ def _read_all(
     producers: ProducerStates | None,
     upper: int,
 ) -> _Read:
-    """Tell of every good batch."""
+    """Apply every valid batch."""
     file, size = segment.file, segment.file.size()
     reading = _Reading(segment, epochs, producers, upper)
     position, want = 0, READ_BYTES
@@ -127,7 +129,7 @@ def _read_all(
 
 
 class _Reading:
-    """Where a pass over a segment's file is."""
+    """The state of a pass over a segment's file."""
 
     __slots__ = (
         "_doubtful",
@@ -159,9 +161,9 @@ class _Reading:
         self._upper = upper
         self._far = segment.base_offset + RELATIVE_OFFSET_MAX
         self._newest_epoch: int = -1 if epochs is None else epochs.latest()
-        self._doubtful = -1  # where the batch before lies, when it followed a gap
+        self._doubtful = -1  # position of the batch before, if that followed a gap
         self.end = segment.base_offset
-        """Offset after the last good batch."""
+        """Offset after the last valid batch."""
         self.overflow = -1
         self.wants = 0
         """Bytes of the batch that did not fit the last chunk."""
@@ -169,7 +171,7 @@ class _Reading:
         self.reason = ""
 
     def read(self, chunk: memoryview, position: int, remaining: int) -> int:
-        """Tell of the whole batches in `chunk`, which lies at `position` of `remaining` bytes; their size."""
+        """Apply the whole batches in `chunk`, read at `position` with `remaining` bytes; returns their size."""
         self.wants = 0
         segment, upper, far = self._segment, self._upper, self._far
         end, doubtful, entry_above = self.end, self._doubtful, self._entry_above
@@ -178,7 +180,7 @@ class _Reading:
         at, whole = 0, len(chunk)
         last_header = whole - HEADER_SIZE
         while at <= last_header:
-            # by hand, and in locals: this loop is what an unclean start costs
+            # unpacked here, and in locals: this loop is the cost of an unclean start
             base, length, epoch, magic, crc, delta, time, producer = _unpack(chunk, at)
             following = at + length + LOG_OVERHEAD
             if magic != 2 or length < LENGTH_MIN:
@@ -186,14 +188,14 @@ class _Reading:
                 break
             if following > whole:
                 if following <= remaining:
-                    self.wants = following - at  # else cut off, or no length at all
+                    self.wants = following - at  # else the batch is cut off, or its length is wrong
                 break
             last = base + delta
-            sound = crc32c(chunk[at + ATTRIBUTES_AT : following]) == crc
+            crc_matches = crc32c(chunk[at + ATTRIBUTES_AT : following]) == crc
             rises = epoch >= newest_epoch or epoch < 0
-            if not (sound and end <= base <= last < upper and rises):
+            if not (crc_matches and end <= base <= last < upper and rises):
                 self.end, self._doubtful, self._newest_epoch = end, doubtful, newest_epoch
-                self._refuse(position + at, base, last, epoch, sound=sound)
+                self._refuse(position + at, base, last, epoch, crc_matches=crc_matches)
                 break
             doubtful = position + at if base > end else -1
             if last <= far:
@@ -203,7 +205,7 @@ class _Reading:
                 if position + at > entry_above:
                     entry_above = segment.note_entry(position + at, last)
                 if epoch > newest_epoch or producer >= 0:
-                    self._tell(chunk[at:following], end)
+                    self._apply(chunk[at:following], end)
             elif self.overflow < 0:
                 self.overflow = position + at
             newest_epoch = epoch if epoch >= 0 else newest_epoch
@@ -218,12 +220,16 @@ class _Reading:
         self.bad = position
         self.reason = f"{self._segment.file.path} at byte {position}: {what}"
 
-    def _refuse(self, position: int, base: int, last: int, epoch: int, *, sound: bool) -> None:
+    def _refuse(
+        self, position: int, base: int, last: int, epoch: int, *, crc_matches: bool
+    ) -> None:
         if base < self.end and self._doubtful >= 0:
             self.stop(self._doubtful, "its base offset contradicts the next batch")
-        elif not sound:
+        elif not crc_matches:
             self.stop(position, f"CRC of batch {base} is wrong")
-        elif self.end <= base <= last < self._upper:  # cut off before, and back after a power loss
+        elif (
+            self.end <= base <= last < self._upper
+        ):  # truncated before, and back after a power loss
             self.stop(
                 position, f"leader epoch {epoch} of batch {base} follows {self._newest_epoch}"
             )
@@ -231,69 +237,18 @@ class _Reading:
             where = f"[{self.end}, {self._upper})"
             self.stop(position, f"offsets {base} to {last} do not lie in {where}")
 
-    def _tell(self, batch: memoryview, end: int) -> None:
-        """Of its leader and its producer; the batch before ends at `end`."""
+    def _apply(self, batch: memoryview, end: int) -> None:
+        """Apply a batch to the leader epochs and the producer states; the batch before ends at `end`."""
         header = header_at(batch)
         if self._epochs is not None and header.leader_epoch > self._epochs.latest():
             base = Offset(header.base_offset)
-            self._epochs.retold(LeaderEpoch(header.leader_epoch), Offset(end), base)
+            self._epochs.rebuild(LeaderEpoch(header.leader_epoch), Offset(end), base)
         if header.producer_id >= 0 and self._producers is not None:
-            _tell(self._producers, batch, header, self._segment)
+            replay_batch(self._producers, batch, header, self._segment)
 
 
-def replay_producers(
-    segments: Iterable[LogSegment], producers: ProducerStates, end: Offset
-) -> None:
-    """BLOCKS. Tell `producers` of every batch from `producers.map_end` up to `end`."""
-    for segment in segments:
-        start = producers.map_end
-        if segment.base_offset >= end:
-            break
-        found = segment.find(start)
-        for at, header in segment.scan(found[0]) if found else ():
-            if header.base_offset >= end:
-                break
-            if header.last_offset < start or header.producer_id < 0:
-                continue
-            size = header.size if header.is_control else 0
-            data = memoryview(segment.file.read_at(at, size) if size else b"")
-            _tell(producers, data, header, None)
-    producers.commit(NOTHING, end)
-
-
-def truncate_producers(
-    segments: Iterable[LogSegment],
-    producers: ProducerStates,
-    end: Offset,
-    log_start: Offset,
-    now_ms: int,
-) -> None:
-    """BLOCKS. Take `producers` back to `end`, where the log has been cut."""
-    if producers.touches(end):
-        producers.load(end, log_start, now_ms)
-        replay_producers(segments, producers, end)
-    else:
-        producers.remove_snapshots_above(end)
-        producers.map_end = end
-
-
-def _tell(
-    producers: ProducerStates, data: memoryview, header: BatchHeader, segment: LogSegment | None
-) -> None:
-    """`segment` is given where its transaction index is to be told too."""
-    if not header.is_control:
-        producers.note(header)
-        return
-    placed = (PlacedBatch(0, header.size, header),)
-    planned = producers.plan(data, placed, None, Origin.REPLICATION)
-    aborted = producers.commit(planned, Offset(header.last_offset + 1))
-    if segment is not None:
-        for one in aborted:
-            segment.aborted.append(one)
-
-
-def retell_epochs(segments: Iterable[LogSegment], epochs: LeaderEpochs) -> None:
-    """BLOCKS. Tell empty `epochs` of every batch: their checkpoint was lost."""
+def rebuild_epochs(segments: Iterable[LogSegment], epochs: LeaderEpochs) -> None:
+    """BLOCKS. Rebuild the empty `epochs`, whose checkpoint was lost, from every batch."""
     for segment in segments:
         for _, header in segment.scan():
             if header.leader_epoch < 0:

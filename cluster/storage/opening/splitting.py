@@ -1,8 +1,8 @@
-"""Splitting a segment that spans more offsets than its indexes can name (KAFKA-6264).
+"""Splitting a segment with more offsets than its indexes can express (KAFKA-6264).
 
-Old cleaners could write such a segment; Kafka splits it when it opens the log, and so do we: two
-`.cleaned` files, fsynced, renamed to `.swap` from the last on, and `sweep` finishes the swap. A crash
-between any two steps leaves the segment as it was, or two complete `.swap` files.
+Old cleaners could write such a segment; Kafka splits it when it opens the log, and so does Harrow: two `.cleaned` files
+are written, fsynced, renamed to `.swap` (the last file first), and `sweep` finishes the swap. A crash between any two
+steps leaves the old segment, or two complete `.swap` files.
 
 Source: Kafka's `LocalLog.splitOverflowedSegment`.
 """

@@ -1,9 +1,9 @@
-"""Leftovers in a log folder: what a crash left half-done goes, what was complete is finished.
+"""Leftovers in a log folder: unfinished work of a crashed broker is removed, complete work is finished.
 
-Cleaning writes `.cleaned` files, renames them to `.swap`, removes what they replace, renames to the final
-name. So a `.swap` is complete unless some `.cleaned` is left that lies at or below it: then the same
-cleaning never got through and the old segments are still there. A `.log.swap` with no good batch at its
-front, or beside the segment that it would replace with a bad one anywhere, is none of ours and goes too.
+Cleaning writes `.cleaned` files, renames them to `.swap`, removes the segments that they replace, and renames them to
+the final name. So a `.swap` is complete unless a `.cleaned` at or below it is left: then the same cleaning did not
+finish and the old segments still exist. A `.log.swap` without a valid batch at its beginning, or with an invalid
+batch anywhere while the segment that it would replace exists, was not written by a cleaning and is removed, too.
 
 Source: Kafka's `LogLoader.removeTempFilesAndCollectSwapFiles`, `LogLoader.load`.
 """
@@ -41,13 +41,13 @@ def sweep(disk: Disk, folder: str) -> None:
 
 
 def _finish_swaps(disk: Disk, folder: str, names: list[str], swaps: dict[str, int]) -> None:
-    """Remove the segments that swapped ones replace, then give those their final names."""
+    """Remove the segments that valid swaps replace, then give the swaps their final names."""
     for name, base in list(swaps.items()):
         if name != file_name(base, LOG + SWAP):
             continue
         found = _examine(disk, f"{folder}/{name}", base)
         if not found.whole and (found.end == base or file_name(base, LOG) in names):
-            # not what a cleaning leaves: what it would replace is good for all we know
+            # a cleaning does not leave this: the segment that it would replace may be valid
             for kind in (LOG, *INDEXES):
                 if swaps.pop(file_name(base, kind + SWAP), None) is not None:
                     disk.remove(f"{folder}/{file_name(base, kind + SWAP)}")
@@ -61,12 +61,12 @@ def _finish_swaps(disk: Disk, folder: str, names: list[str], swaps: dict[str, in
 
 
 class _Swap(NamedTuple):
-    """What a `.log.swap` file holds."""
+    """The content of a `.log.swap` file."""
 
     end: int
-    """Offset after its last good batch; its base where it has none."""
+    """Offset after its last valid batch; its base offset without one."""
     whole: bool
-    """It is good batches and nothing else."""
+    """True when it consists of valid batches only."""
 
 
 def _examine(disk: Disk, path: str, base: int) -> _Swap:

@@ -1,7 +1,7 @@
-"""What a log knows of one producer, and the rules by which the next batch changes it (F1).
+"""The state of one producer in a log, and the rules by which the next batch changes it (F1).
 
-Owns: `ProducerEntry`, a value: `advance` gives the next one, `check` says whether a client's batch may
-be the next, `find_duplicate` whether it was appended before. No state, no I/O.
+Owns: `ProducerEntry`, a value: `advance` returns the next entry, `check` refuses a client's batch that must not follow,
+`find_duplicate` finds a batch that was appended before. No state, no I/O.
 
 Rules, of a batch with epoch e and first sequence s after an entry with epoch E and last sequence S:
 
@@ -9,7 +9,7 @@ Rules, of a batch with epoch e and first sequence s after an entry with epoch E 
     e < E                                                                  invalid_producer_epoch
     e > E and s ≠ 0                                                        out_of_order_sequence_number
     e = E and s ≠ S + 1 (0 after 2^31 - 1)                                 out_of_order_sequence_number
-    nothing is known of the producer                                       any s: the rest may be deleted
+    the producer is unknown                                                any s: older batches may be deleted
 
 Source: Kafka's `ProducerStateEntry`, `ProducerAppendInfo`; KIP-98, KIP-360.
 """
@@ -22,7 +22,7 @@ from ...errors import ErrorCode, KafkaError
 from ...wire.batches import BatchHeader
 
 BATCHES_KEPT = 5
-"""A client may have so many batches in flight (`max.in.flight.requests.per.connection`)."""
+"""Most batches that a client may have in flight (`max.in.flight.requests.per.connection`)."""
 
 SEQUENCE_MAX = 2**31 - 1
 NO_TRANSACTION = -1
@@ -44,37 +44,37 @@ class ProducerEntry(NamedTuple):
 
     producer_id: int
     epoch: int = UNKNOWN_EPOCH
-    """Producer epoch of the last batch or marker; -1: nothing is known yet."""
+    """Producer epoch of the last batch or marker; -1: unknown."""
     batches: tuple[BatchMetadata, ...] = ()
     """The last five of this epoch, oldest first."""
     last_timestamp: int = -1
     coordinator_epoch: int = -1
     """Epoch of the transaction coordinator that wrote the last marker."""
     txn_first_offset: int = NO_TRANSACTION
-    """Where the open transaction began in this log."""
+    """First offset of the open transaction in this log."""
     marker_offset: int = -1
     """Offset of the last marker; not in snapshots."""
 
     def batches_to_remember(self) -> tuple[BatchMetadata, ...]:
-        """Return the batches that stay remembered beside the next one: the last four, for retries of any in flight."""
+        """Return the batches to remember beside the next batch: the last four, for retries of batches in flight."""
         return self.batches[1 - BATCHES_KEPT :]
 
     @property
     def last_offset(self) -> int:
-        """Largest offset that this entry stems from; -1 when it has none."""
+        """Offset of the newest batch or marker of this entry; -1 without one."""
         return max(self.batches[-1].last_offset if self.batches else -1, self.marker_offset)
 
     def may_stem_from(self, offset: int) -> bool:
-        """True when a batch or a marker at `offset` or above may have made it what it is.
+        """True when a batch or a marker at `offset` or above may have changed this entry.
 
-        Snapshots do not say where the last marker lay: of an entry that has seen one it is unknown then.
+        Snapshots lack the offset of the last marker, so it is unknown for an entry with a coordinator epoch.
         """
         unknown_marker = self.coordinator_epoch >= 0 and self.marker_offset < 0
         return unknown_marker or self.last_offset >= offset
 
 
 def shift_sequence(sequence: int, delta: int) -> int:
-    """Sequence numbers go round at 2^31."""
+    """Add to a sequence number, which wraps at 2^31."""
     return (sequence + delta) % (SEQUENCE_MAX + 1)
 
 
@@ -125,6 +125,7 @@ def advance(entry: ProducerEntry, header: BatchHeader, first_offset: int) -> Pro
     )
     same_epoch = header.producer_epoch == entry.epoch
     older = entry.batches_to_remember() if same_epoch else ()
+    assert not older or older[-1].last_offset < first_offset, f"{batch} follows {older[-1]}"
     txn = entry.txn_first_offset
     if txn == NO_TRANSACTION and header.is_transactional:
         txn = first_offset

@@ -1,12 +1,12 @@
-"""Producer snapshots: `<offset>.snapshot`, what a log knew of its producers before that offset.
+"""Producer snapshots: `<offset>.snapshot`, the producer states of a log before that offset.
 
 Format, version 1, big-endian: version i2 · crc u4 (CRC-32C of all that follows it) · count i4 · for each
 producer: id i8, epoch i2, last sequence i4, last offset i8, offset delta of the last batch i4,
 timestamp i8, coordinator epoch i4, first offset of the open transaction i8 (-1: none).
 
-Only the last batch of each producer is kept, as in Kafka: after a restart a retry of an older one is
-known again only when its batch lies after the snapshot. A snapshot that cannot be read is
-CorruptLogError; `ProducerStates` then takes an older one. Source: Kafka's `ProducerStateManager`.
+Only the last batch of each producer is stored, as in Kafka: after a restart a retry of an older batch is recognised
+only when that batch lies after the snapshot. A snapshot that cannot be read is a CorruptLogError; `ProducerStates`
+then uses an older snapshot. Source: Kafka's `ProducerStateManager`.
 """
 
 from __future__ import annotations

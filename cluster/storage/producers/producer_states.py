@@ -1,9 +1,9 @@
 """Every producer of one log (F1), and their snapshots on disk.
 
-Owns: producer id → `ProducerEntry`, `map_end` (the state covers every offset below it), the transactions
-that hold back the last stable offset, the `.snapshot` files. An append is planned before its write
-(`plan`) and committed after it (`commit`), so an append that fails changes nothing. Only clients' appends
-are judged; what was accepted once (replication, recovery) is recorded as it is.
+Owns: producer id → `ProducerEntry`, `map_end` (the state covers every offset below it), the transactions that hold
+back the last stable offset, the `.snapshot` files. An append is planned before its write (`plan`) and committed after
+it (`commit`), so an append that fails changes nothing. Only clients' appends are validated; batches that were
+accepted before (replication, recovery) are recorded without validation.
 
 What may fail: KafkaError from `plan`; OSError from the disk. A snapshot that cannot be read is removed
 and an older one taken. Source: Kafka's `ProducerStateManager`.
@@ -48,7 +48,7 @@ class CompletedTxn(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What an append will change, worked out before its write."""
+    """The changes of an append, computed before its write."""
 
     entries: Mapping[int, ProducerEntry]
     started: Sequence[tuple[int, int]] = ()
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
 
 NOTHING = Plan({})
-"""No producer is concerned."""
+"""No producer state changes."""
 
 ABORT, COMMIT = 0, 1
 """Types of a transaction marker (`ControlRecordType`)."""
@@ -83,11 +83,11 @@ class ProducerStates:
         self._folder = folder
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order
-        self._undecided: list[CompletedTxn] = []  # completed, the marker above the high watermark
+        self._undecided: list[
+            CompletedTxn
+        ] = []  # completed, with the marker at or above the high watermark
         self._unsynced: list[int] = []  # snapshots not durable yet
-        self._snapshot_offset = (
-            0  # of the newest file we know of: nothing is known before the first record
-        )
+        self._snapshot_offset = 0  # of the newest snapshot file; 0: none
         self.expiration_ms = expiration_ms
         self.map_end = Offset(0)
 
@@ -95,7 +95,7 @@ class ProducerStates:
         return len(self._entries)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of a producer."""
+        """The entry of a producer; None when it is unknown."""
         return self._entries.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:
@@ -114,9 +114,9 @@ class ProducerStates:
         offset: int | None,
         origin: Origin,
     ) -> Plan:
-        """The entries as these batches will leave them; KafkaError when a client's may not follow.
+        """The entries after these batches; KafkaError when a client's batch must be refused.
 
-        They will lie at `offset` and behind one another; None: where their headers say.
+        The batches start at `offset`, one behind the other; None: at the offsets in their headers.
         """
         planned: dict[int, ProducerEntry] | None = None
         started: list[tuple[int, int]] = []
@@ -152,7 +152,8 @@ class ProducerStates:
         return NOTHING if planned is None else Plan(planned, started, completed)
 
     def commit(self, planned: Plan, end: Offset) -> list[AbortedTxn]:
-        """The planned batches are in the log, which ends at `end` now; what its txn index is to say."""
+        """The planned batches were written up to `end`; returns the new entries of the transaction index."""
+        assert end >= self.map_end, f"{self._folder}: producers up to {self.map_end}, log to {end}"
         self.map_end = end
         if not planned.entries:
             return []
@@ -160,7 +161,9 @@ class ProducerStates:
         aborted: list[AbortedTxn] = []
         started = deque(planned.started)
         for done in planned.completed:
-            while started and started[0][0] < done.last_offset:  # not what begins behind its marker
+            while (
+                started and started[0][0] < done.last_offset
+            ):  # not those that start behind its marker
                 first_offset, producer_id = started.popleft()
                 self._ongoing[first_offset] = producer_id
             self._ongoing.pop(done.first_offset, None)
@@ -172,7 +175,7 @@ class ProducerStates:
         return aborted
 
     def note(self, header: BatchHeader) -> None:
-        """A data batch that was accepted once lies where its header says: `plan` and `commit` of it, unjudged."""
+        """`plan` and `commit`, without validation, of a data batch that was accepted before."""
         producer_id, offset = header.producer_id, header.base_offset
         entry = self._entries.get(producer_id) or ProducerEntry(producer_id)
         self._entries[producer_id] = advance(entry, header, offset)
@@ -183,9 +186,9 @@ class ProducerStates:
     # -- the last stable offset (F5)
 
     def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:
-        """Where the first transaction begins that is open, or whose marker is not below `high_watermark`.
+        """Start of the first transaction that is open, or whose marker is not below `high_watermark`.
 
-        Readers of committed records stop there; None when no transaction holds them back.
+        read_committed consumers stop there; None when there is no such transaction.
         """
         undecided = self._undecided
         if undecided and undecided[0].last_offset < high_watermark:
@@ -198,12 +201,13 @@ class ProducerStates:
 
     def _reset(self, entries: Iterable[ProducerEntry]) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
-        self._undecided = []  # what a snapshot or a truncation leaves is below the high watermark
+        # markers before a snapshot or a truncation are below the high watermark
+        self._undecided = []
         open_entries = (e for e in self._entries.values() if e.txn_first_offset >= 0)
         self._ongoing = dict(sorted((e.txn_first_offset, e.producer_id) for e in open_entries))
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget producers silent for `producer.id.expiration.ms` without an open transaction."""
+        """Remove producers without an open transaction that were silent for `producer.id.expiration.ms`."""
         expired = [key for key, entry in self._entries.items() if self._is_expired(entry, now_ms)]
         for key in expired:
             del self._entries[key]
@@ -214,11 +218,11 @@ class ProducerStates:
         return entry.txn_first_offset == NO_TRANSACTION and silent_ms >= self.expiration_ms
 
     def touches(self, offset: Offset) -> bool:
-        """True when some entry may stem from `offset` or above: truncating there needs a reload."""
+        """True when an entry may come from a batch at or above `offset`: a truncation there needs a reload."""
         return any(entry.may_stem_from(offset) for entry in self._entries.values())
 
     def clear(self, offset: Offset) -> None:
-        """Forget everything and every snapshot: the log is empty and begins at `offset`."""
+        """Remove all entries and snapshots: the log is empty and starts at `offset`."""
         self._reset(())
         self.map_end = offset
         for snapshot in self._snapshot_offsets():
@@ -228,7 +232,7 @@ class ProducerStates:
     # -- snapshots
 
     def take_snapshot(self) -> None:
-        """Write what is known up to `map_end`, unless that is written already; durable by `flush`."""
+        """Write the state before `map_end`, unless it is written already; `flush` makes it durable."""
         if self.map_end > self._snapshot_offset:
             data = encode_snapshot(self.entries())
             self._disk.replace(self._path(self.map_end), data, durable=False)
@@ -236,36 +240,36 @@ class ProducerStates:
             self._unsynced.append(self.map_end)
 
     def flush(self) -> None:
-        """BLOCKS. Bring new snapshots to stable storage; two threads each make sure of them."""
+        """BLOCKS. fsync new snapshots; safe on two threads."""
         for offset in list(self._unsynced):
             self._disk.sync_file(self._path(offset))
-            with contextlib.suppress(ValueError):  # the other was faster
+            with contextlib.suppress(ValueError):  # the other thread was faster
                 self._unsynced.remove(offset)
 
     def remove_snapshots_above(self, offset: Offset) -> None:
-        """Truncation: what they say is of records that are gone."""
+        """After a truncation: remove the snapshots of removed records."""
         for snapshot in self._snapshot_offsets():
             if snapshot > offset:
                 self._remove(snapshot)
         self._snapshot_offset = max(self._snapshot_offsets(), default=0)
 
     def remove_stray_snapshots(self, bases: Sequence[int]) -> None:
-        """Keep those at a segment's base, and of the others the newest if it lies above the last base."""
+        """Keep snapshots at a segment's base offset, and the newest other snapshot if it lies above the last base."""
         strays = [offset for offset in self._snapshot_offsets() if offset not in bases]
         for snapshot in strays:
             if snapshot != strays[-1] or snapshot < max(bases):
                 self._remove(snapshot)
 
     def load(self, end: Offset, log_start: Offset, now_ms: int) -> None:
-        """Take the newest snapshot at or below `end`; those above it go. `map_end` says what it covers.
+        """Load the newest snapshot at or below `end`; remove those above it. `map_end` is the snapshot's offset.
 
-        The caller replays the batches from there. Without one the log is replayed from its start.
+        The caller replays the batches from there; without a snapshot from the log start offset.
         """
         self.remove_snapshots_above(end)
         self.load_below(end, log_start, now_ms)
 
     def load_below(self, end: Offset, log_start: Offset, now_ms: int) -> None:
-        """The same, for a look at an older state: nothing is removed but what cannot be read."""
+        """As `load`, for an older state: only unreadable snapshots are removed."""
         self._reset(())
         self.map_end = log_start
         for snapshot in reversed(self._snapshot_offsets()):
@@ -307,15 +311,15 @@ def _check_transaction(entry: ProducerEntry, header: BatchHeader) -> None:
 def _after_marker(
     entry: ProducerEntry, records: Buffer, placed: PlacedBatch, offset: int, origin: Origin
 ) -> tuple[ProducerEntry, CompletedTxn | None]:
-    """The entry after a control batch, and the transaction that it ends, if there was one here."""
+    """The entry after a control batch, and the transaction in this log that it ends, if any."""
     position, size, header = placed
     if (
         header.record_count == 0
-    ):  # compacted: the transaction is over, the batch still says its epoch
+    ):  # compacted: the transaction is over, and the batch still has the producer epoch
         return end_transaction(entry, header, offset, entry.coordinator_epoch), None
     try:
         marker = decode_records(memoryview(records)[position : position + size])[0]
-    except KafkaError:  # with a good CRC: whoever wrote it, it ends no transaction
+    except KafkaError:  # the CRC is right, but its records are not readable: it ends no transaction
         return entry, None
     if marker.key is None or len(marker.key) < CONTROL_KEY.size:
         return entry, None

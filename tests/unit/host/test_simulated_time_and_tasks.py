@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from harrow.cluster.host.knobs.failpoints import AFTER_APPEND
 from harrow.cluster.host.seam import Peer
+from harrow.cluster.host.seam.failpoints import AFTER_APPEND
 from harrow.cluster.host.simulated import Machine, SimHost, World
 from harrow.cluster.host.simulated.loop import LivelockError
 

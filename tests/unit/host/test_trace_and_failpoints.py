@@ -12,13 +12,9 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.host.knobs import failpoints
-from harrow.cluster.host.knobs.failpoints import (
-    AFTER_APPEND,
-    DECLARED,
-    FailpointError,
-    RealFailpoints,
-)
+from harrow.cluster.host.knobs.failpoints import FailpointError, RealFailpoints
 from harrow.cluster.host.real.clock import RealClock
+from harrow.cluster.host.seam.failpoints import AFTER_APPEND, DECLARED
 from harrow.cluster.host.trace import RealTrace
 
 

@@ -39,7 +39,7 @@ class ListLog:
     def log_end_offset(self) -> Offset:
         return Offset(len(self.records))
 
-    settled_offset = log_end_offset  # nothing waits for an fsync
+    acknowledgeable_end = log_end_offset  # nothing waits for an fsync
 
     def put(self, epoch: int, value: str) -> None:
         if epoch > self.epochs.latest():

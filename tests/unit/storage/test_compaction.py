@@ -14,8 +14,8 @@ from harrow.cluster.storage.compaction.offset_map import ENTRY_BYTES, OffsetMap
 from harrow.cluster.storage.compaction.record_filter import (
     DELETE_HORIZON,
     RecordFilter,
-    record_spans,
 )
+from harrow.cluster.storage.record_spans import record_spans
 from harrow.cluster.wire.batches import (
     HEADER_SIZE,
     build_batch,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from compacted_logs import Compaction, CrashHost, Model, crashes, read_batches, records
-from harrow.cluster.host.knobs.failpoints import DECLARED
+from harrow.cluster.host.seam.failpoints import DECLARED
 from harrow.cluster.ids import Offset
 from storage_host import StorageHost
 

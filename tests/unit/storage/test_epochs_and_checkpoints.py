@@ -46,8 +46,7 @@ def test_an_empty_cache_knows_nothing(tmp_path: Path) -> None:
     epochs = cache(tmp_path)
     assert epochs.latest() == -1
     assert epochs.end_offset_for(LeaderEpoch(0), Offset(9)) == (-1, -1)
-    assert epochs.start_of(LeaderEpoch(0)) == -1
-    assert epochs.epoch_at(Offset(3)) == -1
+    assert epochs.entries() == []
 
 
 @pytest.mark.parametrize(
@@ -94,12 +93,6 @@ def test_truncate_from_start(tmp_path: Path, start: int, expected: list[tuple[in
     epochs.truncate_from_start(Offset(start))
     assert epochs.entries() == expected
     assert LeaderEpochs(RealDisk(), str(tmp_path)).entries() == expected
-
-
-def test_look_ups_by_epoch_and_by_offset(tmp_path: Path) -> None:
-    epochs = cache(tmp_path, (1, 0), (3, 10))
-    assert [epochs.start_of(LeaderEpoch(epoch)) for epoch in range(5)] == [-1, 0, -1, 10, -1]
-    assert [epochs.epoch_at(Offset(offset)) for offset in (0, 9, 10, 99)] == [1, 1, 3, 3]
 
 
 def test_the_file_is_kafkas(tmp_path: Path) -> None:

@@ -55,18 +55,18 @@ def broker(tmp_path: Path) -> Broker:
 
 def test_an_append_is_settled_by_its_fsync_and_many_share_one(broker: Broker) -> None:
     log = broker.log(flush_messages=1)
-    settled: list[int] = []
-    log.on_settled = lambda: settled.append(log.settled_offset)
+    ends: list[int] = []
+    log.on_fsync_completed = lambda: ends.append(log.acknowledgeable_end)
     for _ in range(10):
         log.append_as_leader(batch(2), EPOCH)
-    assert (log.log_end_offset, log.settled_offset, log.settled) == (20, 0, False)
-    assert (log.recovery_point, settled) == (0, [])
+    assert (log.log_end_offset, log.acknowledgeable_end, log.awaits_fsync) == (20, 0, True)
+    assert (log.recovery_point, ends) == (0, [])
     broker.loop()
-    assert (log.settled_offset, log.settled, log.recovery_point) == (20, True, 20)
-    assert settled[-1] == 20
+    assert (log.acknowledgeable_end, log.awaits_fsync, log.recovery_point) == (20, False, 20)
+    assert ends[-1] == 20
     assert broker.host.disk.syncs.count(log.segments[-1].file.path) == 1
     log.append_as_leader(batch(), EPOCH)
-    assert log.settled_offset == 20
+    assert log.acknowledgeable_end == 20
 
 
 def test_what_is_appended_during_an_fsync_needs_the_next(broker: Broker) -> None:
@@ -80,11 +80,11 @@ def test_what_is_appended_during_an_fsync_needs_the_next(broker: Broker) -> None
         while during:
             during.pop()
             log.append_as_leader(batch(), EPOCH)
-            assert log.settled_offset == 0
+            assert log.acknowledgeable_end == 0
 
     file.sync = sync  # type: ignore[method-assign] # the disk takes its time
     seen: list[int] = []
-    log.on_settled = lambda: seen.append(log.settled_offset)
+    log.on_fsync_completed = lambda: seen.append(log.acknowledgeable_end)
     broker.loop()
     assert seen == [1, 2]
 
@@ -92,13 +92,13 @@ def test_what_is_appended_during_an_fsync_needs_the_next(broker: Broker) -> None
 def test_a_policy_of_many_settles_the_others_at_once(broker: Broker) -> None:
     log = broker.log(flush_messages=3)
     log.append_as_leader(batch(2), EPOCH)
-    assert log.settled_offset == 2
+    assert log.acknowledgeable_end == 2
     log.append_as_leader(batch(1), EPOCH)
-    assert (log.log_end_offset, log.settled_offset) == (3, 2)
+    assert (log.log_end_offset, log.acknowledgeable_end) == (3, 2)
     broker.loop()
-    assert (log.settled_offset, log.recovery_point) == (3, 3)
+    assert (log.acknowledgeable_end, log.recovery_point) == (3, 3)
     log.append_as_leader(batch(2), EPOCH)
-    assert (log.settled_offset, log.recovery_point) == (5, 3)
+    assert (log.acknowledgeable_end, log.recovery_point) == (5, 3)
 
 
 def test_without_a_policy_nothing_waits_and_time_flushes(broker: Broker) -> None:
@@ -106,7 +106,7 @@ def test_without_a_policy_nothing_waits_and_time_flushes(broker: Broker) -> None
     other = broker.log(1)
     for one in (log, other):
         one.append_as_leader(batch(), EPOCH)
-        assert (one.settled_offset, one.recovery_point) == (1, 0)
+        assert (one.acknowledgeable_end, one.recovery_point) == (1, 0)
     broker.host.clock.now += 999
     broker.logs.flush_overdue()
     assert log.recovery_point == 0
@@ -121,9 +121,9 @@ def test_a_truncation_takes_back_what_waits(broker: Broker) -> None:
     broker.loop()
     log.append_as_leader(batch(), EPOCH)
     log.truncate_to(Offset(0))
-    assert log.settled_offset == 0
+    assert log.acknowledgeable_end == 0
     broker.loop()
-    assert (log.settled, log.recovery_point, log.log_end_offset) == (True, 0, 0)
+    assert (log.awaits_fsync, log.recovery_point, log.log_end_offset) == (False, 0, 0)
 
 
 def test_a_failed_fsync_moves_no_recovery_point_and_the_folder_is_offline_at_once(
@@ -131,7 +131,7 @@ def test_a_failed_fsync_moves_no_recovery_point_and_the_folder_is_offline_at_onc
 ) -> None:
     log, other = broker.log(0, flush_messages=1), broker.log(1)
     woken: list[bool] = []
-    log.on_settled = lambda: woken.append(log.settled)
+    log.on_fsync_completed = lambda: woken.append(not log.awaits_fsync)
     log.append_as_leader(batch(), EPOCH)
     broker.host.disk.refuse_syncs = True
     broker.host.tasks.run()
@@ -141,7 +141,7 @@ def test_a_failed_fsync_moves_no_recovery_point_and_the_folder_is_offline_at_onc
         with pytest.raises(KafkaError) as caught:
             one.append_as_leader(batch(), EPOCH)
         assert caught.value.code.name == "kafka_storage_error"
-    assert (log.recovery_point, log.settled_offset) == (0, 0)
+    assert (log.recovery_point, log.acknowledgeable_end) == (0, 0)
     assert woken == [True]
     broker.host.disk.refuse_syncs = False
     broker.logs.flush_overdue()

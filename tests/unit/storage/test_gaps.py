@@ -13,6 +13,7 @@ from compacted_logs import finish
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.ids import LeaderEpoch
 from harrow.cluster.storage import Log, LogManager
+from harrow.cluster.storage.opening.segment_end import load_end
 from harrow.cluster.wire.batches import build_batch, headers
 from log_damage import batches_of
 from storage_host import TP, StorageHost
@@ -78,7 +79,7 @@ def lose_end(log: Log, number: int) -> int:
 def neighbours(log: Log) -> Sequence[tuple[int, int]]:
     """Where each sealed segment ends, and where the next begins."""
     pairs = zip(log.segments, log.segments[1:], strict=False)
-    return [(int(one.load_end()), following.base_offset) for one, following in pairs]
+    return [(int(load_end(segment)), following.base_offset) for segment, following in pairs]
 
 
 def test_a_hole_is_closed_by_cutting_what_lies_behind_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's settings in hours and minutes (B6, B7): the finest that is set counts, whatever the order."""
+"""Kafka's settings in hours and minutes (B6, B7): the name with the smallest unit wins, in any order."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ WEEK_MS = 168 * HOUR_MS
         ({"log.retention.hours": -1}, "log.retention.ms", -1),
     ],
 )
-def test_the_finest_counts(given: Mapping[str, object], name: str, expected: int) -> None:
+def test_the_setting_with_the_smallest_unit_wins(
+    given: Mapping[str, object], name: str, expected: int
+) -> None:
     backwards = dict(reversed(list(given.items())))
     assert BrokerConfig.parse(given).number(name) == expected
     assert BrokerConfig.parse(backwards).number(name) == expected
 
 
-def test_a_topic_inherits_it() -> None:
+def test_a_topic_inherits_a_setting_in_hours() -> None:
     topic = BrokerConfig.parse({"log.roll.hours": 3}).topic({})
     assert topic.number("segment.ms") == 3 * HOUR_MS
 
@@ -39,6 +41,6 @@ def test_a_topic_inherits_it() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("log.roll.hours", 0), ("log.roll.hours", "soon"), ("log.roll.hour", 1)]
 )
-def test_a_bad_one_is_named(name: str, value: object) -> None:
+def test_a_value_that_does_not_fit_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name):
         BrokerConfig.parse({name: value})

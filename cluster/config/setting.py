@@ -1,13 +1,13 @@
-"""One broker or topic setting: its name in Kafka, its type, its bounds, and how its text is parsed.
+"""One setting: its name, type, bounds and default, and how a value of it is read.
 
-Owns: `Setting`, and one short constructor for each type. The table of all settings is in `config.py`.
+What may fail: ConfigError for a value that does not fit, or that no broker implements.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 Value = bool | int | float | str
 LONG_MAX = 2**63 - 1
@@ -16,7 +16,7 @@ INT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of the table: Kafka's name, its type by the default's, its bounds, its topic-level name."""
+    """One row of the table. The type of the default is the type of the setting."""
 
     name: str
     default: Value
@@ -25,10 +25,22 @@ class Setting:
     high: int | None = None
     choices: tuple[str, ...] = ()
     topic: str = ""
+    """The topic-level name; "" where topics cannot override the setting."""
+    only_default: str = ""
+    """Why brokers implement no value other than the default; any other value is then refused."""
 
     def parse(self, raw: object) -> Value:
-        """Return `raw` as this setting's type; ConfigError names the setting, the value and what fits."""
-        text = str(raw).strip()
+        """Return `raw` as this setting's type; ConfigError names the setting, the value and the remedy."""
+        value = self._parse(str(raw).strip())
+        if self.only_default and value != self.default:
+            usual = str(self.default).lower() if isinstance(self.default, bool) else self.default
+            raise ConfigError(
+                f"{self.name}={raw}: Harrow's brokers do not implement it ({self.only_default}); "
+                f"remove the setting, or set it to {usual}"
+            )
+        return value
+
+    def _parse(self, text: str) -> Value:
         if isinstance(self.default, bool):
             if text.lower() not in ("true", "false"):
                 raise ConfigError(f"{self.name}={text!r}: expected true or false")
@@ -70,12 +82,12 @@ def share_setting(name: str, default: float, doc: str, topic: str = "") -> Setti
 def int_setting(
     name: str, default: int, doc: str, low: int = 0, high: int = INT_MAX, topic: str = ""
 ) -> Setting:
-    """A 32-bit whole number, in the unit that its name ends with."""
+    """A whole number of 32 bits."""
     return Setting(name=name, default=default, doc=doc, low=low, high=high, topic=topic)
 
 
 def long_setting(name: str, default: int, doc: str, low: int = -1, topic: str = "") -> Setting:
-    """A 64-bit whole number, in the unit that its name ends with."""
+    """A whole number of 64 bits."""
     return Setting(name=name, default=default, doc=doc, low=low, high=LONG_MAX, topic=topic)
 
 

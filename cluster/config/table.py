@@ -1,0 +1,402 @@
+"""The settings of brokers and topics under Apache Kafka's own names, with its units and defaults.
+
+Owns: the table (`SETTINGS`), Kafka's coarser names for some of them (`COARSE`), and the names that are refused with a
+reason (`REFUSED`). Harrow's own settings begin with `harrow.`. A setting is in the table only if a broker reads it
+(`tests/unit/config/test_settings_are_read.py`), or if only its default is accepted (`Setting.only_default`).
+
+Source: Apache Kafka's documentation of broker and topic configurations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .setting import (
+    INT_MAX,
+    LONG_MAX,
+    Setting,
+    bool_setting,
+    int_setting,
+    long_setting,
+    share_setting,
+    text_setting,
+)
+
+SETTINGS: tuple[Setting, ...] = (
+    # replication
+    int_setting("num.partitions", 1, "partitions of an auto-created topic", low=1),
+    int_setting(
+        "default.replication.factor", 1, "replicas of an auto-created topic", low=1, high=32767
+    ),
+    bool_setting(
+        "auto.create.topics.enable", True, "a metadata request or produce may create its topic"
+    ),
+    bool_setting("delete.topic.enable", True, "DeleteTopics is allowed"),
+    int_setting(
+        "min.insync.replicas",
+        1,
+        "smallest ISR that acks=all accepts",
+        low=1,
+        topic="min.insync.replicas",
+    ),
+    bool_setting(
+        "unclean.leader.election.enable",
+        False,
+        "elect from outside the ISR rather than be offline",
+        topic="unclean.leader.election.enable",
+    ),
+    long_setting(
+        "replica.lag.time.max.ms",
+        30_000,
+        "a follower not caught up for so long leaves the ISR",
+        low=1,
+    ),
+    int_setting(
+        "replica.fetch.wait.max.ms", 500, "how long a follower's fetch waits at the leader"
+    ),
+    int_setting("replica.fetch.min.bytes", 1, "a follower's fetch answers at this many bytes"),
+    int_setting(
+        "replica.fetch.max.bytes", 1_048_576, "most bytes for a partition in a follower's fetch"
+    ),
+    int_setting("replica.fetch.response.max.bytes", 10_485_760, "most bytes in a follower's fetch"),
+    int_setting("replica.fetch.backoff.ms", 1_000, "pause of a fetcher after an error"),
+    int_setting(
+        "replica.socket.timeout.ms", 30_000, "a peer that has not answered for so long is lost"
+    ),
+    long_setting(
+        "replica.high.watermark.checkpoint.interval.ms", 5_000, "period of the HW checkpoint", low=1
+    ),
+    # controller and registry
+    text_setting("broker.rack", "", "where this broker stands: replicas are spread over racks"),
+    text_setting(
+        "zookeeper.connect",
+        "",
+        "a ZooKeeper ensemble (host:port,…/chroot) instead of the own registry",
+    ),
+    int_setting(
+        "zookeeper.session.timeout.ms",
+        18_000,
+        "a broker not heard by the registry for so long is gone",
+        low=1,
+    ),
+    int_setting(
+        "zookeeper.connection.timeout.ms",
+        18_000,
+        "how long a broker tries to reach the registry",
+        low=1,
+    ),
+    bool_setting("controlled.shutdown.enable", True, "move leaders away before a broker ends"),
+    bool_setting("auto.leader.rebalance.enable", True, "elect preferred leaders from time to time"),
+    int_setting("leader.imbalance.check.interval.seconds", 300, "period of that check", low=1),
+    int_setting(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        "share of a broker's preferred leaderships that may lie elsewhere",
+    ),
+    int_setting(
+        "controller.socket.timeout.ms",
+        30_000,
+        "a broker that has not answered the controller so long is lost",
+    ),
+    # requests
+    int_setting("request.timeout.ms", 30_000, "how long a broker waits for its own requests"),
+    int_setting(
+        "message.max.bytes", 1_048_588, "largest record batch accepted", topic="max.message.bytes"
+    ),
+    int_setting("socket.request.max.bytes", 104_857_600, "largest request accepted", low=1),
+    int_setting("fetch.max.bytes", 57_671_680, "most bytes in a fetch response", low=1024),
+    # listeners (listeners.py has their rules)
+    text_setting(
+        "listeners",
+        "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+        "where the broker listens, as NAME://host:port,…; the supervisor resolves port 0 to a free one",
+    ),
+    text_setting(
+        "advertised.listeners", "", "addresses given to clients and brokers; '': listeners"
+    ),
+    text_setting(
+        "listener.security.protocol.map",
+        "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "the security protocol of each listener, as NAME:PROTOCOL,…; only PLAINTEXT is served",
+    ),
+    text_setting(
+        "inter.broker.listener.name", "BROKERS", "the listener on which brokers talk to brokers"
+    ),
+    int_setting(
+        "max.connections", INT_MAX, "open connections of the broker; more wait to be accepted"
+    ),
+    int_setting(
+        "max.connections.per.ip", INT_MAX, "open connections from one address; more are closed"
+    ),
+    int_setting(
+        "queued.max.requests",
+        500,
+        "requests of clients that were read and wait for their handler; then reading stops",
+        low=1,
+    ),
+    # log
+    text_setting(
+        "log.dirs", "", "data folders, comma separated; relative to the broker's own folder"
+    ),
+    int_setting(
+        "log.segment.bytes",
+        1_073_741_824,
+        "a segment rolls before it exceeds this",
+        low=14,
+        topic="segment.bytes",
+    ),
+    long_setting(
+        "log.roll.ms",
+        604_800_000,
+        "a segment rolls at this age by record time",
+        low=1,
+        topic="segment.ms",
+    ),
+    long_setting(
+        "log.roll.jitter.ms",
+        0,
+        "a segment rolls up to so much before that age, at random",
+        low=0,
+        topic="segment.jitter.ms",
+    ),
+    int_setting(
+        "log.index.interval.bytes",
+        4_096,
+        "bytes appended between two index entries",
+        topic="index.interval.bytes",
+    ),
+    int_setting(
+        "log.index.size.max.bytes", 10_485_760, "largest index", low=4, topic="segment.index.bytes"
+    ),
+    long_setting(
+        "log.flush.interval.messages",
+        LONG_MAX,
+        "fsync after so many records",
+        low=1,
+        topic="flush.messages",
+    ),
+    long_setting("log.flush.interval.ms", LONG_MAX, "fsync after so long", low=0, topic="flush.ms"),
+    long_setting(
+        "log.flush.scheduler.interval.ms",
+        1_000,
+        "period of the check whether log.flush.interval.ms has passed",
+        low=1,
+    ),
+    int_setting(
+        "log.flush.offset.checkpoint.interval.ms", 60_000, "period of the recovery point checkpoint"
+    ),
+    long_setting(
+        "log.retention.ms",
+        604_800_000,
+        "segments older than this go; -1: never",
+        topic="retention.ms",
+    ),
+    long_setting(
+        "log.retention.bytes",
+        -1,
+        "a partition larger than this loses its oldest segments",
+        topic="retention.bytes",
+    ),
+    long_setting(
+        "log.retention.check.interval.ms", 300_000, "period of the retention check", low=1
+    ),
+    long_setting(
+        "log.segment.delete.delay.ms",
+        60_000,
+        "a .deleted file stays so long",
+        low=0,
+        topic="file.delete.delay.ms",
+    ),
+    text_setting("log.cleanup.policy", "delete", "delete, compact or both", topic="cleanup.policy"),
+    # compaction
+    bool_setting("log.cleaner.enable", True, "compact the logs whose policy says so"),
+    int_setting("log.cleaner.threads", 1, "logs that are compacted at once", low=0),
+    int_setting(
+        "log.cleaner.io.max.bytes.per.second",
+        INT_MAX,
+        "most bytes that all cleaners together read and write in a second",
+        low=1,
+    ),
+    long_setting(
+        "log.cleaner.dedupe.buffer.size",
+        134_217_728,
+        "bytes for the keys of all cleaners; what does not fit waits for the next round",
+        low=1,
+    ),
+    share_setting("log.cleaner.io.buffer.load.factor", 0.9, "share of those bytes that is used"),
+    long_setting("log.cleaner.backoff.ms", 15_000, "pause of a cleaner with nothing to do", low=0),
+    share_setting(
+        "log.cleaner.min.cleanable.ratio",
+        0.5,
+        "a log is compacted when more of it is dirty",
+        topic="min.cleanable.dirty.ratio",
+    ),
+    long_setting(
+        "log.cleaner.min.compaction.lag.ms",
+        0,
+        "a record is not compacted before it is so old",
+        low=0,
+        topic="min.compaction.lag.ms",
+    ),
+    long_setting(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG_MAX,
+        "a log with a dirty record older than this is compacted whatever its ratio",
+        low=1,
+        topic="max.compaction.lag.ms",
+    ),
+    long_setting(
+        "log.cleaner.delete.retention.ms",
+        86_400_000,
+        "tombstones and transaction markers stay so long once they are compacted",
+        low=0,
+        topic="delete.retention.ms",
+    ),
+    Setting(
+        name="compression.type",
+        default="producer",
+        doc="codec of the log; producer: as sent",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        topic="compression.type",
+        only_default="a log keeps every batch in the producer's codec",
+    ),
+    text_setting(
+        "log.message.timestamp.type",
+        "CreateTime",
+        "who sets record timestamps",
+        ("CreateTime", "LogAppendTime"),
+        topic="message.timestamp.type",
+    ),
+    Setting(
+        name="log.preallocate",
+        default=False,
+        doc="preallocate segment files",
+        topic="preallocate",
+        only_default="a segment file grows as it is written",
+    ),
+    # producers
+    int_setting(
+        "producer.id.expiration.ms",
+        86_400_000,
+        "a silent producer id is forgotten after this",
+        low=1,
+    ),
+    # groups
+    int_setting("offsets.topic.num.partitions", 50, "partitions of __consumer_offsets", low=1),
+    int_setting(
+        "offsets.topic.replication.factor", 3, "replicas of __consumer_offsets", low=1, high=32767
+    ),
+    int_setting(
+        "offsets.topic.segment.bytes", 104_857_600, "segment size of __consumer_offsets", low=1
+    ),
+    int_setting(
+        "offsets.commit.timeout.ms", 5_000, "how long a commit waits for its replicas", low=1
+    ),
+    int_setting(
+        "offsets.retention.minutes",
+        10_080,
+        "committed offsets of an empty group expire after this",
+        low=1,
+    ),
+    int_setting(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "how often coordinators check for expired offsets",
+        low=1,
+    ),
+    int_setting("offset.metadata.max.bytes", 4_096, "longest metadata string of a commit"),
+    int_setting(
+        "group.min.session.timeout.ms", 6_000, "shortest session timeout a member may ask for"
+    ),
+    int_setting(
+        "group.max.session.timeout.ms", 1_800_000, "longest session timeout a member may ask for"
+    ),
+    int_setting(
+        "group.initial.rebalance.delay.ms", 3_000, "how long an empty group waits for more members"
+    ),
+    int_setting("group.max.size", INT_MAX, "most members of a group", low=1),
+    # transactions
+    int_setting(
+        "transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1
+    ),
+    int_setting(
+        "transaction.state.log.replication.factor",
+        3,
+        "replicas of __transaction_state",
+        low=1,
+        high=32767,
+    ),
+    int_setting("transaction.state.log.min.isr", 2, "smallest ISR of __transaction_state", low=1),
+    int_setting(
+        "transaction.state.log.segment.bytes",
+        104_857_600,
+        "segment size of __transaction_state",
+        low=14,
+    ),
+    # purgatories
+    int_setting(
+        "producer.purgatory.purge.interval.requests",
+        1_000,
+        "completed operations before a purge",
+        low=1,
+    ),
+    int_setting(
+        "fetch.purgatory.purge.interval.requests",
+        1_000,
+        "completed operations before a purge",
+        low=1,
+    ),
+    int_setting(
+        "delete.records.purgatory.purge.interval.requests",
+        1,
+        "completed operations before a purge",
+        low=1,
+    ),
+    # Harrow's own
+    text_setting(
+        "harrow.replica.truncation",
+        "kip-320",
+        "how a follower truncates (C7)",
+        ("high-watermark", "kip-101", "kip-279", "kip-320"),
+    ),
+    int_setting(
+        "harrow.trace.hw.interval.ms",
+        100,
+        "most often that a partition's HW is traced; 0: every change",
+    ),
+    int_setting(
+        "harrow.metrics.port",
+        -1,
+        "metrics in Prometheus' format over HTTP on loopback; 0: any free port, -1: none",
+        low=-1,
+        high=65535,
+    ),
+    bool_setting(
+        "harrow.tap", False, "write what the wire acknowledged and delivered to the tap (J6)"
+    ),
+    int_setting(
+        "harrow.tail.bytes", 4_194_304, "bytes of each log kept in memory for fetches at its end"
+    ),
+    int_setting("harrow.tail.total.bytes", 50_331_648, "bytes of all logs together kept so"),
+    bool_setting(
+        "harrow.power.loss", False, "journal unsynced writes, so that power_loss can be played"
+    ),
+)
+
+BY_NAME: Mapping[str, Setting] = {row.name: row for row in SETTINGS}
+BY_TOPIC_NAME: Mapping[str, Setting] = {row.topic: row for row in SETTINGS if row.topic}
+
+COARSE: Mapping[str, tuple[str, int]] = {
+    "log.roll.hours": ("log.roll.ms", 3_600_000),
+    "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
+    "log.retention.minutes": ("log.retention.ms", 60_000),
+    "log.retention.hours": ("log.retention.ms", 3_600_000),
+}
+"""Kafka's names in hours and minutes: name → name in milliseconds, factor. The name with the smallest unit wins."""
+
+REFUSED: Mapping[str, str] = {
+    "broker.id": "the supervisor numbers its brokers from 1 and `BrokerProcess.node_id` says the number; "
+    "remove the setting",
+}
+"""Settings of Kafka that would be misleading if they were accepted: why, and the remedy."""

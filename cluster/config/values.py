@@ -1,0 +1,129 @@
+"""The settings of one broker or one topic: parsed values over the defaults of the table.
+
+What may fail: ConfigError for an unknown name (the message has the nearest names) or a value that does not fit.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..errors import ConfigError
+from .setting import Setting, Value
+from .table import BY_NAME, BY_TOPIC_NAME, COARSE, REFUSED
+
+
+def _unknown(name: str, known: Mapping[str, Setting], kind: str) -> ConfigError:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return ConfigError(f"{name}: no such {kind} setting{hint}")
+
+
+class _Settings:
+    """Values and defaults, read by Kafka's name; each method asserts the type that the caller expects."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = dict(values)
+
+    def value(self, name: str) -> Value:
+        """The value that is set for `name`, or its default."""
+        raise NotImplementedError
+
+    def number(self, name: str) -> int:
+        """The whole number set for `name`, in the unit that its name ends with."""
+        value = self.value(name)
+        assert isinstance(value, int), f"{name} is not a number"
+        return value
+
+    def share(self, name: str) -> float:
+        """The number from 0 to 1 set for `name`."""
+        value = self.value(name)
+        assert isinstance(value, float), f"{name} is not a share"
+        return value
+
+    def flag(self, name: str) -> bool:
+        """The switch set for `name`."""
+        value = self.value(name)
+        assert isinstance(value, bool), f"{name} is not a switch"
+        return value
+
+    def text(self, name: str) -> str:
+        """The text set for `name`."""
+        value = self.value(name)
+        assert isinstance(value, str), f"{name} is not a text"
+        return value
+
+
+class BrokerConfig(_Settings):
+    """A broker's settings. `BrokerConfig.parse({"min.insync.replicas": "2"})`; unknown names are refused.
+
+    Values that administrators change at run time come before the values at its start (KIP-226): first `dynamic`, for
+    this broker, then `dynamic_default`, for all brokers. The metadata room fills both.
+    """
+
+    __slots__ = ("dynamic", "dynamic_default")
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        super().__init__(values)
+        self.dynamic: dict[str, Value] = {}
+        self.dynamic_default: dict[str, Value] = {}
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, object]) -> BrokerConfig:
+        """Validate and type `raw`; ConfigError for an unknown name or a value that does not fit."""
+        values: dict[str, Value] = {}
+        for name, value in raw.items():
+            if name in BY_NAME:
+                values[name] = BY_NAME[name].parse(value)
+            elif name in REFUSED:
+                raise ConfigError(f"{name}={value}: {REFUSED[name]}")
+            elif name not in COARSE:
+                raise _unknown(name, BY_NAME, "broker")
+        for name, (fine, unit_ms) in COARSE.items():
+            if name in raw and fine not in values:
+                number = int(replace(BY_NAME[fine], name=name).parse(raw[name]))
+                values[fine] = number * unit_ms if number > 0 else number
+        return cls(values)
+
+    def value(self, name: str) -> Value:
+        """The value that is set for `name`, or its default."""
+        for layer in (self.dynamic, self.dynamic_default, self._values):
+            if name in layer:
+                return layer[name]
+        return BY_NAME[name].default
+
+    def overrides(self) -> dict[str, Value]:
+        """The values at the start of the broker, without the defaults."""
+        return dict(self._values)
+
+    def topic(self, raw: Mapping[str, object] | None = None) -> TopicConfig:
+        """The settings of a topic of this broker: topic overrides first, then the broker's, then defaults."""
+        return TopicConfig(validate_topic_config(raw or {}), self)
+
+
+class TopicConfig(_Settings):
+    """A topic's settings under their topic-level names (`segment.bytes`, `min.insync.replicas`, …)."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, values: Mapping[str, Value], broker: BrokerConfig) -> None:
+        super().__init__(values)
+        self._broker = broker
+
+    def value(self, name: str) -> Value:
+        """The value of the topic, else of its broker under the broker's name, else the default."""
+        found = self._values.get(name)
+        return self._broker.value(BY_TOPIC_NAME[name].name) if found is None else found
+
+
+def validate_topic_config(raw: Mapping[str, object]) -> dict[str, Value]:
+    """Validate topic-level settings; ConfigError for an unknown name or a value that does not fit."""
+    values: dict[str, Value] = {}
+    for name, value in raw.items():
+        if name not in BY_TOPIC_NAME:
+            raise _unknown(name, BY_TOPIC_NAME, "topic")
+        values[name] = replace(BY_TOPIC_NAME[name], name=name).parse(value)
+    return values

@@ -1,0 +1,53 @@
+"""The seam: everything that broker code may ask of the machine it runs on.
+
+Broker code (every room except `host/`, `network/` and the supervisor) uses these protocols and nothing else: no
+asyncio, no threads, no sockets, no files, no `time`. Therefore the same code runs on the real host
+(`host/real/host.py`), under faults (the real host with rules set over the control socket), and on simulated machines
+with a virtual clock (`host/simulated/`).
+
+    clock         monotonic and wall time
+    tasks         timers, coroutines, promises, blocking calls on threads
+    buffers       bytes in memory and regions of files
+    disk          files, mapped files, locks
+    network       links that carry frames, acceptors, peers
+    observation   trace, tap
+    failpoints    named places where faults may act
+    host          all of these in one object
+"""
+
+from .buffers import Buffer, FileRegion, Part, bytes_of
+from .clock import Clock
+from .disk import Disk, DiskFile, Lock, MappedFile
+from .failpoints import Failpoints
+from .host import Control, Host, ProcessHost
+from .network import Acceptor, FrameHandler, Link, Network, Peer
+from .observation import Tap, Trace
+from .tasks import Promise, T, Task, Tasks, Timer
+
+__all__ = [
+    "Acceptor",
+    "Buffer",
+    "Clock",
+    "Control",
+    "Disk",
+    "DiskFile",
+    "Failpoints",
+    "FileRegion",
+    "FrameHandler",
+    "Host",
+    "Link",
+    "Lock",
+    "MappedFile",
+    "Network",
+    "Part",
+    "Peer",
+    "ProcessHost",
+    "Promise",
+    "T",
+    "Tap",
+    "Task",
+    "Tasks",
+    "Timer",
+    "Trace",
+    "bytes_of",
+]

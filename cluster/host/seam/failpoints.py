@@ -1,0 +1,64 @@
+"""Failpoints: named places in the code at which a fault may crash, stop, delay or fail the broker (K6).
+
+Owns: the protocol that broker code calls, and the list of all names (`DECLARED`, printed by `harrow failpoints`). What
+an armed failpoint does is in `host/knobs/failpoints.py`. Whose idea: FreeBSD fail(9), etcd's gofail.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+DECLARED: dict[str, str] = {}
+"""Every failpoint: its name → its place in the code."""
+
+
+def declare(name: str, doc: str) -> str:
+    """Add a failpoint to the list; returns its name, so that a module may keep it as a constant."""
+    assert DECLARED.get(name, doc) == doc, f"failpoint {name} declared twice"
+    DECLARED[name] = doc
+    return name
+
+
+BEFORE_APPEND = declare(
+    "log.before-append", "a log has checked a batch, before its bytes are written"
+)
+AFTER_APPEND = declare(
+    "log.after-append", "the leader has appended a produced batch, before its high watermark moves"
+)
+AFTER_FOLLOWER_APPEND = declare(
+    "log.after-follower-append", "a follower has appended fetched batches, before its next fetch"
+)
+CLEANER_BETWEEN_WRITES = declare(
+    "cleaner.between-writes", "compaction, before each creation, write or fsync of a .cleaned file"
+)
+CLEANER_BEFORE_SWAP = declare(
+    "cleaner.before-swap", "compaction, the .cleaned files are durable, nothing renamed yet"
+)
+CLEANER_TO_SWAP = declare(
+    "cleaner.between-swap-renames", "compaction, before each rename of a .cleaned file to .swap"
+)
+CLEANER_TO_DELETED = declare(
+    "cleaner.between-deleted-renames",
+    "compaction, before each rename of a replaced file to .deleted",
+)
+CLEANER_TO_FINAL = declare(
+    "cleaner.between-final-renames",
+    "compaction, before each rename of a .swap file to its own name",
+)
+CLEANER_AFTER_SWAP = declare(
+    "cleaner.after-swap", "compaction, a segment was swapped in, the folder is not fsynced yet"
+)
+CLEANER_BEFORE_CHECKPOINT = declare(
+    "cleaner.before-checkpoint", "compaction of a log is done, before its cleaner checkpoint moves"
+)
+BEFORE_ISR_WRITE = declare(
+    "partition.before-isr-write", "the leader has decided on a new ISR, before the registry has it"
+)
+
+
+class Failpoints(Protocol):
+    """The failpoints of one process."""
+
+    def hit(self, name: str) -> None:
+        """While `name` is not armed: one dictionary look-up. Armed: crash, stop, delay or FailpointError."""
+        ...

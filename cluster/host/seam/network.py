@@ -1,0 +1,129 @@
+"""Connections of a host: links that carry frames, acceptors, and the peer at the other end of a link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from .buffers import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The process at the other end of a link: `broker 2`, `registry`, `client orders-app`."""
+
+    kind: str
+    name: str
+    address: str = field(default="", compare=False)
+    """IP address of an accepted link, without its port; for display only, not part of the identity."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".strip()
+
+
+class Link(Protocol):
+    """One connection that carries frames: 4 bytes of big-endian size, then so many bytes."""
+
+    @property
+    def peer(self) -> Peer:
+        """The process it leads to; on an accepted link `Peer("unknown", address)` until the first request names it.
+
+        An assignment applies the link rules of that peer at once, also to the frame that is being delivered: when
+        they block it, the assignment raises through the handler and the frame is delivered again after healing.
+        """
+        ...
+
+    @peer.setter
+    def peer(self, peer: Peer, /) -> None: ...
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue one frame: the size prefix is added here, the parts are not copied. Never blocks.
+
+        File regions leave by `sendfile`; a file that was cut under one resets the link.
+        """
+        ...
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the connection after queued frames were sent; with `reset` at once (the other side sees ECONNRESET)."""
+        ...
+
+    def pause(self) -> None:
+        """Deliver no more frames until `resume` (backpressure)."""
+        ...
+
+    def resume(self) -> None:
+        """Deliver frames again."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes queued and not yet taken by the kernel."""
+        ...
+
+
+class FrameHandler(Protocol):
+    """Receives the frames of a link."""
+
+    def frame_received(self, frame: bytes) -> None:
+        """One whole frame, without its size prefix. A WireError raised here closes the link with a log line."""
+        ...
+
+    def link_closed(self, reason: str) -> None:
+        """The connection has ended; called once."""
+        ...
+
+
+class Acceptor(Protocol):
+    """A bound and listening address that accepts links."""
+
+    @property
+    def port(self) -> int:
+        """The port that was bound."""
+        ...
+
+    def pause(self) -> None:
+        """Accept no link until `resume`; new connections wait in the backlog."""
+        ...
+
+    def resume(self) -> None:
+        """Accept links again, first those that wait, from the next turn of the loop on."""
+        ...
+
+    def close(self) -> None:
+        """Accept no more connections; open links stay open."""
+        ...
+
+
+class Network(Protocol):
+    """Sockets that carry frames, and the link rules that faults set (isolation, lost responses)."""
+
+    async def listen(
+        self, name: str, make_handler: Callable[[Link], FrameHandler], *, max_frame_bytes: int
+    ) -> Acceptor:
+        """Serve on this host's listener `name`; its socket was bound before the host started."""
+        ...
+
+    async def connect(
+        self,
+        peer: Peer,
+        host: str,
+        port: int,
+        make_handler: Callable[[Link], FrameHandler],
+        *,
+        timeout_ms: int,
+    ) -> Link:
+        """Open a link to `peer`; OSError or TimeoutError when no process answers (an isolated peer never does)."""
+        ...
+
+    def lose_response(self, peer: Peer, api_key: int) -> bool:
+        """True when a fault wants this response lost: the caller then closes the link with `reset`."""
+        ...
+
+    def after_delivery(self, call: Callable[[], object]) -> None:
+        """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
+        ...
+
+    def flush(self) -> None:
+        """Send what the delivery in progress has queued now instead of at its end, because a client waits for it."""
+        ...

@@ -1,0 +1,48 @@
+"""What a host records: the trace of events and log lines, and the tap of acknowledged records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from .buffers import Buffer
+
+
+class Trace(Protocol):
+    """Structured events of this host: what changed and why."""
+
+    def emit(self, event: str, /, **fields: object) -> None:
+        """Append `event` (dotted name) with JSON-able fields; time and host are added here."""
+        ...
+
+    def log(self, level: str, message: str, /, **fields: object) -> None:
+        """Write a line for people to the broker's log file; level is debug, info, warning or error."""
+        ...
+
+
+class Tap(Protocol):
+    """Records that responses acknowledged or delivered (J6); does nothing unless `harrow.tap` is set."""
+
+    enabled: bool
+
+    def produced(
+        self,
+        client: str,
+        topic: str,
+        partition: int,
+        *,
+        base_offset: int,
+        error: int,
+        acks: int,
+        invoked_ns: int,
+        batches: Buffer,
+        lost: bool,
+    ) -> None:
+        """One partition of a produce response, just before its bytes are sent (`lost`: a fault drops the response)."""
+        ...
+
+    def fetched(
+        self, client: str, topic: str, partition: int, *, offset: int, batches: Sequence[Buffer]
+    ) -> None:
+        """One partition of a consumer's fetch response, just before its bytes are sent."""
+        ...

@@ -1,0 +1,38 @@
+"""How long something is under way between two simulated machines.
+
+Latencies are drawn from the random numbers of the world's network, so that links overtake each other; each link keeps
+the order of its frames (`fabric.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from .loop import NS_PER_MS
+
+NS_PER_BYTE = 8
+"""About 125 MB/s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long a frame is under way, in milliseconds: usually between `low` and `high`, seldom up to `spike` more."""
+
+    low: float = 0.05
+    high: float = 0.6
+    spike: float = 25.0
+    spike_chance: float = 0.01
+
+    def draw_ns(self, rng: random.Random, slow_ms: float | None) -> int:
+        """One latency in nanoseconds.
+
+        `slow_ms`: mean of what slow links add; None when neither machine has a slow link (no number is drawn then).
+        """
+        draw = rng.random
+        ms = self.low + (self.high - self.low) * draw()
+        if draw() < self.spike_chance:
+            ms += self.spike * draw()
+        if slow_ms is not None:
+            ms += slow_ms * (0.5 + draw())
+        return int(ms * NS_PER_MS)

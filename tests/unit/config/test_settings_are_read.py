@@ -1,0 +1,86 @@
+"""Every setting that a broker accepts is read by the broker, or listed here with the reason why not.
+
+A setting is read where its name, or its topic-level name, is a string in a module of `cluster/` outside of
+`cluster/config/`. Docstrings and keys of dictionaries (overrides of an internal topic) do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harrow.cluster.config import BY_NAME, SETTINGS, BrokerConfig, Setting, validate_topic_config
+from harrow.cluster.errors import ConfigError
+
+CLUSTER = Path(__file__).parents[3] / "cluster"
+
+NOT_READ: dict[str, str] = {}
+"""Name of a setting -> why accepting it is no promise that a broker breaks."""
+
+
+def strings_read(path: Path) -> Iterator[str]:
+    tree = ast.parse(path.read_text())
+    keys = {key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
+    docs = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    skipped = keys | docs
+    for node in ast.walk(tree):
+        if node not in skipped and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def names_read() -> set[str]:
+    config = CLUSTER / "config"
+    paths = [path for path in sorted(CLUSTER.rglob("*.py")) if config not in path.parents]
+    assert len(paths) > 100, f"{CLUSTER} is not the cluster"
+    return {name for path in paths for name in strings_read(path)}
+
+
+READ = names_read()
+
+
+def is_read(setting: Setting) -> bool:
+    return setting.name in READ or (bool(setting.topic) and setting.topic in READ)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_an_accepted_setting_is_read_or_only_its_default_is_accepted(setting: Setting) -> None:
+    ignored = not is_read(setting) and not setting.only_default
+    assert ignored == (setting.name in NOT_READ), (
+        f"{setting.name}: {'no module reads it' if ignored else 'a module reads it'}; "
+        "implement it, refuse it (`Setting.only_default`, `REFUSED`), or correct NOT_READ"
+    )
+
+
+def test_a_setting_that_only_a_dictionary_names_is_not_read(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text('"""doc"""\nOVERRIDES = {"a.key": "a.value"}\nread("a.name")\n')
+    assert set(strings_read(module)) == {"a.value", "a.name"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "default"),
+    [("log.preallocate", "true", "false"), ("compression.type", "gzip", "producer")],
+)
+def test_a_value_that_no_broker_implements_is_refused_with_the_remedy(
+    name: str, value: str, default: str
+) -> None:
+    with pytest.raises(
+        ConfigError, match=f"{name}={value}: .*do not implement.*set it to {default}"
+    ):
+        BrokerConfig.parse({name: value})
+    topic = BY_NAME[name].topic
+    with pytest.raises(ConfigError, match=f"{value}: .*do not implement.*set it to {default}"):
+        validate_topic_config({topic: value})
+    assert BrokerConfig.parse({name: default}).overrides() == {name: BY_NAME[name].default}
+
+
+def test_the_broker_id_is_refused_because_the_supervisor_numbers_brokers() -> None:
+    with pytest.raises(ConfigError, match=r"broker\.id=7: the supervisor numbers its brokers"):
+        BrokerConfig.parse({"broker.id": 7})
+
+
+def test_a_setting_that_apache_kafka_does_not_have_is_unknown() -> None:
+    with pytest.raises(ConfigError, match=r"create\.topic\.timeout\.ms: no such broker setting"):
+        BrokerConfig.parse({"create.topic.timeout.ms": 1})
