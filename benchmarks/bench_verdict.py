@@ -76,10 +76,10 @@ def _shown(seconds: float) -> str:
 def findings(verdict: Verdict, truth: Truth) -> Findings:
     """What Harrow said, in the peers' words."""
     assert verdict.status is Status.INVALID, str(verdict)
-    told = Findings(counts={name: verdict.counts[name] for name in truth.counts})
-    for name in verdict.names():
+    told = Findings(counts={name: verdict.operation_counts[name] for name in truth.counts})
+    for name in verdict.anomaly_names():
         shown = [(a.partition, *a.offsets[:1]) for a in verdict.anomalies if a.name == name]
-        assert len(shown) == verdict.totals[name], str(verdict)
+        assert len(shown) == verdict.anomaly_counts[name], str(verdict)
         told.note(name, shown)
     return told
 

@@ -77,8 +77,8 @@ def judge_laid_out(
     found: list[dict[str, Any]] = leadership(place, set(topics))
     totals.update(row["name"] for row in found)
     for result in results:
-        counts.update(result["counts"])
-        totals.update(result["totals"])
+        counts.update(result["operation_counts"])
+        totals.update(result["anomaly_counts"])
         found += result["anomalies"]
         reasons += result["unknown"]
     promised, why = (guarantees, None) if guarantees is not None else _derive(layout, counts)
@@ -89,9 +89,10 @@ def judge_laid_out(
     if counts["responses_lost"]:
         notes.append(f"{counts['responses_lost']} responses were lost on the way to a producer")
     verdict = Verdict(
-        status=status, guarantees=tuple(promised), derived=why, counts=dict(counts), totals=dict(totals),
-        anomalies=_anomalies(found, layout, words.forbidden(promised)), reasons=tuple(reasons), notes=tuple(notes),
-        planted=planted_bugs(place), elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
+        status=status, guarantees=tuple(promised), guarantee_reason=why, operation_counts=dict(counts),
+        anomaly_counts=dict(totals), anomalies=_anomalies(found, layout, words.forbidden(promised)),
+        reasons=tuple(reasons), notes=tuple(notes), planted=planted_bugs(place),
+        elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
     verdict.write(place / "verdict.json")
     return verdict
@@ -196,7 +197,9 @@ def _run(
     missing = [job for job in jobs if (job.topic, job.partition) not in judged]
     for job in missing:
         doubt = f"{job.topic}-{job.partition}: no answer from Spark"
-        results.append({"counts": {}, "totals": {}, "anomalies": [], "unknown": [doubt]})
+        results.append(
+            {"operation_counts": {}, "anomaly_counts": {}, "anomalies": [], "unknown": [doubt]}
+        )
     return results
 
 

@@ -80,7 +80,10 @@ def test_what_real_clients_did_is_recorded_drained_and_judged(
     assert verdict.valid, str(verdict)
     assert verdict.guarantees == ("exactly-once", "ordered")
     assert (
-        verdict.counts["acknowledged"] == verdict.counts["read"] == verdict.counts["drained"] == 200
+        verdict.operation_counts["acknowledged"]
+        == verdict.operation_counts["read"]
+        == verdict.operation_counts["drained"]
+        == 200
     )
 
 

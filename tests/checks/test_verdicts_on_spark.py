@@ -206,7 +206,7 @@ def test_a_bad_history_is_invalid_with_the_right_names(
     story(run)
     verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, spark=spark)
     assert verdict.status is Status.INVALID, str(verdict)
-    assert verdict.names() == names, str(verdict)
+    assert verdict.anomaly_names() == names, str(verdict)
     assert verdict.anomalies[0].operations, "an anomaly is shown with its operations"
     assert Verdict.from_json((run.folder / "verdict.json").read_text()) == verdict
     for shown in names:
@@ -382,7 +382,7 @@ def test_a_fault_that_overlapped_traffic_leaves_it_valid(
     run.final({0: "a", 1: "b"})
     verdict = judge(run.done(), topics=[TOPIC], spark=spark)
     assert verdict.status is Status.VALID, str(verdict)
-    assert verdict.counts["operations_during_faults"] == 1
+    assert verdict.operation_counts["operations_during_faults"] == 1
 
 
 @pytest.mark.parametrize(
@@ -405,9 +405,9 @@ def test_the_guarantee_is_derived_from_what_was_seen(
     acked_and_gone(run)
     verdict = judge(run.done(), topics=[TOPIC], spark=spark)
     assert verdict.guarantees == guarantees
-    assert verdict.derived
+    assert verdict.guarantee_reason
     assert verdict.status is status, str(verdict)
-    assert verdict.totals == {"lost-write": 1}, "what the guarantee allows is reported too"
+    assert verdict.anomaly_counts == {"lost-write": 1}, "what the guarantee allows is reported too"
 
 
 def test_many_partitions_and_topics_are_judged_together(run: RunFolder, spark: SparkHandle) -> None:
@@ -418,7 +418,7 @@ def test_many_partitions_and_topics_are_judged_together(run: RunFolder, spark: S
     run.final({}, topic="other")
     verdict = judge(run.done(), topics=[TOPIC], spark=spark)
     assert [(a.topic, a.partition) for a in verdict.anomalies] == [(TOPIC, 42)]
-    assert verdict.counts["acknowledged"] == 100
+    assert verdict.operation_counts["acknowledged"] == 100
 
 
 def test_what_is_shown_is_bounded_and_what_is_counted_is_not(
@@ -428,7 +428,7 @@ def test_what_is_shown_is_bounded_and_what_is_counted_is_not(
         run.send(f"a{offset}", offset)
     run.final({})
     verdict = judge(run.done(), topics=[TOPIC], spark=spark, limit=7)
-    assert verdict.totals["lost-write"] == 500
+    assert verdict.anomaly_counts["lost-write"] == 500
     assert len(verdict.anomalies) == 7
     assert len(str(verdict)) < 5000
     assert "500 lost-write" in str(verdict)

@@ -96,7 +96,7 @@ def test_a_committed_record_is_lost_by_truncating_to_the_high_watermark(
         assert verdict.valid, verdict
         assert orders.seen(c).leo == 2
         return
-    assert verdict.names() == {"lost-write"}, verdict
+    assert verdict.anomaly_names() == {"lost-write"}, verdict
     assert {orders.seen(node).leo for node in (a, b, c)} == {1}, "gone from every log"
     causes = {node: cuts(orders, node) for node in (a, c)}
     assert causes == {
@@ -118,7 +118,7 @@ def test_logs_diverge_when_the_new_leader_writes_before_the_old_one_is_back(
         assert verdict.valid, verdict
         assert orders.seen(c).leo == 4
         return
-    assert verdict.names() >= {"lost-write", "replica-divergence"}, verdict
+    assert verdict.anomaly_names() >= {"lost-write", "replica-divergence"}, verdict
     assert {orders.seen(node).leo for node in (a, b, c)} == {3}
     assert cuts(orders, a) == [], "its high watermark is the leader's end: nothing to cut"
 
@@ -147,7 +147,7 @@ def test_a_fast_double_election_diverges_until_the_leader_names_its_epoch(
     verdict = judge(harrow)
     assert {orders.seen(node).leo for node in (a, b, c)} == {4}
     if rule == "kip-101":
-        assert "replica-divergence" in verdict.names(), verdict
+        assert "replica-divergence" in verdict.anomaly_names(), verdict
         assert cuts(orders, b) == [], "where epoch 2 begins is where its own log ends"
         return
     assert verdict.valid, verdict

@@ -49,7 +49,7 @@ def test_acks_1_and_a_leader_cut_off_from_its_followers_loses(harrow: Harrow) ->
     with pytest.raises(VerdictError) as found:
         harrow.verify(orders, guarantee="no-loss")
     assert found.value.verdict.status.value == "invalid"
-    assert "lost-write" in found.value.verdict.totals
+    assert "lost-write" in found.value.verdict.anomaly_counts
     assert "lost-write" in str(found.value)
 
 
@@ -81,7 +81,7 @@ def test_unclean_election_loses(harrow: Harrow) -> None:
     with pytest.raises(VerdictError) as found:
         harrow.verify(orders, guarantee="no-loss")
     assert found.value.verdict.status.value == "invalid"
-    assert "lost-write" in found.value.verdict.totals
+    assert "lost-write" in found.value.verdict.anomaly_counts
 
 
 def test_clean_election_waits_instead(harrow: Harrow) -> None:
@@ -119,4 +119,4 @@ def test_a_response_lost_after_the_append(harrow: Harrow, idempotent: bool) -> N
     with pytest.raises(VerdictError) as found:
         harrow.verify(orders, guarantee="exactly-once")
     assert found.value.verdict.status.value == "invalid"
-    assert "duplicate" in found.value.verdict.totals
+    assert "duplicate" in found.value.verdict.anomaly_counts

@@ -45,12 +45,12 @@ def test_acks_0_loses_what_the_dead_leader_never_read(harrow: Harrow, orders: Pl
     fail_over(orders, leader, follower)
     verdict = harrow.verify("orders")
     assert verdict.guarantees == ("best-effort",), "derived from acks=0"
-    assert verdict.totals["lost-write"] == 30
-    assert verdict.counts["acknowledged"] == 50
+    assert verdict.anomaly_counts["lost-write"] == 30
+    assert verdict.operation_counts["acknowledged"] == 50
     assert any("lost-write" in note for note in verdict.notes), verdict.notes
     with pytest.raises(VerdictError) as found:
         harrow.verify("orders", guarantee="no-loss")
-    assert found.value.verdict.names() == {"lost-write"}
+    assert found.value.verdict.anomaly_names() == {"lost-write"}
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
@@ -73,6 +73,6 @@ def test_acks_1_loses_what_the_dead_leader_had_alone(harrow: Harrow, orders: Pla
     assert orders.seen(leader).leo == 20, "it truncated to its successor's log"
     with pytest.raises(VerdictError) as found:
         harrow.verify("orders", guarantee="no-loss")
-    assert found.value.verdict.names() == {"lost-write"}
-    assert found.value.verdict.totals["lost-write"] == 30
+    assert found.value.verdict.anomaly_names() == {"lost-write"}
+    assert found.value.verdict.anomaly_counts["lost-write"] == 30
     until(lambda: orders.events(leader, "partition.truncated"), "the truncation in its trace")

@@ -63,7 +63,7 @@ def judge_inputs(inputs: Inputs) -> Found:
     job = inputs.job
     found = Found(job.topic, job.partition, job.limit)
     found.unknown += inputs.problems
-    found.counts = figures(inputs)
+    found.operation_counts = figures(inputs)
     for check in CHECKS:
         try:
             check(inputs, found)

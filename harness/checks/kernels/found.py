@@ -21,9 +21,9 @@ class Found:
         self.topic = topic
         self.partition = partition
         self.limit = limit
-        self.totals: Counter[str] = Counter()
+        self.anomaly_counts: Counter[str] = Counter()
         self.shown: list[Row] = []
-        self.counts: dict[str, int] = {}
+        self.operation_counts: dict[str, int] = {}
         self.unknown: list[str] = []
         self.lost_offsets: set[int] = set()
         """Offsets already reported from records, so that batches do not report them again."""
@@ -32,7 +32,7 @@ class Found:
         self, name: str, offsets: Sequence[int], operations: Iterable[Row], explanation: str
     ) -> None:
         """One anomaly."""
-        self.totals[name] += 1
+        self.anomaly_counts[name] += 1
         self._show(name, offsets, operations, explanation)
 
     def many(
@@ -44,7 +44,7 @@ class Found:
         """One anomaly for each row of `frame`; `tell` gives offsets, operations and explanation of a shown one."""
         if not len(frame):
             return
-        self.totals[name] += len(frame)
+        self.anomaly_counts[name] += len(frame)
         left = max(0, self.limit - sum(1 for row in self.shown if row["name"] == name))
         for row in frame.head(left).iter_rows(named=True):
             self._show(name, *tell(row))
@@ -70,8 +70,8 @@ class Found:
         return {
             "topic": self.topic,
             "partition": self.partition,
-            "counts": self.counts,
-            "totals": dict(self.totals),
+            "operation_counts": self.operation_counts,
+            "anomaly_counts": dict(self.anomaly_counts),
             "anomalies": self.shown,
             "unknown": self.unknown,
         }
