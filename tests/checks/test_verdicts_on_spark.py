@@ -355,8 +355,11 @@ UNKNOWN: dict[str, tuple[Story, str]] = {
     "nothing before the fault": (only_during, "before the first fault"),
     "not converged": (not_converged, "not converged"),
     "unreadable log": (unreadable, "could not be read"),
-    "order of a plain producer on the tap": (order_unknowable, "order was asked for"),
-    "an unknown topic": (lambda _: None, "nothing is known of topic"),
+    "order of a plain producer on the tap": (
+        order_unknowable,
+        "the guarantee 'ordered' cannot be checked",
+    ),
+    "an unknown topic": (lambda _: None, "no operation and no log of topic"),
 }
 
 
@@ -444,7 +447,7 @@ def test_a_missing_replica_and_a_short_isr_are_unknown(run: RunFolder, spark: Sp
 
 
 def test_a_guarantee_that_is_none_is_refused_before_anything_is_done(run: RunFolder) -> None:
-    with pytest.raises(ConfigError, match=r"guarantee 'no-los' is not known; use .*no-loss"):
+    with pytest.raises(ConfigError, match=r"unknown guarantee 'no-los'; use .*no-loss"):
         judge(run.done(), topics=[TOPIC], guarantee="no-los")
 
 
