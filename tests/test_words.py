@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 533,
-    "anew": 63,
-    "whoever": 36,
-    "nobody": 159,
-    "somebody": 23,
-    "everybody": 21,
+    "told": 469,
+    "anew": 60,
+    "whoever": 31,
+    "nobody": 149,
+    "somebody": 21,
+    "everybody": 13,
     "but for": 12,
     "of now": 7,
     "of a moment": 0,
@@ -28,7 +28,7 @@ BOUNDS = {
     "stands still": 24,
     "knows of": 9,
     "hears of": 10,
-    "heard of": 13,
+    "heard of": 11,
     "vouches for": 7,
     "for one in": 151,
 }
