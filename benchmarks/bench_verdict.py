@@ -77,10 +77,12 @@ def _shown(seconds: float) -> str:
 def findings(verdict: Verdict, truth: Truth) -> Findings:
     """Converts the findings of Harrow to those of the peers."""
     assert verdict.status is Status.INVALID, str(verdict)
-    found_by_engine = Findings(counts={name: verdict.counts[name] for name in truth.counts})
-    for name in verdict.names():
+    found_by_engine = Findings(
+        counts={name: verdict.operation_counts[name] for name in truth.counts}
+    )
+    for name in verdict.anomaly_names():
         shown = [(a.partition, *a.offsets[:1]) for a in verdict.anomalies if a.name == name]
-        assert len(shown) == verdict.totals[name], str(verdict)
+        assert len(shown) == verdict.anomaly_counts[name], str(verdict)
         found_by_engine.note(name, shown)
     return found_by_engine
 

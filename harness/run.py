@@ -324,10 +324,10 @@ class Harrow:
 
     def verdict_line(self, verdict: Verdict) -> str:
         """Return one line for the terminal or a JUnit property."""
-        counts = verdict.counts
+        counts = verdict.operation_counts
         wire = counts.get("records_acknowledged_on_the_wire", 0)
         acknowledged = counts.get("acknowledged", 0) or wire
-        found = ", ".join(f"{n} {name}" for name, n in sorted(verdict.totals.items()) if n)
+        found = ", ".join(f"{n} {name}" for name, n in sorted(verdict.anomaly_counts.items()) if n)
         why = found or "; ".join(verdict.reasons)
         parts = [f"PLANTED {bug}" for bug in verdict.planted]
         parts += [f"{verdict.status.value} ({', '.join(verdict.guarantees)})"]

@@ -126,8 +126,8 @@ def run_seed(
             except VerdictError as error:
                 verdict = error.verdict
             status, reasons = verdict.status.value, list(verdict.reasons)
-            totals = {name: count for name, count in verdict.totals.items() if count}
-            acknowledged = int(verdict.counts.get("acknowledged", 0))
+            totals = {name: count for name, count in verdict.anomaly_counts.items() if count}
+            acknowledged = int(verdict.operation_counts.get("acknowledged", 0))
             elections = count_elections(folder)
     except Exception as error:  # one seed's failure is that seed's, and said
         status, reasons = "unknown", [*reasons, f"{type(error).__name__}: {error}"]

@@ -1,11 +1,11 @@
 """Harrow: what happens when Kafka breaks?
 
-The root re-exports the public names of the three layers, lazily: importing `harrow` (as pytest does
-with every installed plugin) costs nothing until a name is used.
+This package re-exports the public names of the three layers. A name is imported at its first use, because pytest
+imports `harrow` in every run, with all installed plugins.
 
-* `harrow.cluster`: a multiprocess Kafka-protocol cluster, usable alone;
-* `harrow.faults`: what goes wrong, and when;
-* `harrow.harness`: what a test author sees.
+* `harrow.cluster`: a multiprocess Kafka-protocol cluster, which also runs alone;
+* `harrow.faults`: faults, their targets, and schedules of faults;
+* `harrow.harness`: the pytest plugin, recording clients, verdicts and reports.
 """
 
 from importlib import import_module

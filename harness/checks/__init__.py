@@ -1,12 +1,25 @@
-"""The verdict on Spark (L1-L6): Spark distributes, kernels compute.
+"""The verdict (L1-L6): Spark distributes the topic-partitions, the kernels check them.
 
-* `judgement.py`: `judge(folder, topics=...)` lays out a run's history and logs, has each partition judged, merges;
-* `kernels/`: vectorised checks of one topic-partition, run inside a Spark task; `oracle.py`: the same in plain Python;
-* `segments.py`: Kafka's segment files; `sources.py`: the Python data source that hands tasks their partitions;
-* `spark_server.py`, `spark_client.py`: one Spark Connect server for a whole run, and its clients;
-* `verdict.py`, `guarantees.py`: what is said in the end, and what a guarantee forbids.
+The result:
 
-Importing this costs nothing until a name is used.
+* `verdict.py`: `Verdict` and its anomalies, as text and as JSON;
+* `guarantees.py`: the names of anomalies, the guarantees that forbid them, and the guarantees that settings give.
+
+The checks:
+
+* `judgement.py`: `judge(folder, topics=…)` lays out a run's history and logs, has each partition judged, and merges;
+* `kernels/`: the vectorised checks of one topic-partition, which run inside a Spark task;
+* `oracle.py`: the same checks in plain Python, for small histories;
+* `segments.py`: reads Kafka's segment files; `traces.py`: checks the brokers' traces.
+
+Spark:
+
+* `sources.py`: the data source that gives each Spark task its partitions;
+* `spark_server.py`: the process that owns the Spark Connect server of a run; `spark_client.py`: its clients;
+* `jvm.py`: the server's command line; `aot.py`: an ahead-of-time cache for its JVM; `warm_up.py`: small verdicts at its
+  start.
+
+A module is imported at the first use of a name.
 """
 
 from importlib import import_module

@@ -1,13 +1,14 @@
 """An ahead-of-time cache for Spark's JVM, so that it starts in half the time: `python -m harrow.harness.checks.aot`.
 
-Owns one file for each installation (`cache_file`), in `$XDG_CACHE_HOME/harrow` or `~/.cache/harrow`: the classes that
-a verdict needs, loaded and linked (JEP 483, 514). Its name is made of the JVM's version, its flags and the jars, so
-another pyspark or Java has another. The JVM checks all that again and goes on without a cache that does not fit.
+Owns: one file for each installation (`cache_file`), in `$XDG_CACHE_HOME/harrow` or `~/.cache/harrow`, with the classes
+that a verdict needs, loaded and linked (JEP 483, 514). The file's name is a hash of the JVM's version, its flags and
+the jars, so that each pyspark and each Java has its own cache. The JVM checks all three again, and ignores a cache that
+does not fit.
 
-`build` trains: a server like any other judges the warm-up's runs and ends; at its end the JVM writes the cache. It runs
-when the processors have nothing else to do (SCHED_IDLE), one at a time for an installation (a file lock), and puts the
-cache in place by renaming; whoever is killed meanwhile leaves none. The owner of a server begins it beside the run when
-there is none (`spark_server.py`). HARROW_AOT=0: neither made nor used.
+`build` trains a cache: it starts a normal server, which judges the runs of the warm-up; when the server ends, the JVM
+writes the cache. `build` runs when the processors are idle (SCHED_IDLE) and once at a time for an installation (a file
+lock). It renames the finished file to its place, so a builder that is killed leaves no cache. The owner of a server
+starts `build` beside the run when there is no cache (`spark_server.py`). With HARROW_AOT=0 no cache is built or used.
 """
 
 from __future__ import annotations
@@ -36,31 +37,32 @@ PR_SET_PDEATHSIG = 1
 
 
 def enabled() -> bool:
-    """False when the environment says so."""
+    """False when HARROW_AOT is 0."""
     return os.environ.get(SWITCH, "") != "0"
 
 
 def cache_file() -> Path:
-    """Where this installation's cache is or will be."""
+    """Return the path of this installation's cache, whether it exists or not."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     jars = [(jar, os.stat(jar).st_size, os.stat(jar).st_mtime_ns) for jar in jvm.jars()]
     release = Path(jvm.java()).parents[1] / "release"
     version = release.read_text() if release.exists() else str(os.stat(jvm.java()).st_mtime_ns)
-    told = repr((version, jars, jvm.FLAGS, jvm.HEAP))
-    return Path(root, "harrow", f"spark-{hashlib.sha256(told.encode()).hexdigest()[:16]}.aot")
+    installation = repr((version, jars, jvm.FLAGS, jvm.HEAP))
+    digest = hashlib.sha256(installation.encode()).hexdigest()
+    return Path(root, "harrow", f"spark-{digest[:16]}.aot")
 
 
 def flags() -> list[str]:
-    """What to tell the JVM; nothing where there is no cache."""
+    """Return the JVM's flags that name the cache; empty when there is no cache."""
     if not enabled():
         return []
     cache = cache_file()
-    # a cache that does not fit is no news: the JVM starts as it did without
+    # the log is off because a cache that does not fit is no error: the JVM starts without it
     return [f"-XX:AOTCache={cache}", "-Xlog:aot=off", "-Xlog:cds=off"] if cache.exists() else []
 
 
 def wanted() -> bool:
-    """True when a cache is missing here, and one could be kept: not on CI's machines, which forget it."""
+    """True when there is no cache and it can be stored; False on CI, whose machines do not keep it."""
     if not enabled() or os.environ.get("CI"):
         return False
     cache = cache_file()
@@ -72,24 +74,24 @@ def wanted() -> bool:
 
 
 def discard() -> None:
-    """Forget the cache: a JVM did not start with it."""
+    """Delete the cache, because a JVM did not start with it."""
     with contextlib.suppress(OSError):
         cache_file().unlink(missing_ok=True)
 
 
 def build() -> bool:
-    """Make the cache, unless somebody does or did; True when it is there."""
+    """Build the cache unless it exists or another process builds it; return True when the cache exists."""
     cache = cache_file()
     cache.parent.mkdir(parents=True, exist_ok=True)
     with open(cache.with_suffix(".lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return cache.exists()  # another builder is at it
+            return cache.exists()  # another process builds it
         if cache.exists():
             return True
         for old in cache.parent.glob(f"{cache.stem}-*.tmp*"):
-            old.unlink(missing_ok=True)  # of a builder that was killed
+            old.unlink(missing_ok=True)  # left by a builder that was killed
         scratch = Path(tempfile.mkdtemp(prefix="harrow-aot-"))
         made = cache.with_name(f"{cache.stem}-{os.getpid()}.tmp")
         try:
@@ -103,7 +105,7 @@ def build() -> bool:
 
 
 def _train(scratch: Path, made: Path) -> None:
-    """One server's life, with what the warm-up asks of it; the JVM writes `made` when it ends."""
+    """Start a server, judge the warm-up's runs with it, and end it; the JVM then writes `made`."""
     from .warm_up import main as warm_up
 
     token, libc = secrets.token_urlsafe(24), ctypes.CDLL(None)
@@ -137,19 +139,18 @@ def _port(server: subprocess.Popen[str]) -> str:
             return found[1]
         if time.monotonic() > deadline:
             break
-    raise RuntimeError(f"the JVM to train did not start: {said[-2000:]}")
+    raise RuntimeError(f"the JVM that trains the cache did not start: {said[-2000:]}")
 
 
 def main() -> int:
-    """Build for this installation, out of everybody's way."""
+    """Build the cache of this installation with idle priority."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     began = time.monotonic()
-    there = build()
-    print(
-        f"{cache_file()}: {'there' if there else 'not made'} after {time.monotonic() - began:.0f} s"
-    )
-    return 0 if there else 1
+    built = build()
+    state = "exists" if built else "was not built"
+    print(f"{cache_file()} {state} after {time.monotonic() - began:.0f} s")
+    return 0 if built else 1
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
-"""What a guarantee forbids, and which guarantee a run's own settings promise.
+"""The guarantees: which anomalies each of them forbids, and which guarantees the settings of a run give.
 
-Anomalies, named as in `jepsen.tests.kafka` where it has them:
+The names of anomalies are those of `jepsen.tests.kafka` where it has the anomaly:
 
-* `lost-write`: an acknowledged record, or one that a reader was given, is not where it was in the final log;
-* `unseen`: an acknowledged record is in every replica's log, but the final read did not give it;
-* `inconsistent-offsets`: two values (or batches) for one offset, between acknowledgements, reads and the log;
-* `duplicate`: a record is in the log more often than it was sent;
-* `nonmonotonic-send`: a client's sends with one key, or a producer id's sequences, lie in the log out of order;
-* `nonmonotonic-poll`, `poll-skip`: a reader went back, or over a record, though its position was not set anew;
-* `replica-divergence`: replicas hold different bytes under one offset and leader epoch (LogMatching);
-* `corrupt-batch`, `log-gap`, `epoch-regression`: a replica's log is damaged, not contiguous, or its epochs go back;
-* `two-leaders`, `two-controllers`: two brokers were leader in one leader epoch, controller in one controller epoch.
+* `lost-write`: a record that was acknowledged or delivered is not at its offset in the final log;
+* `unseen`: an acknowledged record is in every replica's log, but the final read does not have it;
+* `inconsistent-offsets`: two records (or batches) with the same offset, between acknowledgements, reads and the log;
+* `duplicate`: the log has a record more often than it was sent;
+* `nonmonotonic-send`: the log order of a client's sends with the same key, or of a producer id's sequences, is not the
+  order in which they were sent;
+* `nonmonotonic-poll`, `poll-skip`: a consumer went back, or passed over a record, although its position was not set;
+* `replica-divergence`: replicas have different bytes at the same offset and leader epoch (LogMatching);
+* `corrupt-batch`, `log-gap`, `epoch-regression`: a replica's log has a damaged batch, missing offsets, or a leader
+  epoch that decreases;
+* `two-leaders`, `two-controllers`: two brokers were leader in the same leader epoch, or controller in the same
+  controller epoch.
 """
 
 from __future__ import annotations
@@ -35,39 +38,39 @@ FORBIDDEN: dict[str, frozenset[str]] = {
     "exactly-once": LOSS | INTEGRITY | DUPLICATION,
     "ordered": LOSS | INTEGRITY | ORDER,
 }
-"""What makes a verdict invalid. `best-effort` (acks=0 or 1) is derived, and may be asked for."""
+"""The anomalies that make a verdict invalid, by guarantee. `best-effort` is also derived from acks=0 and acks=1."""
 
 ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"poll-skip"}
 
 
 def parse(guarantee: str) -> list[str]:
-    """The guarantees of a text such as "exactly-once, ordered"; ConfigError for a word that is none."""
+    """Return the guarantees of a text such as "exactly-once, ordered". Raises ConfigError for an unknown guarantee."""
     words = [word.strip() for word in guarantee.replace("+", ",").split(",") if word.strip()]
     for word in words:
         if word not in FORBIDDEN:
-            raise ConfigError(f"guarantee {word!r} is not known; use {', '.join(FORBIDDEN)}")
+            raise ConfigError(f"unknown guarantee {word!r}; use {', '.join(FORBIDDEN)}")
     if not words:
-        raise ConfigError(f"guarantee {guarantee!r} names none; use {', '.join(FORBIDDEN)}")
+        raise ConfigError(f"no guarantee in {guarantee!r}; use {', '.join(FORBIDDEN)}")
     return words
 
 
 def forbidden(guarantees: Iterable[str]) -> frozenset[str]:
-    """Every anomaly that breaks one of `guarantees`."""
+    """Return every anomaly that at least one of `guarantees` forbids."""
     return frozenset[str]().union(*(FORBIDDEN[name] for name in guarantees))
 
 
 def derive(acks: Sequence[int], idempotent: Sequence[bool]) -> tuple[list[str], str]:
-    """The guarantees that settings promise, and why: what was seen of acks and of idempotence."""
-    seen = set(acks)
-    if not seen:
-        return ["no-loss"], "nothing was seen of the producers' settings"
-    if seen != {-1}:
+    """Return the guarantees that the producers' settings give, and the reason.
+
+    `acks`: the settings of all producers of the run, -1 for `all`. `idempotent`: whether each of them is idempotent.
+    """
+    if not acks:
+        return ["no-loss"], "the run recorded no settings of producers"
+    if set(acks) != {-1}:
         weakest = min(acks, key=lambda ack: 2 if ack == -1 else ack)
-        return [
-            "best-effort"
-        ], f"acks={weakest} was seen, under which acknowledged records may be lost"
+        reason = f"a producer used acks={weakest}, with which acknowledged records may be lost"
+        return ["best-effort"], reason
     if idempotent and all(idempotent):
-        return ["exactly-once", "ordered"], "acks=all and idempotent producers only were seen"
-    return [
-        "no-loss"
-    ], "acks=all was seen, without idempotence: retries may legally duplicate and reorder"
+        return ["exactly-once", "ordered"], "all producers were idempotent and used acks=all"
+    reason = "all producers used acks=all, some without idempotence: their retries may duplicate and reorder records"
+    return ["no-loss"], reason

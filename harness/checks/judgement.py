@@ -1,11 +1,13 @@
 """`judge`: the verdict on one run folder.
 
-Lays out what was recorded (`histories/layout.py`), plans one job a topic-partition with its replicas' logs, has
-Spark run the kernels, and merges: invalid when something forbidden was found, else unknown when anything stood in
-the way of judging, else valid. Writes `verdict.json` into the folder; reads nothing outside it.
+`judge` lays out the recorded history (`histories/layout.py`), plans one job for each topic-partition with its replicas'
+logs, lets Spark run the kernels, and merges the results. Each topic-partition is judged exactly once. The verdict is
+invalid when a forbidden anomaly was found, else unknown when something prevented judging, else valid. `judge` writes
+`verdict.json` into the folder and reads no file outside it.
 
-Unknown (L6): nothing acknowledged; nothing read; faults were planned and none overlapped traffic; a file or a log
-that could not be read; replicas that had not converged, or an ISR that is not full; a check that crashed.
+The verdict is unknown (L6) when nothing was acknowledged, or nothing was read; when faults were planned but none
+overlapped traffic; when a file or a log could not be read; when the replicas had not converged, or the ISR was not
+full; when a check crashed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..histories.layout import Layout, PartitionFiles, lay_out
-from . import guarantees as words
+from .guarantees import derive, forbidden, parse
 from .kernels.inputs import PartitionJob
 from .sources import pack
 from .spark_client import SparkHandle
@@ -34,7 +36,7 @@ Replicas = Mapping[tuple[str, int], "PartitionReplicas | Sequence[int]"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReplicas:
-    """Where a partition's replicas are, and which of them were in sync when the run ended."""
+    """The brokers that have replicas of a partition, and those that were in the ISR when the run ended."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -47,16 +49,17 @@ def judge(
     """Judge `topics` of the run in `folder`.
 
     `guarantee`: "no-loss", "at-least-once", "exactly-once", "ordered", "best-effort" or several with commas; None
-    derives it from what was seen. `spark`: by default the Spark of this folder's run. `replicas`: node ids of each
-    (topic, partition); by default every broker folder that holds it. `engine="local"` runs the kernels in this
-    process, for tests of theirs. ConfigError for a guarantee that is none; SparkError when Spark does not answer.
+    derives it from the settings of the producers. `spark`: by default the Spark of this folder's run. `replicas`: node
+    ids for each (topic, partition); by default every broker whose folder has the partition. `limit`: how many anomalies
+    of each name and partition the verdict shows. `engine="local"` runs the kernels in this process, for their tests.
+    Raises ConfigError for an unknown guarantee, and SparkError when Spark does not respond.
     """
     began = time.perf_counter()
-    asked = words.parse(guarantee) if guarantee is not None else None
+    guarantees = parse(guarantee) if guarantee is not None else None
     layout = lay_out(Path(folder).absolute(), topics)
     return judge_laid_out(
-        folder, layout, topics=topics, guarantees=asked, spark=spark, replicas=replicas, engine=engine, limit=limit,
-        began=began,
+        folder, layout, topics=topics, guarantees=guarantees, spark=spark, replicas=replicas, engine=engine,
+        limit=limit, began=began,
     )  # fmt: skip
 
 
@@ -65,7 +68,7 @@ def judge_laid_out(
     spark: SparkHandle | None = None, replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark",
     limit: int = 20, began: float | None = None,
 ) -> Verdict:  # fmt: skip
-    """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: of its clock."""
+    """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
     began = time.perf_counter() if began is None else began
     place = Path(folder).absolute()
     windows, fault_problem = fault_windows(place / "faults.jsonl")
@@ -73,32 +76,36 @@ def judge_laid_out(
     reasons = [*layout.problems, *reasons]
     results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
     counts: Counter[str] = Counter()
-    totals: Counter[str] = Counter()
+    anomaly_counts: Counter[str] = Counter()
     found: list[dict[str, Any]] = leadership(place, set(topics))
-    totals.update(row["name"] for row in found)
+    anomaly_counts.update(row["name"] for row in found)
     for result in results:
-        counts.update(result["counts"])
-        totals.update(result["totals"])
+        counts.update(result["operation_counts"])
+        anomaly_counts.update(result["anomaly_counts"])
         found += result["anomalies"]
         reasons += result["unknown"]
-    promised, why = (guarantees, None) if guarantees is not None else _derive(layout, counts)
-    reasons += _doubts(counts, promised, windows, fault_problem)
-    status, notes = _weigh(totals, promised, reasons)
+    chosen, why = (guarantees, None) if guarantees is not None else _derive(layout, counts)
+    reasons += _doubts(counts, chosen, windows, fault_problem)
+    status, notes = _status(anomaly_counts, chosen, reasons)
     if not counts["replica_logs"]:
-        notes.append("no replica's log was at hand: what the brokers' disks hold was not judged")
+        notes.append("the run folder has no replica's log: the brokers' disks were not judged")
     if counts["responses_lost"]:
-        notes.append(f"{counts['responses_lost']} responses were lost on the way to a producer")
+        notes.append(f"{counts['responses_lost']} responses did not reach their producer")
     verdict = Verdict(
-        status=status, guarantees=tuple(promised), derived=why, counts=dict(counts), totals=dict(totals),
-        anomalies=_anomalies(found, layout, words.forbidden(promised)), reasons=tuple(reasons), notes=tuple(notes),
-        planted=planted_bugs(place), elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
+        status=status, guarantees=tuple(chosen), guarantee_reason=why, operation_counts=dict(counts),
+        anomaly_counts=dict(anomaly_counts), anomalies=_anomalies(found, layout, forbidden(chosen)),
+        reasons=tuple(reasons), notes=tuple(notes), planted=planted_bugs(place),
+        elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
     verdict.write(place / "verdict.json")
     return verdict
 
 
 def fault_windows(path: Path) -> tuple[list[tuple[int, int]] | None, str | None]:
-    """From each inject to its heal, nanoseconds; None when there is no file, that is, no faults were planned."""
+    """Return the time from each injection to its healing in nanoseconds, ordered by start, and a problem of the file.
+
+    None when the file does not exist, because no faults were planned. A fault that was not healed has no end.
+    """
     if not path.exists():
         return None, None
     opened: dict[Any, int] = {}
@@ -108,37 +115,42 @@ def fault_windows(path: Path) -> tuple[list[tuple[int, int]] | None, str | None]
         try:
             row = json.loads(line)
         except ValueError:
-            problem = f"{path} has a line that is no JSON: {line[:80]!r}"
+            problem = f"{path} has a line that is not JSON: {line[:80]!r}"
             continue
         if row.get("event") == "inject":
             opened[row.get("id")] = int(row["t_ns"])
         elif row.get("event") in {"heal", "healed"} and row.get("id") in opened:
-            windows.append((opened.pop(row.get("id")), int(row["t_ns"])))
-    return [*windows, *((start, FOREVER_NS) for start in opened.values())], problem
+            start, end = opened.pop(row.get("id")), int(row["t_ns"])
+            if end < start:
+                problem = f"{path}: fault {row.get('id')!r} was healed at {end} ns, before its injection at {start} ns"
+                continue
+            windows.append((start, end))
+    return sorted([*windows, *((start, FOREVER_NS) for start in opened.values())]), problem
 
 
 def _plan(
     folder: Path, layout: Layout, topics: Sequence[str], replicas: Replicas | None, windows: list[tuple[int, int]],
     limit: int,
 ) -> tuple[list[PartitionJob], list[str]]:  # fmt: skip
-    """One job for each topic-partition that anything is known of."""
+    """Return one job for each topic-partition of the history, the brokers' folders and `replicas`, and the doubts."""
     reasons: list[str] = []
-    kept = _kept(folder, topics)
-    known = (
-        {place for place in layout.partitions if place[1] >= 0} | set(kept) | set(replicas or ())
+    stored = _stored_logs(folder, topics)
+    places = (
+        {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     )
     jobs: list[PartitionJob] = []
-    for topic, partition in sorted(place for place in known if place[0] in topics):
-        logs = kept.get((topic, partition), {})
+    for topic, partition in sorted(place for place in places if place[0] in topics):
+        logs = stored.get((topic, partition), {})
         if replicas is not None and (topic, partition) in replicas:
-            chosen = replicas[topic, partition]
-            if not isinstance(chosen, PartitionReplicas):
-                chosen = PartitionReplicas(replicas=tuple(chosen), isr=tuple(chosen))
-            if set(chosen.isr) != set(chosen.replicas):
+            assigned = replicas[topic, partition]
+            if not isinstance(assigned, PartitionReplicas):
+                assigned = PartitionReplicas(replicas=tuple(assigned), isr=tuple(assigned))
+            if set(assigned.isr) != set(assigned.replicas):
                 reasons.append(
-                    f"the ISR of {topic}-{partition} is not full: {sorted(chosen.isr)} of {list(chosen.replicas)}"
+                    f"the ISR of {topic}-{partition} is not full: it has brokers {sorted(assigned.isr)}, "
+                    f"expected {sorted(assigned.replicas)}"
                 )
-            logs = {node: _log_folder(folder, node, topic, partition) for node in chosen.replicas}
+            logs = {node: _log_folder(folder, node, topic, partition) for node in assigned.replicas}
         files = layout.partitions.get((topic, partition)) or PartitionFiles(
             topic=topic, partition=partition
         )
@@ -149,8 +161,10 @@ def _plan(
                 windows=windows, limit=limit, size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
             )
         )  # fmt: skip
-    nothing = sorted(set(topics) - {job.topic for job in jobs})
-    reasons += [f"nothing is known of topic {topic!r}" for topic in nothing]
+    missing = sorted(set(topics) - {job.topic for job in jobs})
+    reasons += [
+        f"the run folder has no operation and no log of topic {topic!r}" for topic in missing
+    ]
     return jobs, reasons
 
 
@@ -158,22 +172,22 @@ def _log_folder(folder: Path, node: int, topic: str, partition: int) -> str:
     return str(folder / "cluster" / f"broker-{node}" / "data" / f"{topic}-{partition}")
 
 
-def _kept(folder: Path, topics: Sequence[str]) -> dict[tuple[str, int], dict[int, str]]:
-    """Which brokers' folders hold which partitions."""
-    kept: dict[tuple[str, int], dict[int, str]] = {}
+def _stored_logs(folder: Path, topics: Sequence[str]) -> dict[tuple[str, int], dict[int, str]]:
+    """Return the folder of each partition's log by broker, for all brokers' data folders."""
+    stored: dict[tuple[str, int], dict[int, str]] = {}
     for data in sorted(folder.glob("cluster/broker-*/data")):
         node = int(data.parent.name.rpartition("-")[2])
         for log in data.iterdir():
             topic, dash, number = log.name.rpartition("-")
             if dash and number.isdigit() and topic in topics and log.is_dir():
-                kept.setdefault((topic, int(number)), {})[node] = str(log)
-    return kept
+                stored.setdefault((topic, int(number)), {})[node] = str(log)
+    return stored
 
 
 def _size(folder: str) -> int:
     if not os.path.isdir(folder):
         return 0
-    # headers and CRCs only: a byte of a segment costs a fraction of a byte of history
+    # a check reads headers and CRCs only: a byte of a segment costs less than a byte of history
     return (
         sum(entry.stat().st_size for entry in os.scandir(folder) if entry.name.endswith(".log"))
         // 4
@@ -183,6 +197,9 @@ def _size(folder: str) -> int:
 def _run(
     folder: Path, jobs: list[PartitionJob], spark: SparkHandle, engine: str
 ) -> list[dict[str, Any]]:
+    """Return the result of each job; a job without a result of Spark becomes a doubt."""
+    planned = {(job.topic, job.partition) for job in jobs}
+    assert len(planned) == len(jobs), "a topic-partition was planned twice"
     if not jobs:
         return []
     if engine == "local":
@@ -193,10 +210,14 @@ def _run(
     plan.write_text(json.dumps(pack(jobs)))
     results = spark.collect(plan)
     judged = {(row["topic"], row["partition"]) for row in results}
+    assert len(judged) == len(results), "a topic-partition was judged twice"
+    assert judged <= planned, judged - planned
     missing = [job for job in jobs if (job.topic, job.partition) not in judged]
     for job in missing:
-        doubt = f"{job.topic}-{job.partition}: no answer from Spark"
-        results.append({"counts": {}, "totals": {}, "anomalies": [], "unknown": [doubt]})
+        doubt = f"{job.topic}-{job.partition} was not judged: Spark returned no result for it"
+        results.append(
+            {"operation_counts": {}, "anomaly_counts": {}, "anomalies": [], "unknown": [doubt]}
+        )
     return results
 
 
@@ -205,21 +226,22 @@ def _derive(layout: Layout, counts: Counter[str]) -> tuple[list[str], str]:
         acks = [
             ack for ack, name in ((0, "0"), (1, "1"), (-1, "all")) if counts[f"batches_acks_{name}"]
         ]
-        return words.derive(acks, [not counts["batches_without_producer_id"]])
-    return words.derive(
+        return derive(acks, [not counts["batches_without_producer_id"]])
+    return derive(
         [acks for acks, _ in layout.producers], [idempotent for _, idempotent in layout.producers]
     )
 
 
 def _doubts(
     counts: Counter[str],
-    promised: Sequence[str],
+    guarantees: Sequence[str],
     windows: list[tuple[int, int]] | None,
     problem: str | None,
 ) -> list[str]:
+    """Return why the run proves too little, whatever was found."""
     reasons = [problem] if problem else []
     if not counts["acknowledged"] and not counts["batches_acknowledged"]:
-        reasons.append("nothing was acknowledged: no operation was seen that could have been lost")
+        reasons.append("nothing was acknowledged: no record could have been lost")
     if not counts["final_reads"] and not counts["read"] and not counts["batches_delivered"]:
         reasons.append("nothing was read: there is no final read to compare with")
     if windows is not None and not windows:
@@ -230,27 +252,28 @@ def _doubts(
         if not counts["operations_during_faults"]:
             reasons.append("no operation overlapped a fault")
     if (
-        "ordered" in promised
+        "ordered" in guarantees
         and counts["batches_without_producer_id"]
         and not counts["acknowledged"]
     ):
         reasons.append(
-            "order was asked for, but producers without idempotence carry no sequences: "
-            "use idempotent producers or Harrow's recording Producer"
+            "the guarantee 'ordered' cannot be checked, because the batches of producers without idempotence have no "
+            "sequences: use idempotent producers or Harrow's recording Producer"
         )
     return reasons
 
 
-def _weigh(
-    totals: Counter[str], promised: Sequence[str], reasons: list[str]
+def _status(
+    anomaly_counts: Counter[str], guarantees: Sequence[str], reasons: list[str]
 ) -> tuple[Status, list[str]]:
-    forbidden = words.forbidden(promised)
-    broken = [name for name in totals if name in forbidden]
-    promise = ", ".join(promised)
+    """Return the status of the verdict, and notes on anomalies that the guarantees allow."""
+    not_allowed = forbidden(guarantees)
+    broken = [name for name in anomaly_counts if name in not_allowed]
+    listed = ", ".join(guarantees)
     allowed = [
-        f"{count} {name} found, which {promise} allows"
-        for name, count in totals.items()
-        if name not in forbidden
+        f"{count} {name} found, which {listed} allows"
+        for name, count in anomaly_counts.items()
+        if name not in not_allowed
     ]
     if broken:
         return Status.INVALID, allowed
@@ -258,30 +281,32 @@ def _weigh(
 
 
 def _anomalies(
-    found: list[dict[str, Any]], layout: Layout, forbidden: frozenset[str]
+    found: list[dict[str, Any]], layout: Layout, not_allowed: frozenset[str]
 ) -> tuple[Anomaly, ...]:
-    """Forbidden ones first; clients by name."""
+    """Return the anomalies, forbidden ones first, with the clients' names instead of their numbers."""
 
-    def told(row: dict[str, Any]) -> dict[str, Any]:
+    def with_name(row: dict[str, Any]) -> dict[str, Any]:
         client = row.get("client")
-        named = (
-            layout.clients[client]
-            if isinstance(client, int) and client < len(layout.clients)
-            else client
-        )
-        return {
-            **{k: v for k, v in row.items() if v is not None},
-            **({"client": named} if client is not None else {}),
-        }
+        name = client
+        if isinstance(client, int) and client < len(layout.clients):
+            name = layout.clients[client]
+        present = {key: value for key, value in row.items() if value is not None}
+        return present if client is None else {**present, "client": name}
 
     ordered = sorted(
         found,
-        key=lambda row: (row["name"] not in forbidden, row["name"], row["topic"], row["partition"]),
+        key=lambda row: (
+            row["name"] not in not_allowed,
+            row["name"],
+            row["topic"],
+            row["partition"],
+        ),
     )
     return tuple(
         Anomaly(
             name=row["name"], topic=row["topic"], partition=row["partition"], offsets=tuple(row["offsets"]),
-            operations=tuple(told(operation) for operation in row["operations"]), explanation=row["explanation"],
+            operations=tuple(with_name(operation) for operation in row["operations"]),
+            explanation=row["explanation"],
         )
         for row in ordered
     )  # fmt: skip

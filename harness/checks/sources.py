@@ -1,11 +1,11 @@
-"""The Python data source that hands each Spark task a few topic-partitions and takes their verdicts.
+"""The Python data source that gives each Spark task some topic-partitions and returns their results.
 
-`format("harrow-verdict").option("plan", path)`: the plan is a JSON list of tasks, each a list of jobs
-(`kernels.PartitionJob`), packed by `pack` so that a task has bounded bytes and a tiny history is one task. A task
-reads its own files and yields one JSON text for each job: nothing is shuffled, and only results leave. A plan of
-one task is judged by a query that is always the same (`judge_at`).
+`format("harrow-verdict").option("plan", path)`: the plan is a JSON list of tasks, and a task is a list of jobs
+(`kernels.PartitionJob`). `pack` fills the tasks so that each has a bounded number of bytes, and a small history is a
+single task. A task reads its own files and yields one JSON text for each job: nothing is shuffled, and only results
+leave the task. For a plan of one task the client uses a query that is always the same (`judge_at`).
 
-This module is imported by Spark's planner too, so it keeps away from polars; a task imports the kernels.
+Spark's planner imports this module too, so the module does not import polars; the tasks import the kernels.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ JOBS_MOST = 64
 
 
 def result_schema() -> StructType:
-    """`SCHEMA` as an object: a text of it the client would have the server parse."""
+    """Return `SCHEMA` as an object; for a text the client would ask the server to parse it."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     return StructType([StructField("result", StringType())])
 
 
 def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
-    """Jobs as tasks: the largest first, each task filled up to its bytes."""
+    """Divide the jobs into tasks: the largest jobs first, each task filled up to `TASK_BYTES`."""
     tasks: list[list[dict[str, Any]]] = []
     room = 0
     for job in sorted(jobs, key=lambda job: -job.size):
@@ -49,10 +49,10 @@ def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
 
 
 def judge_at(slot: str, batches: Iterator[Any]) -> Iterator[Any]:
-    """The first task of the plan that the file `slot` names: what `mapInArrow` runs, whatever rows it is given.
+    """Judge the first task of the plan that the file `slot` names; `mapInArrow` calls this, and its rows are ignored.
 
-    A data source costs three visits to Python workers before its first task runs; a tiny verdict is spared them.
-    That the plan is named by a file lets one query, asked once, judge every tiny run of a client.
+    Before the first task of a data source runs, Spark calls Python workers three times; this query avoids that cost for
+    a small verdict. Because a file names the plan, the client creates the query once for all its small runs.
     """
     import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
 
@@ -70,13 +70,13 @@ def judge_at(slot: str, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 class VerdictReader(DataSourceReader):
-    """Reads a plan, one Spark task for each of its tasks."""
+    """Reads a plan: a Spark task for each task of the plan."""
 
     def __init__(self, plan: str) -> None:
         self._plan = plan
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks of the plan."""
+        """Return the tasks of the plan."""
         with open(self._plan, encoding="utf-8") as file:
             return [InputPartition(task) for task in json.load(file)]
 
@@ -89,17 +89,17 @@ class VerdictReader(DataSourceReader):
 
 
 class VerdictSource(DataSource):
-    """`harrow-verdict`: one row of JSON for each topic-partition judged."""
+    """The data source `harrow-verdict`: a row of JSON for each topic-partition."""
 
     @classmethod
     def name(cls) -> str:
-        """Its name for `spark.read.format`."""
+        """Return the name for `spark.read.format`."""
         return NAME
 
     def schema(self) -> StructType | str:
-        """One text."""
+        """Return the schema: a single text column."""
         return SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  (theirs)
-        """A reader of the plan named by the option `plan`."""
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  (pyspark's signature)
+        """Return a reader of the plan that the option `plan` names."""
         return VerdictReader(self.options["plan"])

@@ -1,11 +1,12 @@
-"""A client of the run's one Spark: asks for it at the rendezvous, connects, has plans judged.
+"""A client of the run's Spark server: gets the server's address at the rendezvous, connects, and has plans judged.
 
-`SparkHandle(run_folder)` is cheap. `request()` makes sure that the server is starting and returns; `collect()`
-waits for it. Who comes first starts the owner (`spark_server.py`) under a file lock; the others find its socket. An
-address (`sc://…`) of the user's replaces the server; a master (`spark://…`, `local[8]`) is what the server uses.
+`SparkHandle(run_folder)` is cheap. `request()` makes sure that the server is starting, and returns; `collect()` waits
+for it. The first client starts the owner (`spark_server.py`) under a file lock; later clients find its socket. A
+Connect address (`sc://…`) that the user gave replaces the server; a master (`spark://…`, `local[8]`) is used by the
+server.
 
-Environment: HARROW_RENDEZVOUS names the socket instead of `<run folder>/spark.sock`, and HARROW_CONTROLLER beside
-it the process with which the server at that socket ends, whoever starts it.
+Environment: HARROW_RENDEZVOUS names the socket instead of `<run folder>/spark.sock`. With it, HARROW_CONTROLLER is the
+id of the process with which the server ends, independent of the process that starts the server.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ _by_folder: dict[Path, SparkHandle] = {}
 
 
 class SparkError(HarrowError):
-    """Spark did not start, or did not answer."""
+    """Spark did not start, or did not respond."""
 
 
 class SparkHandle:
-    """This process's way to the Spark of its run; threads may share it."""
+    """The connection of this process to the Spark of its run; threads may share it."""
 
     def __init__(
         self, run_folder: str | Path, *, controller: int | None = None, master: str | None = None,
         remote: str | None = None, settings: Mapping[str, str] | None = None, warm_up: bool = True,
     ) -> None:  # fmt: skip
-        """`controller` is the process with which the server shall end, by default this one."""
+        """`controller` is the id of the process with which the server ends, by default this process."""
         self.run_folder = Path(run_folder).absolute()
         self.rendezvous = Path(os.environ.get(RENDEZVOUS) or self.run_folder / "spark.sock")
         self._remote = remote
@@ -61,18 +62,18 @@ class SparkHandle:
         self._registered = False
         self._lock = threading.RLock()
         self.server: dict[str, Any] = {}
-        """What the owner answered: `remote`, `pid`, `owner`, `started_ms`."""
+        """The owner's response: `remote`, `pid`, `owner`, `started_ms`."""
 
     @classmethod
     def of_run(cls, run_folder: str | Path, **options: Any) -> SparkHandle:
-        """The handle of a run folder, one for the process; options count when it is made."""
+        """Return this process's handle of a run folder; `options` apply only when the call creates it."""
         folder = Path(run_folder).absolute()
         if folder not in _by_folder:
             _by_folder[folder] = cls(folder, **options)
         return _by_folder[folder]
 
     def request(self) -> None:
-        """Make sure that the run's server is up or starting; does not wait for it."""
+        """Make sure that the run's server is running or starting, without waiting for it."""
         if self._remote is not None:
             return
         with self._lock:
@@ -106,7 +107,9 @@ class SparkHandle:
                 )  # fmt: skip
             found = self._connect()
         if started.returncode or found is None:
-            raise SparkError(f"the owner of Spark did not start; see {self._options['log']}")
+            raise SparkError(
+                f"the owner process of Spark did not start; see {self._options['log']}"
+            )
         return found
 
     def _address(self) -> str:
@@ -119,39 +122,43 @@ class SparkHandle:
             line = self._socket.makefile("rb").readline()
         except TimeoutError:
             line = b""
-        answer = json.loads(line) if line else {"ok": False, "error": "its owner is gone"}
-        if not answer["ok"]:
+        response = (
+            json.loads(line) if line else {"ok": False, "error": "its owner process has ended"}
+        )
+        if not response["ok"]:
             self._socket.close()
             self._socket = None
-            raise SparkError(f"Spark did not start: {answer['error']}; see {self._options['log']}")
-        self.server = answer
-        return str(answer["remote"])
+            raise SparkError(
+                f"Spark did not start: {response['error']}; see {self._options['log']}"
+            )
+        self.server = response
+        return str(response["remote"])
 
     def session(self) -> Any:
-        """A Spark session; one for each handle."""
+        """Return the handle's Spark session; the first call creates it."""
         with self._lock:
             if self._session is None:
                 address = self._address()
                 with warnings.catch_warnings():
                     warnings.simplefilter(
                         "ignore"
-                    )  # pandas and pyspark warn of their own affairs on import
+                    )  # pandas and pyspark warn when they are imported
                     from pyspark.sql.connect.session import SparkSession
 
                     self._session = SparkSession.builder.remote(address).create()
                 if self._remote is None:
-                    # on this machine nothing loses an answer, and it costs two visits more
+                    # no response is lost within this machine, and reattaching costs two more requests
                     self._session.client.disable_reattachable_execute()
                 self._registered, self._query = False, None
             return self._session
 
     def collect(self, plan: Path) -> list[dict[str, Any]]:
-        """Have every job of a plan judged; one result for each."""
+        """Have every job of a plan judged, and return a result for each."""
         tasks = json.loads(plan.read_text())
         with self._lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if len(tasks) == 1:
-                frame = self._one_task()
+                frame = self._single_task_query()
                 self._slot().write_text(str(plan))
             else:
                 frame = self._tasks(plan)
@@ -159,17 +166,17 @@ class SparkHandle:
         return [json.loads(row[0]) for row in rows]
 
     def _slot(self) -> Path:
-        """Where the query of one task looks for its plan; one for each handle."""
+        """Return the file, of this handle only, in which the query of a single task finds the path of its plan."""
         return self.run_folder / f"spark-plan-{os.getpid()}-{id(self):x}"
 
-    def _one_task(self) -> Any:
-        """The query for a plan of one task, made once: making one costs the client four visits to the server."""
+    def _single_task_query(self) -> Any:
+        """Return the query for a plan of one task. It is created once, because creating it takes four requests."""
         from .sources import judge_at, result_schema
 
         session = self.session()
         if self._query is None:
-            few = partial(judge_at, str(self._slot()))
-            self._query = session.range(0, 1, 1, 1).mapInArrow(few, result_schema())
+            judge_plan = partial(judge_at, str(self._slot()))
+            self._query = session.range(0, 1, 1, 1).mapInArrow(judge_plan, result_schema())
         return self._query
 
     def _tasks(self, plan: Path) -> Any:
@@ -181,24 +188,24 @@ class SparkHandle:
             self._registered = True
         return session.read.format(NAME).option("plan", str(plan)).load()
 
-    def _leave(self) -> None:
+    def _stop_session(self) -> None:
         if self._session is not None:
             self._session.stop()
             self._session = self._query = None
         self._slot().unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Leave the server; it goes on for others."""
+        """Close the connection; the server continues to run for other clients."""
         with self._lock:
-            self._leave()
+            self._stop_session()
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
 
     def stop(self) -> None:
-        """End the run's server, for everybody, and wait until it is gone."""
+        """End the run's server, for all clients, and wait until it has ended."""
         with self._lock:
-            self._leave()
+            self._stop_session()
             client = self._socket or (None if self._remote else self._connect())
             self._socket = None
         if client is None:
@@ -208,4 +215,4 @@ class SparkHandle:
             client.sendall(b"stop\n")
             deadline = time.monotonic() + READY_TIMEOUT_S
             while time.monotonic() < deadline and client.recv(4096):
-                pass  # the owner's end closes it
+                pass  # the owner closes the connection when it ends

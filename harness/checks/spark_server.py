@@ -1,13 +1,14 @@
-"""The owner of a run's one Spark Connect server: `python -m harrow.harness.checks.spark_server OPTIONS`.
+"""The owner process of a run's Spark Connect server: `python -m harrow.harness.checks.spark_server OPTIONS`.
 
-Owns the JVM, its scratch folder and the run's rendezvous, a Unix socket. Who connects is answered one JSON line
-when the server is up: `{"ok": true, "remote": "sc://…", "pid": …}`, or `{"ok": false, "error": …}`. A client that
-sends `stop` ends the owner. It binds the socket, then leaves its parent (its parent may be an xdist worker, which
-it outlives), then starts the JVM; so asking costs the asker a tenth of a second.
+Owns: the JVM, its scratch folder and the run's rendezvous, a Unix socket. Each client that connects receives one JSON
+line when the server has started: `{"ok": true, "remote": "sc://…", "pid": …}`, or `{"ok": false, "error": …}`. A
+client that sends `stop` ends the owner. The owner binds the socket, then detaches from its parent (which may be an
+xdist worker that ends earlier), then starts the JVM; so a client waits a tenth of a second for the owner.
 
-It ends, and takes everything it started with it, when the run's controlling process is gone (a pidfd tells), when
-told to, or when the JVM ends. Should it be killed itself, the JVM has a parent-death signal set by its one thread
-and Spark's Python daemon ends with its standard input. A dead owner's scratch folder is swept by the next one.
+The owner ends, and ends everything that it started, when the run's controlling process ends (it watches a pidfd),
+when a client sends `stop`, or when the JVM ends. If the owner itself is killed, the JVM ends by its parent-death
+signal (the owner has a single thread, so the signal comes only with the process), and Spark's Python daemon ends when
+its standard input is closed. The next owner removes the scratch folder of an owner that was killed.
 
 Options (JSON): `rendezvous`, `controller` (process id), `master`, `settings`, `log` (file), `warm_up` (bool).
 """
@@ -43,7 +44,7 @@ SCRATCH = "harrow-spark-"
 
 @contextlib.contextmanager
 def reachable(path: Path) -> Generator[str, None, None]:
-    """A name for a Unix socket that fits into its 108 bytes, however deep its folder lies."""
+    """Yield a name for a Unix socket that fits into 108 bytes, however long the path of its folder is."""
     if len(os.fsencode(path)) <= PATH_MOST:
         yield str(path)
         return
@@ -58,31 +59,31 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-class Owner:
-    """One server's life."""
+class SparkOwner:
+    """Starts a Spark Connect server, gives its address to clients, and ends it with the run."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._rendezvous = Path(options["rendezvous"])
         self._selector = selectors.DefaultSelector()
         self._waiting: list[socket.socket] = []
-        self._answer: dict[str, Any] | None = None
+        self._response: dict[str, Any] | None = None
         self._buffer = b""
         self._ending = False
         self._began = time.monotonic()
 
     def listen(self) -> None:
-        """Bind the rendezvous; from here on whoever connects will be answered."""
+        """Bind the rendezvous; every client that connects from now on will receive a response."""
         self._listener = socket.socket(socket.AF_UNIX)
         with reachable(self._rendezvous) as name:
             self._listener.bind(name)
         self._listener.listen(64)
 
     def run(self) -> None:
-        """Serve until the run is over."""
+        """Serve clients until the run ends."""
         _libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._scratch = make_scratch()
-        self._log: IO[bytes] = open(self._options["log"], "ab", buffering=0)  # noqa: SIM115  (held for life)
+        self._log: IO[bytes] = open(self._options["log"], "ab", buffering=0)  # noqa: SIM115  (open until the process ends)
         try:
             self._watch_controller()
             self._aot = aot.flags()
@@ -90,14 +91,14 @@ class Owner:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
             while not self._ending:
                 left_s = (
-                    None if self._answer else START_TIMEOUT_S - (time.monotonic() - self._began)
+                    None if self._response else START_TIMEOUT_S - (time.monotonic() - self._began)
                 )
                 if left_s is not None and left_s <= 0:
-                    self._fail(f"no answer from the JVM within {START_TIMEOUT_S:g} s")
+                    self._fail(f"the JVM did not start within {START_TIMEOUT_S:g} s")
                 for key, _ in self._selector.select(left_s):
                     key.data(key.fileobj)
         except ProcessLookupError:
-            pass  # the controller was gone before we looked
+            pass  # the controlling process ended before the owner could watch it
         finally:
             self._end()
 
@@ -124,15 +125,14 @@ class Owner:
             cwd=cwd, env=jvm.environment(token), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
         )  # fmt: skip
-        self._selector.register(self._jvm.stdout or 0, selectors.EVENT_READ, self._said)
+        self._selector.register(self._jvm.stdout or 0, selectors.EVENT_READ, self._read_output)
 
-    def _said(self, pipe: IO[bytes]) -> None:
+    def _read_output(self, pipe: IO[bytes]) -> None:
         data = os.read(pipe.fileno(), 1 << 16)
         if not data:
             self._selector.unregister(pipe)
-            if (
-                self._aot and self._answer is None
-            ):  # it cannot be the cache, for the JVM checks it; but if it is
+            if self._aot and self._response is None:
+                # the JVM checks the cache, so that the cache is hardly the cause: start once more without it
                 aot.discard()
                 self._aot = []
                 self._jvm.wait()
@@ -141,7 +141,7 @@ class Owner:
             self._fail(f"the JVM ended: {self._buffer.decode(errors='replace')[-2000:]}")
             return
         self._log.write(data)
-        if self._answer is not None:
+        if self._response is not None:
             return
         self._buffer += data
         found = re.search(re.escape(jvm.STARTED).encode() + rb"\S*?:(\d+)", self._buffer)
@@ -151,7 +151,7 @@ class Owner:
     def _ready(self, port: int) -> None:
         # localhost and not 127.0.0.1: with a token the client would try TLS to the latter
         remote = f"sc://localhost:{port}/;token={self._token}"
-        self._reply(
+        self._respond(
             {
                 "ok": True,
                 "remote": remote,
@@ -168,7 +168,7 @@ class Owner:
             self._when_ended(self._warming, self._build_cache)
 
     def _build_cache(self) -> None:
-        """Beside the run, when nothing else wants the processors; the next server starts in half the time."""
+        """Build the ahead-of-time cache beside the run, with idle priority, for the start of the next server."""
         if aot.wanted():
             builder = subprocess.Popen(
                 [sys.executable, "-m", "harrow.harness.checks.aot"],
@@ -188,29 +188,29 @@ class Owner:
         self._selector.register(pidfd, selectors.EVENT_READ, ended)
 
     def _fail(self, why: str) -> None:
-        if self._answer is None:
-            self._reply({"ok": False, "error": why})
+        if self._response is None:
+            self._respond({"ok": False, "error": why})
         self._ending = True
 
-    def _reply(self, answer: dict[str, Any]) -> None:
-        self._answer = answer
+    def _respond(self, response: dict[str, Any]) -> None:
+        self._response = response
         for client in self._waiting:
             self._send(client)
         self._waiting.clear()
 
     def _send(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            client.sendall(json.dumps(self._answer).encode() + b"\n")
+            client.sendall(json.dumps(self._response).encode() + b"\n")
 
     def _accept(self, listener: socket.socket) -> None:
         client, _ = listener.accept()
-        self._selector.register(client, selectors.EVENT_READ, self._heard)
-        if self._answer is None:
+        self._selector.register(client, selectors.EVENT_READ, self._read_client)
+        if self._response is None:
             self._waiting.append(client)
         else:
             self._send(client)
 
-    def _heard(self, client: socket.socket) -> None:
+    def _read_client(self, client: socket.socket) -> None:
         try:
             data = client.recv(64)
         except OSError:
@@ -240,15 +240,15 @@ class Owner:
 
 
 def end_children() -> None:
-    """Kill and reap whatever has this process for a parent; orphans of its children come to it too."""
+    """Kill and reap all children of this process; as subreaper it is also the parent of its children's orphans."""
     while True:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        mine = [pid for pid in _processes() if _parent(pid) == os.getpid()]
-        if not mine:
+        children = [pid for pid in _processes() if _parent(pid) == os.getpid()]
+        if not children:
             return
-        for pid in mine:
+        for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -268,7 +268,7 @@ def _parent(pid: int) -> int:
 
 
 def make_scratch() -> Path:
-    """A folder for one server, after sweeping those whose owner is dead."""
+    """Create the scratch folder of a server, after removing those whose owner process has ended."""
     root = Path(tempfile.gettempdir())
     for old in root.glob(f"{SCRATCH}*"):
         owner = old.name.removeprefix(SCRATCH).partition("-")[0]
@@ -278,15 +278,15 @@ def make_scratch() -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Bind, leave the parent, own."""
+    """Bind the rendezvous, detach from the parent process, and run the owner."""
     options = json.loads(arguments[0])
     if not os.path.exists(f"/proc/{options['controller']}"):
-        sys.stderr.write(f"the run's controlling process {options['controller']} is gone\n")
+        sys.stderr.write(f"the run's controlling process {options['controller']} has ended\n")
         return 1
-    owner = Owner(options)
+    owner = SparkOwner(options)
     owner.listen()
     if os.fork():
-        os._exit(0)  # the parent has its answer: the socket is bound
+        os._exit(0)  # the client waits for this process: the socket is bound now
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

@@ -1,12 +1,14 @@
-"""Checks on the brokers' traces: at most one leader for each leader epoch, one controller for each controller epoch.
+"""Checks of the brokers' traces: at most one leader in each leader epoch, one controller in each controller epoch.
 
-These cross partitions and are few (one row an election), so they are judged where the verdict is merged.
+A trace has an event for each election. The events are few and concern all brokers, so `judge` checks them itself, when
+it merges the results of the partitions.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:
-    """Events of interest of every broker; a torn last line is passed over."""
+    """Return the election events of every broker; lines that are not JSON, such as a torn last line, are skipped."""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.glob("cluster/broker-*/trace.jsonl")):
         with path.open("rb") as file:
@@ -32,9 +34,9 @@ def _events(folder: Path) -> list[dict[str, Any]]:
 
 
 def planted_bugs(folder: Path) -> tuple[str, ...]:
-    """Bugs that were planted in any broker of the run, as `module: title`, sorted; empty when there are none.
+    """Return the bugs that were planted in any broker of the run, as `module: title`, sorted.
 
-    A broker emits `broker.planted` as the first event of each life, so the head of a trace tells it.
+    A broker emits `broker.planted` as the first event of each incarnation, so reading the head of its trace suffices.
     """
     found: set[str] = set()
     for path in sorted(folder.glob("cluster/broker-*/trace.jsonl")):
@@ -51,7 +53,7 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
 
 
 def leadership(folder: Path, topics: set[str]) -> list[dict[str, Any]]:
-    """Anomalies `two-leaders` and `two-controllers`, shaped as a kernel's."""
+    """Return the anomalies `two-leaders` and `two-controllers`, in the form of a kernel's anomalies."""
     claims: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = defaultdict(dict)
     for event in _events(folder):
         if event.get("event") == "controller.elected":
@@ -61,9 +63,15 @@ def leadership(folder: Path, topics: set[str]) -> list[dict[str, Any]]:
             claims[place].setdefault(event.get("leader", event["broker"]), event)
     return [
         {
-            "name": name, "topic": topic, "partition": partition, "offsets": [], "operations": list(who.values()),
-            "explanation": f"{len(who)} brokers claimed epoch {epoch}",
+            "name": name, "topic": topic, "partition": partition, "offsets": [], "operations": list(events.values()),
+            "explanation": _explain(name, epoch, events),
         }
-        for (name, topic, partition, epoch), who in claims.items()
-        if len(who) > 1
+        for (name, topic, partition, epoch), events in claims.items()
+        if len(events) > 1
     ]  # fmt: skip
+
+
+def _explain(name: str, epoch: object, events: Mapping[object, object]) -> str:
+    role = "leader in leader epoch" if name == "two-leaders" else "controller in controller epoch"
+    brokers = ", ".join(sorted(str(broker).removeprefix("broker-") for broker in events))
+    return f"brokers {brokers} were all {role} {epoch}, expected at most one broker"

@@ -1,8 +1,11 @@
-"""What is said about a run: `Verdict`, its `Anomaly`s, as text and as JSON (L6).
+"""The result of judging a run: `Verdict` and its anomalies, as text and as JSON (L6).
 
-valid: judged, and nothing forbidden found. invalid: something forbidden found. unknown: it could not be judged, and
-`reasons` say why; an unknown verdict fails a test just as an invalid one does. An anomaly that the guarantee
-allows is reported too. Texts are bounded whatever the history; `totals` count everything that was found.
+* valid: the run was judged, and no anomaly was found that the guarantees forbid;
+* invalid: an anomaly was found that the guarantees forbid;
+* unknown: the run could not be judged; `reasons` say why. An unknown verdict fails a test, as an invalid one does.
+
+An anomaly that the guarantees allow is reported too. The text of a verdict has a bounded length, however long the
+history is; `anomaly_counts` count everything that was found.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of verdict.json. Version 1 named its fields `counts`, `totals` and `derived`."""
 SHOWN_ANOMALIES = 5
 SHOWN_OPERATIONS = 6
 
 
 class Status(StrEnum):
-    """The three answers."""
+    """The three possible results."""
 
     VALID = "valid"
     UNKNOWN = "unknown"
@@ -29,7 +33,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly:
-    """One thing that should not be, with the operations that show it."""
+    """A violation found in a history or in the replica logs, with the operations that show it."""
 
     name: str
     topic: str
@@ -52,44 +56,44 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The judgement of one run folder."""
+    """The result of judging one run folder."""
 
     status: Status
     guarantees: tuple[str, ...]
-    derived: str | None = None
-    """Why these guarantees, when they were not named by the caller."""
-    counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    totals: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many of each anomaly were found, shown or not."""
+    guarantee_reason: str | None = None
+    """Why these guarantees were derived from the producers' settings; None when the caller named them."""
+    operation_counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many operations, batches and logs were judged, by what they are (`acknowledged`, `read`, …)."""
+    anomaly_counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many anomalies of each name were found; `anomalies` shows only the first ones."""
     anomalies: tuple[Anomaly, ...] = ()
     reasons: tuple[str, ...] = ()
-    """Why it is unknown; also said when an invalid verdict is incomplete."""
+    """Why the run could not be judged, or not completely; an invalid verdict may have reasons, too."""
     notes: tuple[str, ...] = ()
-    """What could not be looked at and is not needed for the guarantee; what the guarantee allows."""
+    """What was not judged and is not needed for the guarantees; anomalies that the guarantees allow."""
     planted: tuple[str, ...] = ()
-    """Bugs that were planted in the brokers, `module: title` each; empty for brokers as they are."""
+    """Bugs that were planted in the brokers, each as `module: title`; empty for unchanged brokers."""
     elapsed_ms: float = 0.0
 
     @property
     def valid(self) -> bool:
-        """True when it is valid, and only then."""
+        """True only for the status valid."""
         return self.status is Status.VALID
 
-    def names(self) -> set[str]:
-        """Names of the anomalies found."""
-        return {name for name, count in self.totals.items() if count}
+    def anomaly_names(self) -> set[str]:
+        """Return the names of all anomalies that were found."""
+        return {name for name, count in self.anomaly_counts.items() if count}
 
     def __str__(self) -> str:
-        promised = ", ".join(self.guarantees)
+        guarantees = ", ".join(self.guarantees)
         lines = [f"PLANTED BUG {bug}" for bug in self.planted]
         lines += [
-            f"{self.status.value.upper()}: {promised}"
-            + (f" ({self.derived})" if self.derived else "")
+            f"{self.status.value.upper()}: {guarantees}"
+            + (f" ({self.guarantee_reason})" if self.guarantee_reason else "")
         ]
-        if self.totals:
-            lines.append(
-                "  found " + ", ".join(f"{n} {name}" for name, n in sorted(self.totals.items()))
-            )
+        if self.anomaly_counts:
+            counted = sorted(self.anomaly_counts.items())
+            lines.append("  found " + ", ".join(f"{count} {name}" for name, count in counted))
         lines += [
             f"  {anomaly}".replace("\n", "\n  ") for anomaly in self.anomalies[:SHOWN_ANOMALIES]
         ]
@@ -108,26 +112,27 @@ class Verdict:
             "log_batches",
         )
         figures = [
-            f"{self.counts[name]:,} {name.replace('_', ' ')}"
+            f"{self.operation_counts[name]:,} {name.replace('_', ' ')}"
             for name in shown
-            if self.counts.get(name)
+            if self.operation_counts.get(name)
         ]
         if figures:
             lines.append("  judged " + ", ".join(figures))
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """One JSON object; `from_json` reads it back."""
+        """Return the verdict as a JSON object, which `from_json` reads."""
         return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(self)}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Verdict:
-        """A verdict as `to_json` wrote it; ValueError for another schema."""
+        """Return the verdict that `to_json` wrote. Raises ValueError for another schema version."""
         data: dict[str, Any] = json.loads(text)
         version = data.pop("schema_version", None)
         if version != SCHEMA_VERSION:
             raise ValueError(
-                f"verdict of schema {version}, this Harrow reads schema {SCHEMA_VERSION}"
+                f"the verdict has schema version {version}, this Harrow reads version {SCHEMA_VERSION}: "
+                "judge the run folder again with `harrow check`"
             )
         data["anomalies"] = tuple(_anomaly(row) for row in data["anomalies"])
         data["status"] = Status(data["status"])
@@ -136,7 +141,7 @@ class Verdict:
         return cls(**data)
 
     def write(self, path: Path) -> None:
-        """Write it whole or not at all."""
+        """Write verdict.json: completely or not at all."""
         partial = path.with_suffix(".partial")
         partial.write_text(self.to_json())
         partial.replace(path)

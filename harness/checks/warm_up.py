@@ -1,6 +1,7 @@
-"""One small verdict at the server's start, so that nobody's first is slow: `python -m … REMOTE FOLDER`.
+"""Judges small runs when the server starts, so that the first real verdict is fast: `python -m … REMOTE FOLDER`.
 
-The JVM compiles and the Python workers import what a verdict needs; the first one would take seconds.
+During these verdicts the JVM compiles, and the Python workers import, the code that a verdict needs. Without them the
+first verdict of a run would take seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ ROUNDS = 8
 
 
 def tiny_run(folder: Path) -> None:
-    """A run folder of one record, sent and read."""
+    """Write a run folder with a single record that was sent and read."""
     with HistoryWriter(folder / "history") as history:
         client, topic = history.name("warm-up"), history.name(TOPIC)
         history.append(Kind.SEND, Outcome.OK, client, topic, 0, 0, 0, 1, 2)
@@ -28,7 +29,7 @@ def tiny_run(folder: Path) -> None:
 
 
 def main(remote: str, scratch: str) -> None:
-    """Judge a tiny run a few times."""
+    """Judge a small run `ROUNDS` times."""
     spark = SparkHandle(scratch, remote=remote)
     for number in range(ROUNDS):
         folder = Path(scratch) / f"warm-up-{number}"

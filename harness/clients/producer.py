@@ -1,12 +1,18 @@
-"""A confluent-kafka Producer that writes its history (J6).
+"""The recorder of confluent-kafka's Producer: it writes the producer's history (J6).
 
-Each `produce` is one operation: `invoke` at the call; `ok` or `info` in the delivery report; `fail` when librdkafka
-refuses the record before the first attempt (the queue is full), so that it was certainly never sent. A delivery
-**error** is `info`: an earlier attempt may have been appended although its response was lost. An operation without a
-completion (crash, no flush) is also `info`.
+Each `produce` is one operation. The recorder writes `invoke` when `produce` is called, and `ok` or `info` when the
+record's delivery report arrives. It writes `fail` when librdkafka refuses the record, which was then certainly never
+sent. A delivery **error** is `info`: a broker may have appended an earlier attempt whose response was lost. Only a
+refusal before the first attempt (the queue is full) is `fail`. An operation without a completion (the process was
+killed, or did not call `flush`) counts as `info` too.
 
-Invariant: one lock covers taking the operation number and queueing the record. So the numbers of a client have the
-order in which librdkafka received the records, and order by key is judged by them.
+Invariant: `produce` takes the operation's number and queues the record under one lock. So the numbers of a client are
+the order in which librdkafka received its records, and the verdict checks the order of each key by them.
+
+Fatal errors: confluent-kafka raises a fatal error inside its event callback. A call that goes on serving delivery
+reports afterwards (`flush`, and `poll` of 0.2 s and longer) then runs each callback with that exception set: it ends
+with SystemError, and reports are lost. librdkafka does return from its own call directly after the error, so this
+recorder makes short calls only (`CALL_S`), and continues after the error until every report was served.
 """
 
 from __future__ import annotations
@@ -15,9 +21,9 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -28,7 +34,25 @@ DeliveryCallback = Callable[[KafkaError | None, Message], Any]
 Headers = Mapping[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
 
 NEVER_SENT = frozenset({KafkaError._QUEUE_FULL})  # noqa: SLF001  (confluent's public name for a local error)
+FATAL = KafkaError._FATAL  # noqa: SLF001  (confluent's public name for a local error)
+CALL_S = 0.1
+"""The longest call into confluent-kafka. Calls of 0.2 s and longer go on serving callbacks after a fatal error."""
 _numbers = itertools.count(1)
+
+
+def _short_calls(timeout: float) -> Iterable[float]:
+    """Timeouts of the calls, at least one, that together take `timeout` seconds; a negative `timeout` has no end."""
+    return (
+        (timeout,) if 0 <= timeout <= CALL_S else _calls_until(time.monotonic() + timeout, timeout)
+    )
+
+
+def _calls_until(deadline: float, timeout: float) -> Iterator[float]:
+    while True:
+        left_s = CALL_S if timeout < 0 else max(0.0, deadline - time.monotonic())
+        yield min(CALL_S, left_s)
+        if left_s == 0:
+            return
 
 
 def client_name(config: Mapping[str, Any], kind: str) -> str:
@@ -53,10 +77,7 @@ class Producer:
         self.name = client_name(config, "producer")
         self._client = self._history.name(self.name)
         self._fatal: KafkaError | None = None
-        settings = dict(config)
-        if settings.get("error_cb") is None:
-            settings["error_cb"] = self._note_error
-        self._raw = confluent_kafka.Producer(settings)
+        self._raw = confluent_kafka.Producer(dict(config))
         self._lock = threading.Lock()
         self._ops = 0
         idempotent = is_true(config.get("enable.idempotence")) or bool(
@@ -78,7 +99,10 @@ class Producer:
         callback: DeliveryCallback | None = None, on_delivery: DeliveryCallback | None = None,
         timestamp: int = 0, headers: Headers | None = None,
     ) -> None:  # fmt: skip
-        """Queue one record; errors are confluent-kafka's (BufferError when the queue is full)."""
+        """Queue one record.
+
+        Raises confluent's exceptions: BufferError when the queue is full, KafkaException after a fatal error.
+        """
         history = self._history
         report = on_delivery or callback
         facts = (stable_hash(key), value_hash(value, headers))
@@ -102,12 +126,22 @@ class Producer:
                     topic, value=value, key=key, partition=partition, on_delivery=delivered,
                     timestamp=timestamp, headers=headers,  # type: ignore[arg-type]  # its list is invariant
                 )  # fmt: skip
-            except BaseException:
+            except BaseException as error:
                 history.append(
                     Kind.SEND, Outcome.FAIL, self._client, topic_id, partition, -1, op, *facts,
                     invoked_ns=invoked_ns,
                 )  # fmt: skip
-                raise
+                self._raise_refusal(error)
+
+    def _raise_refusal(self, error: BaseException) -> NoReturn:
+        """Raise the error of a refused `produce`; confluent leaves out the flag `fatal()` after a fatal error."""
+        if isinstance(error, KafkaException) and error.args[0].code() == FATAL:
+            cause = (
+                "poll() or flush() raises the cause" if self._fatal is None else self._fatal.str()
+            )
+            text = f"this producer had a fatal error and sends no more, create another: {cause}"
+            raise KafkaException(KafkaError(FATAL, text, fatal=True)) from error
+        raise error
 
     def _completed(
         self, error: KafkaError | None, message: Message, topic_id: int, op: int, facts: tuple[int, int],
@@ -128,37 +162,57 @@ class Producer:
             timestamp_ms, invoked_ns, error=code,
         )  # fmt: skip
 
-    def _note_error(self, error: KafkaError) -> None:
-        """Store a fatal error; `poll` and `flush` raise it.
-
-        Without this callback confluent-kafka raises the error while it serves delivery reports. Each report callback
-        then runs with an exception set: a SystemError, and delivery reports of sent records are lost.
-        """
-        if error.fatal():
-            self._fatal = error
-
-    def _raise_fatal(self) -> None:
-        fatal, self._fatal = self._fatal, None
-        if fatal is not None:
-            raise KafkaException(fatal)
+    def _keep_fatal(self, error: KafkaException) -> None:
+        """Keep the cause of the producer's fatal error; raise every other error again, such as one of a callback."""
+        cause = error.args[0]
+        if not (isinstance(cause, KafkaError) and cause.fatal()):
+            raise error
+        self._fatal = cause
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve delivery reports and return the number of events; KafkaException, once, after a fatal error."""
-        handled = self._raw.poll(timeout)
-        self._raise_fatal()
-        return handled
+        """Serve delivery reports for at most `timeout` seconds; return how many events were served.
+
+        The first `poll` or `flush` after a fatal error raises it as KafkaException, once.
+        """
+        for call_s in _short_calls(timeout):
+            try:
+                served = self._raw.poll(call_s)
+            except KafkaException as error:
+                self._keep_fatal(error)
+                raise
+            if served:
+                return served
+        return 0
 
     def flush(self, timeout: float = -1) -> int:
-        """Wait for the delivery reports; return the number of records without one. KafkaException as in `poll`."""
-        waiting = self._raw.flush(timeout)
-        self._raise_fatal()
+        """Wait until every queued record has its delivery report; return how many records have none yet.
+
+        Raises a fatal error as `poll` does, but serves the reports of the other records first.
+        """
+        waiting, fatal = self._serve_reports(timeout)
+        if fatal is not None:
+            raise fatal
         return waiting
 
+    def _serve_reports(self, timeout: float) -> tuple[int, KafkaException | None]:
+        """Serve delivery reports until none is due; also return the fatal error that confluent-kafka raised."""
+        fatal: KafkaException | None = None
+        for call_s in _short_calls(timeout):
+            try:
+                if not self._raw.flush(call_s):
+                    return 0, fatal
+            except KafkaException as error:
+                self._keep_fatal(error)
+                fatal = error
+        return len(self._raw), fatal
+
     def close(self) -> None:
-        """Flush, and close the history file unless it is shared."""
-        self._raw.flush()
-        if self._own is not None:
-            self._own.close()
+        """Serve all delivery reports, and close the history file if this producer opened it; raises no fatal error."""
+        try:
+            self._serve_reports(-1)
+        finally:
+            if self._own is not None:
+                self._own.close()
 
     def __len__(self) -> int:
         return len(self._raw)

@@ -40,12 +40,12 @@
   function head() {
     const icon = s("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" });
     icon.append(s("path", { d: ICON[status] || ICON.unknown, fill: "none", stroke: "currentColor", "stroke-width": 2, "stroke-linecap": "round", "stroke-linejoin": "round" }));
-    const promise = V ? [V.guarantees.join(", ") || "no guarantee named", V.derived ? ` (${V.derived})` : ""].join("") : "No verdict was written for this run.";
+    const promise = V ? [V.guarantees.join(", ") || "no guarantee named", V.guarantee_reason ? ` (${V.guarantee_reason})` : ""].join("") : "No verdict was written for this run.";
     page.append(el("div", { class: "head" },
       el("div", {}, el("div", { class: "brand" }, "Harrow run"), el("h1", {}, run.title), ...run.planted.map((bug) => el("p", { class: "planted" }, `PLANTED BUG ${bug}`)), el("p", { class: "promise" }, promise)),
       el("div", { class: `badge ${status}` }, icon, V ? status.toUpperCase() : "NOT JUDGED")));
-    const c = V ? V.counts : {}, totals = T.totals;
-    const found = V ? Object.values(V.totals).reduce((a, b) => a + b, 0) : null;
+    const c = V ? V.operation_counts : {}, totals = T.totals;
+    const found = V ? Object.values(V.anomaly_counts).reduce((a, b) => a + b, 0) : null;
     const tiles = [
       ["Acknowledged", count(c.acknowledged ?? totals.acked)],
       ["Delivered", count(c.read ?? totals.delivered)],
@@ -70,7 +70,7 @@
 
   function anomalies() {
     if (!V || !(V.anomalies.length || V.reasons.length || V.notes.length)) return;
-    const box = card(V.anomalies.length || V.reasons.length ? "What was found" : "Notes", Object.entries(V.totals).filter(([, n]) => n).map(([k, n]) => `${count(n)} ${k}`).join(" · "));
+    const box = card(V.anomalies.length || V.reasons.length ? "What was found" : "Notes", Object.entries(V.anomaly_counts).filter(([, n]) => n).map(([k, n]) => `${count(n)} ${k}`).join(" · "));
     if (V.reasons.length) box.append(el("ul", { class: "reasons" }, ...V.reasons.map(r => el("li", {}, r))));
     for (const a of V.anomalies) {
       const place = a.partition >= 0 ? `${a.topic}-${a.partition}` : a.topic || "cluster";

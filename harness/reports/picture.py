@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checks.traces import planted_bugs
+from ..checks.verdict import SCHEMA_VERSION
 from .recorded_run import FaultWindow, RecordedRun, Row
 from .timeline import Timeline
 from .traffic import TrafficSeries, chunks, completions, span
@@ -22,6 +23,10 @@ BUCKETS_MOST = 600
 ANOMALIES_MOST = 25
 OPERATIONS_MOST = 12
 FAULTS_MOST = 200
+OTHER_VERSION = (
+    "verdict.json has schema version {version}, this Harrow reads version "
+    f"{SCHEMA_VERSION}: judge the run folder again with `harrow check`"
+)
 NICE_MS = tuple(base * 10**power for power in range(7) for base in (1, 2, 5))
 
 
@@ -144,14 +149,17 @@ def verdict_model(verdict: Row | None) -> Row | None:
     """Return `verdict.json` with shortened lists and the number of omitted entries."""
     if verdict is None:
         return None
+    version = verdict.get("schema_version")
+    if version != SCHEMA_VERSION:
+        verdict = {"reasons": [OTHER_VERSION.format(version=version)]}
     anomalies: list[Row] = list(verdict.get("anomalies") or ())
     shown = [_anomaly_row(anomaly) for anomaly in anomalies[:ANOMALIES_MOST]]
     return {
         "status": str(verdict.get("status", "unknown")),
         "guarantees": list(verdict.get("guarantees") or ()),
-        "derived": verdict.get("derived"),
-        "counts": verdict.get("counts") or {},
-        "totals": verdict.get("totals") or {},
+        "guarantee_reason": verdict.get("guarantee_reason"),
+        "operation_counts": verdict.get("operation_counts") or {},
+        "anomaly_counts": verdict.get("anomaly_counts") or {},
         "reasons": list(verdict.get("reasons") or ())[:ANOMALIES_MOST],
         "notes": list(verdict.get("notes") or ())[:ANOMALIES_MOST],
         "elapsed_ms": verdict.get("elapsed_ms"),

@@ -162,10 +162,12 @@ def _verdict(model: dict[str, Any]) -> list[Text]:
     status = str(verdict["status"])
     line = Text(status.upper(), style=STYLES.get(status, "bold"))
     line.append(f"  {', '.join(verdict['guarantees'])}")
-    if verdict["derived"]:
-        line.append(f" ({verdict['derived']})", style="dim")
+    if verdict["guarantee_reason"]:
+        line.append(f" ({verdict['guarantee_reason']})", style="dim")
     lines = [_row("verdict", line)]
-    found = [f"{count} {name}" for name, count in sorted(verdict["totals"].items()) if count]
+    found = [
+        f"{count} {name}" for name, count in sorted(verdict["anomaly_counts"].items()) if count
+    ]
     if found:
         lines.append(_row("", ", ".join(found), "red"))
     for anomaly in verdict["anomalies"][:ANOMALIES_MOST]:

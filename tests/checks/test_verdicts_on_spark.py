@@ -206,7 +206,7 @@ def test_judging_a_bad_history_is_invalid_with_the_expected_anomalies(
     story(run)
     verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, spark=spark)
     assert verdict.status is Status.INVALID, str(verdict)
-    assert verdict.names() == names, str(verdict)
+    assert verdict.anomaly_names() == names, str(verdict)
     assert verdict.anomalies[0].operations, "an anomaly is shown with its operations"
     assert Verdict.from_json((run.folder / "verdict.json").read_text()) == verdict
     for shown in names:
@@ -355,8 +355,11 @@ UNKNOWN: dict[str, tuple[Story, str]] = {
     "nothing before the fault": (only_during, "before the first fault"),
     "not converged": (not_converged, "not converged"),
     "unreadable log": (unreadable, "could not be read"),
-    "order of a plain producer on the tap": (order_unknowable, "order was asked for"),
-    "an unknown topic": (lambda _: None, "nothing is known of topic"),
+    "order of a plain producer on the tap": (
+        order_unknowable,
+        "the guarantee 'ordered' cannot be checked",
+    ),
+    "an unknown topic": (lambda _: None, "no operation and no log of topic"),
 }
 
 
@@ -382,7 +385,7 @@ def test_a_fault_that_overlaps_traffic_keeps_the_verdict_valid(
     run.final({0: "a", 1: "b"})
     verdict = judge(run.done(), topics=[TOPIC], spark=spark)
     assert verdict.status is Status.VALID, str(verdict)
-    assert verdict.counts["operations_during_faults"] == 1
+    assert verdict.operation_counts["operations_during_faults"] == 1
 
 
 @pytest.mark.parametrize(
@@ -405,9 +408,9 @@ def test_the_guarantee_is_derived_from_the_recorded_settings(
     acked_and_gone(run)
     verdict = judge(run.done(), topics=[TOPIC], spark=spark)
     assert verdict.guarantees == guarantees
-    assert verdict.derived
+    assert verdict.guarantee_reason
     assert verdict.status is status, str(verdict)
-    assert verdict.totals == {"lost-write": 1}, "what the guarantee allows is reported too"
+    assert verdict.anomaly_counts == {"lost-write": 1}, "what the guarantee allows is reported too"
 
 
 def test_many_partitions_and_topics_are_judged_in_the_same_verdict(
@@ -420,7 +423,7 @@ def test_many_partitions_and_topics_are_judged_in_the_same_verdict(
     run.final({}, topic="other")
     verdict = judge(run.done(), topics=[TOPIC], spark=spark)
     assert [(a.topic, a.partition) for a in verdict.anomalies] == [(TOPIC, 42)]
-    assert verdict.counts["acknowledged"] == 100
+    assert verdict.operation_counts["acknowledged"] == 100
 
 
 def test_a_verdict_shows_a_bounded_number_of_anomalies_and_counts_all(
@@ -430,7 +433,7 @@ def test_a_verdict_shows_a_bounded_number_of_anomalies_and_counts_all(
         run.send(f"a{offset}", offset)
     run.final({})
     verdict = judge(run.done(), topics=[TOPIC], spark=spark, limit=7)
-    assert verdict.totals["lost-write"] == 500
+    assert verdict.anomaly_counts["lost-write"] == 500
     assert len(verdict.anomalies) == 7
     assert len(str(verdict)) < 5000
     assert "500 lost-write" in str(verdict)
@@ -448,7 +451,7 @@ def test_a_missing_replica_or_an_incomplete_isr_is_unknown(
 
 
 def test_an_unknown_guarantee_is_refused_before_any_work(run: RunFolder) -> None:
-    with pytest.raises(ConfigError, match=r"guarantee 'no-los' is not known; use .*no-loss"):
+    with pytest.raises(ConfigError, match=r"unknown guarantee 'no-los'; use .*no-loss"):
         judge(run.done(), topics=[TOPIC], guarantee="no-los")
 
 

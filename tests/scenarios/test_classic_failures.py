@@ -99,7 +99,7 @@ def test_truncating_to_the_high_watermark_loses_a_committed_record(
         assert verdict.valid, verdict
         assert orders.seen(c).leo == 2
         return
-    assert verdict.names() == {"lost-write"}, verdict
+    assert verdict.anomaly_names() == {"lost-write"}, verdict
     assert {orders.seen(node).leo for node in (a, b, c)} == {1}, (
         "every log must have lost the record"
     )
@@ -123,7 +123,7 @@ def test_logs_diverge_when_the_new_leader_appends_before_the_old_leader_returns(
         assert verdict.valid, verdict
         assert orders.seen(c).leo == 4
         return
-    assert verdict.names() >= {"lost-write", "replica-divergence"}, verdict
+    assert verdict.anomaly_names() >= {"lost-write", "replica-divergence"}, verdict
     assert {orders.seen(node).leo for node in (a, b, c)} == {3}
     assert cuts(orders, a) == [], "its high watermark equals the leader's LEO: nothing to truncate"
 
@@ -152,7 +152,7 @@ def test_a_fast_double_election_diverges_unless_the_leader_returns_its_epoch(
     verdict = judge(harrow)
     assert {orders.seen(node).leo for node in (a, b, c)} == {4}
     if rule == "kip-101":
-        assert "replica-divergence" in verdict.names(), verdict
+        assert "replica-divergence" in verdict.anomaly_names(), verdict
         assert cuts(orders, b) == [], "epoch 2 begins at the end of its own log"
         return
     assert verdict.valid, verdict

@@ -28,8 +28,8 @@ def test_the_demo_kills_a_leader_and_proves_that_nothing_was_lost(tmp_path: Path
     assert [event["event"] for event in events] == ["inject", "effect", "heal", "healed"]
     verdict = json.loads((folder / "verdict.json").read_text())
     assert verdict["status"] == "valid"
-    assert verdict["counts"]["acknowledged"] > 100
-    assert verdict["counts"]["replica_logs"] == 6, "three replicas of two partitions"
+    assert verdict["operation_counts"]["acknowledged"] > 100
+    assert verdict["operation_counts"]["replica_logs"] == 6, "three replicas of two partitions"
     page = (folder / "report.html").read_text()
     assert "exactly-once" in page
     assert "https://" not in page, "self-contained"

@@ -49,7 +49,7 @@ def test_isolating_the_leader_with_acks_1_loses_records(harrow: Harrow) -> None:
     with pytest.raises(VerdictError) as found:
         harrow.verify(orders, guarantee="no-loss")
     assert found.value.verdict.status.value == "invalid"
-    assert "lost-write" in found.value.verdict.totals
+    assert "lost-write" in found.value.verdict.anomaly_counts
     assert "lost-write" in str(found.value)
 
 
@@ -81,7 +81,7 @@ def test_an_unclean_election_loses_records(harrow: Harrow) -> None:
     with pytest.raises(VerdictError) as found:
         harrow.verify(orders, guarantee="no-loss")
     assert found.value.verdict.status.value == "invalid"
-    assert "lost-write" in found.value.verdict.totals
+    assert "lost-write" in found.value.verdict.anomaly_counts
 
 
 def test_a_clean_election_waits_for_the_isr_and_loses_nothing(harrow: Harrow) -> None:
@@ -121,4 +121,4 @@ def test_losing_a_response_duplicates_records_only_without_idempotence(
     with pytest.raises(VerdictError) as found:
         harrow.verify(orders, guarantee="exactly-once")
     assert found.value.verdict.status.value == "invalid"
-    assert "duplicate" in found.value.verdict.totals
+    assert "duplicate" in found.value.verdict.anomaly_counts

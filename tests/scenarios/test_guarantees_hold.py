@@ -39,7 +39,7 @@ def test_no_order_is_lost(harrow: Harrow) -> None:
         acknowledged = place_orders(harrow.bootstrap_servers, orders.name)
     verdict = harrow.verify(orders, guarantee="no-loss")
     assert acknowledged > 0
-    assert verdict.counts["records_acknowledged_on_the_wire"] >= acknowledged
+    assert verdict.operation_counts["records_acknowledged_on_the_wire"] >= acknowledged
     assert (harrow.folder / "report.html").stat().st_size > 1000
 
 

@@ -47,12 +47,12 @@ def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
     fail_over(orders, leader, follower)
     verdict = harrow.verify("orders")
     assert verdict.guarantees == ("best-effort",), "derived from acks=0"
-    assert verdict.totals["lost-write"] == 30
-    assert verdict.counts["acknowledged"] == 50
+    assert verdict.anomaly_counts["lost-write"] == 30
+    assert verdict.operation_counts["acknowledged"] == 50
     assert any("lost-write" in note for note in verdict.notes), verdict.notes
     with pytest.raises(VerdictError) as found:
         harrow.verify("orders", guarantee="no-loss")
-    assert found.value.verdict.names() == {"lost-write"}
+    assert found.value.verdict.anomaly_names() == {"lost-write"}
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
@@ -77,6 +77,6 @@ def test_killing_an_isolated_leader_with_acks_1_loses_its_records(
     assert orders.seen(leader).leo == 20, "it truncated to the new leader's log"
     with pytest.raises(VerdictError) as found:
         harrow.verify("orders", guarantee="no-loss")
-    assert found.value.verdict.names() == {"lost-write"}
-    assert found.value.verdict.totals["lost-write"] == 30
+    assert found.value.verdict.anomaly_names() == {"lost-write"}
+    assert found.value.verdict.anomaly_counts["lost-write"] == 30
     until(lambda: orders.events(leader, "partition.truncated"), "the truncation is in the trace")

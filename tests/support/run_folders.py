@@ -84,9 +84,9 @@ def verdict(status: Status, acknowledged: int) -> Verdict:
     return Verdict(
         status=status,
         guarantees=("no-loss", "ordered"),
-        derived="acks=all, idempotent producers",
-        counts={"acknowledged": acknowledged, "unacknowledged": 12, "read": acknowledged},
-        totals={"lost-write": 2} if bad else {},
+        guarantee_reason="acks=all, idempotent producers",
+        operation_counts={"acknowledged": acknowledged, "unacknowledged": 12, "read": acknowledged},
+        anomaly_counts={"lost-write": 2} if bad else {},
         anomalies=(lost,) if bad else (),
         reasons=("no fault overlapped traffic",) if status is Status.UNKNOWN else (),
         notes=("12 sends of unknown outcome may or may not be in the log",),

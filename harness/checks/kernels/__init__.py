@@ -1,7 +1,13 @@
-"""Vectorised checks of one topic-partition: `judge_partition(job)` runs them all inside one Spark task.
+"""Vectorised checks of one topic-partition: `judge_partition(job)` runs all of them inside a Spark task.
 
-Each check takes `Inputs` and writes into `Found`; a check that crashes is told in `unknown` and the others go on.
-Nothing but the result's counts, doubts and first anomalies leaves the task.
+* `inputs.py`: `PartitionJob` and `PartitionInputs`, the rows that the checks read;
+* `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
+* `quick.py`: fast tests that a partition has no anomaly;
+* `findings.py`: `PartitionFindings`, the result.
+
+Each check reads `PartitionInputs` and writes into `PartitionFindings`. A check that crashes adds a doubt to
+`PartitionFindings.unknown`, and the other checks run nevertheless. Only the counts, the doubts and the first anomalies
+leave the task.
 """
 
 from __future__ import annotations
@@ -14,10 +20,10 @@ import polars as pl
 
 from ...histories.format import Kind, Outcome
 from . import batches, records, replicas
-from .found import Found
-from .inputs import FLAG_LOST, Files, Inputs, PartitionJob, chosen, load
+from .findings import PartitionFindings
+from .inputs import FLAG_LOST, Files, PartitionInputs, PartitionJob, chosen, load
 
-CHECKS: tuple[Callable[[Inputs, Found], None], ...] = (
+CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     replicas.convergence,
     records.lost_writes,
     records.lost_without_offset,
@@ -36,7 +42,7 @@ CHECKS: tuple[Callable[[Inputs, Found], None], ...] = (
 
 
 def judge_task(jobs: Iterable[PartitionJob | Mapping[str, Any]]) -> Generator[dict[str, Any]]:
-    """What is said of each of a task's topic-partitions, in their order."""
+    """Return the result of each topic-partition of a task, in the order of the jobs."""
     files = Files()
     for job in jobs:
         yield judge_partition(job, files)
@@ -45,43 +51,43 @@ def judge_task(jobs: Iterable[PartitionJob | Mapping[str, Any]]) -> Generator[di
 def judge_partition(
     job: PartitionJob | Mapping[str, Any], files: Files | None = None
 ) -> dict[str, Any]:
-    """Everything that can be said of one topic-partition, as plain JSON; never raises."""
+    """Return the findings of one topic-partition as plain JSON. Never raises: a crash becomes a doubt."""
     job = job if isinstance(job, PartitionJob) else PartitionJob.from_dict(job)
     try:
         inputs = load(job, files or Files())
     except Exception:
-        found = Found(job.topic, job.partition, job.limit)
-        found.unknown.append(
+        findings = PartitionFindings(job.topic, job.partition, job.limit)
+        findings.unknown.append(
             f"the rows of {job.topic}-{job.partition} could not be read: {traceback.format_exc()}"
         )
-        return found.result()
+        return findings.result()
     return judge_inputs(inputs).result()
 
 
-def judge_inputs(inputs: Inputs) -> Found:
-    """Every check on rows at hand."""
+def judge_inputs(inputs: PartitionInputs) -> PartitionFindings:
+    """Run every check on rows in memory."""
     job = inputs.job
-    found = Found(job.topic, job.partition, job.limit)
-    found.unknown += inputs.problems
-    found.counts = figures(inputs)
+    findings = PartitionFindings(job.topic, job.partition, job.limit)
+    findings.unknown += inputs.problems
+    findings.operation_counts = operation_counts(inputs)
     for check in CHECKS:
         try:
-            check(inputs, found)
+            check(inputs, findings)
         except Exception:
             name = check.__name__.replace("_", " ")
-            found.unknown.append(
+            findings.unknown.append(
                 f"the check of {name} crashed on {job.topic}-{job.partition}: {traceback.format_exc()}"
             )
-    return found
+    return findings
 
 
-def figures(inputs: Inputs) -> dict[str, int]:
-    """Counts for the verdict and for its rules about what makes it unknown."""
+def operation_counts(inputs: PartitionInputs) -> dict[str, int]:
+    """Count the judged operations, batches and logs; the verdict shows them, and derives doubts from them."""
     sends, produced, acked = inputs.sends, inputs.produced, inputs.acked_batches
     outcome = sends["outcome"].to_numpy()
     reads = chosen(inputs.polls, inputs.polls["kind"].to_numpy() == Kind.POLL)
     lost = (produced["flags"].to_numpy() & FLAG_LOST) != 0
-    told_acks = acked["acks"].to_numpy()
+    acks_of_batches = acked["acks"].to_numpy()
     counts = {
         "acknowledged": int((outcome == Outcome.OK).sum()),
         "unacknowledged": int((outcome == Outcome.INFO).sum()),
@@ -98,16 +104,16 @@ def figures(inputs: Inputs) -> dict[str, int]:
         "log_batches": sum(len(log) for log in inputs.logs.values()),
     }
     for acks, name in ((0, "batches_acks_0"), (1, "batches_acks_1"), (-1, "batches_acks_all")):
-        counts[name] = int((told_acks == acks).sum())
+        counts[name] = int((acks_of_batches == acks).sum())
     return {**counts, **_overlap(inputs, reads)}
 
 
-def _overlap(inputs: Inputs, reads: pl.DataFrame) -> dict[str, int]:
-    """How much was acknowledged before the first fault, and how much went on during one.
+def _overlap(inputs: PartitionInputs, reads: pl.DataFrame) -> dict[str, int]:
+    """Count what was acknowledged before the first fault, and the operations that overlapped a fault.
 
-    A produced batch went on from the making of its newest record: before a paused or isolated leader it waits
-    unread, and an outage shorter than the client's patience ends without any request having arrived in it.
-    A timestamp older than the first request is the user's own (an event's time) and says nothing of this.
+    A produced batch counts from the creation of its newest record: a paused or isolated leader does not read the
+    request yet, and a fault that is shorter than the client's timeouts ends before any request arrives. A timestamp
+    that is older than the first request is the application's own (the time of an event) and is ignored.
     """
     windows = inputs.job.windows
     if not windows:

@@ -1,12 +1,15 @@
-"""Checks on batches: what the brokers' taps saw, against the replicas' logs and the final read (J6, L1).
+"""Checks of batches: the rows of the brokers' taps, against the replicas' logs and the final read (J6, L1).
 
-The tap names a batch by the CRC its producer gave it and by its **last** offset (a reader may ask from a batch's
-middle). Where the broker set the timestamps (LogAppendTime) it rewrote the CRC, and only the offset is compared.
+A tap identifies a batch by the CRC that the producer computed and by the batch's **last** offset (a consumer may fetch
+from the middle of a batch). Where the broker set the timestamps (LogAppendTime) it rewrote the CRC, and the checks
+compare only the offset.
 
-Duplicates: an idempotent batch (producer id, epoch, first sequence) at two offsets; without idempotence a record
-identical to the last bit, time included, at several offsets of which at least one was not acknowledged by a
-delivered response (a retry whose first attempt's answer was lost). An identical pair, both acknowledged, is two
-legal sends. Order: sequences of one producer id and epoch; without producer ids a tap cannot know it.
+Duplicates: an idempotent batch (producer id, producer epoch, base sequence) at two offsets. Without idempotence:
+records that are identical to the last bit, timestamp included, at several offsets, at least one of which was not
+acknowledged by a delivered response (a retry after the response of the first attempt was lost). Two identical records
+that were both acknowledged are two legal sends.
+
+Order: the sequences of a producer id and producer epoch. Without producer ids a tap does not show the order of sends.
 """
 
 from __future__ import annotations
@@ -14,15 +17,15 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from .found import Found, Row, batches, operations
-from .inputs import CONTROL, LOG_APPEND_TIME, Inputs
+from .findings import PartitionFindings, Row, batch_rows, operation_rows
+from .inputs import CONTROL, LOG_APPEND_TIME, PartitionInputs
 
 SEQUENCES = 2**31
 RECORD = ["key_hash", "value_hash", "timestamp_ms"]
 
 
-def log_batches(inputs: Inputs) -> pl.DataFrame:
-    """Every replica's batches, with the node."""
+def log_batches(inputs: PartitionInputs) -> pl.DataFrame:
+    """Return the batches of all replicas' logs, with the broker in `node`."""
     return pl.concat(
         [
             log.with_columns(pl.lit(node, pl.Int32).alias("node"))
@@ -31,40 +34,44 @@ def log_batches(inputs: Inputs) -> pl.DataFrame:
     )
 
 
-def told_batches(inputs: Inputs) -> pl.DataFrame:
-    """Batches that a client was told of, by acknowledgement or delivery, one row each; retention set aside."""
+def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
+    """Return the batches that were acknowledged to a producer or delivered to a consumer, a row for each batch.
+
+    Batches below the low watermark are left out, because retention may have removed them.
+    """
     if not len(inputs.produced) and not len(inputs.fetched):
         return inputs.produced
-    told = pl.concat(
+    confirmed = pl.concat(
         [
             inputs.acked_batches.with_columns(pl.lit(value=True).alias("acked")),
             inputs.fetched.with_columns(pl.lit(value=False).alias("acked")),
         ]
     )
     return (
-        told.filter(pl.col("base_offset") >= inputs.low)
+        confirmed.filter(pl.col("base_offset") >= inputs.low)
         .group_by("last_offset", "crc")
         .agg(pl.col("base_offset").min(), pl.col("acked").any())
         .sort("last_offset", "crc")
     )
 
 
-def _rows_of(inputs: Inputs, last_offset: int) -> list[Row]:
+def _batches_ending_at(inputs: PartitionInputs, last_offset: int) -> list[Row]:
+    """Return the tap's and the logs' batches with this last offset."""
     at = pl.col("last_offset") == last_offset
-    rows = batches(inputs.produced.filter(at), "produced") + batches(
+    rows = batch_rows(inputs.produced.filter(at), "produced") + batch_rows(
         inputs.fetched.filter(at), "fetched"
     )
     for node, log in inputs.logs.items():
         there = log.filter(
             (pl.col("base_offset") <= last_offset) & (pl.col("last_offset") >= last_offset)
         )
-        rows += batches(there.with_columns(pl.lit(node).alias("node")), "in the log")
+        rows += batch_rows(there.with_columns(pl.lit(node).alias("node")), "in the log")
     return rows
 
 
-def _unreported(frame: pl.DataFrame, found: Found) -> pl.DataFrame:
-    """Without those batches of which a record is reported already."""
-    known = np.array(sorted(found.lost_offsets), np.int64)
+def _unreported(frame: pl.DataFrame, findings: PartitionFindings) -> pl.DataFrame:
+    """Return the batches of which no record was reported as lost."""
+    known = np.array(sorted(findings.lost_offsets), np.int64)
     if not len(known) or not len(frame):
         return frame
     first = np.searchsorted(known, frame["base_offset"].to_numpy(), "left")
@@ -72,10 +79,10 @@ def _unreported(frame: pl.DataFrame, found: Found) -> pl.DataFrame:
     return frame.filter(pl.Series(first == beyond))
 
 
-def lost_batches(inputs: Inputs, found: Found) -> None:
+def lost_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """lost-write and unseen of batches."""
-    told = told_batches(inputs)
-    if not len(told):
+    confirmed = confirmed_batches(inputs)
+    if not len(confirmed):
         return
     if inputs.logs:
         logs = log_batches(inputs)
@@ -83,85 +90,106 @@ def lost_batches(inputs: Inputs, found: Found) -> None:
         exact = logs.group_by("last_offset", pl.col("crc").cast(pl.UInt32)).agg(
             pl.col("node").n_unique().alias("same")
         )
-        anyhow = (
+        any_crc = (
             logs.filter(rewritten)
             .group_by("last_offset")
             .agg(pl.col("node").n_unique().alias("rewritten"))
         )
-        told = (
-            told.join(exact, on=["last_offset", "crc"], how="left")
-            .join(anyhow, on="last_offset", how="left")
+        confirmed = (
+            confirmed.join(exact, on=["last_offset", "crc"], how="left")
+            .join(any_crc, on="last_offset", how="left")
             .with_columns(pl.max_horizontal(pl.col("same", "rewritten").fill_null(0)).alias("held"))
         )
         enough = len(inputs.logs) if converged(inputs) else 1
-        lost = _unreported(told.filter(pl.col("held") < enough), found)
-        found.many("lost-write", lost, lambda row: _tell_lost(inputs, row))
-        told = told.filter(pl.col("held") >= enough)
+        lost = _unreported(confirmed.filter(pl.col("held") < enough), findings)
+        findings.add_each("lost-write", lost, lambda row: _describe_lost(inputs, row))
+        confirmed = confirmed.filter(pl.col("held") >= enough)
     if inputs.final is not None:
-        unseen = _unreported(told.filter(~_whole(told, inputs.final)), found)
-        found.many("unseen", unseen, lambda row: _tell_unseen(inputs, row))
+        unseen = _unreported(confirmed.filter(~_is_complete(confirmed, inputs.final)), findings)
+        findings.add_each("unseen", unseen, lambda row: _describe_unseen(inputs, row))
 
 
-def converged(inputs: Inputs) -> bool:
-    """True when every replica's log ends at the same offset."""
+def converged(inputs: PartitionInputs) -> bool:
+    """True when the logs of all replicas end at the same offset."""
     return (
         len({int(log["last_offset"][-1]) if len(log) else -1 for log in inputs.logs.values()}) == 1
     )
 
 
-def _whole(told: pl.DataFrame, final: pl.DataFrame) -> pl.Series:
+def _is_complete(batches: pl.DataFrame, final: pl.DataFrame) -> pl.Series:
+    """Return for each batch whether the final read has every offset of it."""
     there = final["offset"].to_numpy()
-    first = np.searchsorted(there, told["base_offset"].to_numpy(), "left")
-    beyond = np.searchsorted(there, told["last_offset"].to_numpy(), "right")
-    return pl.Series(beyond - first >= (told["last_offset"] - told["base_offset"] + 1).to_numpy())
+    first = np.searchsorted(there, batches["base_offset"].to_numpy(), "left")
+    beyond = np.searchsorted(there, batches["last_offset"].to_numpy(), "right")
+    offsets = (batches["last_offset"] - batches["base_offset"] + 1).to_numpy()
+    return pl.Series(beyond - first >= offsets)
 
 
-def _tell_lost(inputs: Inputs, row: Row) -> tuple[list[int], list[Row], str]:
-    who = "acknowledged" if row["acked"] else "delivered to a reader"
-    text = f"batch {who}, but only {row['held']} of {len(inputs.logs)} replicas' logs hold it: lost in the brokers"
-    return [row["base_offset"], row["last_offset"]], _rows_of(inputs, row["last_offset"]), text
+def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
+    event = "acknowledged" if row["acked"] else "delivered to a consumer"
+    brokers = ", ".join(map(str, sorted(inputs.logs)))
+    text = (
+        f"the batch at offsets {row['base_offset']} to {row['last_offset']} was {event}, but only {row['held']} of "
+        f"{len(inputs.logs)} replicas (brokers {brokers}) have it in their logs: lost in the brokers"
+    )
+    return (
+        [row["base_offset"], row["last_offset"]],
+        _batches_ending_at(inputs, row["last_offset"]),
+        text,
+    )
 
 
-def _tell_unseen(inputs: Inputs, row: Row) -> tuple[list[int], list[Row], str]:
-    where = "the replicas' logs hold it" if inputs.logs else "no replica's log is at hand"
-    text = f"batch not whole in the final read ({where})"
-    return [row["base_offset"], row["last_offset"]], _rows_of(inputs, row["last_offset"]), text
+def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
+    place = (
+        "the replicas' logs have it: lost on the way to the consumer"
+        if inputs.logs
+        else "the replicas' logs are not in the run folder"
+    )
+    text = (
+        f"the final read does not have every record of the batch at offsets {row['base_offset']} to "
+        f"{row['last_offset']}; {place}"
+    )
+    return (
+        [row["base_offset"], row["last_offset"]],
+        _batches_ending_at(inputs, row["last_offset"]),
+        text,
+    )
 
 
-def inconsistent_batches(inputs: Inputs, found: Found) -> None:
-    """inconsistent-offsets: two batches that end at one offset, among what was acknowledged, delivered and kept."""
-    batches_told = told_batches(inputs)
-    if not len(batches_told):
+def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """inconsistent-offsets: two batches with the same last offset, among acknowledgements, deliveries and logs."""
+    confirmed = confirmed_batches(inputs)
+    if not len(confirmed):
         return
-    told = [batches_told.select("last_offset", "crc")]
+    ends = [confirmed.select("last_offset", "crc")]
     if inputs.logs:
         logs = log_batches(inputs)
         stamped = logs.filter((pl.col("attributes") & LOG_APPEND_TIME) != 0)["last_offset"]
         kept = logs.filter(pl.col("crc_good")).select("last_offset", pl.col("crc").cast(pl.UInt32))
-        told = [
-            told[0].filter(~pl.col("last_offset").is_in(stamped.unique().implode())),
+        ends = [
+            ends[0].filter(~pl.col("last_offset").is_in(stamped.unique().implode())),
             kept.unique(),
         ]
-        mentioned = told[0]["last_offset"].unique()
-        told[1] = told[1].filter(pl.col("last_offset").is_in(mentioned.implode()))
+        mentioned = ends[0]["last_offset"].unique()
+        ends[1] = ends[1].filter(pl.col("last_offset").is_in(mentioned.implode()))
     bad = (
-        pl.concat(told).group_by("last_offset").agg(pl.col("crc").n_unique().alias("values"))
+        pl.concat(ends).group_by("last_offset").agg(pl.col("crc").n_unique().alias("values"))
         .filter(pl.col("values") > 1).sort("last_offset")
     )  # fmt: skip
-    bad = _unreported(bad.with_columns(pl.col("last_offset").alias("base_offset")), found)
-    found.many(
+    bad = _unreported(bad.with_columns(pl.col("last_offset").alias("base_offset")), findings)
+    findings.add_each(
         "inconsistent-offsets",
         bad,
         lambda row: (
             [row["last_offset"]],
-            _rows_of(inputs, row["last_offset"]),
-            f"{row['values']} different batches end at one offset",
+            _batches_ending_at(inputs, row["last_offset"]),
+            f"{row['values']} different batches have the last offset {row['last_offset']}, expected the same batch",
         ),
     )
 
 
-def _sequenced(inputs: Inputs) -> pl.DataFrame:
-    """Idempotent data batches as the log has them (else as they were acknowledged), one row a base offset."""
+def _sequenced(inputs: PartitionInputs) -> pl.DataFrame:
+    """Return idempotent data batches by base offset: those of the logs, or without logs the acknowledged ones."""
     frame = inputs.acked_batches
     if inputs.logs:
         frame = log_batches(inputs).filter((pl.col("attributes") & CONTROL) == 0)
@@ -174,8 +202,8 @@ def _sequenced(inputs: Inputs) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def duplicate_batches(inputs: Inputs, found: Found) -> None:
-    """duplicate: one sequence of one producer id at two offsets."""
+def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """duplicate: the same sequence of a producer id and producer epoch at two offsets."""
     frame = _sequenced(inputs)
     if not len(frame):
         return
@@ -186,19 +214,19 @@ def duplicate_batches(inputs: Inputs, found: Found) -> None:
         .with_columns(pl.col("base_offset").list.first().alias("first")).sort("first")
     )  # fmt: skip
 
-    def tell(row: Row) -> tuple[list[int], list[Row], str]:
+    def describe(row: Row) -> tuple[list[int], list[Row], str]:
         same = frame.filter(pl.col("base_offset").is_in(row["base_offset"]))
         text = (
-            f"sequence {row['base_sequence']} of producer {row['producer_id']} epoch {row['producer_epoch']} "
-            f"is in the log {row['copies']} times"
+            f"the log has the batch with base sequence {row['base_sequence']} of producer id {row['producer_id']}, "
+            f"producer epoch {row['producer_epoch']}, {row['copies']} times, expected once"
         )
-        return row["base_offset"], batches(same, "in the log"), text
+        return row["base_offset"], batch_rows(same, "in the log"), text
 
-    found.many("duplicate", bad, tell)
+    findings.add_each("duplicate", bad, describe)
 
 
-def duplicate_records(inputs: Inputs, found: Found) -> None:
-    """Duplicate without idempotence: identical records, one of them never acknowledged by a delivered response."""
+def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """Duplicate without idempotence: identical records, of which at least one was never acknowledged by a response."""
     if inputs.final is None or not len(inputs.produced):
         return
     known = inputs.sends.select("key_hash", "value_hash").unique()
@@ -216,20 +244,21 @@ def duplicate_records(inputs: Inputs, found: Found) -> None:
         .with_columns(pl.col("offset").list.first().alias("first")).sort("first")
     )  # fmt: skip
 
-    def tell(row: Row) -> tuple[list[int], list[Row], str]:
+    def describe(row: Row) -> tuple[list[int], list[Row], str]:
         same = final.filter(pl.col("offset").is_in(row["offset"]))
         text = (
-            f"identical to the last bit at {row['copies']} offsets, and not all were acknowledged"
+            f"{row['copies']} records are identical to the last bit, timestamp included, and not all of them were "
+            "acknowledged: a retry was appended again"
         )
-        return row["offset"], operations(same, "final read"), text
+        return row["offset"], operation_rows(same, "final read"), text
 
-    found.many("duplicate", bad, tell)
+    findings.add_each("duplicate", bad, describe)
 
 
 def _covered(offsets: np.ndarray[tuple[int], np.dtype[np.int64]], ranges: pl.DataFrame) -> np.ndarray[
     tuple[int], np.dtype[np.bool_]
 ]:  # fmt: skip
-    """Which offsets lie in one of the batches."""
+    """Return for each offset whether a batch of `ranges` has it."""
     ranges = ranges.select("base_offset", "last_offset").sort("base_offset")
     if not len(ranges):
         return np.zeros(len(offsets), np.bool_)
@@ -238,8 +267,8 @@ def _covered(offsets: np.ndarray[tuple[int], np.dtype[np.int64]], ranges: pl.Dat
     return (at >= 0) & (reach[at] >= offsets)
 
 
-def sequence_order(inputs: Inputs, found: Found) -> None:
-    """nonmonotonic-send: sequences of one producer id and epoch go back along the offsets (2^31 wraps to 0)."""
+def sequence_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """nonmonotonic-send: a producer id's sequences decrease along the offsets (after 2^31 - 1 follows 0)."""
     group = ["producer_id", "producer_epoch"]
     frame = _sequenced(inputs)
     if not len(frame):
@@ -255,10 +284,13 @@ def sequence_order(inputs: Inputs, found: Found) -> None:
         .sort("base_offset")
     )
 
-    def tell(row: Row) -> tuple[list[int], list[Row], str]:
+    def describe(row: Row) -> tuple[list[int], list[Row], str]:
         pair = frame.filter(pl.col("base_offset").is_in([row["offset_before"], row["base_offset"]]))
-        who = f"producer {row['producer_id']} epoch {row['producer_epoch']}"
-        text = f"{who}: sequence {row['base_sequence']} lies after {row['before']}"
-        return [row["offset_before"], row["base_offset"]], batches(pair, "in the log"), text
+        text = (
+            f"producer id {row['producer_id']}, producer epoch {row['producer_epoch']}: the batch with base sequence "
+            f"{row['base_sequence']} is at offset {row['base_offset']}, after base sequence {row['before']} "
+            f"at offset {row['offset_before']}"
+        )
+        return [row["offset_before"], row["base_offset"]], batch_rows(pair, "in the log"), text
 
-    found.many("nonmonotonic-send", bad, tell)
+    findings.add_each("nonmonotonic-send", bad, describe)

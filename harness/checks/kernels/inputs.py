@@ -1,8 +1,8 @@
-"""What a kernel judges: one topic-partition's job, and its rows as polars frames.
+"""The input of the kernels: the job of one topic-partition, and its rows as polars frames.
 
-`PartitionJob` is plain JSON (it crosses to a Spark task); `load` reads its files. A frame is empty, never absent,
-when nothing was recorded; `final` is None when there was no final read, and `logs` is empty when no replica's
-log is at hand. Kernels look at nothing else.
+`PartitionJob` is plain JSON, because it is sent to a Spark task; `load` reads its files. A frame is empty, never None,
+when nothing was recorded. `final` is None when there was no final read, and `logs` is empty when the run folder has no
+replica's log. Kernels read nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONTROL, LOG_APPEND_TIME = 0x20, 0x08
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionJob:
-    """One topic-partition to judge. Paths are absolute; `limit` bounds the anomalies shown of each name."""
+    """A topic-partition to judge. Paths are absolute; `limit` bounds the anomalies that are shown of each name."""
 
     topic: str
     partition: int
@@ -44,20 +44,24 @@ class PartitionJob:
     pending: list[Part] = field(default_factory=list[Part])
     batches: list[Part] = field(default_factory=list[Part])
     logs: dict[str, str] = field(default_factory=dict[str, str])
-    """Node id → folder of its replica's log."""
+    """The folder of each replica's log, by node id."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Fault windows, nanoseconds on the monotonic clock."""
+    """Fault windows by start: nanoseconds of the monotonic clock, from the injection to the healing."""
     limit: int = 20
     size: int = 0
-    """Bytes that judging it reads, about; tasks are packed by it."""
+    """About how many bytes judging reads; `sources.pack` fills tasks by it."""
+
+    def __post_init__(self) -> None:
+        assert all(start <= end for start, end in self.windows), self.windows
+        assert self.windows == sorted(self.windows), self.windows
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON."""
+        """Return the job as plain JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
-        """What `to_dict` gave, also after a turn through JSON."""
+        """Return the job of a `to_dict` result, also after it was written and read as JSON."""
         fields: dict[str, Any] = dict(data)
         for name in ("ops", "pending", "batches"):
             fields[name] = [Part(*part) for part in data[name]]
@@ -66,18 +70,18 @@ class PartitionJob:
 
 
 @dataclass(slots=True, kw_only=True)
-class Inputs:
+class PartitionInputs:
     """The rows of one topic-partition."""
 
     job: PartitionJob
     sends: pl.DataFrame
-    """Recorded sends: ok and info (fail never happened)."""
+    """Recorded sends with the outcome ok or info; a fail certainly did not happen."""
     pending: pl.DataFrame
-    """Sends of unknown outcome and unknown partition: any partition of the topic may hold them."""
+    """Sends with the outcome info and without a partition: any partition of the topic may have their records."""
     polls: pl.DataFrame
-    """Recorded reads, and BREAK rows among them."""
+    """Recorded reads, and the BREAK rows between them."""
     final: pl.DataFrame | None
-    """The final read, one row an offset, sorted by offset."""
+    """The final read, sorted by offset, with one row for each offset."""
     low: int
     high: int | None
     produced: pl.DataFrame
@@ -86,16 +90,16 @@ class Inputs:
     problems: list[str]
     failed: int = 0
     agreed: bool | None = None
-    """What `quick.agrees` said; two checks ask."""
+    """The stored result of `quick.agrees`, which two checks need."""
 
     @property
     def acked(self) -> pl.DataFrame:
-        """Sends that were acknowledged."""
+        """The acknowledged sends."""
         return self.sends.filter(pl.col("outcome") == Outcome.OK)
 
     @property
     def acked_batches(self) -> pl.DataFrame:
-        """Batches whose acknowledgement was delivered; with acks=0 the client's own library gives it."""
+        """Batches whose acknowledgement reached the producer; with acks=0 the client library creates it."""
         if not len(self.produced):
             return self.produced
         return self.produced.filter(
@@ -106,16 +110,16 @@ class Inputs:
 
 
 class Files:
-    """Parquet files for the jobs of one task: what several of them share is read once."""
+    """Reads the Parquet files for the jobs of one task; a file that several jobs need is read once."""
 
     def __init__(self) -> None:
         self._shared: dict[str, pl.DataFrame] = {}
         self._empty: dict[int, pl.DataFrame] = {}
 
     def read(self, parts: Sequence[Part], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-        """The rows of all parts, in their order."""
+        """Return the rows of all parts in the parts' order."""
         if not parts:
-            if id(schema) not in self._empty:  # of the two schemas above
+            if id(schema) not in self._empty:  # the key is one of the two schemas above
                 self._empty[id(schema)] = pl.DataFrame(schema=dict(schema))
             return self._empty[id(schema)]
         if len(parts) == 1:
@@ -132,10 +136,12 @@ class Files:
         return shared.slice(part.start, part.rows)
 
 
-def load(job: PartitionJob, files: Files) -> Inputs:
-    """Read the files of `job`. A log that cannot be read is a problem, not an error."""
+def load(job: PartitionJob, files: Files) -> PartitionInputs:
+    """Read the files of `job`. A log that cannot be read becomes a problem of the result."""
     ops = files.read(job.ops, OPS_SCHEMA)
     batches = files.read(job.batches, BATCH_SCHEMA)
+    for frame, parts in ((ops, job.ops), (batches, job.batches)):
+        assert len(frame) == sum(part.rows for part in parts), (job.topic, job.partition, parts)
     logs: dict[int, pl.DataFrame] = {}
     problems: list[str] = []
     for node, folder in job.logs.items():
@@ -151,15 +157,15 @@ def load(job: PartitionJob, files: Files) -> Inputs:
 def arrange(
     job: PartitionJob, ops: pl.DataFrame, pending: pl.DataFrame, batches: pl.DataFrame,
     logs: dict[int, pl.DataFrame], problems: list[str],
-) -> Inputs:  # fmt: skip
-    """Sort rows by what they are."""
+) -> PartitionInputs:  # fmt: skip
+    """Divide the rows by what they are: sends, reads, the final read, batches of the tap."""
     kind, outcome, source = (ops[name].to_numpy() for name in ("kind", "outcome", "source"))
     drained, sends = source == DRAINED, kind == Kind.SEND
     happened = sends & ((outcome == Outcome.OK) | (outcome == Outcome.INFO))
     bounds = chosen(ops, (kind == Kind.BOUNDS) & drained)
     starts = [int(log["base_offset"][0]) for log in logs.values() if len(log)]
-    told = batches["kind"].to_numpy()
-    return Inputs(
+    batch_kind = batches["kind"].to_numpy()
+    return PartitionInputs(
         job=job,
         sends=chosen(ops, happened),
         pending=chosen(pending, (pending["outcome"] == Outcome.INFO).to_numpy()),
@@ -167,8 +173,8 @@ def arrange(
         final=_by_offset(chosen(ops, (kind == Kind.POLL) & drained)) if len(bounds) else None,
         low=int(bounds["op"][-1]) if len(bounds) else max(starts, default=0),
         high=int(bounds["offset"][-1]) if len(bounds) else None,
-        produced=chosen(batches, told == PRODUCED),
-        fetched=chosen(batches, told == FETCHED),
+        produced=chosen(batches, batch_kind == PRODUCED),
+        fetched=chosen(batches, batch_kind == FETCHED),
         logs=logs,
         problems=problems,
         failed=int((sends & (outcome == Outcome.FAIL)).sum()),
@@ -176,7 +182,7 @@ def arrange(
 
 
 def chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:
-    """The rows of a mask."""
+    """Return the rows that the mask selects."""
     count = int(np.count_nonzero(mask))
     if count == len(mask):
         return frame
@@ -185,13 +191,13 @@ def chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:
     first = int(mask.argmax())
     if mask[
         first : first + count
-    ].all():  # in one piece, as a process's own rows often are: no copy, no query
+    ].all():  # consecutive rows, as those of a process often are: no copy and no query
         return frame.slice(first, count)
     return frame.filter(pl.Series(mask))
 
 
 def _by_offset(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row an offset, the first; the final read gives them so, as a rule."""
+    """Return the first row of each offset, by offset; the rows of a final read usually have this order already."""
     if (np.diff(frame["offset"].to_numpy()) > 0).all():
         return frame
     return frame.unique("offset", keep="first", maintain_order=True).sort("offset")

@@ -1,9 +1,10 @@
-"""Whether a partition is evidently clean: a few numpy passes that spare it most queries.
+"""Fast tests that a partition has no anomaly: a few numpy passes, which save most polars queries.
 
-A polars query costs some tenths of a millisecond however few its rows, and a tiny history must be judged in an instant;
-of a big one, what clients saw is mostly in order already, so that comparing neighbours replaces joins and groups.
-Each function here answers True only when its check (`records.py`) cannot find anything; on False the check itself
-runs and speaks. It is decided here, never told.
+A polars query costs some tenths of a millisecond however few its rows are, and a small history must be judged at once.
+In a large history the operations are mostly in order already, so that comparing neighbours replaces joins and groups.
+
+Each function returns True only when its check in `records.py` cannot find an anomaly. After False the check itself
+runs. The functions never report anomalies themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...histories.format import Kind, Outcome
-from .inputs import Inputs
+from .inputs import PartitionInputs
 
 Column = npt.NDArray[Any]
 
@@ -23,14 +24,14 @@ def _columns(frame: Any, *names: str) -> list[Column]:
     return [frame[name].to_numpy() for name in names]
 
 
-def agrees(inputs: Inputs) -> bool:
-    """Everything that a client was told lies in the final read, at that offset, unchanged."""
+def agrees(inputs: PartitionInputs) -> bool:
+    """True when the final read has every acknowledged or read record at its offset, unchanged; computed once."""
     if inputs.agreed is None:
         inputs.agreed = _agrees(inputs)
     return inputs.agreed
 
 
-def _agrees(inputs: Inputs) -> bool:
+def _agrees(inputs: PartitionInputs) -> bool:
     final = inputs.final
     if final is None:
         return False
@@ -57,26 +58,26 @@ def _agrees(inputs: Inputs) -> bool:
 
 
 def _places(there: Column, offsets: Column) -> Column:
-    """Where each offset lies in `there`, which rises, if it does."""
+    """Return the index at which each offset is in the increasing `there`, if `there` has it."""
     last = len(there) - 1
-    if there[-1] - there[0] == last:  # without a gap
+    if there[-1] - there[0] == last:  # `there` has no gaps
         at: Column = np.clip(offsets - there[0], 0, last)
     else:
         at = np.minimum(np.searchsorted(there, offsets), last)
     return at
 
 
-def unrepeated(inputs: Inputs) -> bool:
-    """No two records of the final read are alike in their values."""
+def unrepeated(inputs: PartitionInputs) -> bool:
+    """True when no two records of the final read have the same value."""
     final = inputs.final
     if final is None:
         return True
-    values = np.sort(final["value_hash"].to_numpy())  # np.unique would hash: forty times slower
+    values = np.sort(final["value_hash"].to_numpy())  # np.unique hashes: forty times slower
     return not (values[1:] == values[:-1]).any()
 
 
-def in_order(inputs: Inputs) -> bool:
-    """Each client's acknowledged sends with one key lie in the order of their invocation."""
+def in_order(inputs: PartitionInputs) -> bool:
+    """True when the acknowledged sends of each client and key have offsets in the order of their invocation."""
     outcome, offset, client, key, op = _columns(
         inputs.sends, "outcome", "offset", "client", "key_hash", "op"
     )
@@ -85,7 +86,7 @@ def in_order(inputs: Inputs) -> bool:
     order = _by_client(client)
     same = client[order][1:] == client[order][:-1]
     rises = (np.diff(op[order]) > 0) & (np.diff(offset[order]) > 0)
-    if (rises | ~same).all():  # whatever the keys
+    if (rises | ~same).all():  # in order for each client, and so for each key
         return True
     order = np.lexsort((op, key, client))
     same = (np.diff(client[order].astype(np.int64)) == 0) & (key[order][1:] == key[order][:-1])
@@ -93,13 +94,13 @@ def in_order(inputs: Inputs) -> bool:
 
 
 def _by_client(client: Column) -> Column:
-    """A stable order; few clients are sorted by radix."""
+    """Return a stable order by client; up to 2^16 clients are sorted by radix."""
     few = not len(client) or client.max() < 1 << 16
     return np.argsort(client.astype(np.uint16) if few else client, kind="stable")
 
 
-def read_in_order(inputs: Inputs) -> bool:
-    """Every reader read one offset after the other, without a jump."""
+def read_in_order(inputs: PartitionInputs) -> bool:
+    """True when every consumer read consecutive offsets."""
     if not len(inputs.polls):
         return True
     kind, client, op, offset = _columns(inputs.polls, "kind", "client", "op", "offset")

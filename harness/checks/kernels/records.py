@@ -1,8 +1,8 @@
-"""Checks on records: what recorders saw, against the final read and the replicas' logs (L1).
+"""Checks of records: the operations that clients recorded, against the final read and the replicas' logs (L1).
 
-Legal, and therefore not reported: gaps between offsets; an operation of unknown outcome in the log or not (but
-at most once); sends that were never acknowledged in any order; a reader that jumps where its position was set
-anew; anything below the low watermark (retention).
+Legal, and therefore not reported: gaps between offsets; a record of an operation with outcome `info`, whether the log
+has it or not (but at most once); any order of sends that were never acknowledged; a consumer that jumps where its
+position was set (an assignment, a revocation, a seek); everything below the low watermark (retention).
 """
 
 from __future__ import annotations
@@ -13,58 +13,65 @@ import polars as pl
 
 from ...histories.format import Kind
 from . import quick
-from .found import Found, Row, operations
-from .inputs import Inputs
+from .findings import PartitionFindings, Row, operation_rows, times
+from .inputs import PartitionInputs
 
 IDENTITY = ["key_hash", "value_hash"]
-CLAIM = ["kind", "offset", *IDENTITY]
+CONFIRMED = ["kind", "offset", *IDENTITY]
 
 
-def holders(inputs: Inputs, offsets: pl.Series) -> npt.NDArray[np.int64]:
-    """In how many replicas' logs each offset lies."""
+def has_offsets(log: pl.DataFrame, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return for each offset whether the log has a batch with it."""
+    if not len(log):
+        return np.zeros(len(offsets), np.bool_)
+    at = np.searchsorted(log["base_offset"].to_numpy(), offsets, "right") - 1
+    return (at >= 0) & (log["last_offset"].to_numpy()[at] >= offsets)
+
+
+def holders(inputs: PartitionInputs, offsets: pl.Series) -> npt.NDArray[np.int64]:
+    """Return for each offset how many replicas' logs have a batch with it."""
     wanted = offsets.to_numpy()
     held = np.zeros(len(wanted), np.int64)
     for log in inputs.logs.values():
-        if len(log):
-            at = np.searchsorted(log["base_offset"].to_numpy(), wanted, "right") - 1
-            held += (at >= 0) & (log["last_offset"].to_numpy()[at] >= wanted)
+        held += has_offsets(log, wanted)
     return held
 
 
-def claims(inputs: Inputs) -> pl.DataFrame:
-    """What clients were told of offsets: acknowledged sends and reads."""
-    told = [inputs.acked, inputs.polls.filter(pl.col("kind") == Kind.POLL)]
-    return pl.concat([frame.select(CLAIM) for frame in told]).filter(
+def confirmed_records(inputs: PartitionInputs) -> pl.DataFrame:
+    """Return the records that a client has with an offset: acknowledged sends, and reads."""
+    confirmed = [inputs.acked, inputs.polls.filter(pl.col("kind") == Kind.POLL)]
+    return pl.concat([frame.select(CONFIRMED) for frame in confirmed]).filter(
         (pl.col("offset") >= 0) & (pl.col("offset") >= inputs.low)
     )
 
 
-def _of_offset(inputs: Inputs, offset: int) -> list[Row]:
+def _operations_at(inputs: PartitionInputs, offset: int) -> list[Row]:
+    """Return every operation with this offset."""
     at = pl.col("offset") == offset
-    rows = operations(inputs.sends.filter(at)) + operations(inputs.polls.filter(at))
+    rows = operation_rows(inputs.sends.filter(at)) + operation_rows(inputs.polls.filter(at))
     if inputs.final is not None:
-        rows += operations(inputs.final.filter(at), "final read")
+        rows += operation_rows(inputs.final.filter(at), "final read")
     return rows
 
 
-def lost_writes(inputs: Inputs, found: Found) -> None:
-    """lost-write and unseen: what a client was told of is not where it was."""
+def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """lost-write and unseen: a record that was acknowledged or read is not in the final read at its offset."""
     if quick.agrees(inputs):
         return
-    told = claims(inputs)
+    confirmed = confirmed_records(inputs)
     if inputs.final is None:
-        _lost_in_logs(inputs, found, told)
+        _lost_in_logs(inputs, findings, confirmed)
         return
     final = inputs.final.select(
         "offset", *(pl.col(name).alias(f"final_{name}") for name in IDENTITY)
     )
-    judged = told.join(final, on="offset", how="left")
+    compared = confirmed.join(final, on="offset", how="left")
     missing = pl.col("final_value_hash").is_null()
     changed = (pl.col("key_hash") != pl.col("final_key_hash")) | (
         pl.col("value_hash") != pl.col("final_value_hash")
     )
     bad = (
-        judged.with_columns(missing.alias("missing"))
+        compared.with_columns(missing.alias("missing"))
         .filter(pl.col("missing") | changed)
         .group_by("offset")
         .agg(pl.col("missing").all(), (pl.col("kind") == Kind.SEND).any().alias("acked"))
@@ -76,102 +83,124 @@ def lost_writes(inputs: Inputs, found: Found) -> None:
     bad = bad.with_columns(
         pl.Series("unseen", bad["missing"].to_numpy() & everywhere), pl.Series("held", held)
     )
-    found.lost_offsets.update(bad["offset"].to_list())
-    found.many("lost-write", bad.filter(~pl.col("unseen")), lambda row: _tell_lost(inputs, row))
-    found.many("unseen", bad.filter("unseen"), lambda row: _tell_unseen(inputs, row))
+    findings.lost_offsets.update(bad["offset"].to_list())
+    findings.add_each(
+        "lost-write", bad.filter(~pl.col("unseen")), lambda row: _describe_lost(inputs, row)
+    )
+    findings.add_each("unseen", bad.filter("unseen"), lambda row: _describe_unseen(inputs, row))
 
 
-def _tell_lost(inputs: Inputs, row: Row) -> tuple[list[int], list[Row], str]:
-    who = "acknowledged" if row["acked"] else "delivered to a reader"
+def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
+    offset = row["offset"]
+    event = "acknowledged" if row["acked"] else "delivered to a consumer"
     if not row["missing"]:
-        how = "another record lies at its offset: lost in the brokers"
+        problem = f"the final read has another record at offset {offset}: lost in the brokers"
     elif inputs.logs:
-        how = f"{row['held']} of {len(inputs.logs)} replicas' logs hold its offset: lost in the brokers"
+        problem = (
+            f"the final read has no record at offset {offset}, and {_brokers_with(inputs, offset)}: "
+            "lost in the brokers"
+        )
     else:
-        how = f"its offset is not below the final high watermark {inputs.high}"
-    return [row["offset"]], _of_offset(inputs, row["offset"]), f"{who}, but {how}"
+        problem = f"the final high watermark is {inputs.high}, expected a higher one"
+    text = f"a record was {event} at offset {offset}, but {problem}"
+    return [offset], _operations_at(inputs, offset), text
 
 
-def _tell_unseen(inputs: Inputs, row: Row) -> tuple[list[int], list[Row], str]:
-    where = (
-        "every replica's log holds its offset"
+def _brokers_with(inputs: PartitionInputs, offset: int) -> str:
+    """Return a clause that says which brokers' logs have the offset."""
+    wanted = np.array([offset], np.int64)
+    have = [
+        str(node) for node, log in sorted(inputs.logs.items()) if has_offsets(log, wanted).all()
+    ]
+    everywhere = ", ".join(map(str, sorted(inputs.logs)))
+    if not have:
+        return f"none of brokers {everywhere} has the offset in its log"
+    if len(have) == 1:
+        return f"only broker {have[0]} of {everywhere} has the offset in its log"
+    return f"only brokers {', '.join(have)} of {everywhere} have the offset in their logs"
+
+
+def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
+    offset = row["offset"]
+    place = (
+        f"the logs of brokers {', '.join(map(str, sorted(inputs.logs)))} have offset {offset}"
         if inputs.logs
-        else "it is below the final high watermark"
+        else f"offset {offset} is below the final high watermark {inputs.high}"
     )
-    return (
-        [row["offset"]],
-        _of_offset(inputs, row["offset"]),
-        f"{where}, but the final read did not give it: lost on the way to the reader",
-    )
+    text = f"{place}, but the final read has no record there: lost on the way to the consumer"
+    return [offset], _operations_at(inputs, offset), text
 
 
-def _lost_in_logs(inputs: Inputs, found: Found, told: pl.DataFrame) -> None:
-    """Without a final read only the presence of offsets in the logs can be judged."""
+def _lost_in_logs(
+    inputs: PartitionInputs, findings: PartitionFindings, confirmed: pl.DataFrame
+) -> None:
+    """Report lost writes without a final read: only the presence of offsets in the logs can be checked then."""
     if not inputs.logs:
         return
-    offsets = told.select("offset").unique().sort("offset")
+    offsets = confirmed.select("offset").unique().sort("offset")
     held = holders(inputs, offsets["offset"])
     bad = offsets.with_columns(pl.Series("held", held)).filter(pl.col("held") == 0)
-    found.lost_offsets.update(bad["offset"].to_list())
-    found.many(
+    findings.lost_offsets.update(bad["offset"].to_list())
+    findings.add_each(
         "lost-write",
         bad,
         lambda row: (
             [row["offset"]],
-            _of_offset(inputs, row["offset"]),
-            "no replica's log holds its offset: lost in the brokers",
+            _operations_at(inputs, row["offset"]),
+            f"a record was confirmed at offset {row['offset']}, but {_brokers_with(inputs, row['offset'])}",
         ),
     )
 
 
-def lost_without_offset(inputs: Inputs, found: Found) -> None:
-    """lost-write of sends acknowledged without an offset: fewer copies in the log than sends.
+def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """lost-write of sends that were acknowledged without an offset: the log has fewer copies than there were sends.
 
-    With acks=0, and where librdkafka infers from a later success that an earlier request was persisted.
+    Acknowledgements without an offset exist with acks=0, and where librdkafka concludes from a later success that an
+    earlier request was persisted.
     """
     if not (inputs.sends["offset"].to_numpy() < 0).any():
         return
-    nameless = inputs.acked.filter(pl.col("offset") < 0)
-    if inputs.final is None or inputs.low > 0 or not len(nameless):
+    unplaced = inputs.acked.filter(pl.col("offset") < 0)
+    if inputs.final is None or inputs.low > 0 or not len(unplaced):
         return
     sent = inputs.acked.group_by(IDENTITY).agg(
-        pl.len().alias("sent"), (pl.col("offset") < 0).sum().alias("nameless")
+        pl.len().alias("sent"), (pl.col("offset") < 0).sum().alias("unplaced")
     )
     there = inputs.final.group_by(IDENTITY).agg(pl.len().alias("there"))
     short = (
-        sent.filter(pl.col("nameless") > 0)
+        sent.filter(pl.col("unplaced") > 0)
         .join(there, on=IDENTITY, how="left")
         .with_columns(pl.col("there").fill_null(0))
         .filter(pl.col("there") < pl.col("sent"))
         .with_columns(
             pl.min_horizontal(
-                pl.col("sent").cast(pl.Int64) - pl.col("there"), pl.col("nameless")
+                pl.col("sent").cast(pl.Int64) - pl.col("there"), pl.col("unplaced")
             ).alias("lost")
         )
         .sort(IDENTITY)
     )
     each = short.select(pl.all().repeat_by("lost")).explode(*short.columns) if len(short) else short
 
-    def tell(row: Row) -> tuple[list[int], list[Row], str]:
-        mine = nameless.filter(
+    def describe(row: Row) -> tuple[list[int], list[Row], str]:
+        sends = unplaced.filter(
             (pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"])
         )
-        return (
-            [],
-            operations(mine),
-            f"sent {row['sent']} times, in the final read {row['there']} times",
+        text = (
+            f"a record was sent and acknowledged {times(row['sent'])}, without an offset, but the final read has it "
+            f"{times(row['there'])}"
         )
+        return [], operation_rows(sends), text
 
-    found.many("lost-write", each, tell)
+    findings.add_each("lost-write", each, describe)
 
 
-def inconsistent_offsets(inputs: Inputs, found: Found) -> None:
-    """inconsistent-offsets: two values for one offset, between acknowledgements, reads and the final read."""
+def inconsistent_offsets(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """inconsistent-offsets: two records with the same offset, between acknowledgements, reads and the final read."""
     if quick.agrees(inputs):
         return
-    frames = [claims(inputs)]
+    frames = [confirmed_records(inputs)]
     if inputs.final is not None:
-        frames.append(inputs.final.select(CLAIM))
+        frames.append(inputs.final.select(CONFIRMED))
     key, value = pl.col("key_hash"), pl.col("value_hash")
     bad = (
         pl.concat(frames)
@@ -180,19 +209,19 @@ def inconsistent_offsets(inputs: Inputs, found: Found) -> None:
         .filter("bad")
         .sort("offset")
     )
-    found.many(
+    findings.add_each(
         "inconsistent-offsets",
         bad,
         lambda row: (
             [row["offset"]],
-            _of_offset(inputs, row["offset"]),
-            "two records under one offset",
+            _operations_at(inputs, row["offset"]),
+            f"clients received different records for offset {row['offset']}, expected the same record",
         ),
     )
 
 
-def duplicates(inputs: Inputs, found: Found) -> None:
-    """duplicate: a recorded record is in the final read more often than it can have been sent."""
+def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """duplicate: the final read has a recorded record more often than it can have been sent."""
     if inputs.final is None or quick.unrepeated(inputs):
         return
     sent = pl.concat([inputs.sends.select(IDENTITY), inputs.pending.select(IDENTITY)])
@@ -205,23 +234,24 @@ def duplicates(inputs: Inputs, found: Found) -> None:
         .sort("first")
     )
 
-    def tell(row: Row) -> tuple[list[int], list[Row], str]:
+    def describe(row: Row) -> tuple[list[int], list[Row], str]:
         same = (pl.col("key_hash") == row["key_hash"]) & (pl.col("value_hash") == row["value_hash"])
         assert inputs.final is not None
-        rows = operations(inputs.sends.filter(same)) + operations(
+        rows = operation_rows(inputs.sends.filter(same)) + operation_rows(
             inputs.final.filter(same), "final read"
         )
-        return row["offset"], rows, f"sent {row['sent']} times, in the log {row['there']} times"
+        text = f"a record was sent {times(row['sent'])}, but the log has it {times(row['there'])}"
+        return row["offset"], rows, text
 
-    found.many("duplicate", bad, tell)
+    findings.add_each("duplicate", bad, describe)
 
 
-def send_order(inputs: Inputs, found: Found) -> None:
-    """nonmonotonic-send: acknowledged sends of one client with one key lie out of the order of their invocation."""
+def send_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """nonmonotonic-send: the offsets of acknowledged sends of a client with the same key are not in send order."""
     if quick.in_order(inputs):
         return
     group = ["client", "key_hash"]
-    # neighbours after one sort: a window over as many groups as there are keys takes ten times as long
+    # compares neighbours after one sort: a window over as many groups as there are keys takes ten times as long
     same = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in group)
     bad = (
         inputs.acked.filter(pl.col("offset") >= 0)
@@ -233,21 +263,21 @@ def send_order(inputs: Inputs, found: Found) -> None:
         .sort("offset")
     )
 
-    def tell(row: Row) -> tuple[list[int], list[Row], str]:
+    def describe(row: Row) -> tuple[list[int], list[Row], str]:
         pair = inputs.sends.filter(
             (pl.col("client") == row["client"]) & pl.col("op").is_in([row["op_before"], row["op"]])
         ).sort("op")
         text = (
-            f"operation {row['op_before']} went before {row['op']}, yet lies after it "
-            f"({row['before']} > {row['offset']})"
+            f"operation {row['op_before']} was sent before operation {row['op']} of the same client and key, "
+            f"but its record is at offset {row['before']}, after offset {row['offset']}"
         )
-        return [row["offset"], row["before"]], operations(pair), text
+        return [row["offset"], row["before"]], operation_rows(pair), text
 
-    found.many("nonmonotonic-send", bad, tell)
+    findings.add_each("nonmonotonic-send", bad, describe)
 
 
-def reading_order(inputs: Inputs, found: Found) -> None:
-    """nonmonotonic-poll and poll-skip: a reader whose position was not set anew went back, or over a record."""
+def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """nonmonotonic-poll and poll-skip: a consumer whose position was not set went back, or passed over a record."""
     if quick.read_in_order(inputs):
         return
     group = ["client", "session"]
@@ -263,19 +293,19 @@ def reading_order(inputs: Inputs, found: Found) -> None:
     )
 
     def pair(row: Row) -> list[Row]:
-        mine = (pl.col("client") == row["client"]) & pl.col("op").is_in(
+        reads = (pl.col("client") == row["client"]) & pl.col("op").is_in(
             [row["op_before"], row["op"]]
         )
-        return operations(inputs.polls.filter(mine).sort("op"))
+        return operation_rows(inputs.polls.filter(reads).sort("op"))
 
     back = steps.filter(pl.col("offset") <= pl.col("before")).sort("client", "op")
-    found.many(
+    findings.add_each(
         "nonmonotonic-poll",
         back,
         lambda row: (
             [row["before"], row["offset"]],
             pair(row),
-            f"read offset {row['offset']} after {row['before']}",
+            f"a consumer read offset {row['offset']} directly after offset {row['before']}, expected a higher offset",
         ),
     )
     if inputs.final is None:
@@ -286,12 +316,12 @@ def reading_order(inputs: Inputs, found: Found) -> None:
         there, ahead["before"].to_numpy(), "right"
     )
     skipped = ahead.with_columns(pl.Series("between", between)).filter(pl.col("between") > 0)
-    found.many(
+    findings.add_each(
         "poll-skip",
         skipped.sort("client", "op"),
         lambda row: (
             [row["before"], row["offset"]],
             pair(row),
-            f"read offset {row['offset']} right after {row['before']}, over {row['between']} records",
+            f"a consumer read offset {row['offset']} directly after {row['before']}, past {row['between']} records",
         ),
     )

@@ -1,9 +1,12 @@
-"""Checks on replicas: the logs of one partition on every broker, after healing (L3).
+"""Checks of replicas: the logs of one partition on every broker, after healing (L3).
 
-LogMatching over the range that all replicas have: the same offset and leader epoch, so the same bytes (CRC) and
-the same borders of batches. Of each log: CRC good, offsets contiguous, leader epochs never going back. Replicas
-that end at different offsets, or not at the high watermark, have not converged: unknown, though a difference in
-what they share is still invalid. Logs are taken to be uncompacted.
+* LogMatching over the range that all replicas have: batches with the same offset and leader epoch have the same bytes
+  (CRC) and the same bounds.
+* In each log: the CRC of every batch is correct, offsets are contiguous, and leader epochs never decrease.
+* Replicas whose logs end at different offsets, or not at the high watermark, have not converged: the verdict is
+  unknown. A difference in the common range is invalid nevertheless.
+
+The checks assume logs that were not compacted.
 """
 
 from __future__ import annotations
@@ -11,12 +14,12 @@ from __future__ import annotations
 import polars as pl
 
 from .batches import converged, log_batches
-from .found import Found, Row, batches
-from .inputs import Inputs
+from .findings import PartitionFindings, Row, batch_rows
+from .inputs import PartitionInputs
 
 
-def convergence(inputs: Inputs, found: Found) -> None:
-    """Whether the replicas can be judged as equals; else why not."""
+def convergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """Add a doubt unless all replicas' logs end at the high watermark."""
     if not inputs.logs:
         return
     place = f"{inputs.job.topic}-{inputs.job.partition}"
@@ -24,33 +27,37 @@ def convergence(inputs: Inputs, found: Found) -> None:
         node: int(log["last_offset"][-1]) + 1 if len(log) else 0
         for node, log in sorted(inputs.logs.items())
     }
-    told = ", ".join(f"broker {node} at {end}" for node, end in ends.items())
+    listed = ", ".join(f"broker {node} at {end}" for node, end in ends.items())
     if not converged(inputs):
-        found.unknown.append(f"replicas of {place} had not converged: log ends differ ({told})")
+        findings.unknown.append(
+            f"replicas of {place} had not converged: log end offsets differ ({listed})"
+        )
     elif inputs.high is not None and any(end not in {inputs.high, 0} for end in ends.values()):
-        found.unknown.append(
-            f"replicas of {place} had not converged: {told}, high watermark {inputs.high}"
+        findings.unknown.append(
+            f"replicas of {place} had not converged: log end offsets are {listed}, "
+            f"expected the high watermark {inputs.high}"
         )
     elif (
         inputs.high is not None
         and any(end == 0 != inputs.high for end in ends.values())
         and inputs.low == 0
     ):
-        found.unknown.append(
-            f"replicas of {place} are empty, but the high watermark is {inputs.high}"
+        findings.unknown.append(
+            f"some replicas of {place} are empty ({listed}), but the high watermark is {inputs.high}"
         )
 
 
-def _of(inputs: Inputs, offset: int) -> list[Row]:
+def _batches_at(inputs: PartitionInputs, offset: int) -> list[Row]:
+    """Return the batch with this offset in each replica's log."""
     rows: list[Row] = []
     for node, log in sorted(inputs.logs.items()):
         there = log.filter((pl.col("base_offset") <= offset) & (pl.col("last_offset") >= offset))
-        rows += batches(there.with_columns(pl.lit(node).alias("node")), "in the log")
+        rows += batch_rows(there.with_columns(pl.lit(node).alias("node")), "in the log")
     return rows
 
 
-def divergence(inputs: Inputs, found: Found) -> None:
-    """replica-divergence: different batches under one offset, or one replica lacks what others have."""
+def divergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """replica-divergence: replicas have different batches at the same offset, or a replica lacks a batch."""
     filled = [log for log in inputs.logs.values() if len(log)]
     if len(filled) < 2:
         return
@@ -71,19 +78,22 @@ def divergence(inputs: Inputs, found: Found) -> None:
         .sort("base_offset")
     )
 
-    def tell(row: Row) -> tuple[list[int], list[Row], str]:
+    def describe(row: Row) -> tuple[list[int], list[Row], str]:
         if row["replicas"] != len(filled):
-            text = f"a batch begins here on {row['replicas']} of {len(filled)} replicas"
+            text = (
+                f"only {row['replicas']} of {len(filled)} replicas have a batch with base offset "
+                f"{row['base_offset']}"
+            )
         else:
             different = [name.replace("_", " ") for name in same if row[name] > 1]
-            text = f"replicas differ in {', '.join(different)}"
-        return [row["base_offset"]], _of(inputs, row["base_offset"]), text
+            text = f"the replicas' batches at offset {row['base_offset']} differ in {', '.join(different)}"
+        return [row["base_offset"]], _batches_at(inputs, row["base_offset"]), text
 
-    found.many("replica-divergence", bad, tell)
+    findings.add_each("replica-divergence", bad, describe)
 
 
-def each_log(inputs: Inputs, found: Found) -> None:
-    """corrupt-batch, log-gap, epoch-regression: what one log shows by itself."""
+def each_log(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """corrupt-batch, log-gap and epoch-regression: anomalies within the log of a single replica."""
     for node, log in sorted(inputs.logs.items()):
         named = log.with_columns(
             pl.lit(node, pl.Int32).alias("node"),
@@ -91,25 +101,35 @@ def each_log(inputs: Inputs, found: Found) -> None:
             pl.col("leader_epoch").shift(1).alias("epoch_before"),
         )
 
-        def show(row: Row, text: str) -> tuple[list[int], list[Row], str]:
+        def describe(row: Row, text: str) -> tuple[list[int], list[Row], str]:
             return (
                 [row["base_offset"]],
-                _of(inputs, row["base_offset"]),
-                f"on broker {row['node']}: {text}",
+                _batches_at(inputs, row["base_offset"]),
+                f"in the log of broker {row['node']}, {text}",
             )
 
-        found.many(
+        findings.add_each(
             "corrupt-batch",
             named.filter(~pl.col("crc_good")),
-            lambda row: show(row, "CRC does not match"),
+            lambda row: describe(
+                row, f"the CRC of the batch at offset {row['base_offset']} does not match its bytes"
+            ),
         )
-        found.many(
+        findings.add_each(
             "log-gap",
             named.filter(pl.col("base_offset") != pl.col("before") + 1),
-            lambda row: show(row, f"offset {row['base_offset']} follows {row['before']}"),
+            lambda row: describe(
+                row,
+                f"a batch with base offset {row['base_offset']} follows offset {row['before']}, "
+                f"expected base offset {row['before'] + 1}",
+            ),
         )
-        found.many(
+        findings.add_each(
             "epoch-regression",
             named.filter(pl.col("leader_epoch") < pl.col("epoch_before")),
-            lambda row: show(row, f"epoch {row['leader_epoch']} follows {row['epoch_before']}"),
+            lambda row: describe(
+                row,
+                f"a batch with leader epoch {row['leader_epoch']} follows leader epoch {row['epoch_before']}, "
+                "expected the same or a higher epoch",
+            ),
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harrow.harness.checks.verdict import Status
+from harrow.harness.checks.verdict import SCHEMA_VERSION, Status, Verdict
 from harrow.harness.histories.format import HistoryWriter, Kind, Outcome
 from harrow.harness.reports import terminal_summary, write_picture
 from harrow.harness.reports.picture import BUCKETS_MOST, build_model, verdict_model
@@ -142,6 +142,20 @@ def test_damaged_files_do_not_affect_the_rest_of_the_model(folder: Path) -> None
     assert [b["id"] for b in model["brokers"]] == [1, 2, 3]
 
 
+def test_verdict_of_another_schema_version_is_shown_as_unknown_with_the_remedy(
+    folder: Path,
+) -> None:
+    path = folder / "verdict.json"
+    old = {**json.loads(path.read_text()), "schema_version": 1}
+    path.write_text(json.dumps(old))
+    with pytest.raises(ValueError, match=r"schema version 1, .* reads version 2: .*harrow check"):
+        Verdict.from_json(path.read_text())
+    model = build_model(folder)["verdict"]
+    assert model["status"] == "unknown"
+    assert "schema version 1" in model["reasons"][0]
+    assert "schema version 1" in summary_of(folder)
+
+
 def test_the_model_of_a_large_run_is_bounded(tmp_path: Path) -> None:
     place = tmp_path / "cluster" / "broker-1"
     place.mkdir(parents=True)
@@ -167,7 +181,8 @@ def test_the_model_of_a_large_run_is_bounded(tmp_path: Path) -> None:
 
 def test_a_large_verdict_is_shortened_with_the_number_of_hidden_rows() -> None:
     anomaly = {"name": "duplicate", "operations": [{"op": 1}] * 90, "offsets": list(range(500))}
-    cut = verdict_model({"status": "invalid", "anomalies": [anomaly] * 300})
+    stored = {"schema_version": SCHEMA_VERSION, "status": "invalid", "anomalies": [anomaly] * 300}
+    cut = verdict_model(stored)
     assert cut is not None
     assert (len(cut["anomalies"]), cut["anomalies_hidden"]) == (25, 275)
     assert cut["anomalies"][0]["operations_hidden"] == 78

@@ -1,4 +1,4 @@
-"""What kernels found in one topic-partition: all counted, the first few shown with their operations."""
+"""The findings in one topic-partition: every anomaly is counted, and the first ones are kept with operations."""
 
 from __future__ import annotations
 
@@ -12,48 +12,43 @@ from ...histories.format import Kind, Outcome
 
 OPERATIONS_MOST = 12
 Row = dict[str, Any]
+Description = tuple[Sequence[int], Iterable[Row], str]
+"""Offsets, operations and explanation of an anomaly."""
 
 
-class Found:
-    """Anomalies, figures and doubts of one topic-partition."""
+class PartitionFindings:
+    """Anomalies, operation counts and doubts of one topic-partition."""
 
     def __init__(self, topic: str, partition: int, limit: int) -> None:
+        """`limit` bounds the anomalies that are kept of each name."""
         self.topic = topic
         self.partition = partition
         self.limit = limit
-        self.totals: Counter[str] = Counter()
+        self.anomaly_counts: Counter[str] = Counter()
         self.shown: list[Row] = []
-        self.counts: dict[str, int] = {}
+        self.operation_counts: dict[str, int] = {}
         self.unknown: list[str] = []
+        """Why the partition could not be judged, or not completely."""
         self.lost_offsets: set[int] = set()
-        """Offsets already reported from records, so that batches do not report them again."""
+        """Offsets that the checks of records reported, so that the checks of batches do not report them again."""
 
-    def add(
-        self, name: str, offsets: Sequence[int], operations: Iterable[Row], explanation: str
+    def add_each(
+        self, name: str, frame: pl.DataFrame, describe: Callable[[Row], Description]
     ) -> None:
-        """One anomaly."""
-        self.totals[name] += 1
-        self._show(name, offsets, operations, explanation)
-
-    def many(
-        self,
-        name: str,
-        frame: pl.DataFrame,
-        tell: Callable[[Row], tuple[Sequence[int], Iterable[Row], str]],
-    ) -> None:
-        """One anomaly for each row of `frame`; `tell` gives offsets, operations and explanation of a shown one."""
+        """Count one anomaly for each row of `frame`; `describe` is called only for rows that are kept."""
         if not len(frame):
             return
-        self.totals[name] += len(frame)
-        left = max(0, self.limit - sum(1 for row in self.shown if row["name"] == name))
+        self.anomaly_counts[name] += len(frame)
+        left = max(0, self.limit - self._shown_of(name))
         for row in frame.head(left).iter_rows(named=True):
-            self._show(name, *tell(row))
+            self._show(name, *describe(row))
+
+    def _shown_of(self, name: str) -> int:
+        return sum(1 for row in self.shown if row["name"] == name)
 
     def _show(
         self, name: str, offsets: Sequence[int], operations: Iterable[Row], explanation: str
     ) -> None:
-        if sum(1 for row in self.shown if row["name"] == name) >= self.limit:
-            return
         self.shown.append(
             {
                 "name": name,
@@ -66,26 +61,33 @@ class Found:
         )
 
     def result(self) -> Row:
-        """As plain JSON."""
+        """Return the findings as plain JSON."""
+        for name, count in self.anomaly_counts.items():
+            assert self._shown_of(name) == min(count, self.limit), (name, count, self.limit)
         return {
             "topic": self.topic,
             "partition": self.partition,
-            "counts": self.counts,
-            "totals": dict(self.totals),
+            "operation_counts": self.operation_counts,
+            "anomaly_counts": dict(self.anomaly_counts),
             "anomalies": self.shown,
             "unknown": self.unknown,
         }
 
 
-def operations(frame: pl.DataFrame, source: str = "") -> list[Row]:
-    """Operation rows as a reader of the verdict sees them; `client` is still a number."""
-    told: list[Row] = []
+def times(count: int) -> str:
+    """Return "once" or "2 times", for an explanation."""
+    return "once" if count == 1 else f"{count} times"
+
+
+def operation_rows(frame: pl.DataFrame, source: str = "") -> list[Row]:
+    """Return history rows as the verdict shows them; `client` is still the client's number."""
+    shown: list[Row] = []
     for row in frame.head(OPERATIONS_MOST).iter_rows(named=True):
         kind = Kind(row["kind"])
-        what = source or (kind.name.lower() if kind is not Kind.POLL else "read")
-        told.append(
+        name = source or (kind.name.lower() if kind is not Kind.POLL else "read")
+        shown.append(
             {
-                "operation": what,
+                "operation": name,
                 "outcome": Outcome(row["outcome"]).name.lower(),
                 "client": row.get("client"),
                 "op": row["op"],
@@ -97,14 +99,13 @@ def operations(frame: pl.DataFrame, source: str = "") -> list[Row]:
                 "completed_ns": row["time_ns"],
             }
         )
-    return told
+    return shown
 
 
-def batches(frame: pl.DataFrame, operation: str) -> list[Row]:
-    """Tap or log rows as a reader of the verdict sees them."""
-    told: list[Row] = []
-    for row in frame.head(OPERATIONS_MOST).iter_rows(named=True):
-        shown = {
+def batch_rows(frame: pl.DataFrame, operation: str) -> list[Row]:
+    """Return batches of a tap or of a log as the verdict shows them."""
+    return [
+        {
             "operation": operation,
             "client": row.get("client"),
             "broker": row.get("node"),
@@ -119,5 +120,5 @@ def batches(frame: pl.DataFrame, operation: str) -> list[Row]:
             "invoked_ns": row.get("invoked_ns"),
             "completed_ns": row.get("completed_ns"),
         }
-        told.append(shown)
-    return told
+        for row in frame.head(OPERATIONS_MOST).iter_rows(named=True)
+    ]
