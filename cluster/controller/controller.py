@@ -101,7 +101,7 @@ class Controller:
         self._queue: deque[tuple[str, Handler]] = deque()
         self._wake: Promise[None] | None = None
         self._worker: Task | None = None
-        self._asked: set[Promise[Any]] = set()
+        self._asked: dict[Promise[Any], None] = {}  # a set that keeps its order
         self._questions = 0
         registry.on_expired.append(self._expired)  # at once: the seat is gone
 
@@ -175,7 +175,7 @@ class Controller:
 
     def _drop_events(self) -> None:
         self._queue.clear()
-        asked, self._asked = self._asked, set()
+        asked, self._asked = self._asked, {}
         for outcome in asked:
             if not outcome.done():
                 outcome.set_exception(KafkaError(ErrorCode.not_controller))
@@ -267,14 +267,14 @@ class Controller:
                 if not outcome.done():
                     outcome.set_result(found)
 
-        self._asked.add(outcome)
+        self._asked[outcome] = None
         # each is an event of its own; no id(): a simulation's trace is its seed's
         self._questions += 1
         self._enqueue(f"{name}, question {self._questions}", handle)
         try:
             return await outcome
         finally:
-            self._asked.discard(outcome)
+            self._asked.pop(outcome, None)
 
     def settings_changed(self) -> None:
         """A topic's or broker's settings changed: an unclean election may be allowed now."""

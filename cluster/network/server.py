@@ -40,7 +40,7 @@ class RequestServer:
         self._max_connections = max_connections
         self.times = RequestTimes()
         """How long requests took; servers of one broker share one."""
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # a set that keeps its order
         self._listener: Listener | None = None
 
     @property
@@ -72,7 +72,7 @@ class RequestServer:
         connection = Connection(
             self, self._host, self._table, self._name, link, self._requests_ahead
         )
-        self._connections.add(connection)
+        self._connections[connection] = None
         if len(self._connections) > self._max_connections:
             self._host.trace.log(
                 "warning", f"closing the link to {link.peer}: {self._max_connections} are open "
@@ -83,7 +83,7 @@ class RequestServer:
 
     def forget(self, connection: Connection) -> None:
         """Its link is gone."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
 
     def report(self, request: Request, error: Exception) -> None:
         """Leave the trail of a handler's bug."""
