@@ -23,7 +23,7 @@ from harrow.harness.histories.format import (
     ROW_DTYPE,
     SCHEMA_VERSION,
     Kind,
-    Outcome,
+    OpOutcome,
 )
 
 TOPIC = "bench"
@@ -84,7 +84,7 @@ def _mixed(numbers: Numbers) -> npt.NDArray[np.uint64]:
 def _rows(numbers: Numbers, kind: Kind) -> Rows:
     """Record `n` lies in partition `n % PARTITIONS` at offset `n // PARTITIONS`."""
     rows = np.zeros(len(numbers), DTYPE)
-    rows["kind"], rows["outcome"], rows["commit"] = kind, Outcome.OK, COMMITTED
+    rows["kind"], rows["outcome"], rows["commit"] = kind, OpOutcome.OK, COMMITTED
     rows["partition"], rows["offset"] = numbers % PARTITIONS, numbers // PARTITIONS
     rows["op"] = numbers
     rows["key_hash"], rows["value_hash"] = _mixed(numbers % KEYS), _mixed(numbers)
@@ -99,10 +99,10 @@ def _sends(numbers: Numbers) -> Rows:
     done = _rows(numbers, Kind.SEND)
     done["client"] = 1 + numbers // PARTITIONS % PRODUCERS
     unknown = numbers % UNKNOWN_EVERY == 0
-    done["outcome"][unknown], done["offset"][unknown] = Outcome.INFO, -1
+    done["outcome"][unknown], done["offset"][unknown] = OpOutcome.INFO, -1
     rows = np.empty(2 * len(done), DTYPE)
     invoked = done.copy()
-    invoked["outcome"], invoked["offset"], invoked["partition"] = Outcome.INVOKE, -1, -1
+    invoked["outcome"], invoked["offset"], invoked["partition"] = OpOutcome.INVOKE, -1, -1
     invoked["time_ns"] = invoked["invoked_ns"]
     rows[0::2], rows[1::2] = invoked, done
     return rows

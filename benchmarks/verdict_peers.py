@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb as untyped_duckdb
 import polars as pl
-from harrow.harness.histories.format import Kind, Outcome
+from harrow.harness.histories.format import Kind, OpOutcome
 from harrow.harness.histories.layout import DRAINED, Layout
 
 duckdb: Any = untyped_duckdb
@@ -42,7 +42,7 @@ class Findings:
 FINAL = (pl.col("source") == DRAINED) & (pl.col("kind") == Kind.POLL)
 RECORDED = pl.col("source") != DRAINED
 SEND = RECORDED & (pl.col("kind") == Kind.SEND)
-OK = pl.col("outcome") == Outcome.OK
+OK = pl.col("outcome") == OpOutcome.OK
 READ = RECORDED & (pl.col("kind") == Kind.POLL)
 AT = ["partition", "offset"]
 
@@ -96,8 +96,8 @@ def polars_alone(paths: Files) -> Findings:
 def _figures(rows: pl.LazyFrame) -> pl.LazyFrame:
     return rows.select(
         (SEND & OK).sum().alias("acknowledged"),
-        (SEND & (pl.col("outcome") == Outcome.INFO)).sum().alias("unacknowledged"),
-        (SEND & (pl.col("outcome") == Outcome.FAIL)).sum().alias("failed"),
+        (SEND & (pl.col("outcome") == OpOutcome.INFO)).sum().alias("unacknowledged"),
+        (SEND & (pl.col("outcome") == OpOutcome.FAIL)).sum().alias("failed"),
         READ.sum().alias("read"),
         FINAL.sum().alias("drained"),
     )
@@ -122,7 +122,7 @@ def _by_offset(rows: pl.LazyFrame, bounds: pl.LazyFrame) -> pl.LazyFrame:
 
 def _by_value(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Records that are there more often than they were sent."""
-    sent = SEND & pl.col("outcome").is_in([int(Outcome.OK), int(Outcome.INFO)])
+    sent = SEND & pl.col("outcome").is_in([int(OpOutcome.OK), int(OpOutcome.INFO)])
     return (
         rows.filter(sent | FINAL)
         .select(*AT, "key_hash", "value_hash", FINAL.alias("final"))
@@ -177,7 +177,7 @@ def _skipped(rows: pl.LazyFrame, ahead: pl.DataFrame) -> list[tuple[Any, ...]]:
 _ROLES = f"""
 create temp view rows as select *,
     source <> {DRAINED} and kind = {Kind.SEND:d} as send,
-    outcome = {Outcome.OK:d} as ok,
+    outcome = {OpOutcome.OK:d} as ok,
     source <> {DRAINED} and kind = {Kind.POLL:d} as read,
     source = {DRAINED} and kind = {Kind.POLL:d} as final
 from ($files)"""
@@ -186,8 +186,8 @@ create temp table bounds as select partition, op as low, "offset" as high
 from rows where kind = {Kind.BOUNDS:d} and source = {DRAINED}"""
 _FIGURES = f"""
 select count(*) filter (send and ok) as acknowledged,
-    count(*) filter (send and outcome = {Outcome.INFO:d}) as unacknowledged,
-    count(*) filter (send and outcome = {Outcome.FAIL:d}) as failed,
+    count(*) filter (send and outcome = {OpOutcome.INFO:d}) as unacknowledged,
+    count(*) filter (send and outcome = {OpOutcome.FAIL:d}) as failed,
     count(*) filter (read) as read, count(*) filter (final) as drained from rows"""
 _OFFSETS = """
 select partition, "offset", missing, differ, "offset" >= high as above from (
@@ -198,7 +198,7 @@ select partition, "offset", missing, differ, "offset" >= high as above from (
 ) join bounds using (partition) where "offset" >= low"""
 _TWICE = f"""
 select partition, min("offset") filter (final) from rows
-where final or (send and outcome in ({Outcome.OK:d}, {Outcome.INFO:d}))
+where final or (send and outcome in ({OpOutcome.OK:d}, {OpOutcome.INFO:d}))
 group by partition, key_hash, value_hash
 having count(*) filter (send) > 0 and count(*) filter (final) > count(*) filter (send)"""
 _SENDS = """

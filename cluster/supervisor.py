@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .broker_folder import CONTROL_SOCKET, REGISTRY, broker_name
 from .config import BrokerConfig
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
@@ -41,7 +42,7 @@ class BrokerProcess(ManagedProcess):
 
     def __init__(self, cluster: Cluster, node_id: int, options: dict[str, Any]) -> None:
         super().__init__(
-            fork_server(), f"broker {node_id}", cluster.folder / f"broker-{node_id}", options
+            fork_server(), f"broker {node_id}", cluster.folder / broker_name(node_id), options
         )
         self.node_id = node_id
         self.port: int = options["listeners"]["clients"]
@@ -163,13 +164,13 @@ class Cluster:
             self._registry = ManagedProcess(
                 fork_server(),
                 "registry",
-                self.folder / "registry",
-                self._options("registry", "registry"),
+                self.folder / REGISTRY,
+                self._options("registry", REGISTRY),
             )
             self._registry.options["listeners"] = {"registry": registry_port}
         for node_id in range(1, self._count + 1):
             wanted = 0 if self._base_port is None else self._base_port + node_id
-            options = self._options("broker", f"broker-{node_id}")
+            options = self._options("broker", broker_name(node_id))
             options |= {
                 "node_id": node_id,
                 "listeners": {"clients": self._hold(wanted), "brokers": self._hold()},
@@ -231,7 +232,7 @@ class Cluster:
     def _control(self, process: ManagedProcess, op: str, **fields: object) -> dict[str, Any]:
         from .host.knobs.control import ControlClient
 
-        with ControlClient(str(process.folder / "control.sock")) as client:
+        with ControlClient(str(process.folder / CONTROL_SOCKET)) as client:
             return client.call(op, **fields)
 
     def describe(self) -> ClusterView:
@@ -246,6 +247,14 @@ class Cluster:
                 except ClusterError as refused:
                     error = refused
         raise error
+
+    def log_dirs(self) -> dict[int, list[str]]:
+        """Each broker's `log.dirs`, as names or absolute paths; empty where it is not set."""
+        found: dict[int, list[str]] = {}
+        for node_id, broker in self.brokers.items():
+            text = str(broker.options["config"].get("log.dirs", ""))
+            found[node_id] = [name.strip() for name in text.split(",") if name.strip()]
+        return found
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The node id of a partition's leader, or None where it has none or does not exist."""

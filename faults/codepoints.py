@@ -1,30 +1,33 @@
 """Faults at named places in the broker's code (K6): crash, stop, delay or error at the n-th hit.
 
-`harrow failpoints` lists the places. A crashed broker is started again, a stopped one goes on, a place
-that was not reached is disarmed. Proof of a crash is the dead process, of a stop its state, else the
-host's count of what fired.
+`harrow failpoints` lists the places. A crashed broker is started again, a stopped one is resumed, a place that was not
+reached is disarmed. Proof of a crash: the life that was armed is over. Proof of a stop: the broker is paused. Else:
+the broker's own count of what fired.
 """
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from .errors import ConfigError
-from .process import gone, process_state, running_again, start_again
-from .spec import Evidence, Fault, Injection, Seconds
-from .system import System
+from .evidence import Evidence
+from .process import ProcessFault, running_again, shown, start_again, statuses
+from .rules import arm_once, armed_in, disarm, disarmed, fired
+from .spec import Fault, Injection, Seconds
+from .system import PAUSED, System
 from .targets import Target
 
 ACTIONS = ("crash", "stop", "delay", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failpoint(Fault):
+class Failpoint(ProcessFault):
     """Arm a failpoint on each broker of the target."""
 
     kind: ClassVar[str] = "failpoint"
+    needs: ClassVar[frozenset[str]] = frozenset({"failpoints", "process"})
     waits_for_traffic: ClassVar[bool] = True
     point: str = ""
     action: str = "crash"
@@ -37,7 +40,9 @@ class Failpoint(Fault):
         if self.action not in ACTIONS:
             raise ConfigError(f"failpoint(action={self.action!r}): expected {', '.join(ACTIONS)}")
         if self.nth < 1 or self.delay_ms < 0:
-            raise ConfigError(f"failpoint(nth={self.nth}, delay_ms={self.delay_ms}): too small")
+            raise ConfigError(
+                f"failpoint(nth={self.nth}, delay_ms={self.delay_ms}): expected nth from 1 up, delay_ms from 0 up"
+            )
 
     @property
     def disturbs(self) -> bool:
@@ -46,57 +51,35 @@ class Failpoint(Fault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
-        pids: dict[int, int | None] = injection.notes.setdefault("pids", {})
-        for node in injection.nodes:
-            if node not in pids:
-                pids[node] = system.brokers[node].pid
-                system.control(
-                    node,
-                    "failpoint.arm",
-                    name=self.point,
-                    action=self.action,
-                    nth=self.nth,
-                    delay_ms=self.delay_ms,
-                )
+        arm_once(
+            system, injection,
+            lambda broker: broker.arm_failpoint(
+                name=self.point, action=self.action, nth=self.nth, delay_ms=self.delay_ms
+            ),
+        )  # fmt: skip
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe that it acted on one broker at least."""
-        pids: dict[int, int | None] = injection.notes.get("pids", {})
-        seen = {str(node): self._seen(system, node, pid) for node, pid in pids.items()}
-        proved = any(fact.get("fired") for fact in seen.values())
-        return Evidence(proved=proved, facts={"failpoint": self.point, "nodes": seen})
-
-    def _seen(self, system: System, node: int, pid: int | None) -> dict[str, Any]:
-        if self.action == "crash":
-            dead = gone(pid)
-            return {"pid": pid, "fired": dead, "process": process_state(pid) or "gone"}
+        """Observe whether it acted on one broker at least."""
+        found = statuses(system, injection)
         if self.action == "stop":
-            state = process_state(pid)
-            return {"pid": pid, "fired": state in ("T", "t"), "process": state}
-        rows: list[dict[str, Any]] = system.control(node, "failpoints").get("failpoints", [])
-        mine = [row for row in rows if row.get("name") == self.point]
-        return mine[0] if mine else {}
+            proved = any(status.state == PAUSED for status in found.values())
+            return Evidence(proved=proved, facts={"failpoint": self.point, **shown(found)})
+        facts = fired(system, injection, death_counts=self.action == "crash")
+        proved = any(fact["fired"] for fact in facts.values())
+        return Evidence(proved=proved, facts={"failpoint": self.point, "brokers": facts})
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Disarm what did not fire, let go on what stands still, start what is dead."""
-        for node in injection.nodes:
-            broker = system.brokers[node]
-            if broker.alive:
-                broker.resume()
-                system.control(node, "failpoint.disarm", name=self.point)
+        """Resume what is paused, start what is dead, disarm what did not fire."""
         start_again(system, injection)
+        if all(status.state != PAUSED for status in statuses(system, injection).values()):
+            disarm(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Brokers run and nothing is armed."""
+        """Observe whether brokers run and nothing is armed."""
         running = running_again(system, injection)
-        armed = [
-            row
-            for node in injection.nodes
-            for row in system.control(node, "failpoints").get("failpoints", [])
-            if row.get("name") == self.point and row.get("armed")
-        ]
-        proved = running.proved and not armed
-        return Evidence(proved=proved, facts={**running.facts, "armed": armed})
+        if not running.proved or not armed_in(injection):
+            return running
+        return disarmed(system, injection, running)
 
 
 def check_name(name: str) -> None:

@@ -1,12 +1,14 @@
-"""Faults of a broker's disk (K3): power loss, and system calls that fail or take long.
+"""Faults of a broker's disk (K3): power loss, system calls that fail, and a disk that is slow.
 
-A power loss is a kill that takes what was not fsynced with it: the broker's host journals that (the setting
-`harrow.power.loss` of the cluster), and its files are rolled back to what a disk may have kept, drawn by the
-seed. Proof is the dead process and what the roll-back found.
+A power loss is a kill that takes what was not fsynced with it: the broker's host keeps a journal of that (the setting
+`harrow.power.loss` of the cluster), and its files are rolled back to what a disk may have kept, drawn by the seed.
+Proof: the lives that were hit are over, and the roll-back says what it found.
 
-A disk error hits the n-th write, fsync, read or change of names below a path, and every one after it. The folder
-is offline from then on (B11), so healing restarts the broker. Proof is the host's own count, or that the broker
+A disk error hits the n-th write, fsync, read or change of names below a path, and every later one. The folder is
+offline from then on (B11), so healing restarts the broker. Proof: the broker's own count, or that the broker
 ended because it had no other folder.
+
+A slow disk delays every write and fsync; the broker goes on. Proof: the broker's own count of delayed calls.
 """
 
 from __future__ import annotations
@@ -16,13 +18,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .errors import ConfigError
-from .process import Kill, gone, process_state, running_again, start_again
-from .spec import Evidence, Fault, Injection, Seconds
-from .system import Scene, System
+from .evidence import Evidence
+from .process import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
+from .rules import arm_once, armed_in, disarm, disarmed, fired
+from .spec import Fault, Injection, Seconds, pair_within
+from .system import RUNNING, Scene, System
 from .targets import Target
 
 OPERATIONS = ("write", "sync", "read", "name")
 ERRORS = ("EIO", "ENOSPC", "EROFS", "EDQUOT", "")
+SLOW_DISK_MS = (20, 200)
+"""From a disk that others use too to one that is about to fail."""
+SLOW_DISK_MS_MOST = 10_000
+
+Milliseconds = float | tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +48,10 @@ class PowerLoss(Kill):
                 f"power_loss(keep={self.keep!r}): expected a number from 0 to 1, or None"
             )
 
+    def capabilities(self) -> frozenset[str]:
+        """Name what a backend must be able to do."""
+        return frozenset({"power-loss", *(() if self.keep is None else ("power-loss-keep",))})
+
     def draw_details(self, scene: Scene, rng: Any) -> dict[str, Any]:
         """Return the seed of what is lost."""
         del scene
@@ -46,30 +59,31 @@ class PowerLoss(Kill):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Cut the power of all of them at once, each once."""
-        pids: dict[int, int | None] = injection.notes.setdefault("pids", {})
-        fresh = [node for node in injection.nodes if node not in pids]
-        for node in fresh:
-            pids[node] = system.brokers[node].pid
-            system.brokers[node].kill()
-        lost: dict[int, Mapping[str, int]] = injection.notes.setdefault("lost", {})
-        for node in fresh:
-            seed = f"{injection.details['seed']}/{node}"
-            lost[node] = system.brokers[node].lose_power(seed=seed, keep=self.keep)
+        seed = injection.details["seed"]
+        hit_once(
+            system,
+            injection,
+            lambda node, broker: broker.lose_power(seed=f"{seed}/{node}", keep=self.keep),
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Gone from the process table, its files rolled back."""
-        dead = Kill.probe(self, system, injection)
-        lost: dict[int, Mapping[str, int]] = injection.notes.get("lost", {})
-        proved = dead.proved and set(lost) == set(injection.nodes)
-        facts = {str(node): dict(one) for node, one in lost.items()}
-        return Evidence(proved=proved, facts={**dead.facts, "lost": facts})
+        """Observe whether the lives that were hit are over and the disks are rolled back."""
+        dead = ended(system, injection)
+        lost: dict[str, Mapping[str, int]] = {}
+        for node in injection.notes.get("lives", {}):
+            took = system.broker(node).power_lost()
+            if took is not None:
+                lost[str(node)] = dict(took)
+        proved = dead.proved and set(lost) == {str(node) for node in injection.nodes}
+        return Evidence(proved=proved, facts={**dead.facts, "lost": lost})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskError(Fault):
+class DiskError(ProcessFault):
     """From the n-th call of an operation on a path like `path` on: an error, a delay, or both."""
 
     kind: ClassVar[str] = "disk_error"
+    needs: ClassVar[frozenset[str]] = frozenset({"disk-errors", "process"})
     waits_for_traffic: ClassVar[bool] = True
     operation: str = "write"
     error: str = "EIO"
@@ -88,70 +102,104 @@ class DiskError(Fault):
             raise ConfigError(f"disk_error(error={self.error!r}): expected one of {ERRORS}")
         if self.nth < 1 or self.count < 0 or self.delay_ms < 0 or not (self.error or self.delay_ms):
             raise ConfigError(
-                f"disk_error(nth={self.nth}, count={self.count}, delay_ms={self.delay_ms}): too small"
+                f"disk_error(nth={self.nth}, count={self.count}, delay_ms={self.delay_ms}): expected nth from 1 up, "
+                "the others from 0 up, and an error or a delay"
             )
 
     @property
     def disturbs(self) -> bool:
-        """A broker whose disk only is slow goes on."""
+        """A broker whose disk is only slow goes on."""
         return bool(self.error)
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
-        rules: dict[int, tuple[int, int | None]] = injection.notes.setdefault("rules", {})
-        for node in injection.nodes:
-            if node not in rules:
-                pid = system.brokers[node].pid
-                armed = system.control(
-                    node, "disk.fail", operation=self.operation, error=self.error, nth=self.nth,
-                    count=self.count, path=self.path, delay_ms=self.delay_ms,
-                )  # fmt: skip
-                rules[node] = (int(armed["id"]), pid)
+        arm_once(
+            system, injection,
+            lambda broker: broker.fail_disk(
+                operation=self.operation, error=self.error, nth=self.nth, count=self.count, path=self.path,
+                delay_ms=self.delay_ms,
+            ),
+        )  # fmt: skip
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe that it acted on one broker at least."""
-        seen: dict[str, Any] = {}
-        rules: dict[int, tuple[int, int | None]] = injection.notes.get("rules", {})
-        for node, (rule, pid) in rules.items():
-            if gone(pid):
-                seen[str(node)] = {"fired": True, "process": process_state(pid) or "gone"}
-            else:
-                seen[str(node)] = _rule(system, node, rule)
-        proved = any(fact.get("fired") for fact in seen.values())
-        return Evidence(proved=proved, facts={"operation": self.operation, "nodes": seen})
+        """Observe whether it acted on one broker at least."""
+        facts = fired(system, injection)
+        proved = any(fact["fired"] for fact in facts.values())
+        return Evidence(proved=proved, facts={"operation": self.operation, "brokers": facts})
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Disarm it, and start a broker again that lost a folder by it: only then the folder is looked at again."""
-        rules: dict[int, tuple[int, int | None]] = injection.notes.get("rules", {})
-        for node, (rule, pid) in rules.items():
-            broker = system.brokers[node]
-            if not broker.alive or broker.pid != pid:
+        """Disarm it, and restart a broker that lost a folder by it: only a new life looks at the folder again."""
+        for node, life, rule in armed_in(injection):
+            broker = system.broker(node)
+            status = broker.status()
+            if is_over(status, life) or status.state != RUNNING:
                 continue
-            fired = bool(_rule(system, node, rule).get("fired"))
-            system.control(node, "disk.clear", id=rule)
-            if fired and self.error:
+            acted = rule.status().fired
+            rule.disarm()
+            if acted and self.error and node not in injection.notes.setdefault("restarted", []):
+                injection.notes["restarted"].append(node)
                 broker.terminate()
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Brokers run and nothing is armed."""
-        running = running_again(system, injection)
-        armed = [
-            row
-            for node in injection.nodes
-            if system.brokers[node].alive
-            for row in system.control(node, "disk.faults")["rules"]
-            if row["armed"]
-        ]
-        return Evidence(
-            proved=running.proved and not armed, facts={**running.facts, "armed": armed}
+        """Observe whether brokers run, in a new life where one was needed, and nothing is armed."""
+        lives: dict[int, int] = injection.notes.get("lives", {})
+        over = all(
+            is_over(system.broker(node).status(), lives[node])
+            for node in injection.notes.get("restarted", [])
         )
+        return disarmed(system, injection, running_again(system, injection), over=over)
 
 
-def _rule(system: System, node: int, rule: int) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = system.control(node, "disk.faults")["rules"]
-    mine = [row for row in rows if row["id"] == rule]
-    return mine[0] if mine else {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowDisk(ProcessFault):
+    """Every write and fsync takes `ms` longer; the broker goes on, late."""
+
+    kind: ClassVar[str] = "slow_disk"
+    needs: ClassVar[frozenset[str]] = frozenset({"slow-disk"})
+    waits_for_traffic: ClassVar[bool] = True
+    ms: Milliseconds = SLOW_DISK_MS
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        pair = pair_within(self.ms, 1, SLOW_DISK_MS_MOST)
+        if pair is None:
+            raise ConfigError(
+                f"slow_disk(ms={self.ms!r}): expected milliseconds, or a (least, most) pair, from 1 to "
+                f"{SLOW_DISK_MS_MOST}"
+            )
+        given = isinstance(self.ms, list | tuple)
+        object.__setattr__(self, "ms", (pair[0], pair[1]) if given else pair[0])
+
+    @property
+    def disturbs(self) -> bool:
+        """No broker is down meanwhile."""
+        return False
+
+    def draw_details(self, scene: Scene, rng: Any) -> dict[str, Any]:
+        """Draw the delay."""
+        del scene
+        least, most = self.ms if isinstance(self.ms, tuple) else (self.ms, self.ms)
+        return {"delay_ms": round(rng.uniform(least, most))}
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Make each broker's disk slow, once."""
+        delay_ms = int(injection.details["delay_ms"])
+        arm_once(system, injection, lambda broker: broker.slow_disk(delay_ms))
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether a call was late on one broker at least."""
+        facts = fired(system, injection)
+        proved = any(fact["fired"] for fact in facts.values())
+        return Evidence(proved=proved, facts={"brokers": facts})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Disarm it; a broker that died meanwhile is started by the fault that killed it."""
+        disarm(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether nothing is armed."""
+        return disarmed(system, injection, Evidence(proved=True))
 
 
 def power_loss(
@@ -162,6 +210,13 @@ def power_loss(
     The cluster must have been started with `harrow.power.loss`; started again after `seconds`.
     """
     return PowerLoss(target=target, seconds=seconds, keep=keep)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def slow_disk(
+    target: Target | int, *, ms: Milliseconds = SLOW_DISK_MS, seconds: Seconds | None = None
+) -> SlowDisk:
+    """Delay every write and fsync of a broker by `ms`."""
+    return SlowDisk(target=target, ms=ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def disk_error(

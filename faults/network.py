@@ -1,65 +1,96 @@
-"""Faults of the network (K2): a broker cut off from its peers, or slow to them, at once, on live connections too.
+"""Faults of the network (K2): a broker cut off from its peers, slow to them, or with connections that break.
 
-Applied in the host of the broker that is hit. `isolate`: what it would send and what it is sent is held back, in
-both directions unless told otherwise; `cut`: in one, which the seed decides unless told. Healing delivers what was
-held, or resets the connections; the seed decides unless told. Proof: the host's rules name the peers, and bytes
-were held back.
+Applied in the host of the broker that is hit, at once and to live connections too.
 
-`slow`: what the broker sends leaves later by so many milliseconds, in order and whole. Proof: rules stand, and
-bytes left after their delay.
+`isolate`  what the broker sends and what it is sent is held back, in both directions unless `direction` says otherwise
+`cut`      the same in one direction, which the seed decides unless `direction` says it
+`slow`     what the broker sends leaves later by so many milliseconds, in order and whole
+`reset`    its connections are reset once; both sides may connect again at once
+
+Peers are the other brokers and the registry, with `clients=True` clients too; with `peers="any"` a single one of them,
+drawn by the seed. Healing delivers what was held back, or resets the connections; the seed decides unless `heals_by`
+says it.
+
+Proofs. `isolate` and `cut`: rules are in force and hold bytes back. `slow`: rules are in force and something left late.
+`reset`: the number of connections. A fault of a single link may pass without effect, for nothing may be sent on it.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from harrow.cluster.host.knobs.link_rules import DELAY_MS_MOST
 
 from .errors import ConfigError
-from .process import start_again
-from .spec import Evidence, Fault, Injection, Seconds, pair_within
-from .system import Scene, System
+from .evidence import Evidence
+from .process import hit_once, start_again
+from .spec import Fault, Injection, Seconds, pair_within
+from .system import DEAD, LinkStatus, Scene, System
 from .targets import Target
 
 DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
+PEERS = ("all", "any")
 SLOW_MS = (50, 300)
-"""A link across a continent to one that is about to give up; under the session timeout."""
+"""From a link across a continent to one that is about to give up; below the session timeout."""
 
 Milliseconds = float | tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFault(Fault):
-    """A fault that is rules in the hosts of its brokers."""
+    """A fault of the links between its brokers and their peers."""
 
+    needs: ClassVar[frozenset[str]] = frozenset({"links", "process"})
     clients: bool = False
+    peers: str = "all"
 
-    def peers_of(self, system: System, node: int) -> list[str]:
-        """Name the peers that the rules of this broker concern."""
-        peers = [f"broker {other}" for other in sorted(system.brokers) if other != node]
-        return [*peers, "registry", *(["client *"] if self.clients else [])]
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if self.peers not in PEERS:
+            raise ConfigError(f"{self.kind}(peers={self.peers!r}): expected {' or '.join(PEERS)}")
+
+    @property
+    def may_miss(self) -> bool:
+        """A single link may be idle."""
+        return self.peers == "any"
+
+    def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
+        """Draw the peer where it is any one."""
+        if self.peers == "all":
+            return {}
+        return {"peer": rng.choice([*(f"broker {node}" for node in scene.brokers), "registry"])}
+
+    def peers_of(self, system: System, injection: Injection, node: int) -> list[str]:
+        """Name the peers of this broker that are concerned."""
+        peers = [*(f"broker {other}" for other in system.nodes), "registry"]
+        drawn: str = injection.details.get("peer", "")
+        named = [drawn] if drawn else peers
+        others = [peer for peer in named if peer != f"broker {node}"]
+        # a broker has no link to itself: the one before it is taken
+        others = others or [peers[peers.index(drawn) - 1]]
+        return [*others, *(["client *"] if self.clients else [])]
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Lift the rules where the process lives; a dead one has lost them, and is started."""
+        """Remove the rules where the process lives; a dead broker has lost them, and is started."""
+        mode: str = injection.details.get("mode", "deliver")
         for node in injection.nodes:
-            if system.brokers[node].alive:
-                mode = injection.details.get("mode", "deliver")
-                system.control(node, "links.heal", mode=mode)
+            broker = system.broker(node)
+            if broker.status().state != DEAD and node in injection.notes.get("lives", {}):
+                broker.heal_links(mode)
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """No rule is left."""
-        answers = {node: system.control(node, "links") for node in injection.nodes}
-        proved = not any(rules_in(answer) for answer in answers.values())
-        return _evidence(proved, answers)
+        """Observe whether no rule is left."""
+        return _observed(system, injection, lambda status: not status.rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolate(LinkFault):
-    """Cut a broker from the other brokers and the registry (`clients=True`: from clients as well)."""
+    """Cut a broker off from the other brokers and the registry (`clients=True`: from clients as well)."""
 
     kind: ClassVar[str] = "isolate"
     directions: ClassVar[tuple[str | None, ...]] = DIRECTIONS
@@ -67,7 +98,7 @@ class Isolate(LinkFault):
     heals_by: str | None = None
 
     def __post_init__(self) -> None:
-        Fault.__post_init__(self)
+        LinkFault.__post_init__(self)
         if self.direction not in self.directions:
             allowed = ", ".join(map(str, self.directions))
             raise ConfigError(f"{self.kind}(direction={self.direction!r}): expected {allowed}")
@@ -78,25 +109,25 @@ class Isolate(LinkFault):
 
     def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
         """Draw how it heals."""
-        del scene
-        return {"mode": self.heals_by or rng.choice(MODES)}
+        drawn = LinkFault.draw_details(self, scene, rng)
+        return {**drawn, "mode": self.heals_by or rng.choice(MODES)}
 
     def inject(self, system: System, injection: Injection) -> None:
-        """Set the rules; setting them twice is the same as once."""
-        direction = injection.details.get("direction", self.direction)
-        for node in injection.nodes:
-            peers = self.peers_of(system, node)
-            system.control(node, "links.block", peers=peers, direction=direction)
+        """Set the rules."""
+        direction = str(injection.details.get("direction", self.direction))
+        hit_once(
+            system,
+            injection,
+            lambda node, broker: broker.block(self.peers_of(system, injection, node), direction),
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Rules stand, and held something back."""
-        answers = {node: system.control(node, "links") for node in injection.nodes}
-        proved = all(rules_in(answer) and held_back(answer) for answer in answers.values())
-        return _evidence(proved, answers)
+        """Observe whether rules are in force and hold something back."""
+        return _observed(system, injection, lambda status: status.rules > 0 and status.held > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut(Isolate):
+class OneWayCut(Isolate):
     """Isolate in one direction: a broker that hears and is not heard ("out"), or the reverse ("in")."""
 
     kind: ClassVar[str] = "cut"
@@ -117,27 +148,65 @@ class Slow(LinkFault):
     ms: Milliseconds = SLOW_MS
 
     def __post_init__(self) -> None:
-        Fault.__post_init__(self)
+        LinkFault.__post_init__(self)
         object.__setattr__(self, "ms", _check_ms(self.ms))
 
     def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
-        """Draw how late."""
-        del scene
+        """Draw the delay."""
+        drawn = LinkFault.draw_details(self, scene, rng)
         least, most = self.ms if isinstance(self.ms, tuple) else (self.ms, self.ms)
-        return {"delay_ms": round(rng.uniform(least, most))}
+        return {**drawn, "delay_ms": round(rng.uniform(least, most))}
 
     def inject(self, system: System, injection: Injection) -> None:
-        """Set the rules; setting them twice is the same as once."""
-        delay_ms = injection.details["delay_ms"]
-        for node in injection.nodes:
-            peers = self.peers_of(system, node)
-            system.control(node, "links.slow", peers=peers, delay_ms=delay_ms)
+        """Set the rules."""
+        delay_ms = int(injection.details["delay_ms"])
+        hit_once(
+            system,
+            injection,
+            lambda node, broker: broker.slow(self.peers_of(system, injection, node), delay_ms),
+        )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Rules stand, and something left late."""
-        answers = {node: system.control(node, "links") for node in injection.nodes}
-        proved = all(rules_in(a) and a.get("delayed_bytes", 0) > 0 for a in answers.values())
-        return _evidence(proved, answers)
+        """Observe whether rules are in force and something left late."""
+        return _observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset(LinkFault):
+    """Reset a broker's connections once (`clients=True`: those of clients as well); there is nothing to heal."""
+
+    kind: ClassVar[str] = "reset"
+    seconds: Seconds | None = 0.0
+
+    @property
+    def disturbs(self) -> bool:
+        """No broker is down meanwhile."""
+        return False
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Reset them, once on each broker."""
+        counts: dict[str, int] = injection.notes.setdefault("reset", {})
+
+        def act(node: int, broker: Any) -> None:
+            counts[str(node)] = broker.reset_links(self.peers_of(system, injection, node))
+
+        hit_once(system, injection, act)
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether connections were reset on every broker."""
+        del system
+        counts: Mapping[str, int] = injection.notes.get("reset", {})
+        proved = bool(counts) and all(counts.values())
+        return Evidence(proved=proved, facts={"reset": dict(counts)})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Do nothing: both sides connect again by themselves."""
+        del system, injection
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Nothing is left of it."""
+        del system, injection
+        return Evidence(proved=True)
 
 
 def _check_ms(ms: object) -> Milliseconds:
@@ -149,20 +218,12 @@ def _check_ms(ms: object) -> Milliseconds:
     return (pair[0], pair[1]) if isinstance(ms, list | tuple) else pair[0]
 
 
-def _evidence(proved: bool, answers: dict[int, dict[str, Any]]) -> Evidence:
-    return Evidence(proved=proved, facts={"links": {str(n): a for n, a in answers.items()}})
-
-
-def rules_in(answer: dict[str, Any]) -> list[Any]:
-    """Return the rules in a `links` answer."""
-    rules: list[Any] = answer.get("rules", [])
-    return rules
-
-
-def held_back(answer: dict[str, Any]) -> bool:
-    """Whether a `links` answer shows bytes held back."""
-    held: int = answer.get("held_in_bytes", 0) + answer.get("held_out_bytes", 0)
-    return held > 0
+def _observed(
+    system: System, injection: Injection, holds: Callable[[LinkStatus], bool]
+) -> Evidence:
+    found = {node: system.broker(node).links() for node in injection.nodes}
+    facts = {str(node): dict(status.facts) for node, status in found.items()}
+    return Evidence(proved=all(map(holds, found.values())), facts={"links": facts})
 
 
 def isolate(
@@ -172,11 +233,12 @@ def isolate(
     clients: bool = False,
     direction: str = "both",
     heals_by: str | None = None,
+    peers: str = "all",
 ) -> Isolate:
     """Cut a broker off for `seconds`: from brokers and registry, with `clients=True` from clients too.
 
-    `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its
-    connections are reset ("reset"); by default the seed decides.
+    `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its connections are reset
+    ("reset"); by default the seed decides. `peers="any"`: from a single one, which the seed draws.
     """
     return Isolate(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
@@ -184,6 +246,7 @@ def isolate(
         clients=clients,
         direction=direction,
         heals_by=heals_by,
+        peers=peers,
     )
 
 
@@ -194,14 +257,16 @@ def cut(
     clients: bool = False,
     direction: str | None = None,
     heals_by: str | None = None,
-) -> Cut:
-    """Cut a broker off in one direction: "in" (it hears nobody), "out" (nobody hears it); else the seed decides."""
-    return Cut(
+    peers: str = "all",
+) -> OneWayCut:
+    """Cut a broker off in one direction: "in" (it hears no peer), "out" (no peer hears it); else the seed decides."""
+    return OneWayCut(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         seconds=seconds,
         clients=clients,
         direction=direction,
         heals_by=heals_by,
+        peers=peers,
     )
 
 
@@ -211,6 +276,12 @@ def slow(
     ms: Milliseconds = SLOW_MS,
     seconds: Seconds | None = None,
     clients: bool = False,
+    peers: str = "all",
 ) -> Slow:
     """Delay what a broker sends to brokers and registry by `ms`; with `clients=True` to clients too."""
-    return Slow(target=target, ms=ms, seconds=seconds, clients=clients)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return Slow(target=target, ms=ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def reset(target: Target | int, *, clients: bool = False, peers: str = "all") -> Reset:
+    """Reset a broker's connections with brokers and registry, with `clients=True` those with clients too."""
+    return Reset(target=target, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

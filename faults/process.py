@@ -1,157 +1,163 @@
-"""Faults of a broker's process (K1): kill, terminate, pause, restart.
+"""Faults of a broker's process (K1): kill, terminate, restart, pause.
 
-Proofs come from the operating system: a dead process is gone from the kernel's process table (or a
-zombie there), a paused one is in state T, a restarted one has another pid.
+Each is injected once into the life that runs at that moment. Proof: that life is over (the process is dead, or has been
+started again since), or the process is paused. Healed: the broker runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from .spec import Evidence, Fault, Injection, Seconds
-from .system import System
+from .evidence import Evidence
+from .spec import Fault, Injection, Seconds
+from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
 from .targets import Target
 
 
-def process_state(pid: int | None) -> str:
-    """Return the state letter of /proc/PID/stat; empty when there is no such process."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
-    return text.rpartition(")")[2].split()[0]
+def hit_once(
+    system: System, injection: Injection, act: Callable[[int, BrokerControl], object]
+) -> None:
+    """Do `act` to each broker that was not hit yet and is not dead, and note which life of it was hit."""
+    lives: dict[int, int] = injection.notes.setdefault("lives", {})
+    for node in injection.nodes:
+        broker = system.broker(node)
+        status = broker.status()
+        if node not in lives and status.state != DEAD:
+            lives[node] = status.life
+            act(node, broker)
 
 
-def gone(pid: int | None) -> bool:
-    """Whether a process runs no more."""
-    return process_state(pid) in ("", "Z", "X", "x")
+def is_over(status: ProcessStatus, life: int) -> bool:
+    """Whether the life that was hit has ended."""
+    return status.state == DEAD or status.life > life
 
 
-def _pids(injection: Injection) -> dict[int, int]:
-    pids: dict[int, int] = injection.notes.setdefault("pids", {})
-    return pids
+def statuses(system: System, injection: Injection) -> dict[int, ProcessStatus]:
+    """Return the status of each broker that was hit, by node id."""
+    lives: dict[int, int] = injection.notes.get("lives", {})
+    return {node: system.broker(node).status() for node in lives}
 
 
-def _note_pids(system: System, injection: Injection) -> list[int]:
-    """Remember the pids of the nodes that were not hit yet; return those nodes."""
-    pids = _pids(injection)
-    fresh = [node for node in injection.nodes if node not in pids]
-    for node in fresh:
-        pid = system.brokers[node].pid
-        if pid is not None:
-            pids[node] = pid
-    return [node for node in fresh if node in pids]
+def shown(found: dict[int, ProcessStatus]) -> dict[str, Any]:
+    """Return statuses as facts."""
+    return {"brokers": {str(node): status.to_json() for node, status in found.items()}}
+
+
+def ended(system: System, injection: Injection) -> Evidence:
+    """Observe whether every life that was hit is over."""
+    lives: dict[int, int] = injection.notes.get("lives", {})
+    found = statuses(system, injection)
+    proved = bool(found) and all(is_over(status, lives[node]) for node, status in found.items())
+    return Evidence(proved=proved, facts=shown(found))
 
 
 def start_again(system: System, injection: Injection) -> None:
-    """Start what is dead and wait until it serves."""
+    """Start each broker of the target that is dead, and resume each one that is paused."""
     for node in injection.nodes:
-        if not system.brokers[node].alive:
-            system.brokers[node].start()
+        broker = system.broker(node)
+        state = broker.status().state
+        if state == DEAD:
+            broker.start()
+        elif state == PAUSED:
+            broker.resume()
 
 
 def running_again(system: System, injection: Injection) -> Evidence:
-    """Observe that every broker that was hit serves."""
-    states = {str(node): system.brokers[node].state for node in injection.nodes}
-    pids = {str(node): system.brokers[node].pid for node in injection.nodes}
-    proved = all(state == "running" for state in states.values())
-    return Evidence(proved=proved, facts={"states": states, "pids": pids})
+    """Observe whether every broker of the target runs."""
+    found = {node: system.broker(node).status() for node in injection.nodes}
+    proved = all(status.state == RUNNING for status in found.values())
+    return Evidence(proved=proved, facts=shown(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill(Fault):
+class ProcessFault(Fault):
+    """A fault whose brokers run again when it is healed."""
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Start what is dead, resume what is paused."""
+        start_again(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the brokers run."""
+        return running_again(system, injection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill(ProcessFault):
     """SIGKILL; healed by starting the broker again. Its page cache survives, its memory does not."""
 
     kind: ClassVar[str] = "kill"
 
     def inject(self, system: System, injection: Injection) -> None:
         """Kill each broker once."""
-        for node in _note_pids(system, injection):
-            system.brokers[node].kill()
+        hit_once(system, injection, lambda _, broker: broker.kill())
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Gone from the process table."""
-        del system
-        pids = _pids(injection)
-        states = {str(node): process_state(pid) or "gone" for node, pid in pids.items()}
-        proved = bool(pids) and all(gone(pid) for pid in pids.values())
-        return Evidence(
-            proved=proved, facts={"pids": {str(n): p for n, p in pids.items()}, "process": states}
-        )
-
-    def heal(self, system: System, injection: Injection) -> None:
-        """Start it again; returns when it serves."""
-        start_again(system, injection)
-
-    def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """It serves."""
-        return running_again(system, injection)
+        """Observe whether the lives that were hit are over."""
+        return ended(system, injection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminate(Kill):
-    """SIGTERM: controlled shutdown, leaders move first; healed by starting the broker again."""
+    """SIGTERM: a controlled shutdown, which moves leaders first; healed by starting the broker again.
+
+    A broker that has not ended when the fault is healed is killed, and started again.
+    """
 
     kind: ClassVar[str] = "terminate"
 
     def inject(self, system: System, injection: Injection) -> None:
-        """Terminate each broker once, and wait for its end."""
-        for node in _note_pids(system, injection):
-            system.brokers[node].terminate()
+        """Terminate each broker once."""
+        hit_once(system, injection, lambda _, broker: broker.terminate())
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Start what is dead; kill what was asked to end and has not."""
+        lives: dict[int, int] = injection.notes.get("lives", {})
+        for node, status in statuses(system, injection).items():
+            if not is_over(status, lives[node]):
+                system.broker(node).kill()
+        start_again(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the brokers run, in a later life than the one that was hit."""
+        over = not injection.notes.get("lives") or ended(system, injection).proved
+        running = running_again(system, injection)
+        return Evidence(proved=over and running.proved, facts=running.facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restart(Kill):
-    """Terminate and start again at once (`hard=True`: kill and start again at once)."""
+class Restart(Terminate):
+    """Terminate, and start again as soon as the broker is dead (`hard=True`: kill instead of terminate)."""
 
     kind: ClassVar[str] = "restart"
     hard: bool = False
     seconds: Seconds | None = 0.0
 
     def inject(self, system: System, injection: Injection) -> None:
-        """End each broker once and start it."""
-        for node in _note_pids(system, injection):
-            broker = system.brokers[node]
-            if self.hard:
-                broker.kill()
-            else:
-                broker.terminate()
-            broker.start()
+        """End each broker once."""
+        hit_once(
+            system, injection, lambda _, broker: broker.kill() if self.hard else broker.terminate()
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause(Fault):
-    """SIGSTOP, later SIGCONT: a long garbage collection; past its session the broker is a zombie."""
+class Pause(ProcessFault):
+    """SIGSTOP, later SIGCONT: a long garbage collection. A broker whose session ended meanwhile is a zombie."""
 
     kind: ClassVar[str] = "pause"
+    needs: ClassVar[frozenset[str]] = frozenset({"pause"})
 
     def inject(self, system: System, injection: Injection) -> None:
-        """Stop each broker once."""
-        for node in _note_pids(system, injection):
-            system.brokers[node].pause()
+        """Pause each broker once."""
+        hit_once(system, injection, lambda _, broker: broker.pause())
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """State T in the process table."""
-        del system
-        pids = _pids(injection)
-        states: dict[str, Any] = {str(node): process_state(pid) for node, pid in pids.items()}
-        proved = bool(pids) and all(state in ("T", "t") for state in states.values())
-        return Evidence(
-            proved=proved, facts={"pids": {str(n): p for n, p in pids.items()}, "process": states}
-        )
-
-    def heal(self, system: System, injection: Injection) -> None:
-        """Let it go on; a broker that died meanwhile is started."""
-        for node in injection.nodes:
-            if system.brokers[node].alive:
-                system.brokers[node].resume()
-        start_again(system, injection)
-
-    def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """It runs."""
-        return running_again(system, injection)
+        """Observe whether every broker is paused."""
+        found = statuses(system, injection)
+        proved = bool(found) and all(status.state == PAUSED for status in found.values())
+        return Evidence(proved=proved, facts=shown(found))
 
 
 def kill(target: Target | int, *, seconds: Seconds | None = None) -> Kill:
@@ -165,7 +171,7 @@ def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Termin
 
 
 def restart(target: Target | int, *, hard: bool = False) -> Restart:
-    """End the broker and start it again at once; `hard` with SIGKILL."""
+    """End the broker and start it again as soon as it is dead; `hard` with SIGKILL."""
     return Restart(target=target, hard=hard)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 

@@ -1,4 +1,4 @@
-"""Faults by name: how a schedule file, a command or a third party's code finds them.
+"""Faults by name: how a schedule file, a command or other people's code finds them.
 
 `FAULTS` maps a kind to its class; `register` adds one. A fault's JSON is its kind, its target and the
 parameters that differ from the defaults.
@@ -12,9 +12,9 @@ from dataclasses import fields
 from typing import Any
 
 from .codepoints import Failpoint
-from .disk import DiskError, PowerLoss
+from .disk import DiskError, PowerLoss, SlowDisk
 from .errors import ConfigError
-from .network import Cut, Isolate, Slow
+from .network import Isolate, OneWayCut, Reset, Slow
 from .process import Kill, Pause, Restart, Terminate
 from .registry_process import PauseRegistry, RestartRegistry
 from .requests import LoseResponse
@@ -25,16 +25,18 @@ FAULTS: dict[str, type[Fault]] = {}
 
 
 def register(fault: type[Fault]) -> type[Fault]:
-    """Make a fault known by its `kind`; ConfigError when another has it."""
+    """Make a fault known by its `kind`; ConfigError when another fault has that name."""
     if FAULTS.get(fault.kind, fault) is not fault:
-        raise ConfigError(f"fault {fault.kind!r} is there already: {FAULTS[fault.kind]!r}")
+        raise ConfigError(
+            f"the fault {fault.kind!r} is registered already, as {FAULTS[fault.kind]!r}; choose another kind"
+        )
     FAULTS[fault.kind] = fault
     return fault
 
 
 for _fault in (
-    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, Isolate, Cut, Slow, RestartRegistry, PauseRegistry,
-    LoseResponse, Failpoint,
+    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, Slow, Reset, RestartRegistry,
+    PauseRegistry, LoseResponse, Failpoint,
 ):  # fmt: skip
     register(_fault)
 

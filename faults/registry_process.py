@@ -1,11 +1,8 @@
 """Faults of the registry's process (K1, D3): killed and started again, paused.
 
-They hit no broker: an injection has no nodes and counts against no cap. While one lasts nobody can say who leads, and
-a broker that starts would wait for the registry: so the nemesis neither fires nor heals anything else meanwhile
-(`Fault.hides_cluster`).
-
-Proofs come from the operating system as a broker's do; healed is a registry that runs and answers.
-What may fail: FaultError where the cluster's registry is a ZooKeeper, which is not ours to kill.
+They hit no broker: an injection has no nodes and counts against no cap. While it lasts the registry does not answer
+(`Fault.hides_cluster`). Proofs are those of a broker's process; healed: the registry runs and answers.
+Needs the capability `registry`: a ZooKeeper is not Harrow's to kill.
 """
 
 from __future__ import annotations
@@ -14,12 +11,11 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harrow.cluster.errors import ClusterError
-
-from .errors import ConfigError, FaultError
-from .process import gone, process_state
-from .spec import Evidence, Fault, Injection, Seconds
-from .system import BrokerControl, Scene, System
+from .errors import ConfigError, TargetError
+from .evidence import Evidence
+from .process import is_over
+from .spec import Fault, Injection, Seconds
+from .system import DEAD, PAUSED, RUNNING, ProcessControl, Scene, System
 from .targets import Target, registry
 
 
@@ -27,13 +23,14 @@ from .targets import Target, registry
 class RegistryFault(Fault):
     """A fault whose target is the registry."""
 
+    needs: ClassVar[frozenset[str]] = frozenset({"registry"})
     hides_cluster: ClassVar[bool] = True
     target: Target = registry
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if self.target != registry:
-            raise ConfigError(f"{self.kind}(target={self.target}): it hits the registry alone")
+            raise ConfigError(f"{self.kind}(target={self.target}): it hits only the registry")
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(f'{n}={v!r}' for n, v in self.parameters().items())})"
@@ -44,46 +41,45 @@ class RegistryFault(Fault):
         return False
 
     def resolve(self, scene: Scene, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
-        """Draw how long; there is nobody to draw."""
+        """Draw how long; there is no broker to draw. TargetError while the registry is away already."""
+        self.check_nodes(scene, ())
         duration_ms = self.draw_duration_ms(scene, rng)
         return Injection(id=id, fault=self, nodes=(), duration_ms=duration_ms)
 
-    def hit(self, process: BrokerControl) -> None:
+    def check_nodes(self, scene: Scene, nodes: tuple[int, ...]) -> None:
+        """Raise TargetError while the registry does not run."""
+        del nodes
+        if not scene.registry_runs:
+            raise TargetError(f"{self}: the registry does not run at this moment")
+
+    def hit(self, process: ProcessControl) -> None:
         """Do it to the process."""
         raise NotImplementedError
 
     def inject(self, system: System, injection: Injection) -> None:
         """Hit the registry once."""
-        process = registry_of(system)
-        if process is None:
-            raise FaultError(
-                f"{self}: this cluster's registry is a ZooKeeper, no process of Harrow's; leave zookeeper.connect "
-                "empty, or break the ZooKeeper yourself"
-            )
-        if "pid" not in injection.notes:
-            injection.notes["pid"] = process.pid
-            self.hit(process)
+        status = system.registry.status()
+        if "life" not in injection.notes and status.state != DEAD:
+            injection.notes["life"] = status.life
+            self.hit(system.registry)
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Let it go on, or start it; returns when it serves."""
+        """Resume it, or start it."""
         del injection
-        process = registry_of(system)
-        if process is not None:
-            if process.alive:
-                process.resume()
-            else:
-                process.start()
+        state = system.registry.status().state
+        if state == PAUSED:
+            system.registry.resume()
+        elif state == DEAD:
+            system.registry.start()
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """It runs and answers."""
+        """Observe whether it runs and answers."""
         del injection
-        process = registry_of(system)
-        if process is None:
-            return Evidence(proved=True)
-        if process.state != "running":
-            return Evidence(proved=False, facts={"state": process.state, "pid": process.pid})
+        status = system.registry.status()
+        if status.state != RUNNING:
+            return Evidence(proved=False, facts=status.to_json())
         live = sorted(system.describe().live)
-        return Evidence(proved=True, facts={"state": "running", "pid": process.pid, "live": live})
+        return Evidence(proved=True, facts={**status.to_json(), "live": live})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,43 +88,35 @@ class RestartRegistry(RegistryFault):
 
     kind: ClassVar[str] = "restart_registry"
 
-    def hit(self, process: BrokerControl) -> None:
+    def hit(self, process: ProcessControl) -> None:
         """Kill it."""
         process.kill()
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Gone from the process table."""
-        del system
-        pid: int | None = injection.notes.get("pid")
-        state = process_state(pid) or "gone"
-        proved = pid is not None and gone(pid)
-        return Evidence(proved=proved, facts={"pid": pid, "process": state})
+        """Observe whether the life that was hit is over."""
+        status = system.registry.status()
+        life: int | None = injection.notes.get("life")
+        return Evidence(proved=life is not None and is_over(status, life), facts=status.to_json())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseRegistry(RegistryFault):
-    """SIGSTOP, later SIGCONT: past the brokers' sessions it has to ask itself who is still there."""
+    """SIGSTOP, later SIGCONT.
+
+    After a pause that is longer than the sessions, the registry must ask who is still there.
+    """
 
     kind: ClassVar[str] = "pause_registry"
 
-    def hit(self, process: BrokerControl) -> None:
-        """Stop it."""
+    def hit(self, process: ProcessControl) -> None:
+        """Pause it."""
         process.pause()
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """State T in the process table."""
-        del system
-        pid: int | None = injection.notes.get("pid")
-        state = process_state(pid) if pid is not None else ""
-        return Evidence(proved=state in ("T", "t"), facts={"pid": pid, "process": state})
-
-
-def registry_of(system: System) -> BrokerControl | None:
-    """Return the registry's process; None where it is a ZooKeeper."""
-    try:
-        return system.registry
-    except ClusterError:
-        return None
+        """Observe whether it is paused."""
+        status = system.registry.status()
+        proved = "life" in injection.notes and status.state == PAUSED
+        return Evidence(proved=proved, facts=status.to_json())
 
 
 def restart_registry(*, seconds: Seconds | None = None) -> RestartRegistry:

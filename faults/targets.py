@@ -1,12 +1,12 @@
-"""Who is hit: targets by role, as plain values (K).
+"""Which brokers are hit: targets by role, as plain values (K).
 
-A target is resolved against a `Scene` when its fault fires, with the schedule's random numbers, to the
-node ids of brokers that run at that moment. `leader(orders)` is a random partition's leader,
-`leader(orders, 0)` that one's. `TargetError` when nobody plays the role now (an election is going on).
+A target is resolved against a `Scene` when its fault fires, with the schedule's random numbers, to the node ids
+of brokers that run at that moment. `leader(orders)` is the leader of a random partition, `leader(orders, 0)` the
+leader of partition 0. `TargetError` when no broker plays the role now (an election is going on).
 
-Roles, as a table (`ROLES`), each a pure function (target, scene, random) → node ids. Source: Jepsen's
-nemesis targets; a group's coordinator leads the partition of
-`__consumer_offsets` that the cluster's own `internal_topics.partition_for` computes.
+Roles are a table (`ROLES`); each is a pure function (target, scene, random) → node ids. Source: Jepsen's nemesis
+targets. A group's coordinator leads the partition of `__consumer_offsets` that `internal_topics.partition_for`
+computes.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Target:
         return self.role if self.role in PLAIN else f"{self.role}({', '.join(given)})"
 
     def resolve(self, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-        """Return the node ids, sorted, at least one; TargetError when nobody plays the role now."""
+        """Return the node ids, sorted, at least one; TargetError when no broker plays the role now."""
         nodes = ROLES[self.role](self, scene, rng)
         if not nodes:
-            raise TargetError(f"{self}: no running broker plays this role now")
+            raise TargetError(f"{self}: no running broker plays this role at this moment")
         return tuple(sorted(nodes))
 
     def to_json(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _in_partition(role: str, topic: TopicLike, partition: int | None) -> Target:
 
 
 def leader(topic: TopicLike, partition: int | None = None) -> Target:
-    """Who leads this partition; without a partition, one drawn by the seed when the fault fires."""
+    """The leader of this partition; without a number, of a partition that the seed draws when the fault fires."""
     return _in_partition("leader", topic, partition)
 
 
@@ -129,9 +129,9 @@ minority = Target(role="minority")
 majority = Target(role="majority")
 """The fewest brokers that are more than half."""
 all_brokers = Target(role="all_brokers")
-"""Every broker."""
+"""Every broker that runs and that no other fault holds."""
 registry = Target(role="registry")
-"""The registry: no broker plays it; faults of its own hit it."""
+"""The registry: no broker plays this role; the registry's own faults hit it."""
 
 PLAIN = ("one", "minority", "majority", "all_brokers", "registry")
 
@@ -216,7 +216,8 @@ def _majority(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
 
 
 def _all(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    return _some(len(scene.brokers), scene, rng)
+    del rng
+    return tuple(sorted(scene.running - scene.disturbed))
 
 
 def _registry(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:

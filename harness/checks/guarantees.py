@@ -11,6 +11,14 @@ Anomalies, named as in `jepsen.tests.kafka` where it has them:
 * `replica-divergence`: replicas hold different bytes under one offset and leader epoch (LogMatching);
 * `corrupt-batch`, `log-gap`, `epoch-regression`: a replica's log is damaged, not contiguous, or its epochs go back;
 * `two-leaders`, `two-controllers`: two brokers were leader in one leader epoch, controller in one controller epoch.
+
+Only a simulation can say (`SIMULATED`), for it knows every client and every task:
+
+* `unexpected`: a record is in the log that no client sent;
+* `send-refused`: a producer was refused for good;
+* `offset-out-of-range`: a reader's position was beyond the log, though it had read up to there;
+* `not-converged`: after healing the cluster did not come to rest within a bound;
+* `task-failed`: a broker's task ended with an exception.
 """
 
 from __future__ import annotations
@@ -37,7 +45,14 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 }
 """What makes a verdict invalid. `best-effort` (acks=0 or 1) is derived, and may be asked for."""
 
+GUARANTEE_OF_SIMULATIONS = "exactly-once,ordered"
+"""What simulated runs, and `harrow chaos` on real ones, are held to unless they say otherwise."""
 ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"poll-skip"}
+"""What a verdict on a history may find."""
+SIMULATED = frozenset(
+    {"unexpected", "send-refused", "offset-out-of-range", "not-converged", "task-failed"}
+)
+"""What only a simulation can find; always wrong."""
 
 
 def parse(guarantee: str) -> list[str]:

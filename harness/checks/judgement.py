@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from .. import run_folder
 from ..histories.layout import Layout, PartitionFiles, lay_out
 from . import guarantees as words
 from .kernels.inputs import PartitionJob
@@ -68,7 +69,7 @@ def judge_laid_out(
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: of its clock."""
     began = time.perf_counter() if began is None else began
     place = Path(folder).absolute()
-    windows, fault_problem = fault_windows(place / "faults.jsonl")
+    windows, fault_problem = fault_windows(place / run_folder.FAULTS)
     jobs, reasons = _plan(place, layout, topics, replicas, windows or [], limit)
     reasons = [*layout.problems, *reasons]
     results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
@@ -93,7 +94,7 @@ def judge_laid_out(
         anomalies=_anomalies(found, layout, words.forbidden(promised)), reasons=tuple(reasons), notes=tuple(notes),
         planted=planted_bugs(place), elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
-    verdict.write(place / "verdict.json")
+    verdict.write(place / run_folder.VERDICT)
     return verdict
 
 
@@ -123,7 +124,8 @@ def _plan(
 ) -> tuple[list[PartitionJob], list[str]]:  # fmt: skip
     """One job for each topic-partition that anything is known of."""
     reasons: list[str] = []
-    kept = _kept(folder, topics)
+    data = run_folder.replica_folders(folder)
+    kept = _kept(data, topics)
     known = (
         {place for place in layout.partitions if place[1] >= 0} | set(kept) | set(replicas or ())
     )
@@ -138,7 +140,7 @@ def _plan(
                 reasons.append(
                     f"the ISR of {topic}-{partition} is not full: {sorted(chosen.isr)} of {list(chosen.replicas)}"
                 )
-            logs = {node: _log_folder(folder, node, topic, partition) for node in chosen.replicas}
+            logs = {node: _log_folder(data, node, topic, partition) for node in chosen.replicas}
         files = layout.partitions.get((topic, partition)) or PartitionFiles(
             topic=topic, partition=partition
         )
@@ -154,16 +156,20 @@ def _plan(
     return jobs, reasons
 
 
-def _log_folder(folder: Path, node: int, topic: str, partition: int) -> str:
-    return str(folder / "cluster" / f"broker-{node}" / "data" / f"{topic}-{partition}")
+def _log_folder(data: Mapping[int, Sequence[Path]], node: int, topic: str, partition: int) -> str:
+    """Where a replica's log is; where no data folder of its broker holds it, where the first one would."""
+    name = f"{topic}-{partition}"
+    places = [folder / name for folder in data.get(node, [Path(f"broker-{node}")])]
+    return str(next((place for place in places if place.is_dir()), places[0]))
 
 
-def _kept(folder: Path, topics: Sequence[str]) -> dict[tuple[str, int], dict[int, str]]:
-    """Which brokers' folders hold which partitions."""
+def _kept(
+    data: Mapping[int, Sequence[Path]], topics: Sequence[str]
+) -> dict[tuple[str, int], dict[int, str]]:
+    """Which brokers' data folders hold which partitions."""
     kept: dict[tuple[str, int], dict[int, str]] = {}
-    for data in sorted(folder.glob("cluster/broker-*/data")):
-        node = int(data.parent.name.rpartition("-")[2])
-        for log in data.iterdir():
+    for node, folder in ((node, folder) for node, folders in data.items() for folder in folders):
+        for log in folder.iterdir() if folder.is_dir() else ():
             topic, dash, number = log.name.rpartition("-")
             if dash and number.isdigit() and topic in topics and log.is_dir():
                 kept.setdefault((topic, int(number)), {})[node] = str(log)

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from harrow.cluster.planting import PLANTED_EVENT
+
+from ..run_folder import trace_files
+
+LEADERSHIP_EVENTS = ("partition.leader", "controller.elected")
 
 TRACE_HEAD_BYTES = 65_536
 PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
@@ -19,7 +24,7 @@ PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
 def _events(folder: Path) -> list[dict[str, Any]]:
     """Events of interest of every broker; a torn last line is passed over."""
     found: list[dict[str, Any]] = []
-    for path in sorted(folder.glob("cluster/broker-*/trace.jsonl")):
+    for path in trace_files(folder):
         with path.open("rb") as file:
             for line in file:
                 if b'"partition.leader"' in line or b'"controller.elected"' in line:
@@ -37,7 +42,7 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
     A broker emits `broker.planted` as the first event of each life, so the head of a trace tells it.
     """
     found: set[str] = set()
-    for path in sorted(folder.glob("cluster/broker-*/trace.jsonl")):
+    for path in trace_files(folder):
         with path.open("rb") as file:
             lines = file.read(TRACE_HEAD_BYTES).splitlines()
         for line in lines:
@@ -51,9 +56,14 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
 
 
 def leadership(folder: Path, topics: set[str]) -> list[dict[str, Any]]:
-    """Anomalies `two-leaders` and `two-controllers`, shaped as a kernel's."""
+    """Anomalies of the brokers' traces in a run's folder."""
+    return leadership_claims(_events(folder), topics)
+
+
+def leadership_claims(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+    """Anomalies `two-leaders` and `two-controllers`, shaped as a kernel's; each event with its `broker`."""
     claims: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = defaultdict(dict)
-    for event in _events(folder):
+    for event in events:
         if event.get("event") == "controller.elected":
             claims["two-controllers", "", -1, event.get("epoch")].setdefault(event["broker"], event)
         elif event.get("event") == "partition.leader" and event.get("topic") in topics:

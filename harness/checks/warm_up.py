@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ..histories.format import HistoryWriter, Kind, Outcome
+from .. import run_folder
+from ..histories.format import HistoryWriter, Kind, OpOutcome
 from .judgement import judge
 from .spark_client import SparkHandle
 
@@ -18,13 +19,13 @@ ROUNDS = 8
 
 def tiny_run(folder: Path) -> None:
     """A run folder of one record, sent and read."""
-    with HistoryWriter(folder / "history") as history:
+    with HistoryWriter(folder / run_folder.HISTORY) as history:
         client, topic = history.name("warm-up"), history.name(TOPIC)
-        history.append(Kind.SEND, Outcome.OK, client, topic, 0, 0, 0, 1, 2)
-    with HistoryWriter(folder / "drain") as history:
+        history.append(Kind.SEND, OpOutcome.OK, client, topic, 0, 0, 0, 1, 2)
+    with HistoryWriter(folder / run_folder.DRAIN) as history:
         client, topic = history.name("warm-up"), history.name(TOPIC)
-        history.append(Kind.POLL, Outcome.OK, client, topic, 0, 0, 0, 1, 2)
-        history.append(Kind.BOUNDS, Outcome.OK, client, topic, 0, 1, 0)
+        history.append(Kind.POLL, OpOutcome.OK, client, topic, 0, 0, 0, 1, 2)
+        history.append(Kind.BOUNDS, OpOutcome.OK, client, topic, 0, 1, 0)
 
 
 def main(remote: str, scratch: str) -> None:

@@ -17,7 +17,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from harrow.cluster.errors import HarrowError
 
-from ..histories.format import HistoryWriter, Kind, Outcome
+from ..histories.format import HistoryWriter, Kind, OpOutcome
 from .consumer import record_poll
 
 Found = TypeVar("Found")
@@ -90,7 +90,7 @@ class _FinalReader:
         for (topic, partition), (low, high) in bounds.items():
             self._history.append(
                 Kind.BOUNDS,
-                Outcome.OK,
+                OpOutcome.OK,
                 self._client,
                 self._history.name(topic),
                 partition,

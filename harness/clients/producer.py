@@ -22,7 +22,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from ..histories.format import HistoryWriter, Kind, Outcome, stable_hash, value_hash
+from ..histories.format import HistoryWriter, Kind, OpOutcome, stable_hash, value_hash
 
 DeliveryCallback = Callable[[KafkaError | None, Message], Any]
 Headers = Mapping[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
@@ -64,7 +64,7 @@ class Producer:
         )
         acks = str(config.get("acks", config.get("request.required.acks", "all")))
         self._history.append(
-            Kind.CLIENT, Outcome.OK, self._client, self._history.name(""), -1,
+            Kind.CLIENT, OpOutcome.OK, self._client, self._history.name(""), -1,
             offset=-1 if acks == "all" else int(acks), op=int(idempotent),
         )  # fmt: skip
 
@@ -94,7 +94,7 @@ class Producer:
                     report(error, message)
 
             history.append(
-                Kind.SEND, Outcome.INVOKE, self._client, topic_id, partition, -1, op, *facts,
+                Kind.SEND, OpOutcome.INVOKE, self._client, topic_id, partition, -1, op, *facts,
                 invoked_ns=invoked_ns, time_ns=invoked_ns,
             )  # fmt: skip
             try:
@@ -104,7 +104,7 @@ class Producer:
                 )  # fmt: skip
             except BaseException:
                 history.append(
-                    Kind.SEND, Outcome.FAIL, self._client, topic_id, partition, -1, op, *facts,
+                    Kind.SEND, OpOutcome.FAIL, self._client, topic_id, partition, -1, op, *facts,
                     invoked_ns=invoked_ns,
                 )  # fmt: skip
                 raise
@@ -117,10 +117,10 @@ class Producer:
         known_partition = -1 if partition is None or partition < 0 else partition
         known_offset = -1 if offset is None or offset < 0 else offset
         if error is None:
-            outcome, code = Outcome.OK, 0
+            outcome, code = OpOutcome.OK, 0
         else:
             code = error.code()
-            outcome = Outcome.FAIL if code in NEVER_SENT else Outcome.INFO
+            outcome = OpOutcome.FAIL if code in NEVER_SENT else OpOutcome.INFO
             known_offset = -1
         timestamp_ms = message.timestamp()[1]
         self._history.append(

@@ -7,7 +7,7 @@
 
 from .format import HistoryWriter as HistoryWriter
 from .format import Kind as Kind
-from .format import Outcome as Outcome
+from .format import OpOutcome as OpOutcome
 from .format import stable_hash as stable_hash
 
-__all__ = ["HistoryWriter", "Kind", "Outcome", "stable_hash"]
+__all__ = ["HistoryWriter", "Kind", "OpOutcome", "stable_hash"]

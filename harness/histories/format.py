@@ -76,7 +76,7 @@ class Kind(IntEnum):
     """A producer was made: `offset` is its acks (-1 all), `op` 1 when it is idempotent."""
 
 
-class Outcome(IntEnum):
+class OpOutcome(IntEnum):
     """Jepsen's words: `fail` certainly did not happen, `info` may have."""
 
     INVOKE = 0

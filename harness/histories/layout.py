@@ -27,7 +27,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .format import Kind, Outcome, read_history
+from harrow.cluster.broker_folder import node_id_of
+
+from .. import run_folder
+from .format import Kind, OpOutcome, read_history
 from .tap import REPLICA_CLIENT, TAP_COLUMNS, read_tap
 
 if TYPE_CHECKING:
@@ -106,7 +109,7 @@ class Layout:
 
 def lay_out(folder: Path, topics: Sequence[str]) -> Layout:
     """Rewrite what the run in `folder` recorded about `topics`; a file that cannot be read is a problem."""
-    target = folder / "history.parquet"
+    target = folder / run_folder.LAID_OUT
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
@@ -171,12 +174,12 @@ class _Reader:
 
     def pieces(self, folder: Path) -> Generator[Piece]:
         """Every file's, one file after the other."""
-        for path in sorted(folder.glob("history/*.ops")):
+        for path in run_folder.operation_files(folder / run_folder.HISTORY):
             yield from self._guarded(path, partial(self._recorded, path, RECORDED))
-        for path in sorted(folder.glob("drain/*.ops")):
+        for path in run_folder.operation_files(folder / run_folder.DRAIN):
             yield from self._guarded(path, partial(self._recorded, path, DRAINED))
-        for path in sorted(folder.glob("cluster/broker-*/tap.bin")):
-            node = int(path.parent.name.rpartition("-")[2])
+        for path in run_folder.tap_files(folder / run_folder.CLUSTER):
+            node = node_id_of(path.parent)
             yield from self._guarded(path, partial(self._tap, path, node))
 
     def _guarded(self, path: Path, cut: Callable[[], Generator[Piece]]) -> Generator[Piece]:
@@ -300,7 +303,7 @@ def _split_operations(
 
     def wanted(block: Rows) -> npt.NDArray[np.bool_]:
         kept: npt.NDArray[np.bool_] = (
-            (block["outcome"] != Outcome.INVOKE)
+            (block["outcome"] != OpOutcome.INVOKE)
             & (block["kind"] != Kind.CLIENT)
             & _among(block["topic"], topics)
         )
@@ -312,7 +315,7 @@ def _split_operations(
 def _split_pending(rows: Rows, topics: dict[int, str], clients: npt.NDArray[np.uint32]) -> Split:
     """Sends that have no completion: it is not known what became of them."""
     pending = _uncompleted(rows)
-    pending["outcome"] = Outcome.INFO
+    pending["outcome"] = OpOutcome.INFO
     columns = _taken_apart(
         pending, (*OPS_COLUMNS, "topic"), lambda block: _among(block["topic"], topics)
     )
@@ -405,7 +408,7 @@ def _uncompleted(rows: Rows) -> Rows:
 
     kind, outcome = np.ascontiguousarray(rows["kind"]), np.ascontiguousarray(rows["outcome"])
     sends = kind == Kind.SEND
-    invoked = sends & (outcome == Outcome.INVOKE)
+    invoked = sends & (outcome == OpOutcome.INVOKE)
     if not invoked.any():
         return rows[:0].copy()
     identity = rows["client"].astype(np.int64) << 40 | rows["op"]

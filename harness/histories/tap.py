@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harrow.cluster.broker_folder import TAP_NAMES
+
 from .format import HistoryFile, read_names
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def read_tap(path: str | Path) -> HistoryFile:
     count = os.path.getsize(source) // TAP_ROW.size
     dtype = np.dtype(TAP_DTYPE)
     rows = np.memmap(source, dtype, "r", shape=(count,)) if count else np.empty(0, dtype)
-    return HistoryFile(source, rows, read_names(source.with_name("tap.names")))
+    return HistoryFile(source, rows, read_names(source.with_name(TAP_NAMES)))
 
 
 def tap_frame(path: str | Path) -> pl.DataFrame:

@@ -1,15 +1,16 @@
 """An idempotent producer of a simulation: acks=all, several batches in flight, retries in order (KIP-98).
 
-Owns: `Producer`, one lane a partition; a lane's batches keep their sequence through every retry. What became of
-each batch is kept: acknowledged (with its offset) or never answered for good.
+Owns: `SimulatedProducer`, one lane a partition; a lane's batches keep their sequence through every retry. Each
+record is an operation of the history: invoked when it is offered, ok when it is acknowledged, info when its
+outcome is unknown.
 
 Java's rules: while a batch is to be sent again nothing new leaves, and retries go one by one, in order, so that the
 five batches which a broker remembers of a producer are enough. Before the first acknowledgement one batch is in
-flight at a time: a broker takes any sequence from a producer it has never heard of (so does Kafka).
+flight at a time: a broker takes any sequence from a producer that it does not know (so does Kafka).
 OUT_OF_ORDER_SEQUENCE_NUMBER is retried while an earlier batch was on its way when this one left. Otherwise the leader
 does not remember what came before (a snapshot of producers has the newest batch of each alone, in Kafka as here):
-what has been tried is given up with an unknown outcome, and the lane goes on under a new producer id. Whether the
-cluster has forgotten something acknowledged is for the checks to say.
+what has been tried is given up with an unknown outcome, and the lane continues under a new producer id. Whether the
+cluster lost something acknowledged is the oracle's question.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.records import NewRecord, build_batch
 
+from ..histories.format import Kind, OpOutcome
+from ..histories.memory import MemoryHistory, hash_of
 from .wire import WireClient, pause_ms
 
 PRODUCE, PRODUCE_VERSION = 0, 8
@@ -46,14 +49,15 @@ class Batch:
 
     sequence: int
     values: list[bytes]
-    made_ms: int
+    first_op: int
+    """The operation of its first record; the others follow."""
+    invoked_ns: int
     in_flight: bool = False
     attempts: int = 0
     failed: bool = False
-    """It came back once: it is to be sent again, or is on its way again."""
+    """It came back once: it is sent again."""
     base_offset: int | None = None
     """Where it lies, once acknowledged; -1: acknowledged as a duplicate whose offset the leader forgot."""
-    acked_ms: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,11 +66,8 @@ class Lane:
 
     tp: TopicPartition
     pending: list[Batch] = field(default_factory=list[Batch])
-    acked: list[Batch] = field(default_factory=list[Batch])
-    given_up: list[Batch] = field(default_factory=list[Batch])
-    """In the log or not: nobody was told."""
     identity: tuple[int, int] = (-1, -1)
-    heard_of: bool = False
+    acknowledged: bool = False
     """The cluster has acknowledged something under this identity."""
     next_sequence: int = 0
     broken: str = ""
@@ -79,11 +80,11 @@ def produce_body(tp: TopicPartition, batch: bytes, acks: int) -> bytes:
     return head + topic + struct.pack(">iii", 1, tp.partition, len(batch)) + batch
 
 
-class Producer:
+class SimulatedProducer:
     """Sends what `offer` is given; every lane on its own."""
 
     def __init__(
-        self, client: WireClient, topic: str, partitions: int, *, in_flight: int, acks: int,
+        self, client: WireClient, topic: str, partitions: int, history: MemoryHistory, *, in_flight: int, acks: int,
         on_anomaly: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self._client = client
@@ -91,6 +92,14 @@ class Producer:
         self._in_flight = in_flight
         self._acks = acks
         self._on_anomaly = on_anomaly
+        self._history = history
+        self._names = history.name("producer"), history.name(topic)
+        history.append(
+            Kind.CLIENT, OpOutcome.OK, self._names[0], history.name(""), -1, acks, 1, time_ns=self._now_ns
+        )  # fmt: skip
+        self.acked = 0
+        """Records acknowledged so far."""
+        self.last_acked_ns: int | None = None
         self.lanes = [Lane(tp=TopicPartition(topic, number)) for number in range(partitions)]
 
     async def start(self) -> None:
@@ -116,17 +125,29 @@ class Producer:
     def offer(self, partition: int, values: list[bytes]) -> None:
         """One more batch for a partition."""
         lane = self.lanes[partition]
+        now_ns = self._now_ns
+        operations = [self._history.next_op() for _ in values]
         batch = Batch(
-            sequence=lane.next_sequence, values=values, made_ms=self._host.clock.monotonic_ms()
+            sequence=lane.next_sequence, values=values, first_op=operations[0], invoked_ns=now_ns
         )
+        self._record(lane, batch, OpOutcome.INVOKE)
         lane.next_sequence += len(values)
         lane.pending.append(batch)
         self._pump(lane)
 
     @property
-    def acked(self) -> int:
-        """Records acknowledged so far."""
-        return sum(len(batch.values) for lane in self.lanes for batch in lane.acked)
+    def _now_ns(self) -> int:
+        return self._host.clock.monotonic_ns()
+
+    def _record(self, lane: Lane, batch: Batch, outcome: OpOutcome) -> None:
+        """One row for each record of a batch."""
+        client, topic = self._names
+        base = -1 if batch.base_offset is None else batch.base_offset
+        for delta, value in enumerate(batch.values):
+            self._history.append(
+                Kind.SEND, outcome, client, topic, lane.tp.partition, -1 if base < 0 else base + delta,
+                batch.first_op + delta, value_hash=hash_of(value), invoked_ns=batch.invoked_ns, time_ns=self._now_ns,
+            )  # fmt: skip
 
     @property
     def idle(self) -> bool:
@@ -137,7 +158,7 @@ class Producer:
         if lane.broken:
             return
         most = self._in_flight
-        if not lane.heard_of or any(batch.failed for batch in lane.pending):
+        if not lane.acknowledged or any(batch.failed for batch in lane.pending):
             most = 1  # see the head
         for batch in lane.pending[:most]:
             if not batch.in_flight:
@@ -158,35 +179,37 @@ class Producer:
         batch.failed = True
         if error in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             batch.base_offset = offset
-            batch.acked_ms = self._host.clock.monotonic_ms()
             lane.pending.remove(batch)
-            lane.acked.append(batch)
-            lane.heard_of = True
+            self._record(lane, batch, OpOutcome.OK)
+            self.acked += len(batch.values)
+            self.last_acked_ns = self._now_ns
+            lane.acknowledged = True
         elif error is ErrorCode.out_of_order_sequence_number and not first:
             pass  # an earlier one did not arrive: both come again
         elif error is ErrorCode.out_of_order_sequence_number:
-            await self._begin_anew(lane)
+            await self._take_new_identity(lane)
         elif error is not None and error not in RETRIABLE:
             lane.broken = f"sequence {batch.sequence} of {lane.tp}: {error.name}"
-            self._on_anomaly("producer-refused", lane.broken)
+            self._on_anomaly("send-refused", lane.broken)
         elif error is not None or batch.attempts > 1:
             await self._client.refresh(lane.tp.topic)
         self._pump(lane)
 
-    async def _begin_anew(self, lane: Lane) -> None:
+    async def _take_new_identity(self, lane: Lane) -> None:
         for batch in lane.pending:
             batch.in_flight = True  # nothing leaves while the new id is drawn
         lane.identity = await self._new_identity()
-        tried = [batch for batch in lane.pending if batch.attempts]
-        lane.given_up += tried
+        for batch in lane.pending:
+            if batch.attempts:
+                self._record(lane, batch, OpOutcome.INFO)
         lane.pending = [batch for batch in lane.pending if not batch.attempts]
-        lane.heard_of, lane.next_sequence = False, 0
+        lane.acknowledged, lane.next_sequence = False, 0
         for batch in lane.pending:
             batch.in_flight, batch.sequence = False, lane.next_sequence
             lane.next_sequence += len(batch.values)
 
     async def _attempt(self, lane: Lane, batch: Batch) -> tuple[ErrorCode | None, int]:
-        """The broker's word and the base offset; None where there was no word."""
+        """The broker's error code and the base offset; None where no answer came."""
         tp = lane.tp
         leader = await self._client.leader(tp)
         records: list[NewRecord] = [(None, value, ()) for value in batch.values]

@@ -1,12 +1,14 @@
-"""One simulated seed from its start to its verdict.
+"""One simulated run from its start to its verdict.
 
-Owns: `SimulationOptions`, `run_seed`, `Outcome`. Five brokers and the registry on a virtual clock; an idempotent
-producer with acks=all and a reader speak the real protocol to them; a nemesis does what its plan says; then all is
-healed, everything must be acknowledged, replicated and read within `LIVENESS_MS` of virtual time, and `checks.py`
-says what holds.
+Owns: `run_schedule`, `run_seed`, `SimulationResult`. A run is a function of a schedule and of what its `run` says
+(`RunSettings`): brokers and the registry on a virtual clock; an idempotent producer and a reader that speak the real
+protocol to them; the nemesis of `harrow.faults` on the virtual loop. Then everything is healed, everything must be
+acknowledged, replicated and read within `LIVENESS_MS` of virtual time, and `checks.py` judges.
 
-Verdicts: `valid`; `invalid` with its anomalies; `unknown` where nothing could have gone wrong: no fault took
-effect, or nothing was acknowledged after the first one.
+The recorded schedule (`SimulationResult.schedule`) repeats the run byte for byte: its trace has the same sha256.
+
+Verdicts: `valid`; `invalid` with its anomalies; `unknown` where the run proves nothing: no fault took effect,
+nothing was acknowledged after the first one, or the nemesis could not do what was planned.
 """
 
 from __future__ import annotations
@@ -14,246 +16,197 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import Any
 
 from harrow.cluster.broker import preload
-from harrow.cluster.errors import ErrorCode
-from harrow.cluster.host.seam import Host
+from harrow.cluster.errors import ConfigError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
-from harrow.cluster.wire import messages
+from harrow.faults.background import SCHEMA_VERSION as FAULTS_SCHEMA_VERSION
+from harrow.faults.nemesis import Nemesis, Row
+from harrow.faults.schedule import Schedule
 
-from .checks import (
-    Anomaly,
-    check_delivered,
-    check_lane,
-    check_replicas,
-    check_trace,
-    content_of,
-    log_bytes,
-)
-from .nemesis import Nemesis
-from .producer import Producer
-from .reader import Reader
-from .wire import WireClient
+from ..backends.simulated import SimulatedSystem, drive
+from ..histories.memory import MemoryHistory
+from ..run_settings import RunSettings, settings_of
+from .checks import FoundAnomaly, check_trace, judge_partition, log_bytes, log_rows, read_finally
+from .planning import SimulationOptions, plan_seed
+from .workload import SimulatedWorkload
 
-TOPIC = "orders"
-CREATE_TOPICS, CREATE_VERSION = 19, 5
+TOPIC_MS = 10_000
+HEALING_MS = 120_000
 LIVENESS_MS = 30_000
 """Virtual time after healing within which everything must be well again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationOptions:
-    """What every seed of a run has in common."""
-
-    brokers: int = 5
-    seconds: float = 8.0
-    """Virtual time in which faults happen."""
-    partitions: int = 2
-    batches: int = 90
-    power: bool = False
-    """Power cuts too: what is not synced vanishes, so brokers sync before they acknowledge."""
-    config: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Broker settings over the drawn ones; a run that is meant to fail sets them."""
-    acks: int = -1
-    """Less than all promises less: a run that is meant to fail."""
-    topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
-    faults: Mapping[str, int] | None = None
-    keep_trace: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one seed."""
+class SimulationResult:
+    """What became of one simulated run."""
 
     seed: int
     status: str
-    anomalies: tuple[Anomaly, ...]
+    anomalies: tuple[FoundAnomaly, ...]
+    reasons: tuple[str, ...]
+    """Why it is unknown."""
     acknowledged: int
     faults: tuple[str, ...]
+    """Faults that took effect, by label, in order."""
+    kinds: Mapping[str, int]
+    """How many of each kind took effect."""
     elections: int
     converged_ms: int
     """Virtual time from healing to all well; -1: never."""
     turns: int
     trace_sha256: str
+    schedule: Schedule = field(default_factory=Schedule)
+    """What was done, resolved: it replays this run."""
+    fault_rows: tuple[Row, ...] = ()
+    """What `faults.jsonl` holds of a real run."""
     trace: str = ""
 
     def to_json(self) -> str:
-        """One line for a ledger, without the trace."""
-        fields = {name: value for name, value in asdict(self).items() if name != "trace"}
-        return json.dumps(fields, separators=(",", ":"))
-
-
-class Workload:
-    """The producer, the reader, and the pace of both."""
-
-    def __init__(self, cluster: SimulatedCluster, options: SimulationOptions) -> None:
-        self._cluster = cluster
-        self._options = options
-        self._random = cluster.world.rng("workload")
-        self._rest = options.batches
-        self.anomalies: list[Anomaly] = []
-        self.ready = False
-        host, reading = cluster.client("producer"), cluster.client("reader")
-        self._host: Host = host
-        self._client = WireClient(host, "producer", cluster.bootstrap)
-        self.producer = Producer(
-            self._client, TOPIC, options.partitions, in_flight=self._random.choice((1, 3, 5)),
-            acks=options.acks, on_anomaly=self._anomaly,
+        """One line for a ledger, without trace, rows and schedule."""
+        names = (
+            "seed", "status", "anomalies", "reasons", "acknowledged", "faults", "kinds", "elections", "converged_ms",
+            "turns", "trace_sha256",
         )  # fmt: skip
-        self.reader = Reader(
-            WireClient(reading, "reader", cluster.bootstrap), TOPIC, options.partitions,
-            on_anomaly=self._anomaly,
-        )  # fmt: skip
-        self._numbers = [0] * options.partitions
-        host.tasks.spawn(self._prepare(), name="prepare")
+        return json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"))
 
-    def _anomaly(self, name: str, text: str) -> None:
-        self._cluster.world.tell("anomaly", name=name, text=text)
-        self.anomalies.append((name, text))
 
-    async def _prepare(self) -> None:
-        schema = messages.schema(CREATE_TOPICS, CREATE_VERSION, "request")
-        configs = {"min.insync.replicas": "2", **self._options.topic_config}
-        topic = schema.CreatableTopic(
-            name=TOPIC, num_partitions=self._options.partitions, replication_factor=3, assignments=(),
-            configs=tuple(
-                schema.CreatableTopicConfig(name=name, value=value)
-                for name, value in sorted(configs.items())
-            ),
-        )  # fmt: skip
-        entity = schema.CreateTopicsRequest(
-            topics=(topic,), timeout=messages.milliseconds(5_000), validate_only=False
+def run_seed(
+    seed: int, options: SimulationOptions | None = None, *, keep_trace: bool = False
+) -> SimulationResult:
+    """Plan and run one seed; the same options and seed give the same result, its trace included."""
+    return run_schedule(plan_seed(seed, options or SimulationOptions()), keep_trace=keep_trace)
+
+
+def run_schedule(schedule: Schedule, *, keep_trace: bool = False) -> SimulationResult:
+    """Run a schedule as its `run` describes; ConfigError for what a simulation cannot do."""
+    settings = settings_of(schedule)
+    if not settings.idempotent:
+        raise ConfigError(
+            "idempotent=false: simulated producers are idempotent; replay it on real processes"
         )
-        while True:
-            answer = await self._client.ask_anyone(CREATE_TOPICS, CREATE_VERSION, entity)
-            if answer.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
-                break
-            await self._host.tasks.sleep(20)
-        await self.producer.start()
-        for number in range(self._options.partitions):
-            await self._client.leader(TopicPartition(TOPIC, number))
-        self.reader.start()
-        self.ready = True
-
-    def begin(self) -> None:
-        """Offer the first batch; the others follow at random moments, a little longer than the faults last."""
-        self._host.tasks.spawn(self._offer_all(), name="offer")
-
-    async def _offer_all(self) -> None:
-        rng, options = self._random, self._options
-        pause_ms = options.seconds * 1_000 / max(1, options.batches)
-        while self._rest:
-            self._rest -= 1
-            partition = rng.randrange(options.partitions)
-            at = self._numbers[partition]
-            count = rng.choice((1, 1, 2, 3, 5))
-            self._numbers[partition] += count
-            values = [f"{partition}:{number}".encode() for number in range(at, at + count)]
-            self.producer.offer(partition, values)
-            await self._host.tasks.sleep(rng.uniform(0, 2 * pause_ms))
-
-    @property
-    def done(self) -> bool:
-        """True when everything was offered and acknowledged."""
-        return not self._rest and self.producer.idle
-
-
-def drawn_config(rng: random.Random, options: SimulationOptions) -> dict[str, object]:
-    """Broker settings of one seed: timeouts around each other, small segments now and then."""
-    config: dict[str, object] = {
-        "zookeeper.session.timeout.ms": rng.choice((600, 1_000, 1_500)),
-        "replica.lag.time.max.ms": rng.choice((400, 1_000, 2_500)),
-        "replica.high.watermark.checkpoint.interval.ms": rng.choice((200, 1_000, 5_000)),
-        "log.segment.bytes": rng.choice((1_500, 6_000, 1 << 20)),
-        "log.index.size.max.bytes": 4_096,  # mapped whole for each segment: 10 MiB of zeroes by default
-        "replica.fetch.wait.max.ms": rng.choice((100, 400)),
-        "default.replication.factor": 3,
-        "harrow.trace.hw.interval.ms": 1_000,
-    }
-    if options.power:
-        config["log.flush.interval.messages"] = 1
-    return {**config, **options.config}
-
-
-def run_seed(seed: int, options: SimulationOptions | None = None) -> Outcome:
-    """Run one seed; the same options and seed give the same outcome, its trace included."""
-    options = options or SimulationOptions()
     preload()
-    config = drawn_config(random.Random(f"{seed}/config"), options)  # noqa: S311 - not cryptography
-    # reference counts free almost everything of a seed; its cycles go once, at its end
+    # reference counts free almost everything of a run; its cycles are collected once, at its end
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with SimulatedCluster(brokers=options.brokers, seed=seed, config=config) as cluster:
-            return _run(seed, options, cluster)
+        with SimulatedCluster(
+            brokers=settings.brokers, seed=settings.seed, config=settings.config
+        ) as cluster:
+            return SimulatedRun(schedule, settings, cluster).run(keep_trace=keep_trace)
     finally:
         if collecting:
             gc.enable()
 
 
-def _run(seed: int, options: SimulationOptions, cluster: SimulatedCluster) -> Outcome:
-    session_ms = int(str(cluster.config["zookeeper.session.timeout.ms"]))
-    cluster.world.tell("begin", seed=seed, config=cluster.config)
-    cluster.start()
-    workload = Workload(cluster, options)
-    assert cluster.run_until(lambda: workload.ready, 10_000), "the topic was never created"
-    nemesis = Nemesis(
-        cluster, duration_ms=options.seconds * 1_000, session_ms=session_ms, power=options.power,
-        faults=None if options.faults is None else dict(options.faults),
-    )  # fmt: skip
-    nemesis.start()
-    workload.begin()
-    cluster.run_for(options.seconds * 1_000)
-    nemesis.heal()
-    healed_ms = cluster.world.loop.now_ms
-    well = cluster.run_until(lambda: all_well(cluster, workload, options), LIVENESS_MS)
-    converged_ms = cluster.world.loop.now_ms - healed_ms if well else -1
-    anomalies = list(workload.anomalies)
-    if not well:
-        anomalies.append(("not-converged", what_is_wrong(cluster, workload)))
-    anomalies += check_cluster(cluster, workload)
-    return _outcome(seed, options, cluster, workload, nemesis, anomalies, converged_ms)
+class SimulatedRun:
+    """One run on a cluster that was made for it."""
+
+    def __init__(
+        self, schedule: Schedule, settings: RunSettings, cluster: SimulatedCluster
+    ) -> None:
+        self._planned = schedule
+        self._settings = settings
+        self._cluster = cluster
+        self._rows: list[Row] = []
+
+    def run(self, *, keep_trace: bool) -> SimulationResult:
+        """Start, break, heal, judge."""
+        cluster, settings = self._cluster, self._settings
+        cluster.world.tell("begin", seed=settings.seed, config=cluster.config)
+        cluster.start()
+        workload = SimulatedWorkload(cluster, settings)
+        assert cluster.run_until(lambda: workload.ready, TOPIC_MS), "the topic was never created"
+        nemesis = Nemesis(SimulatedSystem(cluster), self._planned, write=self._write)
+        drive(cluster, nemesis)
+        workload.begin()
+        cluster.run_for(settings.seconds * 1_000)
+        nemesis.stop()
+        cluster.run_until(lambda: nemesis.over, HEALING_MS)
+        healed_ms = cluster.world.loop.now_ms
+        well = cluster.run_until(lambda: all_well(cluster, workload, settings), LIVENESS_MS)
+        converged_ms = cluster.world.loop.now_ms - healed_ms if well else -1
+        anomalies = list(workload.anomalies)
+        if not well:
+            anomalies.append(("not-converged", what_is_wrong(cluster, workload)))
+        anomalies += self._judge(workload)
+        return self._result(workload, nemesis, anomalies, converged_ms, keep_trace=keep_trace)
+
+    def _write(self, row: Row) -> None:
+        world = self._cluster.world
+        t_ns = world.loop.now_ns
+        self._rows.append({"t_ns": t_ns, "schema_version": FAULTS_SCHEMA_VERSION, **row})
+        # what was never done is no part of the trace: a recorded schedule does not have it
+        if row["event"] != "skipped":
+            fields = {name: value for name, value in row.items() if name != "event"}
+            world.tell(f"fault.{row['event']}", **fields)
+
+    def _judge(self, workload: SimulatedWorkload) -> list[FoundAnomaly]:
+        cluster, settings = self._cluster, self._settings
+        drained = MemoryHistory(drained=True)
+        found: list[FoundAnomaly] = list(check_trace(cluster.world.trace, settings.topic))
+        for number in range(settings.partitions):
+            tp = TopicPartition(settings.topic, number)
+            logs: dict[int, list[dict[str, Any]]] = {}
+            for node, process in cluster.brokers.items():
+                hosted = cluster.broker(node).replicas.partition(tp) if process.ready else None
+                if hosted is None or node not in hosted.replicas:
+                    continue
+                data = log_bytes(hosted.log)
+                logs[node] = log_rows(data, f"{tp} of broker {node}")
+                if hosted.is_leader:
+                    low, high = hosted.log.log_start_offset, hosted.log.log_end_offset
+                    read_finally(drained, tp, data, low, high)
+            found += judge_partition(tp, workload.history, drained, logs, settings.guarantee)
+        return found
+
+    def _result(
+        self, workload: SimulatedWorkload, nemesis: Nemesis, anomalies: list[FoundAnomaly], converged_ms: int,
+        *, keep_trace: bool,
+    ) -> SimulationResult:  # fmt: skip
+        world, producer = self._cluster.world, workload.producer
+        reasons = self._doubts(workload, nemesis)
+        status = "invalid" if anomalies else "unknown" if reasons else "valid"
+        counts = Counter(event for _, _, event, _ in world.trace.events)
+        world.tell(
+            "end", status=status, anomalies=anomalies, turns=world.loop.turns, acknowledged=producer.acked
+        )  # fmt: skip
+        text = world.trace.text()
+        effects = [row for row in self._rows if row["event"] == "effect"]
+        return SimulationResult(
+            seed=self._settings.seed, status=status, anomalies=tuple(anomalies), reasons=tuple(reasons),
+            acknowledged=producer.acked, faults=tuple(row["label"] for row in effects),
+            kinds=dict(sorted(Counter(row["fault"] for row in effects).items())),
+            elections=counts["partition.leader"], converged_ms=converged_ms, turns=world.loop.turns,
+            trace_sha256=hashlib.sha256(text.encode()).hexdigest(), schedule=nemesis.schedule,
+            fault_rows=tuple(self._rows), trace=text if keep_trace else "",
+        )  # fmt: skip
+
+    def _doubts(self, workload: SimulatedWorkload, nemesis: Nemesis) -> list[str]:
+        first_ns = next((row["t_ns"] for row in self._rows if row["event"] == "effect"), None)
+        if first_ns is None:
+            return [*nemesis.problems, "no fault took effect"]
+        last_ns = workload.producer.last_acked_ns
+        if last_ns is None or last_ns < first_ns:
+            return [*nemesis.problems, "nothing was acknowledged after the first fault"]
+        return list(nemesis.problems)
 
 
-def _outcome(
-    seed: int, options: SimulationOptions, cluster: SimulatedCluster, workload: Workload,
-    nemesis: Nemesis, anomalies: list[Anomaly], converged_ms: int,
-) -> Outcome:  # fmt: skip
-    batches = [batch for lane in workload.producer.lanes for batch in lane.acked]
-    first_ms = nemesis.first_ms
-    met = first_ms is not None and any(
-        batch.acked_ms is not None and batch.acked_ms >= first_ms for batch in batches
-    )
-    status = "invalid" if anomalies else "valid" if met else "unknown"
-    counts = Counter(event for _, _, event, _ in cluster.world.trace.events)
-    cluster.world.tell(
-        "end", status=status, anomalies=anomalies, turns=cluster.world.loop.turns,
-        acknowledged=workload.producer.acked,
-    )  # fmt: skip
-    text = cluster.world.trace.text()
-    return Outcome(
-        seed=seed, status=status, anomalies=tuple(anomalies), acknowledged=workload.producer.acked,
-        faults=tuple(nemesis.done), elections=counts["partition.leader"], converged_ms=converged_ms,
-        turns=cluster.world.loop.turns, trace_sha256=hashlib.sha256(text.encode()).hexdigest(),
-        trace=text if options.keep_trace else "",
-    )  # fmt: skip
-
-
-def all_well(cluster: SimulatedCluster, workload: Workload, options: SimulationOptions) -> bool:
+def all_well(cluster: SimulatedCluster, workload: SimulatedWorkload, settings: RunSettings) -> bool:
     """Everything acknowledged, every replica in sync and at the end, everything read."""
     if not workload.done or not all(process.ready for process in cluster.processes()):
         return False
     states = cluster.states()
-    for number in range(options.partitions):
-        tp = TopicPartition(TOPIC, number)
+    for number in range(settings.partitions):
+        tp = TopicPartition(settings.topic, number)
         rows = [
             (node, row) for node, states_of in states.items() for row in states_of
-            if row["topic"] == TOPIC and row["partition"] == number
+            if row["topic"] == settings.topic and row["partition"] == number
         ]  # fmt: skip
         leaders = [(node, row) for node, row in rows if row["is_leader"]]
         if len(leaders) != 1:
@@ -270,8 +223,8 @@ def all_well(cluster: SimulatedCluster, workload: Workload, options: SimulationO
     return True
 
 
-def what_is_wrong(cluster: SimulatedCluster, workload: Workload) -> str:
-    """What a seed that did not converge looks like."""
+def what_is_wrong(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:
+    """Describe a cluster that did not converge."""
     lines = [f"{process.name} {process.state}" for process in cluster.processes()]
     lines += [f"pending {len(lane.pending)} {lane.broken}" for lane in workload.producer.lanes]
     lines.append(f"read to {list(workload.reader.positions.values())}")
@@ -280,28 +233,6 @@ def what_is_wrong(cluster: SimulatedCluster, workload: Workload) -> str:
             f"broker {node}: {row['topic']}-{row['partition']} leader {row['leader']} epoch {row['leader_epoch']} "
             f"isr {row['isr']} leo {row['leo']} hw {row['hw']}"
             for row in rows
-            if row["topic"] == TOPIC
+            if not row["topic"].startswith("__")
         ]
     return "; ".join(lines)
-
-
-def check_cluster(cluster: SimulatedCluster, workload: Workload) -> list[Anomaly]:
-    """Everything that `checks.py` asks."""
-    found: list[Anomaly] = list(check_trace(cluster.world.trace))
-    for lane in workload.producer.lanes:
-        logs: dict[int, bytes] = {}
-        leader_log: bytes | None = None
-        for node, process in cluster.brokers.items():
-            partition = cluster.broker(node).replicas.partition(lane.tp) if process.ready else None
-            if partition is None or node not in partition.replicas:
-                continue
-            logs[node] = log_bytes(partition.log)
-            if partition.is_leader:
-                leader_log = logs[node]
-        if leader_log is None:
-            continue
-        content = content_of(leader_log)
-        found += check_lane(lane, content)
-        found += check_delivered(lane.tp, workload.reader.delivered[lane.tp], content)
-        found += check_replicas(lane.tp, logs)
-    return found

@@ -9,7 +9,7 @@ from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, PartitionJob, arrange
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.segments import LOG_COLUMNS
-from harrow.harness.histories.format import Kind, Outcome
+from harrow.harness.histories.format import Kind, OpOutcome
 from harrow.harness.histories.layout import DRAINED, RECORDED
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,12 +25,14 @@ def operations(draw: st.DrawFn) -> list[Row]:
     rows: list[Row] = []
     for number in range(draw(st.integers(0, 8))):
         kind = draw(st.sampled_from([Kind.SEND, Kind.SEND, Kind.POLL, Kind.BREAK]))
-        outcome = draw(st.sampled_from([Outcome.OK, Outcome.OK, Outcome.INFO, Outcome.FAIL]))
+        outcome = draw(
+            st.sampled_from([OpOutcome.OK, OpOutcome.OK, OpOutcome.INFO, OpOutcome.FAIL])
+        )
         sent = kind is Kind.SEND
         rows.append(
             operation(
                 kind, number, draw(OFFSETS if sent else st.integers(0, 6)), draw(SMALL), draw(SMALL),
-                outcome=outcome if sent else Outcome.OK, client=draw(st.integers(0, 1)),
+                outcome=outcome if sent else OpOutcome.OK, client=draw(st.integers(0, 1)),
             )
         )  # fmt: skip
     if draw(st.integers(0, 3)):
@@ -46,7 +48,7 @@ def operations(draw: st.DrawFn) -> list[Row]:
 
 
 def operation(
-    kind: Kind, op: int, offset: int, key: int, value: int, *, outcome: Outcome = Outcome.OK, client: int = 0,
+    kind: Kind, op: int, offset: int, key: int, value: int, *, outcome: OpOutcome = OpOutcome.OK, client: int = 0,
     source: int = RECORDED,
 ) -> Row:  # fmt: skip
     return {
@@ -112,7 +114,7 @@ def test_kernels_find_what_the_oracle_finds(
     ops: list[Row], pending: list[Row], batches: list[Row], logs: list[list[Row]], same: bool
 ) -> None:
     replicas = dict(enumerate([logs[0]] * len(logs) if same and logs else logs))
-    pending = [{**row, "outcome": int(Outcome.INFO)} for row in pending]
+    pending = [{**row, "outcome": int(OpOutcome.INFO)} for row in pending]
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
     inputs = arrange(
         PartitionJob(topic="t", partition=0, limit=1000),

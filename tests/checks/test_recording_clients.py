@@ -14,7 +14,7 @@ from confluent_kafka import Producer as PlainProducer
 from harrow.harness.checks import judge
 from harrow.harness.clients import Consumer, Producer
 from harrow.harness.clients.final_read import FinalReadError, read_all
-from harrow.harness.histories.format import HistoryWriter, Kind, Outcome, history_frame, value_hash
+from harrow.harness.histories.format import HistoryWriter, Kind, OpOutcome, history_frame, value_hash
 
 TOPIC = "orders"
 DEADLINE_S = 30.0
@@ -63,8 +63,8 @@ def test_what_real_clients_did_is_recorded_drained_and_judged(
             consumer.commit(asynchronous=False)
     frame = history_frame(history.path)
     sends = frame.filter(pl.col("kind") == Kind.SEND)
-    assert sends.filter(pl.col("outcome") == Outcome.INVOKE)["op"].to_list() == list(range(200))
-    acked = sends.filter(pl.col("outcome") == Outcome.OK)
+    assert sends.filter(pl.col("outcome") == OpOutcome.INVOKE)["op"].to_list() == list(range(200))
+    acked = sends.filter(pl.col("outcome") == OpOutcome.OK)
     assert sorted(acked["op"]) == list(range(200))
     assert (acked["offset"] >= 0).all()
     assert (acked["invoked_ns"] <= acked["time_ns"]).all()
@@ -72,7 +72,7 @@ def test_what_real_clients_did_is_recorded_drained_and_judged(
     assert sorted(reads["value_hash"]) == sorted(acked["value_hash"])
     assert value_hash(b"value 0", [("n", b"1")]) in reads["value_hash"].to_list()
     commits = frame.filter(pl.col("kind") == Kind.COMMIT)
-    assert commits.filter(pl.col("outcome") == Outcome.OK)["offset"].sum() == 200
+    assert commits.filter(pl.col("outcome") == OpOutcome.OK)["offset"].sum() == 200
     assert len(frame.filter(pl.col("kind") == Kind.BREAK))
     drained = read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
     assert sum(one.records for one in drained) == 200
@@ -93,7 +93,7 @@ def test_a_record_that_was_never_sent_is_fail_and_raises(tmp_path: Path, bootstr
             producer.produce(TOPIC, value=b"x" * 5000)
         producer.close()
     sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
-    assert sends["outcome"].to_list() == [Outcome.INVOKE, Outcome.FAIL]
+    assert sends["outcome"].to_list() == [OpOutcome.INVOKE, OpOutcome.FAIL]
 
 
 def test_a_delivery_error_is_info_for_it_may_have_been_appended(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_delivery_error_is_info_for_it_may_have_been_appended(tmp_path: Path) 
         with Producer(config, history=history) as producer:
             producer.produce(TOPIC, value=b"v", on_delivery=lambda error, _: reports.append(error))
     sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
-    assert sends["outcome"].to_list() == [Outcome.INVOKE, Outcome.INFO]
+    assert sends["outcome"].to_list() == [OpOutcome.INVOKE, OpOutcome.INFO]
     assert sends["error"][-1] == reports[0].code() != 0
 
 
@@ -152,7 +152,7 @@ def test_a_fatal_error_is_raised_once_and_after_all_reports(
         assert producer.flush() == 0
         producer.close()
     sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
-    assert sends["outcome"].to_list() == [Outcome.INVOKE] * 3 + [Outcome.INFO] * 3
+    assert sends["outcome"].to_list() == [OpOutcome.INVOKE] * 3 + [OpOutcome.INFO] * 3
 
 
 def test_reading_may_jump_where_a_reader_was_told_to(tmp_path: Path, bootstrap: str) -> None:

@@ -24,13 +24,15 @@ from harrow import (
     lose_response,
     pause,
     pause_registry,
+    reset,
     restart,
     restart_registry,
     slow,
+    slow_disk,
     terminate,
 )
 from harrow.faults import Fault
-from harrow.faults.process import gone, process_state
+from harrow.harness.backends.local import gone, process_state
 
 Acked = Counter[str]
 
@@ -89,6 +91,8 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "isolate, then reset": lambda _: isolate(controller(), seconds=3, heals_by="reset"),
     "isolate from clients too": lambda topic: isolate(leader(topic, 0), seconds=2, clients=True),
     "cut off one way": lambda topic: cut(leader(topic, 0), seconds=2),
+    "connections reset": lambda topic: reset(leader(topic, 0), clients=True),
+    "a slow disk": lambda topic: slow_disk(leader(topic, 0), ms=15, seconds=1),
     "lose a response": lambda topic: lose_response("Produce", nth=3),
     "crash after append": lambda topic: failpoint("log.after-append", leader(topic, 0), seconds=1),
     "stop after append": lambda topic: failpoint("log.after-append", leader(topic, 0), "stop", seconds=2.5),

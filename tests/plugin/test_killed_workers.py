@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from harrow.faults.process import gone
+from harrow.harness.backends.local import gone
 
 SUICIDAL = """
     import os, signal

@@ -9,7 +9,7 @@ from pathlib import Path
 from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW
 from harrow.cluster.wire.batch_header import header_at
 from harrow.cluster.wire.records import NewRecord, build_batch
-from harrow.harness.histories.format import HistoryWriter, Kind, Outcome, stable_hash
+from harrow.harness.histories.format import HistoryWriter, Kind, OpOutcome, stable_hash
 
 TOPIC = "orders"
 NOW_MS = 1_700_000_000_000
@@ -44,7 +44,7 @@ class RunFolder:
         return self.clock_ns
 
     def send(
-        self, value: str, offset: int = -1, *, key: str | None = "k", outcome: Outcome | None = Outcome.OK,
+        self, value: str, offset: int = -1, *, key: str | None = "k", outcome: OpOutcome | None = OpOutcome.OK,
         partition: int = 0, client: str = "producer", topic: str = TOPIC,
     ) -> None:  # fmt: skip
         """One recorded send; without outcome it was never completed."""
@@ -52,7 +52,7 @@ class RunFolder:
         facts = (stable_hash(key), stable_hash(value))
         who, what, now = self._history.name(client), self._history.name(topic), self.tick()
         self._history.append(
-            Kind.SEND, Outcome.INVOKE, who, what, -1, -1, self._ops, *facts, invoked_ns=now, time_ns=now
+            Kind.SEND, OpOutcome.INVOKE, who, what, -1, -1, self._ops, *facts, invoked_ns=now, time_ns=now
         )  # fmt: skip
         if outcome is not None:
             self._history.append(
@@ -65,7 +65,7 @@ class RunFolder:
         """One record that a recorded consumer read."""
         self._ops += 1
         self._history.append(
-            Kind.POLL, Outcome.OK, self._history.name(client), self._history.name(TOPIC), partition, offset,
+            Kind.POLL, OpOutcome.OK, self._history.name(client), self._history.name(TOPIC), partition, offset,
             self._ops, stable_hash(key), stable_hash(value), NOW_MS, self.tick(), self.tick(),
         )  # fmt: skip
 
@@ -73,13 +73,13 @@ class RunFolder:
         """A reader's position was set anew."""
         self._ops += 1
         self._history.append(
-            Kind.BREAK, Outcome.OK, self._history.name(client), self._history.name(TOPIC), partition, op=self._ops
+            Kind.BREAK, OpOutcome.OK, self._history.name(client), self._history.name(TOPIC), partition, op=self._ops
         )  # fmt: skip
 
     def producer(self, *, acks: int, idempotent: bool) -> None:
         """A recorded producer was made."""
         self._history.append(
-            Kind.CLIENT, Outcome.OK, self._history.name("producer"), self._history.name(""), -1, acks, int(idempotent)
+            Kind.CLIENT, OpOutcome.OK, self._history.name("producer"), self._history.name(""), -1, acks, int(idempotent)
         )  # fmt: skip
 
     def final(
@@ -91,10 +91,11 @@ class RunFolder:
         for offset, value in values.items():
             stamp = (timestamps or {}).get(offset, NOW_MS)
             self._drain.append(
-                Kind.POLL, Outcome.OK, who, what, partition, offset, offset, stable_hash(key), stable_hash(value), stamp
+                Kind.POLL, OpOutcome.OK, who, what, partition, offset, offset, stable_hash(key),
+                stable_hash(value), stamp
             )  # fmt: skip
         end = max(values, default=-1) + 1 if high is None else high
-        self._drain.append(Kind.BOUNDS, Outcome.OK, who, what, partition, end, low)
+        self._drain.append(Kind.BOUNDS, OpOutcome.OK, who, what, partition, end, low)
 
     def log(self, node: int, *batches: bytes, partition: int = 0) -> Path:
         """One replica's log, in one segment."""

@@ -21,6 +21,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...broker_folder import CONTROL_SOCKET
 from ..knobs.control import ControlServer
 from ..knobs.disk_faults import DiskFaults
 from ..knobs.failpoints import RealFailpoints
@@ -34,7 +35,6 @@ from .disk import RealDisk
 from .network import RealNetwork
 from .tasks import RealTasks
 
-CONTROL_SOCKET = "control.sock"
 LIVES = "lives"
 """Counts how often a host of this folder began: one byte a life."""
 

@@ -278,13 +278,16 @@ class Machine:
             self._die(silently=False)
             self.disk = self.disk.survivor()
 
-    def cut_power(self) -> None:
-        """Kill it, lose what was not synced, and tell nobody; the machine is off until its next life."""
+    def cut_power(self, rng: random.Random | None = None) -> None:
+        """Kill it, lose what was not synced, and tell nobody; the machine is off until its next life.
+
+        `rng` draws what is lost: by default the world's own.
+        """
         if not self.port.powered:
             return
         self.world.tell("host.power-cut", host_name=self.name)
         self._die(silently=True)
-        self.disk = self.disk.survivor(self._power)
+        self.disk = self.disk.survivor(rng or self._power)
         self.port.powered = False
         self.world.fabric.changed()
 
@@ -323,10 +326,7 @@ class Machine:
         if self.host is not None:
             cast("SimTasks", self.host.tasks).blocking_ms = self.blocking_ms
 
-    def slow_link(self, other: Machine, delay_ms: float) -> None:
-        """Every frame between the two takes so much longer (0: no longer)."""
-        if delay_ms:
-            self.port.slow_ms[other.name] = delay_ms
-        else:
-            self.port.slow_ms.pop(other.name, None)
-        self.world.tell("link.slow", between=[self.name, other.name], delay_ms=delay_ms)
+    @property
+    def blocking_calls(self) -> int:
+        """BLOCKS calls that the life of now, or the last one, has begun."""
+        return 0 if self.host is None else cast("SimTasks", self.host.tasks).blocking_calls

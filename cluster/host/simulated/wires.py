@@ -4,10 +4,11 @@ Owns: every connection of the world (`Fabric`), its two directions (`Way`) and i
 `Link`). A way is a queue of frames, each with the time at which it arrives; latencies are drawn from the world's
 seed, so that links overtake each other while each of them keeps its order, as TCP does.
 
-Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a way; what is under way
-then waits and is delivered, in order, after healing. A slow link adds to every latency. A reset loses what has not
-arrived, on both sides. The end of a connection passes a blocked way no more than data does. A machine whose power
-went answers nobody: its peers find out by their own timeouts, or when it is back (RST).
+Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a way; what is under way then
+waits and is delivered, in order, after healing. A rule that makes a link slow adds to the latency of what leaves.
+A reset loses what has not arrived, on both sides. The end of a connection passes a blocked way no more than data
+does. A machine whose power went answers nobody: its peers find out by their own timeouts, or when it is back
+(RST).
 
 Links are known by who they are: an accepted link is `unknown` to its handler until it names it, but rules apply
 to it from the start.
@@ -49,14 +50,14 @@ class Latency:
 class Port:
     """A machine as the network sees it; outlives the processes on it."""
 
-    __slots__ = ("identity", "lives", "name", "powered", "rules", "slow_ms")
+    __slots__ = ("delayed_frames", "identity", "lives", "name", "powered", "rules")
 
     def __init__(self, name: str, identity: Peer) -> None:
         self.name = name
         self.identity = identity
         self.rules = LinkRules()
-        self.slow_ms: dict[str, float] = {}
-        """Latency to add, by the name of the other machine."""
+        self.delayed_frames = 0
+        """Frames that left late by a rule."""
         self.powered = True
         self.lives = 0
 
@@ -94,6 +95,11 @@ class Way:
             fabric.loop.call_after(
                 self.target.life, arrives - fabric.loop.now_ns, self.target.arrived
             )
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that a rule holds back here."""
+        return sum(len(item.frame) for item in self.queue) if self.blocked else 0
 
     def apply(self) -> None:
         """Rules have changed: hold back, or let go what was held back."""
@@ -146,8 +152,7 @@ class SimLink:
     @property
     def unsent_bytes(self) -> int:
         """Bytes that a rule holds back here."""
-        way = self.outward
-        return sum(len(item.frame) for item in way.queue) if way.blocked else 0
+        return self.outward.held_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue one frame; on a closed link nothing happens."""
@@ -281,10 +286,10 @@ class Fabric:
         ms = how.low + (how.high - how.low) * draw()
         if draw() < how.spike_chance:
             ms += how.spike * draw()
-        if source.slow_ms or target.slow_ms:
-            ms += (source.slow_ms.get(target.name, 0.0) + target.slow_ms.get(source.name, 0.0)) * (
-                0.5 + draw()
-            )
+        slow_ms = source.rules.delay_ms(target.identity)
+        if slow_ms:
+            ms += slow_ms
+            source.delayed_frames += 1
         return int(ms * NS_PER_MS)
 
     @staticmethod

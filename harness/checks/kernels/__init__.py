@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.format import Kind, Outcome
+from ...histories.format import Kind, OpOutcome
 from . import batches, records, replicas
 from .found import Found
 from .inputs import FLAG_LOST, Files, Inputs, PartitionJob, chosen, load
@@ -83,8 +83,8 @@ def figures(inputs: Inputs) -> dict[str, int]:
     lost = (produced["flags"].to_numpy() & FLAG_LOST) != 0
     told_acks = acked["acks"].to_numpy()
     counts = {
-        "acknowledged": int((outcome == Outcome.OK).sum()),
-        "unacknowledged": int((outcome == Outcome.INFO).sum()),
+        "acknowledged": int((outcome == OpOutcome.OK).sum()),
+        "unacknowledged": int((outcome == OpOutcome.INFO).sum()),
         "failed": inputs.failed,
         "read": len(reads),
         "drained": 0 if inputs.final is None else len(inputs.final),

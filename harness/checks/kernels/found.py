@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.format import Kind, Outcome
+from ...histories.format import Kind, OpOutcome
 
 OPERATIONS_MOST = 12
 Row = dict[str, Any]
@@ -86,7 +86,7 @@ def operations(frame: pl.DataFrame, source: str = "") -> list[Row]:
         told.append(
             {
                 "operation": what,
-                "outcome": Outcome(row["outcome"]).name.lower(),
+                "outcome": OpOutcome(row["outcome"]).name.lower(),
                 "client": row.get("client"),
                 "op": row["op"],
                 "offset": row["offset"],

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.format import Kind, Outcome
+from ...histories.format import Kind, OpOutcome
 from ...histories.layout import DRAINED, Part
 from ..segments import SegmentError, read_log
 
@@ -91,7 +91,7 @@ class Inputs:
     @property
     def acked(self) -> pl.DataFrame:
         """Sends that were acknowledged."""
-        return self.sends.filter(pl.col("outcome") == Outcome.OK)
+        return self.sends.filter(pl.col("outcome") == OpOutcome.OK)
 
     @property
     def acked_batches(self) -> pl.DataFrame:
@@ -155,14 +155,14 @@ def arrange(
     """Sort rows by what they are."""
     kind, outcome, source = (ops[name].to_numpy() for name in ("kind", "outcome", "source"))
     drained, sends = source == DRAINED, kind == Kind.SEND
-    happened = sends & ((outcome == Outcome.OK) | (outcome == Outcome.INFO))
+    happened = sends & ((outcome == OpOutcome.OK) | (outcome == OpOutcome.INFO))
     bounds = chosen(ops, (kind == Kind.BOUNDS) & drained)
     starts = [int(log["base_offset"][0]) for log in logs.values() if len(log)]
     told = batches["kind"].to_numpy()
     return Inputs(
         job=job,
         sends=chosen(ops, happened),
-        pending=chosen(pending, (pending["outcome"] == Outcome.INFO).to_numpy()),
+        pending=chosen(pending, (pending["outcome"] == OpOutcome.INFO).to_numpy()),
         polls=chosen(ops, ((kind == Kind.POLL) | (kind == Kind.BREAK)) & ~drained),
         final=_by_offset(chosen(ops, (kind == Kind.POLL) & drained)) if len(bounds) else None,
         low=int(bounds["op"][-1]) if len(bounds) else max(starts, default=0),
@@ -171,7 +171,7 @@ def arrange(
         fetched=chosen(batches, told == FETCHED),
         logs=logs,
         problems=problems,
-        failed=int((sends & (outcome == Outcome.FAIL)).sum()),
+        failed=int((sends & (outcome == OpOutcome.FAIL)).sum()),
     )
 
 

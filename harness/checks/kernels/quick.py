@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...histories.format import Kind, Outcome
+from ...histories.format import Kind, OpOutcome
 from .inputs import Inputs
 
 Column = npt.NDArray[Any]
@@ -36,7 +36,7 @@ def _agrees(inputs: Inputs) -> bool:
         return False
     there, keys, values = _columns(final, "offset", "key_hash", "value_hash")
     for frame, column, wanted in (
-        (inputs.sends, "outcome", Outcome.OK),
+        (inputs.sends, "outcome", OpOutcome.OK),
         (inputs.polls, "kind", Kind.POLL),
     ):
         chosen, offset, key, value = _columns(frame, column, "offset", "key_hash", "value_hash")
@@ -80,7 +80,7 @@ def in_order(inputs: Inputs) -> bool:
     outcome, offset, client, key, op = _columns(
         inputs.sends, "outcome", "offset", "client", "key_hash", "op"
     )
-    judged = (outcome == Outcome.OK) & (offset >= 0)
+    judged = (outcome == OpOutcome.OK) & (offset >= 0)
     offset, client, key, op = offset[judged], client[judged], key[judged], op[judged]
     order = _by_client(client)
     same = client[order][1:] == client[order][:-1]
