@@ -66,6 +66,8 @@ VARIANTS: Mapping[str, Variant] = {
 REPERTOIRES: Mapping[str, tuple[str, ...]] = {"usual": DEFAULT_RANDOM, "all": ALL_RANDOM}
 """Kinds of fault that may be drawn; each seed picks some of them (swarm)."""
 USUAL_BROKERS = 3
+SEGMENT_BYTES_USUAL = 1 << 20
+"""Simulations have smaller segments now and then."""
 
 
 def cap_of(variant: Variant, repertoire: str, brokers: int) -> int | None:
@@ -150,14 +152,18 @@ def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
     config = dict(settings.config)
     if any("power-loss" in step.fault.capabilities() for step in schedule.steps):
         config["harrow.power.loss"] = True
+    producer: dict[str, Any] = {
+        "acks": settings.acks, "enable.idempotence": settings.idempotent, "max.in.flight": settings.in_flight,
+    }  # fmt: skip
+    segment_bytes = int(str(config.get("log.segment.bytes", SEGMENT_BYTES_USUAL)))
+    if segment_bytes < SEGMENT_BYTES_USUAL:
+        # a batch that is larger than a segment is refused, and librdkafka then takes a new epoch and may send twice
+        producer["batch.size"] = segment_bytes // 2
     return Scenario(
         seed=settings.seed, brokers=settings.brokers, partitions=settings.partitions, topic=settings.topic,
         replication_factor=settings.replication_factor, config=config, topic_config=settings.topic_config,
         guarantee=settings.guarantee, repeat=repeat, faults={"schedule": schedule}, repertoire="recorded",
-        producer={
-            "acks": settings.acks, "enable.idempotence": settings.idempotent,
-            "max.in.flight": settings.in_flight,
-        },
+        producer=producer,
     )  # fmt: skip
 
 

@@ -103,7 +103,12 @@ def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
     scenario = recorded_scenario(Schedule.from_json(schedule.to_json()), "again")
     assert (scenario.brokers, scenario.partitions, scenario.seed) == (5, 2, 4)
     assert scenario.config == {"log.segment.bytes": 6000, "harrow.power.loss": True}
-    assert scenario.producer == {"acks": 1, "enable.idempotence": False, "max.in.flight": 3}
+    assert scenario.producer == {
+        "acks": 1,
+        "enable.idempotence": False,
+        "max.in.flight": 3,
+        "batch.size": 3000,
+    }
     assert scenario.faults["schedule"] == schedule
     with pytest.raises(ConfigError, match="does not say what it ran on"):
         recorded_scenario(Schedule(steps=(step,)), "again")
