@@ -11,7 +11,7 @@ from harrow.harness.checks import judge
 from harrow.harness.checks.verdict import Status
 from judged_runs import TOPIC, RunFolder, record_batch
 
-NODES = (1, 2, 3)
+NODES: tuple[int, ...] = (1, 2, 3)
 
 
 def run_with(tmp_path: Path, data: dict[int, str], log_dirs: dict[int, list[str]]) -> RunFolder:
