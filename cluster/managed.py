@@ -38,7 +38,7 @@ class ManagedProcess:
         self.folder = folder
         self.options = options
         self.pid: int | None = None
-        self.lives = 0
+        self.incarnations = 0
         """How often it has been started."""
         self._forks = forks
         self._pidfd: int | None = None
@@ -76,7 +76,7 @@ class ManagedProcess:
             ours, theirs = os.pipe()
             try:
                 self.pid = self._forks.spawn(self.options, theirs)
-                self.lives += 1
+                self.incarnations += 1
             except BaseException:
                 os.close(ours)
                 raise

@@ -1,12 +1,12 @@
 """The nemesis: runs a schedule against a cluster, proves each fault, ends healed. It has no thread and no clock.
 
-A host calls `turn(now_ms)` again and again; each turn acts on what is due, asks for evidence of what is under way, and
+A host calls `turn(now_ms)` again and again; each turn acts on what is due, asks for evidence of what is active, and
 returns when it wants its next turn (None: it is over). Nothing in a turn waits. `BackgroundNemesis` gives it a thread
 and the wall clock; a simulation gives it the virtual loop. So a schedule means the same on both.
 
     waiting   the first fault waits for the first traffic
     running   a step fires when its time has come and the cap allows it
-    ending    after `stop`, or when every step is over: what is under way is healed
+    ending    after `stop`, or when every step is over: every active fault is healed
 
 A step never fires while more brokers than the schedule's `cap` would be disturbed. It lasts from its proved effect for
 its duration, and is healed, which is proved too. A step with the trigger `healed` waits until every earlier step is
@@ -40,7 +40,7 @@ from .errors import ConfigError
 from .evidence import Evidence
 from .schedule import Schedule, ScheduledFault
 from .spec import Injection
-from .system import HasTraffic, Scene, System, check_capabilities, look_at
+from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, take_snapshot
 
 TICK_MS = 10
 EFFECT_TIMEOUT_MS = 15_000
@@ -54,8 +54,8 @@ Row = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Active:
-    """A fault that is under way."""
+class _ActiveFault:
+    """A fault that was injected and is not healed yet."""
 
     step: ScheduledFault
     injection: Injection
@@ -98,7 +98,7 @@ class Nemesis:
         self._steps = list(schedule.steps)
         self._waiting = list(range(len(self._steps)))
         """Which steps have neither fired nor been given up."""
-        self._active: list[_Active] = []
+        self._active: list[_ActiveFault] = []
         self._view: ClusterView | None = None
         self._now_ms = 0
         self._traffic_ms: int | None = None
@@ -166,7 +166,7 @@ class Nemesis:
             if step.trigger == "healed" and number in self._waiting:
                 break
 
-    def _attend(self, active: _Active) -> None:
+    def _attend(self, active: _ActiveFault) -> None:
         if active.healing:
             self._go_on_healing(active)
         elif self._stopping:
@@ -178,7 +178,7 @@ class Nemesis:
         elif self._now_ms >= active.heal_at_ms:
             self._heal(active)
 
-    def _guarded(self, active: _Active, act: Callable[[_Active], None]) -> None:
+    def _guarded(self, active: _ActiveFault, act: Callable[[_ActiveFault], None]) -> None:
         """Call `act`; a bug in a fault ends that fault, the others are healed all the same."""
         try:
             act(active)
@@ -243,14 +243,14 @@ class Nemesis:
 
     def _resolve(self, step: ScheduledFault, disturbed: frozenset[int]) -> Injection | None:
         """Return who and how long; None while the cap forbids it."""
-        scene = self._look(disturbed)
+        snapshot = self._look(disturbed)
         if step.nodes is None:
-            injection = step.fault.resolve(scene, self._rng, id=step.id)
+            injection = step.fault.resolve(snapshot, self._rng, id=step.id)
         else:
-            step.fault.check_nodes(scene, step.nodes)
+            step.fault.check_nodes(snapshot, step.nodes)
             injection = Injection(id=step.id, fault=step.fault, nodes=step.nodes, duration_ms=0)
         if step.nodes is not None or step.duration_ms is not None:
-            drawn_ms = step.fault.draw_duration_ms(scene, self._rng)
+            drawn_ms = step.fault.draw_duration_ms(snapshot, self._rng)
             injection = replace(
                 injection,
                 duration_ms=drawn_ms if step.duration_ms is None else step.duration_ms,
@@ -260,11 +260,11 @@ class Nemesis:
             return None
         return injection
 
-    def _look(self, disturbed: frozenset[int]) -> Scene:
+    def _look(self, disturbed: frozenset[int]) -> ClusterSnapshot:
         hidden = any(active.injection.fault.hides_cluster for active in self._active)
-        scene = look_at(self._system, disturbed, view=self._view if hidden else None)
-        self._view = scene.view
-        return scene
+        snapshot = take_snapshot(self._system, disturbed, view=self._view if hidden else None)
+        self._view = snapshot.view
+        return snapshot
 
     def _disturbed(self) -> frozenset[int]:
         held = (active.injection for active in self._active if active.injection.fault.disturbs)
@@ -274,14 +274,14 @@ class Nemesis:
         assert self._traffic_ms is not None
         step = self._steps[number].fired(injection, self._now_ms - self._traffic_ms)
         self._steps[number] = step
-        active = _Active(
+        active = _ActiveFault(
             step=step, injection=injection, deadline_ms=self._now_ms + self._effect_timeout_ms
         )
         self._active.append(active)
         self._tell("inject", injection, {"duration_ms": injection.duration_ms, **injection.details})
         self._guarded(active, self._begin)
 
-    def _begin(self, active: _Active) -> None:
+    def _begin(self, active: _ActiveFault) -> None:
         try:
             active.injection.fault.inject(self._system, active.injection)
         except HarrowError as error:
@@ -292,7 +292,7 @@ class Nemesis:
 
     # -------------------------------------------------------------------------- effect and healing
 
-    def _look_for_effect(self, active: _Active) -> None:
+    def _look_for_effect(self, active: _ActiveFault) -> None:
         injection = active.injection
         evidence = self._probed(injection)
         if evidence.proved:
@@ -306,21 +306,21 @@ class Nemesis:
             )
             self._heal(active)
 
-    def _took_effect(self, active: _Active, evidence: Evidence) -> None:
+    def _took_effect(self, active: _ActiveFault, evidence: Evidence) -> None:
         self.effects += 1
         active.heal_at_ms = self._now_ms + active.injection.duration_ms
         self._tell("effect", active.injection, evidence.facts)
 
-    def _missed(self, active: _Active) -> bool:
+    def _missed(self, active: _ActiveFault) -> bool:
         begun_ms = active.deadline_ms - self._effect_timeout_ms
         return self._now_ms >= begun_ms + active.injection.duration_ms
 
-    def _effect_deadline_ms(self, active: _Active) -> float:
+    def _effect_deadline_ms(self, active: _ActiveFault) -> float:
         if not active.waits:
             return active.deadline_ms
         return float("inf") if self._closing_ms is None else self._closing_ms + GRACE_MS
 
-    def _last_look(self, active: _Active) -> None:
+    def _last_look(self, active: _ActiveFault) -> None:
         evidence = self._probed(active.injection)
         if evidence.proved:
             self._took_effect(active, evidence)
@@ -334,13 +334,13 @@ class Nemesis:
         except HarrowError as error:
             return Evidence(proved=False, facts={"error": str(error)})
 
-    def _heal(self, active: _Active) -> None:
+    def _heal(self, active: _ActiveFault) -> None:
         active.healing = True
         active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
         self._tell("heal", active.injection, {})
         self._go_on_healing(active)
 
-    def _go_on_healing(self, active: _Active) -> None:
+    def _go_on_healing(self, active: _ActiveFault) -> None:
         injection = active.injection
         evidence = Evidence(proved=False)
         try:
@@ -360,7 +360,7 @@ class Nemesis:
         self._active.remove(active)
         self._healed_ms = self._now_ms
 
-    def _hidden_from(self, active: _Active) -> bool:
+    def _hidden_from(self, active: _ActiveFault) -> bool:
         """Whether another fault hides the cluster: a broker that starts now cannot begin to run."""
         return any(
             other.injection.fault.hides_cluster for other in self._active if other is not active

@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .disk import PowerLoss, SlowDisk
+from .disk_faults import PowerLoss, SlowDisk
 from .errors import ConfigError
-from .network import Isolate, OneWayCut, Reset, Slow
-from .process import Kill, Pause, Restart, Terminate
-from .registry_process import PauseRegistry, RegistryFault, RestartRegistry
+from .network_faults import Isolate, OneWayCut, Reset, Slow
+from .process_faults import Kill, Pause, Restart, Terminate
+from .registry_faults import PauseRegistry, RegistryFault, RestartRegistry
 from .schedule import Schedule, ScheduledFault
 from .spec import Fault, Seconds
 from .targets import (

@@ -1,6 +1,6 @@
 """Rules that wait in a broker until its code or its traffic reaches them: armed once, observed, disarmed.
 
-A rule belongs to the life of the broker in which it was armed: a later life has nothing of it.
+A rule belongs to the incarnation of the broker in which it was armed: a later incarnation has nothing of it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .evidence import Evidence
-from .process import hit_once, is_over
+from .process_faults import hit_once, is_over
 from .spec import Injection
 from .system import ArmedRule, BrokerControl, System
 
@@ -27,20 +27,20 @@ def arm_once(
 
 
 def armed_in(injection: Injection) -> list[tuple[int, int, ArmedRule]]:
-    """Return (node id, life, rule) of each rule that was armed."""
-    lives: dict[int, int] = injection.notes.get("lives", {})
+    """Return (node id, incarnation, rule) of each rule that was armed."""
+    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
     rules: dict[int, ArmedRule] = injection.notes.get("rules", {})
-    return [(node, lives[node], rule) for node, rule in rules.items()]
+    return [(node, incarnations[node], rule) for node, rule in rules.items()]
 
 
 def fired(
     system: System, injection: Injection, *, death_counts: bool = True
 ) -> dict[str, dict[str, Any]]:
-    """Return what each rule did, by node id; with `death_counts` a life that ended was hit by it."""
+    """Return what each rule did, by node id; with `death_counts` an incarnation that ended was hit by it."""
     facts: dict[str, dict[str, Any]] = {}
-    for node, life, rule in armed_in(injection):
+    for node, incarnation, rule in armed_in(injection):
         status = system.broker(node).status()
-        if is_over(status, life):
+        if is_over(status, incarnation):
             facts[str(node)] = {**status.to_json(), "fired": int(death_counts)}
         else:
             found = rule.status()
@@ -49,9 +49,9 @@ def fired(
 
 
 def disarm(system: System, injection: Injection) -> None:
-    """Disarm every rule whose life goes on."""
-    for node, life, rule in armed_in(injection):
-        if not is_over(system.broker(node).status(), life):
+    """Disarm every rule whose incarnation goes on."""
+    for node, incarnation, rule in armed_in(injection):
+        if not is_over(system.broker(node).status(), incarnation):
             rule.disarm()
 
 
@@ -61,8 +61,8 @@ def disarmed(
     """Observe whether no rule is armed; with `running` and `over` as further conditions."""
     armed = [
         node
-        for node, life, rule in armed_in(injection)
-        if not is_over(system.broker(node).status(), life) and rule.status().armed
+        for node, incarnation, rule in armed_in(injection)
+        if not is_over(system.broker(node).status(), incarnation) and rule.status().armed
     ]
     return Evidence(
         proved=running.proved and over and not armed, facts={**running.facts, "armed": armed}

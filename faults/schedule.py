@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from .errors import ConfigError
-from .registry import fault_from_json
+from .fault_kinds import fault_from_json
 from .spec import Fault, Injection
 
 SCHEMA_VERSION = 1
@@ -33,7 +33,7 @@ class ScheduledFault:
     at_ms: int = 0
     trigger: str = "healed"
     required: bool = True
-    """Whether the run fails when it could not fire (nobody in that role, the cap, the end)."""
+    """Whether the run fails when it could not fire (no broker in that role, the cap, the end of the run)."""
     nodes: tuple[int, ...] | None = None
     duration_ms: int | None = None
     details: Mapping[str, Any] | None = None

@@ -1,6 +1,6 @@
 """A fault: a frozen value that says what goes wrong, to which broker, for how long (K).
 
-    fault.resolve(scene, rng)        → Injection: node ids and a duration, drawn by the seed, JSON-able
+    fault.resolve(snapshot, rng)        → Injection: node ids and a duration, drawn by the seed, JSON-able
     fault.inject(system, injection)    begin it                      (idempotent)
     fault.probe(system, injection)   → Evidence that it took effect
     fault.heal(system, injection)      begin to undo it              (idempotent, repeated until it is undone)
@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
-from .system import Scene, System
+from .system import ClusterSnapshot, System
 from .targets import Target, as_target
 
 Seconds = float | tuple[float, float]
@@ -40,7 +40,7 @@ class Injection:
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What else was drawn when it was resolved; replayed as it is."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
-    """What injecting noted (lives that were hit, rules that were armed), for the probes; not recorded."""
+    """What injecting noted (incarnations that were hit, rules that were armed), for the probes; not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,31 +80,32 @@ class Fault(abc.ABC):
         """Name what a backend must be able to do for this fault with these parameters."""
         return self.needs
 
-    def resolve(self, scene: Scene, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
-        """Draw who and how long; TargetError when nobody plays the role now."""
-        nodes = self.target.resolve(scene, rng)
-        duration_ms = self.draw_duration_ms(scene, rng)
-        details = self.draw_details(scene, rng)
+    def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
+        """Draw who and how long; TargetError when no broker plays the role now."""
+        nodes = self.target.resolve(snapshot, rng)
+        duration_ms = self.draw_duration_ms(snapshot, rng)
+        details = self.draw_details(snapshot, rng)
         return Injection(id=id, fault=self, nodes=nodes, duration_ms=duration_ms, details=details)
 
-    def check_nodes(self, scene: Scene, nodes: tuple[int, ...]) -> None:
+    def check_nodes(self, snapshot: ClusterSnapshot, nodes: tuple[int, ...]) -> None:
         """Raise TargetError when recorded brokers cannot be hit at this moment."""
-        if not set(nodes) <= scene.running:
+        if not set(nodes) <= snapshot.running:
             raise TargetError(f"{self}: brokers {list(nodes)} do not all run at this moment")
 
-    def draw_duration_ms(self, scene: Scene, rng: random.Random) -> int:
+    def draw_duration_ms(self, snapshot: ClusterSnapshot, rng: random.Random) -> int:
         """Return a whole number of milliseconds from `seconds`, or from around the session timeout."""
         if self.seconds is None:
-            # On both sides of the session timeout: an outage that nobody notices, and one that moves leaders.
-            low, high = 0.3 * scene.session_timeout_ms, 2.5 * scene.session_timeout_ms
+            # On both sides of the session timeout: an outage that no component notices, and an outage that moves
+            # leaders.
+            low, high = 0.3 * snapshot.session_timeout_ms, 2.5 * snapshot.session_timeout_ms
         else:
             pair = self.seconds if isinstance(self.seconds, tuple) else (self.seconds, self.seconds)
             low, high = pair[0] * 1000, pair[1] * 1000
         return round(rng.uniform(low, high))
 
-    def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Return what else is left to chance."""
-        del scene, rng
+        del snapshot, rng
         return {}
 
     @abc.abstractmethod

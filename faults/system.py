@@ -52,14 +52,14 @@ class ProcessStatus:
 
     state: str
     """`starting`, `running`, `paused` or `dead`."""
-    life: int
+    incarnation: int
     """How often it has been started: it grows by one with each start, so that a restart can be proved."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Details of the backend, such as a pid: for reports."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"state": self.state, "life": self.life, **self.facts}
+        return {"state": self.state, "incarnation": self.incarnation, **self.facts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +218,7 @@ class System(Protocol):
         ...
 
     def watch_traffic(self) -> HasTraffic:
-        """Return a gauge: whether any client's record was acknowledged, or a high watermark moved, since this call."""
+        """Return a traffic detector: whether a record was acknowledged, or a high watermark moved, since this call."""
         ...
 
 
@@ -233,7 +233,7 @@ def check_capabilities(system: System, fault: object, needs: frozenset[str]) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class ClusterSnapshot:
     """The cluster at one moment, as targets and faults resolve against it."""
 
     view: ClusterView
@@ -247,13 +247,13 @@ class Scene:
     """Brokers that another fault holds."""
 
 
-def look_at(
+def take_snapshot(
     system: System, disturbed: frozenset[int] = frozenset(), *, view: ClusterView | None = None
-) -> Scene:
-    """Take the scene now, with `view` where it is given; ClusterError while the registry does not answer."""
+) -> ClusterSnapshot:
+    """Take the snapshot now, with `view` where it is given; ClusterError while the registry does not answer."""
     running = (node for node in system.nodes if system.broker(node).status().state == RUNNING)
     own = "registry" in system.capabilities
-    return Scene(
+    return ClusterSnapshot(
         view=system.describe() if view is None else view,
         brokers=tuple(sorted(system.nodes)),
         running=frozenset(running),

@@ -40,7 +40,7 @@ BOUND_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class ChaosVariant:
     """What a run asks for, and which guarantee it is held to."""
 
     guarantee: str = "exactly-once,ordered"
@@ -49,15 +49,15 @@ class Variant:
     cap: int | None = None
 
 
-VARIANTS: Mapping[str, Variant] = {
-    "safe": Variant(),
-    "acks-1": Variant(guarantee="no-loss", producer={"acks": 1, "enable.idempotence": False}),
-    "unclean": Variant(
+VARIANTS: Mapping[str, ChaosVariant] = {
+    "safe": ChaosVariant(),
+    "acks-1": ChaosVariant(guarantee="no-loss", producer={"acks": 1, "enable.idempotence": False}),
+    "unclean": ChaosVariant(
         guarantee="no-loss",
         topic={"unclean.leader.election.enable": True, "min.insync.replicas": 1},
         cap=3,  # all may be away at once, and the wrong one may be back first
     ),
-    "no-idempotence": Variant(
+    "no-idempotence": ChaosVariant(
         producer={"enable.idempotence": False, "request.timeout.ms": 1000, "max.in.flight": 5}
     ),
 }
@@ -70,7 +70,7 @@ SEGMENT_BYTES_USUAL = 1 << 20
 """Simulations have smaller segments now and then."""
 
 
-def cap_of(variant: Variant, repertoire: str, brokers: int) -> int | None:
+def cap_of(variant: ChaosVariant, repertoire: str, brokers: int) -> int | None:
     """Return how many brokers may be disturbed at once; None: as many as the topic's replicas allow.
 
     With every kind of fault less than half of them: a partition may stand still meanwhile, and must come back.

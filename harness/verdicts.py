@@ -63,7 +63,10 @@ class RunVerifier:
         try:
             cluster.await_converged(CONVERGE_TIMEOUT_S)
             read_all(
-                cluster.bootstrap_servers, topics, self._folder / run_folder.DRAIN, timeout_s=DRAIN_TIMEOUT_S
+                cluster.bootstrap_servers,
+                topics,
+                self._folder / run_folder.DRAIN,
+                timeout_s=DRAIN_TIMEOUT_S,
             )
         except HarrowError as error:
             return [str(error)]

@@ -62,7 +62,7 @@ class LocalProcess:
         facts: dict[str, Any] = {"pid": pid, "process": process_state(pid) or "gone"}
         if self._error:
             facts["error"] = self._error
-        return ProcessStatus(state=state, life=self._process.lives, facts=facts)
+        return ProcessStatus(state=state, incarnation=self._process.incarnations, facts=facts)
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -183,5 +183,5 @@ class LocalSystem:
         return self._cluster.describe()
 
     def watch_traffic(self) -> HasTraffic:
-        """Return a gauge over the taps and the high watermarks."""
+        """Return a traffic detector over the taps and the high watermarks."""
         return watch(self._cluster)

@@ -1,7 +1,7 @@
 """How the local backend notices traffic: a batch in a tap, or a high watermark that moved.
 
-Taps say it first, but they know nothing of acks=0; high watermarks do. A gauge is called again and again from the
-nemesis's thread and answers fast.
+Taps say it first, but they have no row of acks=0; high watermarks move with it. A detector is called again and
+again from the nemesis's thread and answers fast.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KIND_AND_ERROR = (0, 2)
 ASK_EVERY_S = 0.1
 
 
-class HighWatermarks:
+class HighWatermarkTraffic:
     """Traffic is a high watermark of a topic that is not internal, and that moved."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -51,7 +51,7 @@ class HighWatermarks:
         return total
 
 
-class Acknowledged:
+class AcknowledgedTraffic:
     """Traffic is a batch that a broker acknowledged to a client since this was made, by the taps.
 
     Rows are appended with one write before the response leaves: when a client has its answer, the row is here.
@@ -79,6 +79,6 @@ class Acknowledged:
 
 
 def watch(cluster: Cluster) -> Callable[[], bool]:
-    """Return a gauge that says whether either of the two saw traffic."""
-    gauges = (Acknowledged(cluster.folder), HighWatermarks(cluster))
-    return lambda: any(gauge() for gauge in gauges)
+    """Return a detector that says whether either of the two saw traffic."""
+    detectors = (AcknowledgedTraffic(cluster.folder), HighWatermarkTraffic(cluster))
+    return lambda: any(detector() for detector in detectors)

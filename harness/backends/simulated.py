@@ -1,7 +1,7 @@
 """The simulated backend: a `SimulatedCluster` on a virtual clock, as faults see it.
 
-A simulated process has no pid: its life is the number of its machine's boots. Link rules and a slow disk end with the
-life in which they were set, as they do in a real process.
+A simulated process has no pid: its incarnation is the number of its machine's boots. Link rules and a slow disk end
+with the incarnation in which they were set, as they do in a real process.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ class SimulatedControl:
         self._process = process
 
     def status(self) -> ProcessStatus:
-        """Return its state; its life is the machine's number of boots."""
-        return ProcessStatus(state=self._process.state, life=self._process.machine.port.lives)
+        """Return its state; its incarnation is the machine's number of boots."""
+        return ProcessStatus(
+            state=self._process.state, incarnation=self._process.machine.port.lives
+        )
 
     def kill(self) -> None:
         """Kill -9."""
@@ -62,7 +64,7 @@ class SimulatedControl:
 
 
 class SlowDiskRule:
-    """A slow disk of one machine, until it is disarmed or its life ends."""
+    """A slow disk of one machine, until it is disarmed or its incarnation ends."""
 
     def __init__(self, machine: Machine, delay_ms: int) -> None:
         self._machine = machine
@@ -102,7 +104,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         return host.control.call(op, **fields)
 
     def start(self) -> None:
-        """Boot it, with nothing of what was set in an earlier life."""
+        """Boot it, with nothing of what was set in an earlier incarnation."""
         if self._process.state == DEAD:
             self._process.forget_link_rules()
             self._process.begin()
@@ -154,7 +156,7 @@ class SimulatedSystem:
         return parse(host.control.call("tree")["tree"])
 
     def watch_traffic(self) -> HasTraffic:
-        """Return a gauge over the high watermarks of topics that are not internal."""
+        """Return a traffic detector over the high watermarks of topics that are not internal."""
         start = self._high_watermarks()
         return lambda: self._high_watermarks() > start
 

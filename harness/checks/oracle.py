@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..histories.format import Kind, OpOutcome
+from ..histories.format import OperationFunction, OperationType
 from ..histories.layout import DRAINED
 
 Row = Mapping[str, Any]
@@ -34,17 +34,20 @@ class Oracle:
         self.sends = [
             r
             for r in recorded
-            if r["kind"] == Kind.SEND and r["outcome"] in (OpOutcome.OK, OpOutcome.INFO)
+            if r["kind"] == OperationFunction.SEND
+            and r["outcome"] in (OperationType.OK, OperationType.INFO)
         ]
-        self.acked = [r for r in self.sends if r["outcome"] == OpOutcome.OK]
+        self.acked = [r for r in self.sends if r["outcome"] == OperationType.OK]
         self.pending = list(pending)
-        self.polls = [r for r in recorded if r["kind"] in (Kind.POLL, Kind.BREAK)]
-        bounds = [r for r in drained if r["kind"] == Kind.BOUNDS]
+        self.polls = [
+            r for r in recorded if r["kind"] in (OperationFunction.POLL, OperationFunction.BREAK)
+        ]
+        bounds = [r for r in drained if r["kind"] == OperationFunction.BOUNDS]
         self.final: dict[int, Row] | None = None
         if bounds:
             self.final = {}
             for row in drained:
-                if row["kind"] == Kind.POLL:
+                if row["kind"] == OperationFunction.POLL:
                     self.final.setdefault(row["offset"], row)
         starts = [log[0]["base_offset"] for log in self.logs.values() if log]
         self.low = bounds[-1]["op"] if bounds else max(starts, default=0)
@@ -78,7 +81,7 @@ class Oracle:
         self.found.add((name, tuple(sorted(offsets))))
 
     def _claims(self) -> Iterable[Row]:
-        reads = [row for row in self.polls if row["kind"] == Kind.POLL]
+        reads = [row for row in self.polls if row["kind"] == OperationFunction.POLL]
         return [
             row for row in [*self.acked, *reads] if row["offset"] >= 0 and row["offset"] >= self.low
         ]
@@ -147,7 +150,7 @@ class Oracle:
         held = sorted(self.final or {})
         for row in sorted(self.polls, key=lambda row: row["op"]):
             before = at.get(row["client"])
-            if row["kind"] == Kind.BREAK:
+            if row["kind"] == OperationFunction.BREAK:
                 at[row["client"]] = None
                 continue
             if before is not None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from .. import run_folder
-from ..histories.format import HistoryWriter, Kind, OpOutcome
+from ..histories.format import HistoryWriter, OperationFunction, OperationType
 from .judgement import judge
 from .spark_client import SparkHandle
 
@@ -21,11 +21,11 @@ def tiny_run(folder: Path) -> None:
     """A run folder of one record, sent and read."""
     with HistoryWriter(folder / run_folder.HISTORY) as history:
         client, topic = history.name("warm-up"), history.name(TOPIC)
-        history.append(Kind.SEND, OpOutcome.OK, client, topic, 0, 0, 0, 1, 2)
+        history.append(OperationFunction.SEND, OperationType.OK, client, topic, 0, 0, 0, 1, 2)
     with HistoryWriter(folder / run_folder.DRAIN) as history:
         client, topic = history.name("warm-up"), history.name(TOPIC)
-        history.append(Kind.POLL, OpOutcome.OK, client, topic, 0, 0, 0, 1, 2)
-        history.append(Kind.BOUNDS, OpOutcome.OK, client, topic, 0, 1, 0)
+        history.append(OperationFunction.POLL, OperationType.OK, client, topic, 0, 0, 0, 1, 2)
+        history.append(OperationFunction.BOUNDS, OperationType.OK, client, topic, 0, 1, 0)
 
 
 def main(remote: str, scratch: str) -> None:

@@ -22,7 +22,13 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from ..histories.format import HistoryWriter, Kind, OpOutcome, stable_hash, value_hash
+from ..histories.format import (
+    HistoryWriter,
+    OperationFunction,
+    OperationType,
+    stable_hash,
+    value_hash,
+)
 
 DeliveryCallback = Callable[[KafkaError | None, Message], Any]
 Headers = Mapping[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
@@ -64,7 +70,7 @@ class Producer:
         )
         acks = str(config.get("acks", config.get("request.required.acks", "all")))
         self._history.append(
-            Kind.CLIENT, OpOutcome.OK, self._client, self._history.name(""), -1,
+            OperationFunction.CLIENT, OperationType.OK, self._client, self._history.name(""), -1,
             offset=-1 if acks == "all" else int(acks), op=int(idempotent),
         )  # fmt: skip
 
@@ -94,7 +100,7 @@ class Producer:
                     report(error, message)
 
             history.append(
-                Kind.SEND, OpOutcome.INVOKE, self._client, topic_id, partition, -1, op, *facts,
+                OperationFunction.SEND, OperationType.INVOKE, self._client, topic_id, partition, -1, op, *facts,
                 invoked_ns=invoked_ns, time_ns=invoked_ns,
             )  # fmt: skip
             try:
@@ -104,7 +110,7 @@ class Producer:
                 )  # fmt: skip
             except BaseException:
                 history.append(
-                    Kind.SEND, OpOutcome.FAIL, self._client, topic_id, partition, -1, op, *facts,
+                    OperationFunction.SEND, OperationType.FAIL, self._client, topic_id, partition, -1, op, *facts,
                     invoked_ns=invoked_ns,
                 )  # fmt: skip
                 raise
@@ -117,14 +123,14 @@ class Producer:
         known_partition = -1 if partition is None or partition < 0 else partition
         known_offset = -1 if offset is None or offset < 0 else offset
         if error is None:
-            outcome, code = OpOutcome.OK, 0
+            outcome, code = OperationType.OK, 0
         else:
             code = error.code()
-            outcome = OpOutcome.FAIL if code in NEVER_SENT else OpOutcome.INFO
+            outcome = OperationType.FAIL if code in NEVER_SENT else OperationType.INFO
             known_offset = -1
         timestamp_ms = message.timestamp()[1]
         self._history.append(
-            Kind.SEND, outcome, self._client, topic_id, known_partition, known_offset, op, *facts,
+            OperationFunction.SEND, outcome, self._client, topic_id, known_partition, known_offset, op, *facts,
             timestamp_ms, invoked_ns, error=code,
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from .format import ROW, ROW_DTYPE, Kind, OpOutcome, stable_hash
+from .format import ROW, ROW_DTYPE, OperationFunction, OperationType, stable_hash
 from .layout import DRAINED, RECORDED
 
 FIELDS = tuple(name for name, _ in ROW_DTYPE if name not in ("pad", "commit"))
@@ -57,16 +57,16 @@ class MemoryHistory:
     def completions(self, topic: str, partition: int) -> list[dict[str, Any]]:
         """Operations that ended, with their outcome."""
         rows = self.rows(topic, partition)
-        return [row for row in rows if row["outcome"] != OpOutcome.INVOKE]
+        return [row for row in rows if row["outcome"] != OperationType.INVOKE]
 
     def uncompleted(self, topic: str, partition: int) -> list[dict[str, Any]]:
         """Sends that never ended: what became of them is not known."""
-        rows = [row for row in self.rows(topic, partition) if row["kind"] == Kind.SEND]
-        ended = {row["op"] for row in rows if row["outcome"] != OpOutcome.INVOKE}
+        rows = [row for row in self.rows(topic, partition) if row["kind"] == OperationFunction.SEND]
+        ended = {row["op"] for row in rows if row["outcome"] != OperationType.INVOKE}
         return [
-            {**row, "outcome": int(OpOutcome.INFO)}
+            {**row, "outcome": int(OperationType.INFO)}
             for row in rows
-            if row["outcome"] == OpOutcome.INVOKE and row["op"] not in ended
+            if row["outcome"] == OperationType.INVOKE and row["op"] not in ended
         ]
 
 

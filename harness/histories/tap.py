@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 REPLICA_CLIENT = re.compile(r"broker-\d+")
-"""Brokers fetch above the high watermark, legally; what they were given binds nobody."""
+"""Brokers fetch above the high watermark, legally; what they received was not promised to any client."""
 
 TAP_COLUMNS = (
     "kind", "flags", "error", "client", "partition", "base_offset", "last_offset", "crc", "count", "producer_id",

@@ -127,13 +127,13 @@ def chunks(source: str, paths: list[Path]) -> Iterator[CompletedOperations]:
 def _history(path: Path) -> Iterator[CompletedOperations]:
     import numpy as np
 
-    from ..histories.format import Kind, OpOutcome, read_history
+    from ..histories.format import OperationFunction, OperationType, read_history
 
     rows: Any = read_history(path).rows
     kinds = (
-        ("acked", Kind.SEND, (OpOutcome.OK,)),
-        ("failed", Kind.SEND, (OpOutcome.FAIL, OpOutcome.INFO)),
-        ("delivered", Kind.POLL, (OpOutcome.OK,)),
+        ("acked", OperationFunction.SEND, (OperationType.OK,)),
+        ("failed", OperationFunction.SEND, (OperationType.FAIL, OperationType.INFO)),
+        ("delivered", OperationFunction.POLL, (OperationType.OK,)),
     )
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]

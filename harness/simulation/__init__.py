@@ -1,7 +1,7 @@
 """Clusters on a virtual clock under random faults, thousands of them (`harrow simulate`).
 
 `planning.py` draws a seed's schedule; `run.py` runs a schedule from start to verdict; `workload.py` has the
-clients: `wire.py`, `producer.py`, `reader.py` speak the real protocol through the simulated network; `checks.py`
+clients: `wire.py`, `producer.py`, `consumer.py` speak the real protocol through the simulated network; `checks.py`
 judges, with the oracle of `harness/checks/`. Faults and the nemesis are those of `harrow.faults`.
 """
 

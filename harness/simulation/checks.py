@@ -26,7 +26,7 @@ from ..checks.guarantees import forbidden, parse
 from ..checks.oracle import Oracle
 from ..checks.segments import LOG_COLUMNS, scan_batches
 from ..checks.traces import LEADERSHIP_EVENTS, leadership_claims
-from ..histories.format import Kind, OpOutcome
+from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of
 
 FoundAnomaly = tuple[str, str]
@@ -66,10 +66,12 @@ def read_finally(
         for record in decode_records(data[at : at + size]):
             assert record.value is not None, "the workload writes values"
             history.append(
-                Kind.POLL, OpOutcome.OK, client, topic, tp.partition, record.offset, record.offset,
+                OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, record.offset, record.offset,
                 value_hash=hash_of(record.value),
             )  # fmt: skip
-    history.append(Kind.BOUNDS, OpOutcome.OK, client, topic, tp.partition, high, low)
+    history.append(
+        OperationFunction.BOUNDS, OperationType.OK, client, topic, tp.partition, high, low
+    )
 
 
 def judge_partition(
@@ -85,9 +87,13 @@ def judge_partition(
     for name, offsets in sorted(found):
         if name in wrong:
             yield name, f"{tp} at offsets {list(offsets)}"
-    sent = {row["value_hash"] for row in [*operations, *pending] if row["kind"] == Kind.SEND}
+    sent = {
+        row["value_hash"]
+        for row in [*operations, *pending]
+        if row["kind"] == OperationFunction.SEND
+    }
     for row in final:
-        if row["kind"] == Kind.POLL and row["value_hash"] not in sent:
+        if row["kind"] == OperationFunction.POLL and row["value_hash"] not in sent:
             yield "unexpected", f"{tp} at offset {row['offset']}"
 
 

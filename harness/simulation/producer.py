@@ -24,7 +24,7 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.records import NewRecord, build_batch
 
-from ..histories.format import Kind, OpOutcome
+from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of
 from .wire import WireClient, pause_ms
 
@@ -61,7 +61,7 @@ class Batch:
 
 
 @dataclass(slots=True, kw_only=True)
-class Lane:
+class PartitionBatches:
     """One partition's batches."""
 
     tp: TopicPartition
@@ -95,12 +95,15 @@ class SimulatedProducer:
         self._history = history
         self._names = history.name("producer"), history.name(topic)
         history.append(
-            Kind.CLIENT, OpOutcome.OK, self._names[0], history.name(""), -1, acks, 1, time_ns=self._now_ns
+            OperationFunction.CLIENT, OperationType.OK, self._names[0], history.name(""), -1, acks, 1,
+            time_ns=self._now_ns
         )  # fmt: skip
         self.acked = 0
         """Records acknowledged so far."""
         self.last_acked_ns: int | None = None
-        self.lanes = [Lane(tp=TopicPartition(topic, number)) for number in range(partitions)]
+        self.lanes = [
+            PartitionBatches(tp=TopicPartition(topic, number)) for number in range(partitions)
+        ]
 
     async def start(self) -> None:
         """Get a producer id."""
@@ -130,7 +133,7 @@ class SimulatedProducer:
         batch = Batch(
             sequence=lane.next_sequence, values=values, first_op=operations[0], invoked_ns=now_ns
         )
-        self._record(lane, batch, OpOutcome.INVOKE)
+        self._record(lane, batch, OperationType.INVOKE)
         lane.next_sequence += len(values)
         lane.pending.append(batch)
         self._pump(lane)
@@ -139,13 +142,13 @@ class SimulatedProducer:
     def _now_ns(self) -> int:
         return self._host.clock.monotonic_ns()
 
-    def _record(self, lane: Lane, batch: Batch, outcome: OpOutcome) -> None:
+    def _record(self, lane: PartitionBatches, batch: Batch, outcome: OperationType) -> None:
         """One row for each record of a batch."""
         client, topic = self._names
         base = -1 if batch.base_offset is None else batch.base_offset
         for delta, value in enumerate(batch.values):
             self._history.append(
-                Kind.SEND, outcome, client, topic, lane.tp.partition, -1 if base < 0 else base + delta,
+                OperationFunction.SEND, outcome, client, topic, lane.tp.partition, -1 if base < 0 else base + delta,
                 batch.first_op + delta, value_hash=hash_of(value), invoked_ns=batch.invoked_ns, time_ns=self._now_ns,
             )  # fmt: skip
 
@@ -154,7 +157,7 @@ class SimulatedProducer:
         """True when everything offered was acknowledged."""
         return not any(lane.pending for lane in self.lanes)
 
-    def _pump(self, lane: Lane) -> None:
+    def _pump(self, lane: PartitionBatches) -> None:
         if lane.broken:
             return
         most = self._in_flight
@@ -165,7 +168,7 @@ class SimulatedProducer:
                 batch.in_flight = True
                 self._host.tasks.spawn(self._send(lane, batch), name=f"produce-{lane.tp}")
 
-    async def _send(self, lane: Lane, batch: Batch) -> None:
+    async def _send(self, lane: PartitionBatches, batch: Batch) -> None:
         if batch.attempts:
             await self._host.tasks.sleep(pause_ms(self._host))
         batch.attempts += 1
@@ -180,7 +183,7 @@ class SimulatedProducer:
         if error in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             batch.base_offset = offset
             lane.pending.remove(batch)
-            self._record(lane, batch, OpOutcome.OK)
+            self._record(lane, batch, OperationType.OK)
             self.acked += len(batch.values)
             self.last_acked_ns = self._now_ns
             lane.acknowledged = True
@@ -195,20 +198,20 @@ class SimulatedProducer:
             await self._client.refresh(lane.tp.topic)
         self._pump(lane)
 
-    async def _take_new_identity(self, lane: Lane) -> None:
+    async def _take_new_identity(self, lane: PartitionBatches) -> None:
         for batch in lane.pending:
             batch.in_flight = True  # nothing leaves while the new id is drawn
         lane.identity = await self._new_identity()
         for batch in lane.pending:
             if batch.attempts:
-                self._record(lane, batch, OpOutcome.INFO)
+                self._record(lane, batch, OperationType.INFO)
         lane.pending = [batch for batch in lane.pending if not batch.attempts]
         lane.acknowledged, lane.next_sequence = False, 0
         for batch in lane.pending:
             batch.in_flight, batch.sequence = False, lane.next_sequence
             lane.next_sequence += len(batch.values)
 
-    async def _attempt(self, lane: Lane, batch: Batch) -> tuple[ErrorCode | None, int]:
+    async def _attempt(self, lane: PartitionBatches, batch: Batch) -> tuple[ErrorCode | None, int]:
         """The broker's error code and the base offset; None where no answer came."""
         tp = lane.tp
         leader = await self._client.leader(tp)

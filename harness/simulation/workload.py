@@ -15,8 +15,8 @@ from harrow.cluster.wire import messages
 from ..histories.memory import MemoryHistory
 from ..run_settings import RunSettings
 from .checks import FoundAnomaly
+from .consumer import SimulatedConsumer
 from .producer import SimulatedProducer
-from .reader import SimulatedReader
 from .wire import WireClient
 
 CREATE_TOPICS, CREATE_VERSION = 19, 5
@@ -40,7 +40,7 @@ class SimulatedWorkload:
             self._client, settings.topic, settings.partitions, self.history, in_flight=settings.in_flight,
             acks=settings.acks, on_anomaly=self._anomaly,
         )  # fmt: skip
-        self.reader = SimulatedReader(
+        self.reader = SimulatedConsumer(
             WireClient(reading, "reader", cluster.bootstrap), settings.topic, settings.partitions,
             self.history, on_anomaly=self._anomaly,
         )  # fmt: skip

@@ -14,7 +14,13 @@ from confluent_kafka import Producer as PlainProducer
 from harrow.harness.checks import judge
 from harrow.harness.clients import Consumer, Producer
 from harrow.harness.clients.final_read import FinalReadError, read_all
-from harrow.harness.histories.format import HistoryWriter, Kind, OpOutcome, history_frame, value_hash
+from harrow.harness.histories.format import (
+    HistoryWriter,
+    OperationFunction,
+    OperationType,
+    history_frame,
+    value_hash,
+)
 
 TOPIC = "orders"
 DEADLINE_S = 30.0
@@ -62,18 +68,20 @@ def test_what_real_clients_did_is_recorded_drained_and_judged(
             poll_all(consumer, 200)
             consumer.commit(asynchronous=False)
     frame = history_frame(history.path)
-    sends = frame.filter(pl.col("kind") == Kind.SEND)
-    assert sends.filter(pl.col("outcome") == OpOutcome.INVOKE)["op"].to_list() == list(range(200))
-    acked = sends.filter(pl.col("outcome") == OpOutcome.OK)
+    sends = frame.filter(pl.col("kind") == OperationFunction.SEND)
+    assert sends.filter(pl.col("outcome") == OperationType.INVOKE)["op"].to_list() == list(
+        range(200)
+    )
+    acked = sends.filter(pl.col("outcome") == OperationType.OK)
     assert sorted(acked["op"]) == list(range(200))
     assert (acked["offset"] >= 0).all()
     assert (acked["invoked_ns"] <= acked["time_ns"]).all()
-    reads = frame.filter(pl.col("kind") == Kind.POLL)
+    reads = frame.filter(pl.col("kind") == OperationFunction.POLL)
     assert sorted(reads["value_hash"]) == sorted(acked["value_hash"])
     assert value_hash(b"value 0", [("n", b"1")]) in reads["value_hash"].to_list()
-    commits = frame.filter(pl.col("kind") == Kind.COMMIT)
-    assert commits.filter(pl.col("outcome") == OpOutcome.OK)["offset"].sum() == 200
-    assert len(frame.filter(pl.col("kind") == Kind.BREAK))
+    commits = frame.filter(pl.col("kind") == OperationFunction.COMMIT)
+    assert commits.filter(pl.col("outcome") == OperationType.OK)["offset"].sum() == 200
+    assert len(frame.filter(pl.col("kind") == OperationFunction.BREAK))
     drained = read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
     assert sum(one.records for one in drained) == 200
     verdict = judge(tmp_path, topics=[TOPIC], engine="local")
@@ -92,8 +100,8 @@ def test_a_record_that_was_never_sent_is_fail_and_raises(tmp_path: Path, bootstr
         with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
             producer.produce(TOPIC, value=b"x" * 5000)
         producer.close()
-    sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
-    assert sends["outcome"].to_list() == [OpOutcome.INVOKE, OpOutcome.FAIL]
+    sends = history_frame(history.path).filter(pl.col("kind") == OperationFunction.SEND)
+    assert sends["outcome"].to_list() == [OperationType.INVOKE, OperationType.FAIL]
 
 
 def test_a_delivery_error_is_info_for_it_may_have_been_appended(tmp_path: Path) -> None:
@@ -102,8 +110,8 @@ def test_a_delivery_error_is_info_for_it_may_have_been_appended(tmp_path: Path) 
         config = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 300, "log_level": 0}
         with Producer(config, history=history) as producer:
             producer.produce(TOPIC, value=b"v", on_delivery=lambda error, _: reports.append(error))
-    sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
-    assert sends["outcome"].to_list() == [OpOutcome.INVOKE, OpOutcome.INFO]
+    sends = history_frame(history.path).filter(pl.col("kind") == OperationFunction.SEND)
+    assert sends["outcome"].to_list() == [OperationType.INVOKE, OperationType.INFO]
     assert sends["error"][-1] == reports[0].code() != 0
 
 
@@ -151,8 +159,8 @@ def test_a_fatal_error_is_raised_once_and_after_all_reports(
             producer.flush()
         assert producer.flush() == 0
         producer.close()
-    sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
-    assert sends["outcome"].to_list() == [OpOutcome.INVOKE] * 3 + [OpOutcome.INFO] * 3
+    sends = history_frame(history.path).filter(pl.col("kind") == OperationFunction.SEND)
+    assert sends["outcome"].to_list() == [OperationType.INVOKE] * 3 + [OperationType.INFO] * 3
 
 
 def test_reading_may_jump_where_a_reader_was_told_to(tmp_path: Path, bootstrap: str) -> None:

@@ -22,7 +22,7 @@ from harrow.faults import Schedule
 from harrow.harness.backends.simulated import SimulatedSystem
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, GUARANTEE_OF_SIMULATIONS, SIMULATED
 from harrow.harness.commands.simulate import command
-from harrow.harness.histories.format import Kind, OpOutcome
+from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.memory import MemoryHistory, hash_of
 from harrow.harness.run_settings import RunSettings
 from harrow.harness.simulation import (
@@ -166,13 +166,17 @@ class Sent:
     def send(self, value: str, offset: int) -> None:
         row = self.recorded.name("producer"), self.recorded.name("orders"), 0
         op, digest = self.recorded.next_op(), hash_of(value.encode())
-        self.recorded.append(Kind.SEND, OpOutcome.INVOKE, *row, -1, op, value_hash=digest)
-        self.recorded.append(Kind.SEND, OpOutcome.OK, *row, offset, op, value_hash=digest)
+        self.recorded.append(
+            OperationFunction.SEND, OperationType.INVOKE, *row, -1, op, value_hash=digest
+        )
+        self.recorded.append(
+            OperationFunction.SEND, OperationType.OK, *row, offset, op, value_hash=digest
+        )
 
     def read(self, value: str, offset: int) -> None:
         self.recorded.append(
-            Kind.POLL, OpOutcome.OK, self.recorded.name("reader"), self.recorded.name("orders"), 0, offset,
-            self.recorded.next_op(), value_hash=hash_of(value.encode()),
+            OperationFunction.POLL, OperationType.OK, self.recorded.name("reader"), self.recorded.name("orders"), 0,
+            offset, self.recorded.next_op(), value_hash=hash_of(value.encode()),
         )  # fmt: skip
 
     def found(self, log: dict[int, str], other: dict[int, str] | None = None) -> set[str]:

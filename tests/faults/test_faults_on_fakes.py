@@ -36,7 +36,7 @@ from harrow.faults import (
     slow_disk,
     terminate,
 )
-from harrow.faults.system import CAPABILITIES, check_capabilities, look_at
+from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
 from harrow.faults.targets import registry
 
 AT_ONCE: list[Fault] = [
@@ -86,7 +86,7 @@ def fire(system: FakeSystem, fault: Fault) -> None:
 @pytest.mark.parametrize("fault", ALL, ids=str)
 def test_a_fault_takes_effect_and_is_undone(fault: Fault) -> None:
     system = FakeSystem()
-    injection = fault.resolve(look_at(system), random.Random(3))
+    injection = fault.resolve(take_snapshot(system), random.Random(3))
     fault.inject(system, injection)
     fault.inject(system, injection)
     if fault in WAITING:
@@ -103,7 +103,7 @@ def test_a_fault_takes_effect_and_is_undone(fault: Fault) -> None:
 @pytest.mark.parametrize("fault", ALL, ids=str)
 def test_a_fault_that_did_nothing_has_no_proof_and_heals_all_the_same(fault: Fault) -> None:
     system = FakeSystem()
-    injection = fault.resolve(look_at(system), random.Random(3))
+    injection = fault.resolve(take_snapshot(system), random.Random(3))
     assert not fault.probe(system, injection).proved
     fault.heal(system, injection)
     assert system.undisturbed()
@@ -114,14 +114,14 @@ def test_rules_that_hold_nothing_back_are_no_effect() -> None:
     for broker in system.brokers.values():
         broker.link_state.held = broker.link_state.delayed = 0
     fault = isolate(one)
-    injection = fault.resolve(look_at(system), random.Random(3))
+    injection = fault.resolve(take_snapshot(system), random.Random(3))
     fault.inject(system, injection)
     assert not fault.probe(system, injection).proved
 
 
 def peers(system: FakeSystem, fault: Fault, seed: int = 3) -> list[str]:
     """The peers that the rules of broker 2 name."""
-    injection = fault.resolve(look_at(system), random.Random(seed))
+    injection = fault.resolve(take_snapshot(system), random.Random(seed))
     fault.inject(system, injection)
     found = [rule["peers"] for rule in system.brokers[2].link_state.rules]
     fault.heal(system, injection)
@@ -142,17 +142,17 @@ def test_the_seed_draws_a_single_peer_that_is_not_the_broker_itself() -> None:
 
 def test_the_seed_draws_a_cuts_direction_and_a_slow_links_delay() -> None:
     system = FakeSystem()
-    scene = look_at(system)
-    ways = {cut(2).resolve(scene, random.Random(n)).details["direction"] for n in range(20)}
+    snapshot = take_snapshot(system)
+    ways = {cut(2).resolve(snapshot, random.Random(n)).details["direction"] for n in range(20)}
     assert ways == {"in", "out"}
     for way in ways:
-        injection = cut(2, direction=way).resolve(scene, random.Random(1))
+        injection = cut(2, direction=way).resolve(snapshot, random.Random(1))
         injection.fault.inject(system, injection)
         assert {rule["direction"] for rule in system.brokers[2].link_state.rules} == {way}
         injection.fault.heal(system, injection)
-    late = [slow(2).resolve(scene, random.Random(n)).details["delay_ms"] for n in range(40)]
+    late = [slow(2).resolve(snapshot, random.Random(n)).details["delay_ms"] for n in range(40)]
     assert min(late) < 100 < 250 < max(late) <= 300
-    injection = slow(2, ms=70).resolve(scene, random.Random(1))
+    injection = slow(2, ms=70).resolve(snapshot, random.Random(1))
     injection.fault.inject(system, injection)
     assert {rule["delay_ms"] for rule in system.brokers[2].link_state.rules} == {70}
 
@@ -161,19 +161,19 @@ def test_a_link_that_nothing_crossed_was_not_slow() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
         broker.link_state.held = broker.link_state.delayed = 0
-    injection = slow(one).resolve(look_at(system), random.Random(3))
+    injection = slow(one).resolve(take_snapshot(system), random.Random(3))
     injection.fault.inject(system, injection)
     assert not injection.fault.probe(system, injection).proved
 
 
 def test_the_registrys_faults_name_no_broker_and_nobody_else_plays_the_registry() -> None:
     system = FakeSystem()
-    scene = look_at(system)
-    injection = pause_registry(seconds=2).resolve(scene, random.Random(1))
+    snapshot = take_snapshot(system)
+    injection = pause_registry(seconds=2).resolve(snapshot, random.Random(1))
     assert (injection.nodes, injection.duration_ms) == ((), 2000)
     assert str(pause_registry(seconds=2)) == "pause_registry(seconds=2)"
     with pytest.raises(TargetError, match="registry: no running broker"):
-        kill(registry).resolve(scene, random.Random(1))
+        kill(registry).resolve(snapshot, random.Random(1))
 
 
 @pytest.mark.parametrize("fault", [restart_registry(), pause_registry()], ids=str)
@@ -203,13 +203,14 @@ def test_no_module_of_the_fault_layer_knows_a_process_or_a_file_of_another_proce
 
 def test_pauses_straddle_the_session_timeout() -> None:
     system = FakeSystem()
-    scene = look_at(system)
-    drawn = [pause(one).resolve(scene, random.Random(seed)).duration_ms for seed in range(40)]
-    timeout_ms = scene.session_timeout_ms
+    snapshot = take_snapshot(system)
+    drawn = [pause(one).resolve(snapshot, random.Random(seed)).duration_ms for seed in range(40)]
+    timeout_ms = snapshot.session_timeout_ms
     assert min(drawn) < timeout_ms < max(drawn)
-    assert pause(one, seconds=2).resolve(scene, random.Random(1)).duration_ms == 2000
+    assert pause(one, seconds=2).resolve(snapshot, random.Random(1)).duration_ms == 2000
     bounds = [
-        pause(one, seconds=(0.5, 4)).resolve(scene, random.Random(s)).duration_ms for s in range(40)
+        pause(one, seconds=(0.5, 4)).resolve(snapshot, random.Random(s)).duration_ms
+        for s in range(40)
     ]
     assert all(500 <= ms <= 4000 for ms in bounds)
 
@@ -251,8 +252,8 @@ def test_bad_arguments_are_refused_with_what_would_fit(make: object, words: str)
 
 def test_a_power_loss_is_drawn_by_the_seed_and_replayed_as_it_was() -> None:
     system = FakeSystem()
-    scene = look_at(system)
-    drawn = [power_loss(2).resolve(scene, random.Random(seed)) for seed in (1, 1, 2)]
+    snapshot = take_snapshot(system)
+    drawn = [power_loss(2).resolve(snapshot, random.Random(seed)) for seed in (1, 1, 2)]
     assert drawn[0].details == drawn[1].details != drawn[2].details
     drawn[0].fault.inject(system, drawn[0])
     assert system.brokers[2].power_losses == [(f"{drawn[0].details['seed']}/2", None)]

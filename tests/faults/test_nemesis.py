@@ -231,7 +231,7 @@ def test_a_restart_starts_the_broker_when_it_is_dead_and_not_before() -> None:
     system.brokers[2].state = "dead"
     run.turns()
     assert system.brokers[2].actions == ["terminate", "start"]
-    assert (system.brokers[2].life, run.nemesis.problems) == (2, [])
+    assert (system.brokers[2].incarnation, run.nemesis.problems) == (2, [])
 
 
 def test_a_broker_that_was_told_to_end_and_did_not_is_killed_at_healing() -> None:
@@ -326,7 +326,7 @@ def test_a_broker_may_take_as_long_to_start_as_the_registry_is_away() -> None:
 
     def start() -> None:
         system.brokers[1].state = "running" if system.registry.state == "running" else "starting"
-        system.brokers[1].life = 2
+        system.brokers[1].incarnation = 2
 
     def look() -> Any:
         if system.brokers[1].state == "starting":

@@ -29,13 +29,13 @@ class FakeProcess:
 
     def __init__(self) -> None:
         self.state = RUNNING
-        self.life = 1
+        self.incarnation = 1
         self.start_fails = 0
         self.ends_slowly = False
         self.actions: list[str] = []
 
     def status(self) -> ProcessStatus:
-        return ProcessStatus(state=self.state, life=self.life)
+        return ProcessStatus(state=self.state, incarnation=self.incarnation)
 
     def kill(self) -> None:
         self.actions.append("kill")
@@ -56,13 +56,13 @@ class FakeProcess:
             self.state = RUNNING
 
     def forget(self) -> None:
-        """A new life has nothing of the earlier one's memory."""
+        """A new incarnation has nothing of the earlier one's memory."""
 
     def start(self) -> None:
         self.actions.append("start")
         if self.state != DEAD:
             return
-        self.life += 1
+        self.incarnation += 1
         self.forget()
         if self.start_fails:
             self.start_fails -= 1

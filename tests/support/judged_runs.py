@@ -11,7 +11,12 @@ from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW
 from harrow.cluster.wire.batch_header import header_at
 from harrow.cluster.wire.records import NewRecord, build_batch
 from harrow.harness import run_folder
-from harrow.harness.histories.format import HistoryWriter, Kind, OpOutcome, stable_hash
+from harrow.harness.histories.format import (
+    HistoryWriter,
+    OperationFunction,
+    OperationType,
+    stable_hash,
+)
 
 TOPIC = "orders"
 NOW_MS = 1_700_000_000_000
@@ -51,7 +56,7 @@ class RunFolder:
         return self.clock_ns
 
     def send(
-        self, value: str, offset: int = -1, *, key: str | None = "k", outcome: OpOutcome | None = OpOutcome.OK,
+        self, value: str, offset: int = -1, *, key: str | None = "k", outcome: OperationType | None = OperationType.OK,
         partition: int = 0, client: str = "producer", topic: str = TOPIC,
     ) -> None:  # fmt: skip
         """One recorded send; without outcome it was never completed."""
@@ -59,11 +64,13 @@ class RunFolder:
         facts = (stable_hash(key), stable_hash(value))
         who, what, now = self._history.name(client), self._history.name(topic), self.tick()
         self._history.append(
-            Kind.SEND, OpOutcome.INVOKE, who, what, -1, -1, self._ops, *facts, invoked_ns=now, time_ns=now
+            OperationFunction.SEND, OperationType.INVOKE, who, what, -1, -1, self._ops, *facts, invoked_ns=now,
+            time_ns=now
         )  # fmt: skip
         if outcome is not None:
             self._history.append(
-                Kind.SEND, outcome, who, what, partition, offset, self._ops, *facts, NOW_MS, now, self.tick()
+                OperationFunction.SEND, outcome, who, what, partition, offset, self._ops, *facts, NOW_MS, now,
+                self.tick()
             )  # fmt: skip
 
     def read(
@@ -72,21 +79,23 @@ class RunFolder:
         """One record that a recorded consumer read."""
         self._ops += 1
         self._history.append(
-            Kind.POLL, OpOutcome.OK, self._history.name(client), self._history.name(TOPIC), partition, offset,
-            self._ops, stable_hash(key), stable_hash(value), NOW_MS, self.tick(), self.tick(),
+            OperationFunction.POLL, OperationType.OK, self._history.name(client), self._history.name(TOPIC),
+            partition, offset, self._ops, stable_hash(key), stable_hash(value), NOW_MS, self.tick(), self.tick(),
         )  # fmt: skip
 
     def rebalanced(self, *, partition: int = 0, client: str = "consumer") -> None:
-        """A reader's position was set anew."""
+        """A reader's position was set again."""
         self._ops += 1
         self._history.append(
-            Kind.BREAK, OpOutcome.OK, self._history.name(client), self._history.name(TOPIC), partition, op=self._ops
+            OperationFunction.BREAK, OperationType.OK, self._history.name(client), self._history.name(TOPIC),
+            partition, op=self._ops
         )  # fmt: skip
 
     def producer(self, *, acks: int, idempotent: bool) -> None:
         """A recorded producer was made."""
         self._history.append(
-            Kind.CLIENT, OpOutcome.OK, self._history.name("producer"), self._history.name(""), -1, acks, int(idempotent)
+            OperationFunction.CLIENT, OperationType.OK, self._history.name("producer"), self._history.name(""), -1,
+            acks, int(idempotent)
         )  # fmt: skip
 
     def final(
@@ -98,11 +107,13 @@ class RunFolder:
         for offset, value in values.items():
             stamp = (timestamps or {}).get(offset, NOW_MS)
             self._drain.append(
-                Kind.POLL, OpOutcome.OK, who, what, partition, offset, offset, stable_hash(key),
+                OperationFunction.POLL, OperationType.OK, who, what, partition, offset, offset, stable_hash(key),
                 stable_hash(value), stamp
             )  # fmt: skip
         end = max(values, default=-1) + 1 if high is None else high
-        self._drain.append(Kind.BOUNDS, OpOutcome.OK, who, what, partition, end, low)
+        self._drain.append(
+            OperationFunction.BOUNDS, OperationType.OK, who, what, partition, end, low
+        )
 
     def log(
         self, node: int, *batches: bytes, partition: int = 0, data: str | Path = broker_folder.DATA

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.format import Kind, OpOutcome
+from ...histories.format import OperationFunction, OperationType
 from . import batches, records, replicas
 from .found import Found
 from .inputs import FLAG_LOST, Files, Inputs, PartitionJob, chosen, load
@@ -79,12 +79,12 @@ def figures(inputs: Inputs) -> dict[str, int]:
     """Counts for the verdict and for its rules about what makes it unknown."""
     sends, produced, acked = inputs.sends, inputs.produced, inputs.acked_batches
     outcome = sends["outcome"].to_numpy()
-    reads = chosen(inputs.polls, inputs.polls["kind"].to_numpy() == Kind.POLL)
+    reads = chosen(inputs.polls, inputs.polls["kind"].to_numpy() == OperationFunction.POLL)
     lost = (produced["flags"].to_numpy() & FLAG_LOST) != 0
     told_acks = acked["acks"].to_numpy()
     counts = {
-        "acknowledged": int((outcome == OpOutcome.OK).sum()),
-        "unacknowledged": int((outcome == OpOutcome.INFO).sum()),
+        "acknowledged": int((outcome == OperationType.OK).sum()),
+        "unacknowledged": int((outcome == OperationType.INFO).sum()),
         "failed": inputs.failed,
         "read": len(reads),
         "drained": 0 if inputs.final is None else len(inputs.final),

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.format import Kind, OpOutcome
+from ...histories.format import OperationFunction, OperationType
 
 OPERATIONS_MOST = 12
 Row = dict[str, Any]
@@ -81,12 +81,12 @@ def operations(frame: pl.DataFrame, source: str = "") -> list[Row]:
     """Operation rows as a reader of the verdict sees them; `client` is still a number."""
     told: list[Row] = []
     for row in frame.head(OPERATIONS_MOST).iter_rows(named=True):
-        kind = Kind(row["kind"])
-        what = source or (kind.name.lower() if kind is not Kind.POLL else "read")
+        kind = OperationFunction(row["kind"])
+        what = source or (kind.name.lower() if kind is not OperationFunction.POLL else "read")
         told.append(
             {
                 "operation": what,
-                "outcome": OpOutcome(row["outcome"]).name.lower(),
+                "outcome": OperationType(row["outcome"]).name.lower(),
                 "client": row.get("client"),
                 "op": row["op"],
                 "offset": row["offset"],

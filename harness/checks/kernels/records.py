@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.format import Kind
+from ...histories.format import OperationFunction
 from . import quick
 from .found import Found, Row, operations
 from .inputs import Inputs
@@ -33,7 +33,7 @@ def holders(inputs: Inputs, offsets: pl.Series) -> npt.NDArray[np.int64]:
 
 def claims(inputs: Inputs) -> pl.DataFrame:
     """What clients were told of offsets: acknowledged sends and reads."""
-    told = [inputs.acked, inputs.polls.filter(pl.col("kind") == Kind.POLL)]
+    told = [inputs.acked, inputs.polls.filter(pl.col("kind") == OperationFunction.POLL)]
     return pl.concat([frame.select(CLAIM) for frame in told]).filter(
         (pl.col("offset") >= 0) & (pl.col("offset") >= inputs.low)
     )
@@ -67,7 +67,9 @@ def lost_writes(inputs: Inputs, found: Found) -> None:
         judged.with_columns(missing.alias("missing"))
         .filter(pl.col("missing") | changed)
         .group_by("offset")
-        .agg(pl.col("missing").all(), (pl.col("kind") == Kind.SEND).any().alias("acked"))
+        .agg(
+            pl.col("missing").all(), (pl.col("kind") == OperationFunction.SEND).any().alias("acked")
+        )
         .sort("offset")
     )
     held = holders(inputs, bad["offset"])
@@ -253,8 +255,10 @@ def reading_order(inputs: Inputs, found: Found) -> None:
     group = ["client", "session"]
     steps = (
         inputs.polls.sort("client", "op")
-        .with_columns((pl.col("kind") == Kind.BREAK).cum_sum().over("client").alias("session"))
-        .filter(pl.col("kind") == Kind.POLL)
+        .with_columns(
+            (pl.col("kind") == OperationFunction.BREAK).cum_sum().over("client").alias("session")
+        )
+        .filter(pl.col("kind") == OperationFunction.POLL)
         .with_columns(
             pl.col("offset").shift(1).over(group).alias("before"),
             pl.col("op").shift(1).over(group).alias("op_before"),

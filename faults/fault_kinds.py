@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from .codepoints import Failpoint
-from .disk import DiskError, PowerLoss, SlowDisk
+from .disk_faults import DiskError, PowerLoss, SlowDisk
 from .errors import ConfigError
-from .network import Isolate, OneWayCut, Reset, Slow
-from .process import Kill, Pause, Restart, Terminate
-from .registry_process import PauseRegistry, RestartRegistry
-from .requests import LoseResponse
+from .failpoint_faults import Failpoint
+from .network_faults import Isolate, OneWayCut, Reset, Slow
+from .process_faults import Kill, Pause, Restart, Terminate
+from .registry_faults import PauseRegistry, RestartRegistry
+from .request_faults import LoseResponse
 from .spec import Fault
 from .targets import Target
 

@@ -1,7 +1,7 @@
 """Faults of a broker's process (K1): kill, terminate, restart, pause.
 
-Each is injected once into the life that runs at that moment. Proof: that life is over (the process is dead, or has been
-started again since), or the process is paused. Healed: the broker runs.
+Each is injected once into the incarnation that runs at that moment. Proof: that incarnation is over (the process is
+dead, or has been started again since), or the process is paused. Healed: the broker runs.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from .targets import Target
 def hit_once(
     system: System, injection: Injection, act: Callable[[int, BrokerControl], object]
 ) -> None:
-    """Do `act` to each broker that was not hit yet and is not dead, and note which life of it was hit."""
-    lives: dict[int, int] = injection.notes.setdefault("lives", {})
+    """Do `act` to each broker that was not hit yet and is not dead, and note which incarnation of it was hit."""
+    incarnations: dict[int, int] = injection.notes.setdefault("incarnations", {})
     for node in injection.nodes:
         broker = system.broker(node)
         status = broker.status()
-        if node not in lives and status.state != DEAD:
-            lives[node] = status.life
+        if node not in incarnations and status.state != DEAD:
+            incarnations[node] = status.incarnation
             act(node, broker)
 
 
-def is_over(status: ProcessStatus, life: int) -> bool:
-    """Whether the life that was hit has ended."""
-    return status.state == DEAD or status.life > life
+def is_over(status: ProcessStatus, incarnation: int) -> bool:
+    """Whether the incarnation that was hit has ended."""
+    return status.state == DEAD or status.incarnation > incarnation
 
 
 def statuses(system: System, injection: Injection) -> dict[int, ProcessStatus]:
     """Return the status of each broker that was hit, by node id."""
-    lives: dict[int, int] = injection.notes.get("lives", {})
-    return {node: system.broker(node).status() for node in lives}
+    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+    return {node: system.broker(node).status() for node in incarnations}
 
 
 def shown(found: dict[int, ProcessStatus]) -> dict[str, Any]:
@@ -46,10 +46,12 @@ def shown(found: dict[int, ProcessStatus]) -> dict[str, Any]:
 
 
 def ended(system: System, injection: Injection) -> Evidence:
-    """Observe whether every life that was hit is over."""
-    lives: dict[int, int] = injection.notes.get("lives", {})
+    """Observe whether every incarnation that was hit is over."""
+    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
     found = statuses(system, injection)
-    proved = bool(found) and all(is_over(status, lives[node]) for node, status in found.items())
+    proved = bool(found) and all(
+        is_over(status, incarnations[node]) for node, status in found.items()
+    )
     return Evidence(proved=proved, facts=shown(found))
 
 
@@ -95,7 +97,7 @@ class Kill(ProcessFault):
         hit_once(system, injection, lambda _, broker: broker.kill())
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the lives that were hit are over."""
+        """Observe whether the incarnations that were hit are over."""
         return ended(system, injection)
 
 
@@ -114,15 +116,15 @@ class Terminate(Kill):
 
     def heal(self, system: System, injection: Injection) -> None:
         """Start what is dead; kill what was asked to end and has not."""
-        lives: dict[int, int] = injection.notes.get("lives", {})
+        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         for node, status in statuses(system, injection).items():
-            if not is_over(status, lives[node]):
+            if not is_over(status, incarnations[node]):
                 system.broker(node).kill()
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the brokers run, in a later life than the one that was hit."""
-        over = not injection.notes.get("lives") or ended(system, injection).proved
+        """Observe whether the brokers run, in a later incarnation than the one that was hit."""
+        over = not injection.notes.get("incarnations") or ended(system, injection).proved
         running = running_again(system, injection)
         return Evidence(proved=over and running.proved, facts=running.facts)
 

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from .errors import ConfigError, TargetError
 from .evidence import Evidence
-from .process import is_over
+from .process_faults import is_over
 from .spec import Fault, Injection, Seconds
-from .system import DEAD, PAUSED, RUNNING, ProcessControl, Scene, System
+from .system import DEAD, PAUSED, RUNNING, ClusterSnapshot, ProcessControl, System
 from .targets import Target, registry
 
 
@@ -40,16 +40,16 @@ class RegistryFault(Fault):
         """No broker is down."""
         return False
 
-    def resolve(self, scene: Scene, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
+    def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
         """Draw how long; there is no broker to draw. TargetError while the registry is away already."""
-        self.check_nodes(scene, ())
-        duration_ms = self.draw_duration_ms(scene, rng)
+        self.check_nodes(snapshot, ())
+        duration_ms = self.draw_duration_ms(snapshot, rng)
         return Injection(id=id, fault=self, nodes=(), duration_ms=duration_ms)
 
-    def check_nodes(self, scene: Scene, nodes: tuple[int, ...]) -> None:
+    def check_nodes(self, snapshot: ClusterSnapshot, nodes: tuple[int, ...]) -> None:
         """Raise TargetError while the registry does not run."""
         del nodes
-        if not scene.registry_runs:
+        if not snapshot.registry_runs:
             raise TargetError(f"{self}: the registry does not run at this moment")
 
     def hit(self, process: ProcessControl) -> None:
@@ -59,8 +59,8 @@ class RegistryFault(Fault):
     def inject(self, system: System, injection: Injection) -> None:
         """Hit the registry once."""
         status = system.registry.status()
-        if "life" not in injection.notes and status.state != DEAD:
-            injection.notes["life"] = status.life
+        if "incarnation" not in injection.notes and status.state != DEAD:
+            injection.notes["incarnation"] = status.incarnation
             self.hit(system.registry)
 
     def heal(self, system: System, injection: Injection) -> None:
@@ -93,10 +93,12 @@ class RestartRegistry(RegistryFault):
         process.kill()
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the life that was hit is over."""
+        """Observe whether the incarnation that was hit is over."""
         status = system.registry.status()
-        life: int | None = injection.notes.get("life")
-        return Evidence(proved=life is not None and is_over(status, life), facts=status.to_json())
+        incarnation: int | None = injection.notes.get("incarnation")
+        return Evidence(
+            proved=incarnation is not None and is_over(status, incarnation), facts=status.to_json()
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,7 @@ class PauseRegistry(RegistryFault):
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether it is paused."""
         status = system.registry.status()
-        proved = "life" in injection.notes and status.state == PAUSED
+        proved = "incarnation" in injection.notes and status.state == PAUSED
         return Evidence(proved=proved, facts=status.to_json())
 
 

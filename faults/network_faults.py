@@ -26,9 +26,9 @@ from harrow.cluster.host.knobs.link_rules import DELAY_MS_MOST
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .process import hit_once, start_again
+from .process_faults import hit_once, start_again
 from .spec import Fault, Injection, Seconds, pair_within
-from .system import DEAD, LinkStatus, Scene, System
+from .system import DEAD, ClusterSnapshot, LinkStatus, System
 from .targets import Target
 
 DIRECTIONS = ("both", "in", "out")
@@ -58,11 +58,11 @@ class LinkFault(Fault):
         """A single link may be idle."""
         return self.peers == "any"
 
-    def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw the peer where it is any one."""
         if self.peers == "all":
             return {}
-        return {"peer": rng.choice([*(f"broker {node}" for node in scene.brokers), "registry"])}
+        return {"peer": rng.choice([*(f"broker {node}" for node in snapshot.brokers), "registry"])}
 
     def peers_of(self, system: System, injection: Injection, node: int) -> list[str]:
         """Name the peers of this broker that are concerned."""
@@ -75,11 +75,11 @@ class LinkFault(Fault):
         return [*others, *(["client *"] if self.clients else [])]
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Remove the rules where the process lives; a dead broker has lost them, and is started."""
+        """Remove the rules where the process is alive; a dead broker has lost them, and is started."""
         mode: str = injection.details.get("mode", "deliver")
         for node in injection.nodes:
             broker = system.broker(node)
-            if broker.status().state != DEAD and node in injection.notes.get("lives", {}):
+            if broker.status().state != DEAD and node in injection.notes.get("incarnations", {}):
                 broker.heal_links(mode)
         start_again(system, injection)
 
@@ -107,9 +107,9 @@ class Isolate(LinkFault):
                 f"{self.kind}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}"
             )
 
-    def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw how it heals."""
-        drawn = LinkFault.draw_details(self, scene, rng)
+        drawn = LinkFault.draw_details(self, snapshot, rng)
         return {**drawn, "mode": self.heals_by or rng.choice(MODES)}
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -134,9 +134,9 @@ class OneWayCut(Isolate):
     directions: ClassVar[tuple[str | None, ...]] = ("in", "out", None)
     direction: str | None = None
 
-    def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw how it heals, and the direction."""
-        drawn = Isolate.draw_details(self, scene, rng)
+        drawn = Isolate.draw_details(self, snapshot, rng)
         return {**drawn, "direction": self.direction or rng.choice(("in", "out"))}
 
 
@@ -151,9 +151,9 @@ class Slow(LinkFault):
         LinkFault.__post_init__(self)
         object.__setattr__(self, "ms", _check_ms(self.ms))
 
-    def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw the delay."""
-        drawn = LinkFault.draw_details(self, scene, rng)
+        drawn = LinkFault.draw_details(self, snapshot, rng)
         least, most = self.ms if isinstance(self.ms, tuple) else (self.ms, self.ms)
         return {**drawn, "delay_ms": round(rng.uniform(least, most))}
 

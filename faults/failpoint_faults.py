@@ -1,8 +1,8 @@
 """Faults at named places in the broker's code (K6): crash, stop, delay or error at the n-th hit.
 
 `harrow failpoints` lists the places. A crashed broker is started again, a stopped one is resumed, a place that was not
-reached is disarmed. Proof of a crash: the life that was armed is over. Proof of a stop: the broker is paused. Else:
-the broker's own count of what fired.
+reached is disarmed. Proof of a crash: the incarnation that was armed is over. Proof of a stop: the broker is
+paused. Else: the broker's own count of what fired.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .process import ProcessFault, running_again, shown, start_again, statuses
+from .process_faults import ProcessFault, running_again, shown, start_again, statuses
 from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Injection, Seconds
 from .system import PAUSED, System

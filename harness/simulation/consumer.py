@@ -15,7 +15,7 @@ from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch
 from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
 from harrow.cluster.wire.records import decode_records
 
-from ..histories.format import Kind, OpOutcome
+from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of
 from .wire import WireClient, pause_ms
 
@@ -25,7 +25,7 @@ REQUEST_MS = 1_200
 MOST_BYTES = 1 << 20
 
 
-class SimulatedReader:
+class SimulatedConsumer:
     """Reads every partition of a topic for as long as the simulation runs."""
 
     def __init__(
@@ -87,6 +87,6 @@ class SimulatedReader:
     def _record(self, tp: TopicPartition, offset: int, value: bytes) -> None:
         client, topic = self._names
         self._history.append(
-            Kind.POLL, OpOutcome.OK, client, topic, tp.partition, offset, self._history.next_op(),
+            OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, offset, self._history.next_op(),
             value_hash=hash_of(value), time_ns=self._host.clock.monotonic_ns(),
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 A power loss is a kill that takes what was not fsynced with it: the broker's host keeps a journal of that (the setting
 `harrow.power.loss` of the cluster), and its files are rolled back to what a disk may have kept, drawn by the seed.
-Proof: the lives that were hit are over, and the roll-back says what it found.
+Proof: the incarnations that were hit are over, and the roll-back says what it found.
 
 A disk error hits the n-th write, fsync, read or change of names below a path, and every later one. The folder is
 offline from then on (B11), so healing restarts the broker. Proof: the broker's own count, or that the broker
@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 
 from .errors import ConfigError
 from .evidence import Evidence
-from .process import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
+from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
 from .rules import arm_once, armed_in, disarm, disarmed, fired
 from .spec import Fault, Injection, Seconds, pair_within
-from .system import RUNNING, Scene, System
+from .system import RUNNING, ClusterSnapshot, System
 from .targets import Target
 
 OPERATIONS = ("write", "sync", "read", "name")
@@ -52,9 +52,9 @@ class PowerLoss(Kill):
         """Name what a backend must be able to do."""
         return frozenset({"power-loss", *(() if self.keep is None else ("power-loss-keep",))})
 
-    def draw_details(self, scene: Scene, rng: Any) -> dict[str, Any]:
+    def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
         """Return the seed of what is lost."""
-        del scene
+        del snapshot
         return {"seed": rng.getrandbits(32)}
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -67,10 +67,10 @@ class PowerLoss(Kill):
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the lives that were hit are over and the disks are rolled back."""
+        """Observe whether the incarnations that were hit are over and the disks are rolled back."""
         dead = ended(system, injection)
         lost: dict[str, Mapping[str, int]] = {}
-        for node in injection.notes.get("lives", {}):
+        for node in injection.notes.get("incarnations", {}):
             took = system.broker(node).power_lost()
             if took is not None:
                 lost[str(node)] = dict(took)
@@ -128,11 +128,11 @@ class DiskError(ProcessFault):
         return Evidence(proved=proved, facts={"operation": self.operation, "brokers": facts})
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Disarm it, and restart a broker that lost a folder by it: only a new life looks at the folder again."""
-        for node, life, rule in armed_in(injection):
+        """Disarm it, and restart a broker that lost a folder by it: only a new incarnation opens the folder."""
+        for node, incarnation, rule in armed_in(injection):
             broker = system.broker(node)
             status = broker.status()
-            if is_over(status, life) or status.state != RUNNING:
+            if is_over(status, incarnation) or status.state != RUNNING:
                 continue
             acted = rule.status().fired
             rule.disarm()
@@ -142,10 +142,10 @@ class DiskError(ProcessFault):
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether brokers run, in a new life where one was needed, and nothing is armed."""
-        lives: dict[int, int] = injection.notes.get("lives", {})
+        """Observe whether brokers run, in a new incarnation where one was needed, and nothing is armed."""
+        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         over = all(
-            is_over(system.broker(node).status(), lives[node])
+            is_over(system.broker(node).status(), incarnations[node])
             for node in injection.notes.get("restarted", [])
         )
         return disarmed(system, injection, running_again(system, injection), over=over)
@@ -176,9 +176,9 @@ class SlowDisk(ProcessFault):
         """No broker is down meanwhile."""
         return False
 
-    def draw_details(self, scene: Scene, rng: Any) -> dict[str, Any]:
+    def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
         """Draw the delay."""
-        del scene
+        del snapshot
         least, most = self.ms if isinstance(self.ms, tuple) else (self.ms, self.ms)
         return {"delay_ms": round(rng.uniform(least, most))}
 
