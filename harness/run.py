@@ -31,6 +31,7 @@ from harrow.faults.schedule import Schedule
 from . import run_folder
 from .backends.local import LocalSystem
 from .chaos import Chaos
+from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
 from .run_settings import RunSettings
@@ -296,7 +297,8 @@ class Harrow:
             config=self.cluster.config.overrides(), topic=topic.name, partitions=topic.partitions,
             replication_factor=topic.replication_factor, topic_config=topic.config,
             acks=-1 if acks == "all" else int(acks), idempotent=bool(made.get("enable.idempotence", False)),
-            in_flight=int(made.get("max.in.flight", 5)),
+            in_flight=int(made.get("max.in.flight", 5)), plants=self._plants,
+            guarantee=GUARANTEE_OF_SIMULATIONS if made.get("enable.idempotence") else "no-loss",
         ).to_json()  # fmt: skip
 
     # ---------------------------------------------------------------------------------- verdict

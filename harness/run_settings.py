@@ -7,7 +7,7 @@ from here, and ignores `batches`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +42,14 @@ class RunSettings:
     """Batches that a producer sends before it has answers."""
     batches: int = 90
     """How many a simulated producer is offered in all."""
+    plants: Sequence[str] = ()
+    """Modules of planted bugs (`cluster/planting.py`)."""
     guarantee: str = GUARANTEE_OF_SIMULATIONS
     """Which the verdict is held to."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` reads them back."""
-        return asdict(self)
+        return {**asdict(self), "plants": list(self.plants)}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> RunSettings:
@@ -58,7 +60,7 @@ class RunSettings:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ConfigError(f"run settings of a schedule: no field {name!r}{hint}")
-        return cls(**raw)
+        return cls(**{**raw, "plants": tuple(raw.get("plants", ()))})
 
 
 def settings_of(schedule: Schedule) -> RunSettings:

@@ -20,7 +20,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,8 @@ class Scenario:
     producer: Mapping[str, Any] = field(default_factory=dict[str, Any])
     faults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Arguments of `Harrow.chaos`."""
+    plants: tuple[str, ...] = ()
+    """Modules of planted bugs."""
     needs_election: bool = False
     """Whether a run without an election does not count."""
     variant: str = "safe"
@@ -128,13 +130,19 @@ class Scenario:
 
 
 def drawn_scenario(
-    seed: int, *, seconds: float, variant: str, brokers: int, repertoire: str
+    seed: int,
+    *,
+    seconds: float,
+    variant: str,
+    brokers: int,
+    repertoire: str,
+    plants: Sequence[str] = (),
 ) -> Scenario:
     """Return the scenario of one seed, with random faults."""
     chosen = VARIANTS[variant]
     return Scenario(
         seed=seed, brokers=brokers, guarantee=chosen.guarantee, variant=variant, repertoire=repertoire,
-        repeat=repeat_command(seed, seconds, variant, brokers, repertoire),
+        repeat=repeat_command(seed, seconds, variant, brokers, repertoire, plants), plants=tuple(plants),
         # every broker leads something
         partitions=2 if brokers == USUAL_BROKERS else brokers,
         topic_config=chosen.topic, producer=chosen.producer,
@@ -163,7 +171,7 @@ def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
         seed=settings.seed, brokers=settings.brokers, partitions=settings.partitions, topic=settings.topic,
         replication_factor=settings.replication_factor, config=config, topic_config=settings.topic_config,
         guarantee=settings.guarantee, repeat=repeat, faults={"schedule": schedule}, repertoire="recorded",
-        producer=producer,
+        producer=producer, plants=tuple(settings.plants),
     )  # fmt: skip
 
 
@@ -177,10 +185,16 @@ def run_seed(
     keep: bool = False,
     brokers: int = USUAL_BROKERS,
     repertoire: str = "usual",
+    plants: Sequence[str] = (),
 ) -> ChaosResult:
     """Run the scenario for one seed; never raises for what the cluster or the checks did."""
     scenario = drawn_scenario(
-        seed, seconds=seconds, variant=variant, brokers=brokers, repertoire=repertoire
+        seed,
+        seconds=seconds,
+        variant=variant,
+        brokers=brokers,
+        repertoire=repertoire,
+        plants=plants,
     )
     return run_scenario(scenario, folder, spark=spark, keep=keep)
 
@@ -196,7 +210,7 @@ def run_scenario(
     try:
         with Harrow(
             folder, seed=scenario.seed, brokers=scenario.brokers, config=scenario.config, spark=spark,
-            repeat=scenario.repeat,
+            repeat=scenario.repeat, plants=scenario.plants,
         ) as harrow:  # fmt: skip
             ran = harrow
             faults = _break(harrow, scenario)
@@ -230,12 +244,19 @@ def run_scenario(
     )  # fmt: skip
 
 
-def repeat_command(seed: int, seconds: float, variant: str, brokers: int, repertoire: str) -> str:
+def repeat_command(
+    seed: int,
+    seconds: float,
+    variant: str,
+    brokers: int,
+    repertoire: str,
+    plants: Sequence[str] = (),
+) -> str:
     """Return what is typed to run this seed again."""
     command = f"harrow chaos --seed {seed} --seeds 1 --seconds {seconds:g} --variant {variant}"
     if (brokers, repertoire) != (USUAL_BROKERS, "usual"):
         command += f" --brokers {brokers} --faults {repertoire}"
-    return command
+    return " ".join([command, *(f"--plant {name}" for name in plants)])
 
 
 def _break(harrow: Harrow, scenario: Scenario) -> int:

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from ..scenario import (
     run_seed,
 )
 from ..schedule_files import read_schedule
+from .settings import plant_option
 
 
 @click.command()
@@ -69,6 +71,7 @@ from ..schedule_files import read_schedule
     "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
     help="replay this schedule instead",
 )  # fmt: skip
+@plant_option
 @click.option("--keep", is_flag=True, help="keep the folders of valid seeds too")
 def command(
     seeds: int,
@@ -81,6 +84,7 @@ def command(
     out: Path,
     spark: str,
     file: Path | None,
+    plants: tuple[str, ...],
     keep: bool,
 ) -> None:
     """Run the scenario with random faults for many seeds."""
@@ -95,6 +99,8 @@ def command(
     SparkHandle.of_run(base).request()
     if file is not None and recorded is not None:
         scenario = recorded_scenario(recorded, f"harrow chaos --schedule {file}")
+        if plants:
+            scenario = replace(scenario, plants=plants)
         result = run_scenario(scenario, base / file.stem, spark=spark, keep=keep)
         console.print(_line(result, 1, 1), highlight=False)
         sys.exit(0 if result.status == "valid" else 1)
@@ -111,6 +117,7 @@ def command(
                 keep=keep,
                 brokers=brokers,
                 repertoire=faults,
+                plants=plants,
             )
             for number in range(seed, seed + seeds)
         ]

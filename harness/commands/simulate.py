@@ -26,6 +26,7 @@ from rich.table import Table
 
 from ..schedule_files import read_schedule
 from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
+from .settings import plant_option
 
 BATCH = 20
 """Seeds that a worker runs for each task."""
@@ -56,6 +57,7 @@ def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[Simulati
 @click.option(
     "--power-loss", is_flag=True, help="power losses too; brokers then sync before they acknowledge"
 )
+@plant_option
 @click.option("--replay", type=click.IntRange(0), default=None, help="print the trace of this seed")
 @click.option(
     "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
@@ -75,13 +77,16 @@ def command(
     brokers: int,
     seconds: float,
     power_loss: bool,
+    plants: tuple[str, ...],
     replay: int | None,
     file: Path | None,
     record: Path | None,
     out: Path,
 ) -> None:
     """Run simulated clusters under random faults for many seeds."""
-    options = SimulationOptions(brokers=brokers, seconds=seconds, power_loss=power_loss)
+    options = SimulationOptions(
+        brokers=brokers, seconds=seconds, power_loss=power_loss, plants=plants
+    )
     if replay is not None and file is not None:
         raise click.UsageError("--replay names a seed and --schedule a file; give one of the two")
     if file is not None:
@@ -137,7 +142,8 @@ def batches(
 
 def line_of(result: SimulationResult) -> str:
     """One seed in a few lines."""
-    lines = [f"{name}: {text}" for name, text in result.anomalies[:ANOMALIES_SHOWN]]
+    lines = [f"PLANTED BUG {bug}" for bug in result.planted]
+    lines += [f"{name}: {text}" for name, text in result.anomalies[:ANOMALIES_SHOWN]]
     found = "".join(f"\n    {line}" for line in [*lines, *result.reasons])
     return (
         f"seed {result.seed}: {result.status}, {result.acknowledged} acknowledged, {len(result.faults)} faults, "

@@ -7,7 +7,7 @@ the schedule that `plan_seed` returns: a changed draw here changes new seeds, an
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harrow.faults.planning import POWER_LOSS_WEIGHT, WEIGHTS, overlapping_schedule
@@ -35,6 +35,8 @@ class SimulationOptions:
     acks: int = -1
     """Less than all promises less: a run that is meant to fail."""
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    plants: Sequence[str] = ()
+    """Modules of planted bugs."""
     weights: Mapping[str, int] | None = None
     """How often each kind of fault is drawn; None: as `faults.planning.WEIGHTS` says."""
 
@@ -47,7 +49,7 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         topic=TOPIC, partitions=options.partitions, replication_factor=min(3, options.brokers),
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
         in_flight=random.Random(f"{seed}/in-flight").choice(IN_FLIGHT),  # noqa: S311 - not cryptography
-        batches=options.batches,
+        batches=options.batches, plants=options.plants,
     )  # fmt: skip
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:

@@ -51,6 +51,8 @@ class SimulationResult:
     anomalies: tuple[FoundAnomaly, ...]
     reasons: tuple[str, ...]
     """Why it is unknown."""
+    planted: tuple[str, ...]
+    """Planted bugs, as `module: title`."""
     acknowledged: int
     faults: tuple[str, ...]
     """Faults that took effect, by label, in order."""
@@ -70,8 +72,8 @@ class SimulationResult:
     def to_json(self) -> str:
         """One line for a ledger, without trace, rows and schedule."""
         names = (
-            "seed", "status", "anomalies", "reasons", "acknowledged", "faults", "kinds", "elections", "converged_ms",
-            "turns", "trace_sha256",
+            "seed", "status", "planted", "anomalies", "reasons", "acknowledged", "faults", "kinds", "elections",
+            "converged_ms", "turns", "trace_sha256",
         )  # fmt: skip
         return json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"))
 
@@ -96,7 +98,10 @@ def run_schedule(schedule: Schedule, *, keep_trace: bool = False) -> SimulationR
     gc.disable()
     try:
         with SimulatedCluster(
-            brokers=settings.brokers, seed=settings.seed, config=settings.config
+            brokers=settings.brokers,
+            seed=settings.seed,
+            config=settings.config,
+            plants=settings.plants,
         ) as cluster:
             return SimulatedRun(schedule, settings, cluster).run(keep_trace=keep_trace)
     finally:
@@ -180,6 +185,7 @@ class SimulatedRun:
         effects = [row for row in self._rows if row["event"] == "effect"]
         return SimulationResult(
             seed=self._settings.seed, status=status, anomalies=tuple(anomalies), reasons=tuple(reasons),
+            planted=tuple(f"{plant.module}: {plant.title}" for plant in self._cluster.plants),
             acknowledged=producer.acked, faults=tuple(row["label"] for row in effects),
             kinds=dict(sorted(Counter(row["fault"] for row in effects).items())),
             elections=counts["partition.leader"], converged_ms=converged_ms, turns=world.loop.turns,

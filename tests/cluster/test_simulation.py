@@ -139,13 +139,23 @@ def test_power_losses_of_brokers_that_do_not_sync_are_found_out() -> None:
     assert first_found(careless, range(100, 125)) is not None
 
 
-def test_truncation_to_the_high_watermark_is_found_out() -> None:
+WEAK = SimulationOptions(weights={"kill": 4, "pause": 2, "kill_all": 3})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        replace(WEAK, config={"harrow.replica.truncation": "high-watermark"}),
+        replace(WEAK, plants=["harrow.faults.zoo.kip_101"]),
+    ],
+    ids=["setting", "plant"],
+)
+def test_truncation_to_the_high_watermark_is_found_out(options: SimulationOptions) -> None:
     """KIP-101's bug: a follower that truncates to its high watermark loses what was acknowledged."""
-    weak = SimulationOptions(
-        config={"harrow.replica.truncation": "high-watermark"},
-        weights={"kill": 4, "pause": 2, "kill_all": 3},
-    )
-    assert first_found(weak, range(40)) is not None
+    found = first_found(options, range(40))
+    assert found is not None
+    assert len(found.planted) == len(options.plants)
+    assert run_schedule(found.schedule).trace_sha256 == found.trace_sha256
 
 
 def test_a_seed_in_which_nothing_happened_is_unknown() -> None:
