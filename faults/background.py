@@ -3,7 +3,7 @@
 Owns the thread from `start()` to `stop()`, and `faults.jsonl`: one JSON object a line, the nemesis's rows with `t_ns`
 (monotonic) and `schema_version`.
 
-However a run ends, `stop()` leaves nothing unhealed; what went wrong is raised there as one NemesisError.
+However a run ends, `stop()` leaves nothing unhealed; what went wrong is raised there as a single NemesisError.
 """
 
 from __future__ import annotations

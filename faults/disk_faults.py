@@ -28,7 +28,7 @@ from .targets import Target
 OPERATIONS = ("write", "sync", "read", "name")
 ERRORS = ("EIO", "ENOSPC", "EROFS", "EDQUOT", "")
 SLOW_DISK_MS = (20, 200)
-"""From a disk that others use too to one that is about to fail."""
+"""From a disk that other processes use too, to a disk that is about to fail."""
 SLOW_DISK_MS_MOST = 10_000
 
 Milliseconds = float | tuple[float, float]
@@ -122,7 +122,7 @@ class DiskError(ProcessFault):
         )  # fmt: skip
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether it acted on one broker at least."""
+        """Observe whether it acted on at least one broker."""
         facts = fired(system, injection)
         proved = any(fact["fired"] for fact in facts.values())
         return Evidence(proved=proved, facts={"operation": self.operation, "brokers": facts})
@@ -142,7 +142,7 @@ class DiskError(ProcessFault):
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether brokers run, in a new incarnation where one was needed, and nothing is armed."""
+        """Observe whether brokers run, in a new incarnation where healing needed it, and nothing is armed."""
         incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         over = all(
             is_over(system.broker(node).status(), incarnations[node])
@@ -188,7 +188,7 @@ class SlowDisk(ProcessFault):
         arm_once(system, injection, lambda broker: broker.slow_disk(delay_ms))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether a call was late on one broker at least."""
+        """Observe whether a call was late on at least one broker."""
         facts = fired(system, injection)
         proved = any(fact["fired"] for fact in facts.values())
         return Evidence(proved=proved, facts={"brokers": facts})

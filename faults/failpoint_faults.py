@@ -1,8 +1,8 @@
 """Faults at named places in the broker's code (K6): crash, stop, delay or error at the n-th hit.
 
-`harrow failpoints` lists the places. A crashed broker is started again, a stopped one is resumed, a place that was not
-reached is disarmed. Proof of a crash: the incarnation that was armed is over. Proof of a stop: the broker is
-paused. Else: the broker's own count of what fired.
+`harrow failpoints` lists the places. A crashed broker is started again, a stopped broker is resumed, a place that
+was not reached is disarmed. Proof of a crash: the incarnation that was armed is over. Proof of a stop: the broker
+is paused. Else: the broker's own count of what fired.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Failpoint(ProcessFault):
         )  # fmt: skip
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether it acted on one broker at least."""
+        """Observe whether it acted on at least one broker."""
         found = statuses(system, injection)
         if self.action == "stop":
             proved = any(status.state == PAUSED for status in found.values())

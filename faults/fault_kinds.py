@@ -1,6 +1,6 @@
 """Faults by name: how a schedule file, a command or other people's code finds them.
 
-`FAULTS` maps a kind to its class; `register` adds one. A fault's JSON is its kind, its target and the
+`FAULTS` maps a kind to its class; `register` adds a class. A fault's JSON is its kind, its target and the
 parameters that differ from the defaults.
 """
 

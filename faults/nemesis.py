@@ -11,13 +11,13 @@ and the wall clock; a simulation gives it the virtual loop. So a schedule means 
 A step never fires while more brokers than the schedule's `cap` would be disturbed. It lasts from its proved effect for
 its duration, and is healed, which is proved too. A step with the trigger `healed` waits until every earlier step is
 healed, and every later step waits for it. Steps with the trigger `traffic` do not wait for each other: while no broker
-plays the role of one of them, later ones fire. A replayed step does not fire before the time at which it was recorded
+plays the role of such a step, later steps fire. A replayed step does not fire before the time at which it was recorded
 (`fired_ms`).
 
 While a fault hides the cluster (the registry is away) roles are resolved against the last known view, and a
 broker that is started meanwhile has as long as that lasts to begin to run.
 
-Rows that `write` receives, one for each event: `event` (`inject`, `effect`, `heal`, `healed`, `skipped`), `id`,
+Rows that `write` receives for each event: `event` (`inject`, `effect`, `heal`, `healed`, `skipped`), `id`,
 `fault`, `label`, `targets`, `evidence`. A row is written before the act that it announces (`inject`, `heal`), or
 after the proof (`effect`, `healed`).
 

@@ -7,7 +7,7 @@ Applied in the host of the broker that is hit, at once and to live connections t
 `slow`     what the broker sends leaves later by so many milliseconds, in order and whole
 `reset`    its connections are reset once; both sides may connect again at once
 
-Peers are the other brokers and the registry, with `clients=True` clients too; with `peers="any"` a single one of them,
+Peers are the other brokers and the registry, with `clients=True` clients too; with `peers="any"` a single peer,
 drawn by the seed. Healing delivers what was held back, or resets the connections; the seed decides unless `heals_by`
 says it.
 
@@ -35,7 +35,7 @@ DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
 PEERS = ("all", "any")
 SLOW_MS = (50, 300)
-"""From a link across a continent to one that is about to give up; below the session timeout."""
+"""From a link across a continent to a link that is about to fail; below the session timeout."""
 
 Milliseconds = float | tuple[float, float]
 
@@ -59,7 +59,7 @@ class LinkFault(Fault):
         return self.peers == "any"
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
-        """Draw the peer where it is any one."""
+        """Draw the peer where a single link is hit."""
         if self.peers == "all":
             return {}
         return {"peer": rng.choice([*(f"broker {node}" for node in snapshot.brokers), "registry"])}
@@ -70,7 +70,7 @@ class LinkFault(Fault):
         drawn: str = injection.details.get("peer", "")
         named = [drawn] if drawn else peers
         others = [peer for peer in named if peer != f"broker {node}"]
-        # a broker has no link to itself: the one before it is taken
+        # a broker has no link to itself: the peer before it is taken
         others = others or [peers[peers.index(drawn) - 1]]
         return [*others, *(["client *"] if self.clients else [])]
 
@@ -238,7 +238,7 @@ def isolate(
     """Cut a broker off for `seconds`: from brokers and registry, with `clients=True` from clients too.
 
     `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its connections are reset
-    ("reset"); by default the seed decides. `peers="any"`: from a single one, which the seed draws.
+    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws.
     """
     return Isolate(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

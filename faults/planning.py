@@ -1,8 +1,8 @@
 """How schedules are planned: the caller's faults in turn, or random ones from a seed.
 
 `random_schedule` draws in the manner of swarm testing (Groce et al., ISSTA 2012): which kinds of fault take part
-is itself drawn, so that no kind hides behind another. With a cap of 1 faults come one after another; with a
-higher one each has a time of its own, and they overlap as far as the cap allows.
+is itself drawn, so that no kind hides behind another. With a cap of 1 faults come in turn; with a
+higher cap each has a time of its own, and they overlap as far as the cap allows.
 
 `overlapping_schedule` draws the mix of simulations: kinds have weights, durations lie around the session timeout,
 so that the registry notices some faults and does not notice others. With kill -9 no number of failures may lose
@@ -35,9 +35,9 @@ from .targets import (
 )
 
 GAP_MS = (0, 400)
-"""Between two faults that were given without times: long enough for traffic to go on again."""
+"""Between two faults without times of their own: long enough for traffic to continue."""
 FIRST_GAP_MS = (0, 60)
-"""Before the first one: short, for a short workload shall meet it."""
+"""Before the first fault: short, so that a short workload meets it."""
 OVERLAP_MS = (100, 1200)
 """Between the beginnings of faults that may overlap; they last about two seconds on average."""
 
@@ -60,7 +60,7 @@ def in_turn(
     first_id: int = 1,
     cap: int = 1,
 ) -> Schedule:
-    """Build a schedule of `faults` one after another; with `duration_s` again and again for so long."""
+    """Build a schedule of `faults` in turn; with `duration_s` again and again for so long."""
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     steps: list[ScheduledFault] = []
     planned_ms = 0.0
@@ -130,7 +130,7 @@ def random_schedule(
     while planned_ms < duration_s * 1000:
         kind = RANDOM_FAULTS[rng.choice(kinds)]
         fault = _random_fault(kind, _random_role(rng, topics, groups), seconds)
-        # The first one must fire: a run without any fault proves nothing.
+        # The first fault must fire: a run without any fault proves nothing.
         step = ScheduledFault(id=str(first_id + len(steps)), fault=fault, required=not steps)
         if cap > 1:
             planned_ms += rng.randint(*(OVERLAP_MS if steps else FIRST_GAP_MS))

@@ -123,7 +123,7 @@ class Terminate(Kill):
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the brokers run, in a later incarnation than the one that was hit."""
+        """Observe whether the brokers run, in a later incarnation than that which was hit."""
         over = not injection.notes.get("incarnations") or ended(system, injection).proved
         running = running_again(system, injection)
         return Evidence(proved=over and running.proved, facts=running.facts)

@@ -21,7 +21,7 @@ from .targets import Target, all_brokers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseResponse(Fault):
-    """Lose the `nth` response to `api`, on each broker of the target; one lost is an effect."""
+    """Lose the `nth` response to `api`, on each broker of the target; a single lost response is an effect."""
 
     kind: ClassVar[str] = "lose_response"
     needs: ClassVar[frozenset[str]] = frozenset({"responses"})

@@ -53,7 +53,7 @@ class ProcessStatus:
     state: str
     """`starting`, `running`, `paused` or `dead`."""
     incarnation: int
-    """How often it has been started: it grows by one with each start, so that a restart can be proved."""
+    """How often it has been started: it grows by 1 with each start, so that a restart can be proved."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Details of the backend, such as a pid: for reports."""
 
@@ -94,7 +94,7 @@ class ArmedRule(Protocol):
         ...
 
     def disarm(self) -> None:
-        """Take it back; no error when it fired, or when the broker's process is another one by now."""
+        """Take it back; no error when it fired, or when the broker runs in a later incarnation."""
         ...
 
 
@@ -118,7 +118,7 @@ class ProcessControl(Protocol):
         ...
 
     def resume(self) -> None:
-        """Let a paused one continue (SIGCONT)."""
+        """Let a paused process continue (SIGCONT)."""
         ...
 
     def start(self) -> None:

@@ -123,7 +123,7 @@ def broker(node_id: int) -> Target:
 
 
 one = Target(role="one")
-"""Any one broker, by the seed."""
+"""Any single broker, drawn by the seed."""
 minority = Target(role="minority")
 """The most brokers that are less than half."""
 majority = Target(role="majority")

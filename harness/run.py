@@ -241,8 +241,6 @@ class Harrow:
         planned = schedule or self._plan(checked, duration, most, kinds)
         if self._early_spark:
             self._verifier.prepare()
-        self._blocks += 1
-        self._steps += len(planned.steps)
         self._chaos = Chaos(
             LocalSystem(cluster),
             planned,
@@ -250,6 +248,8 @@ class Harrow:
             on_error=self._attach_verdict,
             on_end=self._chaos_ended,
         )
+        self._blocks += 1
+        self._steps += len(planned.steps)
         return self._chaos
 
     def _plan(

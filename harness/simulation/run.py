@@ -232,7 +232,10 @@ def all_well(cluster: SimulatedCluster, workload: SimulatedWorkload, settings: R
 def what_is_wrong(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:
     """Describe a cluster that did not converge."""
     lines = [f"{process.name} {process.state}" for process in cluster.processes()]
-    lines += [f"pending {len(lane.pending)} {lane.broken}" for lane in workload.producer.lanes]
+    lines += [
+        f"pending {len(batches.pending)} {batches.broken}"
+        for batches in workload.producer.partitions
+    ]
     lines.append(f"read to {list(workload.reader.positions.values())}")
     for node, rows in cluster.states().items():
         lines += [

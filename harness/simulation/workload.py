@@ -66,7 +66,7 @@ class SimulatedWorkload:
             topics=(topic,), timeout=messages.milliseconds(5_000), validate_only=False
         )
         while True:
-            answer = await self._client.ask_anyone(CREATE_TOPICS, CREATE_VERSION, entity)
+            answer = await self._client.ask_any_broker(CREATE_TOPICS, CREATE_VERSION, entity)
             if answer.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
                 break
             await self._host.tasks.sleep(20)
