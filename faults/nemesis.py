@@ -179,13 +179,15 @@ class Nemesis:
             self._heal(active)
 
     def _guarded(self, active: _ActiveFault, act: Callable[[_ActiveFault], None]) -> None:
-        """Call `act`; a bug in a fault ends that fault, the others are healed all the same."""
+        """Call `act`; a bug in a fault ends the run, and this fault and the others are healed all the same."""
         try:
             act(active)
         except Exception as error:
             self.problems.append(f"{active.injection.fault} failed: {error!r}")
             self._stopping = True
-            if active in self._active:
+            if not active.healing:
+                self._guarded(active, self._heal)
+            elif active in self._active:
                 self._active.remove(active)
 
     def _end(self) -> None:
@@ -371,7 +373,7 @@ class Nemesis:
     def _skip(self, number: int, reason: str) -> None:
         step = self._steps[number]
         self._waiting.remove(number)
-        self._write(
+        self._emit(
             {
                 "event": "skipped", "id": step.id, "fault": step.fault.kind, "label": str(step.fault),
                 "targets": list(step.nodes or ()), "evidence": {"reason": reason},
@@ -381,12 +383,18 @@ class Nemesis:
             self.problems.append(f"{step.fault} never fired: {reason}")
 
     def _tell(self, event: str, injection: Injection, evidence: Any) -> None:
-        self._write(
+        self._emit(
             {
                 "event": event, "id": injection.id, "fault": injection.fault.kind, "label": str(injection.fault),
                 "targets": list(injection.nodes), "evidence": dict(evidence),
             }
         )  # fmt: skip
+
+    def _emit(self, row: Row) -> None:
+        try:
+            self._write(row)
+        except OSError as error:  # a full disk under the log must not keep a cluster broken
+            self.problems.append(f"the row {row['event']} {row['id']} was not written: {error}")
 
 
 def check_nodes(step: ScheduledFault, nodes: tuple[int, ...]) -> None:

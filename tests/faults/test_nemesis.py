@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_system import FakeSystem
+from fake_system import FakeBroker, FakeSystem
 from harrow.cluster.errors import ConfigError
 from harrow.faults import (
     BackgroundNemesis,
@@ -251,6 +251,35 @@ def test_a_bug_in_a_fault_is_a_problem_and_leaves_nothing_broken() -> None:
     run = Run(Broken(), schedule(kill(one))).turns()
     assert "a bug" in run.nemesis.problems[0]
     assert run.system.undisturbed()
+
+
+def test_a_fault_whose_probe_has_a_bug_is_healed() -> None:
+    class Buggy(FakeSystem):
+        def broker(self, node: int) -> FakeBroker:
+            found = super().broker(node)
+            if node == 1 and found.link_state.rules and not found.actions:
+                found.actions.append("seen")
+                raise RuntimeError("a bug")
+            return found
+
+    run = Run(Buggy(), schedule(isolate(1))).turns()
+    assert "a bug" in run.nemesis.problems[0]
+    assert run.system.undisturbed()
+    assert run.nemesis.over
+
+
+def test_rows_that_cannot_be_written_are_a_problem_and_keep_nothing_broken() -> None:
+    def full(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    system = FakeSystem()
+    nemesis = Nemesis(system, schedule(pause(one, seconds=SHORT)), write=full)
+    now_ms = 0
+    while (again := nemesis.turn(now_ms)) is not None:
+        now_ms = again
+    assert system.undisturbed()
+    assert len(nemesis.problems) == 4
+    assert "No space left" in nemesis.problems[0]
 
 
 def test_a_recorded_schedule_hits_the_same_brokers_at_the_same_times() -> None:
