@@ -60,7 +60,9 @@ class RunSettings:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ConfigError(f"run settings of a schedule: no field {name!r}{hint}")
-        return cls(**{**raw, "plants": tuple(raw.get("plants", ()))})
+        values: dict[str, Any] = {**raw}
+        values["plants"] = tuple(values.get("plants", ()))
+        return cls(**values)
 
 
 def settings_of(schedule: Schedule) -> RunSettings:
