@@ -22,8 +22,8 @@ from harrow.harness.histories.format import (
     ROW,
     ROW_DTYPE,
     SCHEMA_VERSION,
-    Kind,
-    Outcome,
+    OperationFunction,
+    OperationType,
 )
 
 TOPIC = "bench"
@@ -81,10 +81,10 @@ def _mixed(numbers: Numbers) -> npt.NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def _rows(numbers: Numbers, kind: Kind) -> Rows:
+def _rows(numbers: Numbers, kind: OperationFunction) -> Rows:
     """Places record `n` in partition `n % PARTITIONS` at offset `n // PARTITIONS`."""
     rows = np.zeros(len(numbers), DTYPE)
-    rows["kind"], rows["outcome"], rows["commit"] = kind, Outcome.OK, COMMITTED
+    rows["kind"], rows["outcome"], rows["commit"] = kind, OperationType.OK, COMMITTED
     rows["partition"], rows["offset"] = numbers % PARTITIONS, numbers // PARTITIONS
     rows["op"] = numbers
     rows["key_hash"], rows["value_hash"] = _mixed(numbers % KEYS), _mixed(numbers)
@@ -96,38 +96,38 @@ def _rows(numbers: Numbers, kind: Kind) -> Rows:
 
 def _sends(numbers: Numbers) -> Rows:
     """Writes an invocation and a completion for each record."""
-    done = _rows(numbers, Kind.SEND)
+    done = _rows(numbers, OperationFunction.SEND)
     done["client"] = 1 + numbers // PARTITIONS % PRODUCERS
     unknown = numbers % UNKNOWN_EVERY == 0
-    done["outcome"][unknown], done["offset"][unknown] = Outcome.INFO, -1
+    done["outcome"][unknown], done["offset"][unknown] = OperationType.INFO, -1
     rows = np.empty(2 * len(done), DTYPE)
     invoked = done.copy()
-    invoked["outcome"], invoked["offset"], invoked["partition"] = Outcome.INVOKE, -1, -1
+    invoked["outcome"], invoked["offset"], invoked["partition"] = OperationType.INVOKE, -1, -1
     invoked["time_ns"] = invoked["invoked_ns"]
     rows[0::2], rows[1::2] = invoked, done
     return rows
 
 
 def _reads(numbers: Numbers) -> Rows:
-    rows = _rows(numbers, Kind.POLL)
+    rows = _rows(numbers, OperationFunction.POLL)
     rows["client"] = 1 + PRODUCERS + rows["partition"] % CONSUMERS
     return rows
 
 
 def _final(numbers: Numbers) -> Rows:
-    return _rows(numbers, Kind.POLL)
+    return _rows(numbers, OperationFunction.POLL)
 
 
 def _lost(depth: int) -> Rows:
-    rows = _rows(np.array([depth * PARTITIONS + LOST_IN]), Kind.SEND)
+    rows = _rows(np.array([depth * PARTITIONS + LOST_IN]), OperationFunction.SEND)
     rows["client"] = 1
     return rows
 
 
 def _twice_and_bounds(depth: int) -> Rows:
-    again = _rows(np.array([depth // 2 * PARTITIONS + TWICE_IN]), Kind.POLL)
+    again = _rows(np.array([depth // 2 * PARTITIONS + TWICE_IN]), OperationFunction.POLL)
     again["offset"] = depth
-    bounds = _rows(np.arange(PARTITIONS, dtype=np.int64), Kind.BOUNDS)
+    bounds = _rows(np.arange(PARTITIONS, dtype=np.int64), OperationFunction.BOUNDS)
     bounds["op"], bounds["offset"] = 0, depth
     bounds["offset"][TWICE_IN] += 1
     return np.concatenate([again, bounds])

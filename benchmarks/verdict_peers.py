@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb as untyped_duckdb
 import polars as pl
-from harrow.harness.histories.format import Kind, Outcome
+from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, Layout
 
 duckdb: Any = untyped_duckdb
@@ -39,11 +39,11 @@ class Findings:
 
 # --- polars ---------------------------------------------------------------------------------------------------
 
-FINAL = (pl.col("source") == DRAINED) & (pl.col("kind") == Kind.POLL)
+FINAL = (pl.col("source") == DRAINED) & (pl.col("kind") == OperationFunction.POLL)
 RECORDED = pl.col("source") != DRAINED
-SEND = RECORDED & (pl.col("kind") == Kind.SEND)
-OK = pl.col("outcome") == Outcome.OK
-READ = RECORDED & (pl.col("kind") == Kind.POLL)
+SEND = RECORDED & (pl.col("kind") == OperationFunction.SEND)
+OK = pl.col("outcome") == OperationType.OK
+READ = RECORDED & (pl.col("kind") == OperationFunction.POLL)
 AT = ["partition", "offset"]
 
 
@@ -68,9 +68,9 @@ def polars_alone(paths: Files) -> Findings:
             for partition, files in paths.items()
         )
     )
-    bounds = rows.filter((pl.col("kind") == Kind.BOUNDS) & (pl.col("source") == DRAINED)).select(
-        "partition", pl.col("op").alias("low"), pl.col("offset").alias("high")
-    )
+    bounds = rows.filter(
+        (pl.col("kind") == OperationFunction.BOUNDS) & (pl.col("source") == DRAINED)
+    ).select("partition", pl.col("op").alias("low"), pl.col("offset").alias("high"))
     figures, offsets, twice, sends, polls = pl.collect_all(
         [_figures(rows), _by_offset(rows, bounds), _by_value(rows), _send_order(rows), _read_order(rows)],
         engine="streaming",
@@ -96,8 +96,8 @@ def polars_alone(paths: Files) -> Findings:
 def _figures(rows: pl.LazyFrame) -> pl.LazyFrame:
     return rows.select(
         (SEND & OK).sum().alias("acknowledged"),
-        (SEND & (pl.col("outcome") == Outcome.INFO)).sum().alias("unacknowledged"),
-        (SEND & (pl.col("outcome") == Outcome.FAIL)).sum().alias("failed"),
+        (SEND & (pl.col("outcome") == OperationType.INFO)).sum().alias("unacknowledged"),
+        (SEND & (pl.col("outcome") == OperationType.FAIL)).sum().alias("failed"),
         READ.sum().alias("read"),
         FINAL.sum().alias("drained"),
     )
@@ -122,7 +122,7 @@ def _by_offset(rows: pl.LazyFrame, bounds: pl.LazyFrame) -> pl.LazyFrame:
 
 def _by_value(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Finds values that are stored more often than they were sent."""
-    sent = SEND & pl.col("outcome").is_in([int(Outcome.OK), int(Outcome.INFO)])
+    sent = SEND & pl.col("outcome").is_in([int(OperationType.OK), int(OperationType.INFO)])
     return (
         rows.filter(sent | FINAL)
         .select(*AT, "key_hash", "value_hash", FINAL.alias("final"))
@@ -151,12 +151,15 @@ def _send_order(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 def _read_order(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Finds reads that do not follow the read before them."""
-    read = pl.col("kind") == Kind.POLL
+    read = pl.col("kind") == OperationFunction.POLL
     same = pl.all_horizontal(
         pl.col(name) == pl.col(name).shift(1) for name in ("partition", "client")
     )
     return (
-        rows.filter(RECORDED & pl.col("kind").is_in([int(Kind.POLL), int(Kind.BREAK)]))
+        rows.filter(
+            RECORDED
+            & pl.col("kind").is_in([int(OperationFunction.POLL), int(OperationFunction.BREAK)])
+        )
         .select("kind", *AT, "client", "op")
         .sort("partition", "client", "op")
         .with_columns(pl.col("offset").shift(1).alias("before"))
@@ -176,18 +179,18 @@ def _skipped(rows: pl.LazyFrame, ahead: pl.DataFrame) -> list[tuple[Any, ...]]:
 
 _ROLES = f"""
 create temp view rows as select *,
-    source <> {DRAINED} and kind = {Kind.SEND:d} as send,
-    outcome = {Outcome.OK:d} as ok,
-    source <> {DRAINED} and kind = {Kind.POLL:d} as read,
-    source = {DRAINED} and kind = {Kind.POLL:d} as final
+    source <> {DRAINED} and kind = {OperationFunction.SEND:d} as send,
+    outcome = {OperationType.OK:d} as ok,
+    source <> {DRAINED} and kind = {OperationFunction.POLL:d} as read,
+    source = {DRAINED} and kind = {OperationFunction.POLL:d} as final
 from ($files)"""
 _BOUNDS = f"""
 create temp table bounds as select partition, op as low, "offset" as high
-from rows where kind = {Kind.BOUNDS:d} and source = {DRAINED}"""
+from rows where kind = {OperationFunction.BOUNDS:d} and source = {DRAINED}"""
 _FIGURES = f"""
 select count(*) filter (send and ok) as acknowledged,
-    count(*) filter (send and outcome = {Outcome.INFO:d}) as unacknowledged,
-    count(*) filter (send and outcome = {Outcome.FAIL:d}) as failed,
+    count(*) filter (send and outcome = {OperationType.INFO:d}) as unacknowledged,
+    count(*) filter (send and outcome = {OperationType.FAIL:d}) as failed,
     count(*) filter (read) as read, count(*) filter (final) as drained from rows"""
 _OFFSETS = """
 select partition, "offset", missing, differ, "offset" >= high as above from (
@@ -198,7 +201,7 @@ select partition, "offset", missing, differ, "offset" >= high as above from (
 ) join bounds using (partition) where "offset" >= low"""
 _TWICE = f"""
 select partition, min("offset") filter (final) from rows
-where final or (send and outcome in ({Outcome.OK:d}, {Outcome.INFO:d}))
+where final or (send and outcome in ({OperationType.OK:d}, {OperationType.INFO:d}))
 group by partition, key_hash, value_hash
 having count(*) filter (send) > 0 and count(*) filter (final) > count(*) filter (send)"""
 _SENDS = """
@@ -210,9 +213,9 @@ select partition, "offset" from (
 _READS = f"""
 select partition, "offset", before from (
     select partition, "offset", kind, lag("offset") over w as before, lag(kind) over w as kind_before
-    from rows where source <> {DRAINED} and kind in ({Kind.POLL:d}, {Kind.BREAK:d})
+    from rows where source <> {DRAINED} and kind in ({OperationFunction.POLL:d}, {OperationFunction.BREAK:d})
     window w as (partition by partition, client order by op)
-) where kind = {Kind.POLL:d} and kind_before = {Kind.POLL:d} and "offset" <> before + 1"""
+) where kind = {OperationFunction.POLL:d} and kind_before = {OperationFunction.POLL:d} and "offset" <> before + 1"""
 _SKIPPED = """
 select distinct s.partition, s."offset" from steps s join rows r
 on r.final and r.partition = s.partition and r."offset" > s.before and r."offset" < s."offset" """

@@ -31,6 +31,7 @@ import sys
 import threading
 from typing import Any, NoReturn
 
+from .broker_folder import STDOUT
 from .errors import ClusterError
 
 PR_SET_PDEATHSIG = 1
@@ -238,7 +239,7 @@ def _become(options: dict[str, Any], status_fd: int) -> NoReturn:
         die_with_parent(parent)
         for number in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        _redirect(os.path.join(options["folder"], "stdout.log"))
+        _redirect(os.path.join(options["folder"], STDOUT))
         code = process.run(options, status_fd)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .broker_folder import LOG, STDOUT
 from .errors import ClusterError
 from .forkserver import ForkServer
 from .host.power_loss.roll_back import lose_power
@@ -23,6 +24,8 @@ from .host.power_loss.unsynced import UNSYNCED
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+STATUS_TIMEOUT_S = 1.0
+"""How long the rest of a status line may take: a process writes it with one call."""
 
 
 class ManagedProcess:
@@ -35,6 +38,8 @@ class ManagedProcess:
         self.folder = folder
         self.options = options
         self.pid: int | None = None
+        self.incarnations = 0
+        """How often it has been started."""
         self._forks = forks
         self._pidfd: int | None = None
         self._status: int | None = None
@@ -71,6 +76,7 @@ class ManagedProcess:
             ours, theirs = os.pipe()
             try:
                 self.pid = self._forks.spawn(self.options, theirs)
+                self.incarnations += 1
             except BaseException:
                 os.close(ours)
                 raise
@@ -99,6 +105,15 @@ class ManagedProcess:
                 f"{self.label} did not start: {error}; see {self.folder}{self._tail()}"
             )
 
+    def check_ready(self) -> None:
+        """Read what a starting process said, if it said anything; never waits.
+
+        ClusterError with its own words when it did not start; it is killed then, as by `wait_ready`.
+        """
+        with self._lock:
+            if self._status is not None and _readable(self._status, 0):
+                self.wait_ready(STATUS_TIMEOUT_S)
+
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Fork the process and wait until it serves."""
         self.begin()
@@ -106,16 +121,20 @@ class ManagedProcess:
 
     def kill(self) -> None:
         """SIGKILL, and wait until the process has ended. No-op on a dead process."""
-        self._signal(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         self.wait_dead(STOP_TIMEOUT_S)
 
     def lose_power(self, *, seed: int | str, keep: float | None = None) -> dict[str, int]:
-        """SIGKILL, then roll its files back to their fsynced state; returns what was rolled back.
+        """SIGKILL, then `roll_back`; returns what was rolled back.
 
         `keep`: the share of the unsynced writes that survives (0 none, 1 all); drawn by the seed when it is None.
         ClusterError without a journal of unsynced writes.
         """
         self.kill()
+        return self.roll_back(seed=seed, keep=keep)
+
+    def roll_back(self, *, seed: int | str, keep: float | None = None) -> dict[str, int]:
+        """Roll a dead process's files back to what was fsynced; what that took. ClusterError without a journal."""
         try:
             return lose_power(str(self.folder / UNSYNCED), seed=seed, keep=keep).facts()
         except FileNotFoundError:
@@ -126,18 +145,18 @@ class ManagedProcess:
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """SIGTERM (controlled shutdown), and wait; ClusterError when the process has not ended in time."""
-        self._signal(signal.SIGCONT)
-        self._signal(signal.SIGTERM)
+        self.send_signal(signal.SIGCONT)
+        self.send_signal(signal.SIGTERM)
         self.wait_dead(timeout_s)
 
     def pause(self) -> None:
         """SIGSTOP, and wait until the kernel reports the process as stopped."""
-        self._signal(signal.SIGSTOP)
+        self.send_signal(signal.SIGSTOP)
         self._await_proc_state(paused=True)
 
     def resume(self) -> None:
         """SIGCONT, and wait until the kernel reports the process as running. No-op on a dead process."""
-        self._signal(signal.SIGCONT)
+        self.send_signal(signal.SIGCONT)
         self._await_proc_state(paused=False)
 
     def restart(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -158,7 +177,8 @@ class ManagedProcess:
         with self._lock:
             self._forget()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal; returns before it takes effect. No-op on a dead process."""
         with self._lock:
             if self._pidfd is not None:
                 with contextlib.suppress(ProcessLookupError):
@@ -189,7 +209,7 @@ class ManagedProcess:
 
     def _tail(self) -> str:
         lines: list[str] = []
-        for name in ("stdout.log", "broker.log"):
+        for name in (STDOUT, LOG):
             with contextlib.suppress(OSError):
                 lines += (self.folder / name).read_text(errors="replace").splitlines()[-8:]
         return "".join(f"\n  {line}" for line in lines)

@@ -1,7 +1,7 @@
 """A whole cluster in one process on a virtual clock: the same brokers and registry on simulated machines.
 
-Owns: `SimulatedCluster`, the registry and N brokers on one `World`, and what a supervisor and a nemesis may do to
-them: start, kill, cut the power, pause, isolate, cut one way, slow a link, reset links, restart.
+Owns: `SimulatedCluster`, the registry and N brokers on one `World`, and what a supervisor may do to their
+processes. Faults reach it as they reach a real cluster, through `harness/backends/simulated.py`.
 
     with SimulatedCluster(brokers=5, seed=7) as cluster:
         cluster.start()
@@ -32,6 +32,8 @@ from .listeners import BROKERS, CLIENTS
 from .planting import PLANTED_EVENT, apply_plants, load_plants
 from .registry.process import RegistryProcess
 
+SOUND_TRUNCATION = "kip-320"
+"""The truncation strategy under which the invariants hold; the others are those of older versions of Kafka."""
 REGISTRY_PORT = 2181
 CLIENT_PORTS = 9_000
 BROKER_PORTS = 9_500
@@ -47,7 +49,7 @@ class SimulatedProcess:
     def __init__(self, machine: Machine, make: Callable[[ProcessHost], Server]) -> None:
         self.machine = machine
         self.server: Server | None = None
-        """What runs in the life of now, or ran in the last one."""
+        """What runs in the present life, or ran in the last one."""
         self.ready = False
         self._make = make
         machine.on_death.append(self._died)
@@ -103,10 +105,6 @@ class SimulatedProcess:
         """Kill -9: memory is gone, the page cache is not."""
         self.machine.kill()
 
-    def cut_power(self) -> None:
-        """What was not synced is gone too, and nobody hears of it."""
-        self.machine.cut_power()
-
     def pause(self) -> None:
         """SIGSTOP."""
         self.machine.pause()
@@ -114,6 +112,11 @@ class SimulatedProcess:
     def resume(self) -> None:
         """SIGCONT."""
         self.machine.resume()
+
+    def forget_link_rules(self) -> None:
+        """Remove the link rules of a dead process: on a real machine they end with it."""
+        self.machine.port.rules.heal()
+        self.machine.world.fabric.changed()
 
     def _died(self) -> None:
         self.ready = False
@@ -135,11 +138,11 @@ class SimulatedCluster:
     ) -> None:
         """`plants`: modules of planted bugs, in this process until `close` (`planting.py`).
 
-        `invariants`: check `cluster/invariants` after every event. None: only without plants, because the verdict is
-        to find a planted bug, and a violation would end the run before it.
+        `invariants`: check `cluster/invariants` after every event. None: unless a bug is planted or the truncation
+        strategy is one that loses records, because the verdict is to find that, and a violation would end the run.
         """
         self.config = dict(config or {})
-        BrokerConfig.parse(self.config)
+        truncation = BrokerConfig.parse(self.config).text("harrow.replica.truncation")
         self.plants = load_plants(plants)
         self._planter = apply_plants(self.plants)
         self.world = World(seed, latency=latency, log_level=log_level)
@@ -152,7 +155,8 @@ class SimulatedCluster:
         for node_id in range(1, brokers + 1):
             self.brokers[node_id] = self._broker(node_id, expect=brokers)
         self.invariants = ClusterInvariants(self.brokers, self._store)
-        if not plants if invariants is None else invariants:
+        sound = not plants and truncation == SOUND_TRUNCATION
+        if sound if invariants is None else invariants:
             self.world.loop.after_event = self.invariants.after_event
 
     def _make_registry(self, host: ProcessHost) -> RegistryProcess:
@@ -199,17 +203,13 @@ class SimulatedCluster:
         self.registry.begin()
         for broker in self.brokers.values():
             broker.begin()
-        if not self.run_until(lambda: all(one.ready for one in self.processes()), limit_ms):
-            states = {one.name: one.state for one in self.processes()}
+        if not self.run_until(lambda: all(process.ready for process in self.processes()), limit_ms):
+            states = {process.name: process.state for process in self.processes()}
             raise ClusterError(f"the simulated cluster did not start in {limit_ms} ms: {states}")
 
     def processes(self) -> Iterable[SimulatedProcess]:
         """The registry, then the brokers."""
         return (self.registry, *self.brokers.values())
-
-    def process(self, name: str) -> SimulatedProcess:
-        """By the name of its machine; KeyError."""
-        return {one.name: one for one in self.processes()}[name]
 
     def close(self) -> None:
         """End the world. Not a shutdown: no broker does anything more."""
@@ -233,48 +233,16 @@ class SimulatedCluster:
         """Where clients may begin."""
         return [(LOOPBACK, CLIENT_PORTS + node_id) for node_id in self.brokers]
 
-    # ----------------------------------------------------------------- faults
-
-    def isolate(self, name: str, *, clients: bool = True) -> None:
-        """Nobody hears it and it hears nobody, or, without `clients`, none but clients."""
-        self._block(name, ["broker *", "registry", *(["client *"] if clients else [])], "both")
-
-    def cut_one_way(self, source: str, target: str) -> None:
-        """What `source` sends does not reach `target`; the other way is open."""
-        other = self.world.machines[target].port.identity
-        self._block(source, [str(other)], "out")
-
-    def _block(self, name: str, peers: list[str], direction: str) -> None:
-        port = self.world.machines[name].port
-        port.rules.block(peers, direction)
-        self.world.fabric.changed()
-        self.world.tell("links.blocked", at=name, peers=peers, direction=direction)
-
-    def heal(self, name: str, mode: str = "deliver") -> None:
-        """Take all rules of a machine back."""
-        machine = self.world.machines[name]
-        if machine.alive and machine.host is not None:
-            machine.host.knobs.heal(mode)
-        else:
-            machine.port.rules.heal()
-            self.world.fabric.changed()
-
-    def reset_links(self, name: str, peers: list[str]) -> None:
-        """Break off the connections of a machine with those that match."""
-        machine = self.world.machines[name]
-        if machine.alive and machine.host is not None:
-            machine.host.knobs.reset(peers)
-
     # ------------------------------------------------------------------- view
 
     def broker(self, node_id: int) -> Broker:
-        """The broker object of a node's life of now."""
+        """The broker object of a node's present life."""
         server = self.brokers[node_id].server
         assert server is not None, f"broker {node_id} has never started"
         return cast("Broker", server)
 
     def controller_id(self) -> int | None:
-        """Who believes to be the controller, with the highest epoch; None where nobody does."""
+        """The broker that believes to be the controller, with the highest epoch; None where no broker does."""
         found = [
             (self.broker(node_id).controller.epoch, node_id)
             for node_id, process in self.brokers.items()

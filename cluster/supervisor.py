@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .broker_folder import CONTROL_SOCKET, REGISTRY, broker_name
 from .config import BrokerConfig
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
@@ -47,7 +48,7 @@ class BrokerProcess(ManagedProcess):
         self, cluster: Cluster, node_id: int, options: dict[str, Any], listeners: Sequence[Listener]
     ) -> None:
         super().__init__(
-            fork_server(), f"broker {node_id}", cluster.folder / f"broker-{node_id}", options
+            fork_server(), f"broker {node_id}", cluster.folder / broker_name(node_id), options
         )
         self.node_id = node_id
         self.listeners = {listener.name: listener for listener in listeners}
@@ -177,15 +178,15 @@ class Cluster:
             self._registry = ManagedProcess(
                 fork_server(),
                 "registry",
-                self.folder / "registry",
-                self._options("registry", "registry"),
+                self.folder / REGISTRY,
+                self._options("registry", REGISTRY),
             )
             self._registry.options["listeners"] = {"registry": registry_port}
         for node_id in range(1, self._count + 1):
             config = self._broker_config(node_id)
             wanted = 0 if self._base_port is None else self._base_port + node_id
             listeners = self._hold_listeners(parse_listeners(config), wanted)
-            options = self._options("broker", f"broker-{node_id}")
+            options = self._options("broker", broker_name(node_id))
             options |= {
                 "node_id": node_id,
                 "registry": [LOOPBACK, registry_port],
@@ -253,7 +254,7 @@ class Cluster:
     def _control(self, process: ManagedProcess, op: str, **fields: object) -> dict[str, Any]:
         from .host.knobs.control import ControlClient
 
-        with ControlClient(str(process.folder / "control.sock")) as client:
+        with ControlClient(str(process.folder / CONTROL_SOCKET)) as client:
             return client.call(op, **fields)
 
     def describe(self) -> ClusterView:
@@ -270,6 +271,14 @@ class Cluster:
                 except ClusterError as refused:
                     error = refused
         raise error
+
+    def log_dirs(self) -> dict[int, list[str]]:
+        """Each broker's `log.dirs`, as names or absolute paths; empty where it is not set."""
+        found: dict[int, list[str]] = {}
+        for node_id, broker in self.brokers.items():
+            text = str(broker.options["config"].get("log.dirs", ""))
+            found[node_id] = [name.strip() for name in text.split(",") if name.strip()]
+        return found
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The node id of a partition's leader; None for a partition without a leader, or that does not exist."""

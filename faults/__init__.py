@@ -2,35 +2,42 @@
 
     kill(leader("orders")), pause(controller(), seconds=(0.5, 4)), isolate(one), lose_response("Produce"), …
 
-Knows `harrow.cluster` only through `System` (`system.py`); knows nothing of tests.
+Faults know the cluster that they break only through `System` (`system.py`), which every backend implements; they know
+nothing of tests.
 """
 
-from .codepoints import failpoint as failpoint
-from .disk import disk_error as disk_error
-from .disk import power_loss as power_loss
+from .background import BackgroundNemesis as BackgroundNemesis
+from .disk_faults import disk_error as disk_error
+from .disk_faults import power_loss as power_loss
+from .disk_faults import slow_disk as slow_disk
+from .errors import CapabilityError as CapabilityError
 from .errors import FaultError as FaultError
 from .errors import NemesisError as NemesisError
 from .errors import TargetError as TargetError
+from .evidence import Evidence as Evidence
+from .failpoint_faults import failpoint as failpoint
+from .fault_kinds import FAULTS as FAULTS
+from .fault_kinds import fault_from_json as fault_from_json
+from .fault_kinds import register as register
 from .nemesis import Nemesis as Nemesis
-from .network import cut as cut
-from .network import isolate as isolate
-from .network import slow as slow
-from .process import kill as kill
-from .process import pause as pause
-from .process import restart as restart
-from .process import terminate as terminate
-from .registry import FAULTS as FAULTS
-from .registry import fault_from_json as fault_from_json
-from .registry import register as register
-from .registry_process import pause_registry as pause_registry
-from .registry_process import restart_registry as restart_registry
-from .requests import lose_response as lose_response
+from .network_faults import cut as cut
+from .network_faults import isolate as isolate
+from .network_faults import reset as reset
+from .network_faults import slow as slow
+from .planning import overlapping_schedule as overlapping_schedule
+from .planning import random_schedule as random_schedule
+from .process_faults import kill as kill
+from .process_faults import pause as pause
+from .process_faults import restart as restart
+from .process_faults import terminate as terminate
+from .registry_faults import pause_registry as pause_registry
+from .registry_faults import restart_registry as restart_registry
+from .request_faults import lose_response as lose_response
 from .schedule import Schedule as Schedule
-from .schedule import Step as Step
-from .schedule import random_schedule as random_schedule
-from .spec import Evidence as Evidence
+from .schedule import ScheduledFault as ScheduledFault
 from .spec import Fault as Fault
 from .spec import Injection as Injection
+from .system import System as System
 from .targets import Target as Target
 from .targets import all_brokers as all_brokers
 from .targets import broker as broker

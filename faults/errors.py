@@ -3,23 +3,28 @@
 HarrowError
 ├── ConfigError (cluster)   an argument of a fault, target or schedule that cannot be used
 └── FaultError
-    ├── TargetError         nobody plays the target's role at this moment; may change, so it is retried
-    └── NemesisError        a run of faults that did not do what it was asked: the run proves nothing
+    ├── CapabilityError     the backend cannot do what a fault needs: raised before anything is broken
+    ├── TargetError         no broker plays the target's role at this moment; it may change, so it is retried
+    └── NemesisError        a run of faults that did not do what was planned: the run proves nothing
 """
 
 from __future__ import annotations
 
 from harrow.cluster.errors import ConfigError, HarrowError
 
-__all__ = ["ConfigError", "FaultError", "NemesisError", "TargetError"]
+__all__ = ["CapabilityError", "ConfigError", "FaultError", "NemesisError", "TargetError"]
 
 
 class FaultError(HarrowError):
     """A fault could not be injected, proved or healed."""
 
 
+class CapabilityError(FaultError):
+    """The backend lacks a capability that a fault needs."""
+
+
 class TargetError(FaultError):
-    """Nobody plays the target's role at this moment."""
+    """No broker plays the target's role at this moment."""
 
 
 class NemesisError(FaultError):

@@ -1,365 +1,411 @@
-"""The nemesis: runs a schedule against a cluster, proves each fault, ends healed.
+"""The nemesis: runs a schedule against a cluster, proves each fault, ends healed. It has no thread and no clock.
 
-It owns one thread. The first fault waits for the first traffic. A step fires when its time has come and
-the cap allows (never more brokers disturbed at once than the schedule's `cap`), stays from its proved
-effect for its duration, and is healed, which is proved too. Steps without a time of their own come one
-after another. While a fault hides the cluster (the registry is away) nothing else fires or is healed.
+A host calls `turn(now_ms)` again and again; each turn acts on what is due, asks for evidence of what is active, and
+returns when it wants its next turn (None: it is over). Nothing in a turn waits. `BackgroundNemesis` gives it a thread
+and the wall clock; a simulation gives it the virtual loop. So a schedule means the same on both.
 
-`faults.jsonl`, one object a line: `t_ns` (monotonic), `event` (`inject`, `effect`, `heal`, `healed`,
-`skipped`), `id`, `fault`, `label`, `targets`, `evidence`. The line is written before the act it tells of
-begins (`inject`, `heal`) or after the proof (`effect`, `healed`).
+    waiting   the first fault waits for the first traffic
+    running   a step fires when its time has come and the cap allows it
+    ending    after `stop`, or when every step is over: every active fault is healed
 
-However a run ends, `stop()` leaves nothing unhealed; what went wrong is raised there as one
-NemesisError: a fault without effect, a required step that never fired, a fault that would not heal.
-Source: Jepsen's nemesis; the cap is its rule never to break more than the test may survive.
+A step never fires while more brokers than the schedule's `cap` would be disturbed. It lasts from its proved effect for
+its duration, and is healed, which is proved too. A step with the trigger `healed` waits until every earlier step is
+healed, and every later step waits for it. Steps with the trigger `traffic` do not wait for each other: while no broker
+plays the role of such a step, later steps fire. A replayed step does not fire before the time at which it was recorded
+(`fired_ms`).
+
+While a fault hides the cluster (the registry is away) roles are resolved against the last known view, and a
+broker that is started meanwhile has as long as that lasts to begin to run.
+
+Rows that `write` receives for each event: `event` (`inject`, `effect`, `heal`, `healed`, `skipped`), `id`,
+`fault`, `label`, `targets`, `evidence`. A row is written before the act that it announces (`inject`, `heal`), or
+after the proof (`effect`, `healed`).
+
+What goes wrong is a line in `problems`, never an exception: a fault without effect, a required step that never fired, a
+fault that could not be healed, a bug in a fault. Source: Jepsen's nemesis; the cap is its rule never to break more than
+the test may survive.
 """
 
 from __future__ import annotations
 
-import json
 import random
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from harrow.cluster.errors import HarrowError
+from harrow.cluster.view import ClusterView
 
-from .errors import NemesisError, TargetError
-from .schedule import SCHEMA_VERSION, Schedule, Step
-from .spec import Evidence, Injection
-from .system import System, look_at
-from .traffic import HasTraffic, HighWatermarks
+from .errors import ConfigError
+from .evidence import Evidence
+from .schedule import Schedule, ScheduledFault
+from .spec import Injection
+from .system import ClusterSnapshot, HasTraffic, System, check_capabilities, take_snapshot
 
-TICK_S = 0.01
-EFFECT_TIMEOUT_S = 15.0
-HEAL_TIMEOUT_S = 60.0
-WAIT_TIMEOUT_S = 30.0
+TICK_MS = 10
+EFFECT_TIMEOUT_MS = 15_000
+HEAL_TIMEOUT_MS = 60_000
+WAIT_TIMEOUT_MS = 30_000
 """How long a step waits for its role to be filled, or for the cap."""
-GRACE_S = 3.0
-"""How long `finish` waits for a fault that needs traffic when no more traffic may come."""
+GRACE_MS = 3_000
+"""After `finish`, how long a fault that needs traffic still waits for it."""
+
+Row = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Active:
-    """A fault that is on."""
+class _ActiveFault:
+    """A fault that was injected and is not healed yet."""
 
-    step: Step
+    step: ScheduledFault
     injection: Injection
-    deadline: float
-    heal_at: float | None = None
+    deadline_ms: int
+    """For its effect, then for its healing."""
+    heal_at_ms: int | None = None
+    """When its duration ends; None before its effect is proved."""
+    healing: bool = False
+    trouble: str = ""
 
     @property
     def waits(self) -> bool:
         """Whether only traffic can bring its effect."""
-        return self.heal_at is None and self.injection.fault.waits_for_traffic
+        return self.heal_at_ms is None and self.injection.fault.waits_for_traffic
 
 
 class Nemesis:
-    """Runs `schedule` in a thread of its own from `start()` to `stop()`; also a context manager."""
+    """Runs `schedule` on `system`; see the module's head. CapabilityError and ConfigError before anything is broken."""
 
     def __init__(
         self,
         system: System,
         schedule: Schedule,
         *,
-        log: Path | str | None = None,
+        write: Callable[[Row], None] | None = None,
         has_traffic: HasTraffic | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        tick_s: float = TICK_S,
-        effect_timeout_s: float = EFFECT_TIMEOUT_S,
-        wait_timeout_s: float = WAIT_TIMEOUT_S,
+        effect_timeout_ms: int = EFFECT_TIMEOUT_MS,
+        wait_timeout_ms: int = WAIT_TIMEOUT_MS,
     ) -> None:
+        for step in schedule.steps:
+            check_capabilities(system, step.fault, step.fault.capabilities())
+            check_nodes(step, system.nodes)
         self._system = system
         self._plan = schedule
         self._rng = random.Random(schedule.seed)  # noqa: S311 - repeatable, not secret
-        self._log = None if log is None else Path(log)
-        self._has_traffic = has_traffic
-        self._clock = clock
-        self._tick_s = tick_s
-        self._effect_timeout_s = effect_timeout_s
-        self._wait_timeout_s = wait_timeout_s
+        self._write = write or _ignore
+        self._has_traffic = system.watch_traffic() if has_traffic is None else has_traffic
+        self._effect_timeout_ms = effect_timeout_ms
+        self._wait_timeout_ms = wait_timeout_ms
         self._steps = list(schedule.steps)
-        self._next = 0
-        self._active: list[_Active] = []
-        self._problems: list[str] = []
-        self._traffic_at: float | None = None
-        self._healed_at: float | None = None
-        self._closing_at: float | None = None
-        self._stop = threading.Event()
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="harrow-nemesis", daemon=True)
+        self._waiting = list(range(len(self._steps)))
+        """Which steps have neither fired nor been given up."""
+        self._active: list[_ActiveFault] = []
+        self._view: ClusterView | None = None
+        self._now_ms = 0
+        self._traffic_ms: int | None = None
+        self._healed_ms: int | None = None
+        self._closing_ms: int | None = None
+        self._stopping = False
+        self.over = False
+        """True when nothing is left to do."""
         self.effects = 0
         """Faults whose effect was proved so far."""
-
-    # ------------------------------------------------------------------------------------- life
-
-    def __enter__(self) -> Nemesis:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Begin to wait for traffic."""
-        self._thread.start()
-
-    def finish(self, timeout_s: float) -> bool:
-        """Let the schedule end by itself, no more traffic expected; False when it did not in time."""
-        self._closing_at = self._clock()
-        return self._done.wait(timeout_s)
-
-    def stop(self) -> None:
-        """Fire nothing more, heal everything, join; NemesisError tells what went wrong, once."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        problems, self._problems = self._problems, []
-        if problems:
-            raise NemesisError("; ".join(problems))
+        self.problems: list[str] = []
+        """What went wrong, in the order in which it did."""
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule with what was resolved so far: written to a file it repeats this run."""
-        return replace(self._plan, steps=tuple(self._steps))
+        """The schedule with what was resolved so far: written to a file, it repeats this run.
 
-    @property
-    def running(self) -> bool:
-        """Whether its thread still works."""
-        return self._thread.is_alive()
+        Steps that were dropped without need are not in it.
+        """
+        kept = (step for step in self._steps if step.nodes is not None or step.required)
+        return replace(self._plan, steps=tuple(kept) if self.over else tuple(self._steps))
 
-    # ----------------------------------------------------------------------------------- thread
+    # --------------------------------------------------------------------------------- the host's
 
-    def _run(self) -> None:
-        try:
-            if self._await_traffic():
-                while not self._stop.is_set() and (self._next < len(self._steps) or self._active):
-                    self._turn()
-                    self._stop.wait(self._tick_s)
-        except BaseException as error:  # a bug of ours must not leave a cluster broken
-            self._problems.append(f"the nemesis failed: {error!r}")
-        finally:
-            self._wind_up()
-            self._done.set()
+    def finish(self, now_ms: int) -> None:
+        """No more traffic is expected: fire what is required, and come to an end."""
+        if self._closing_ms is None:
+            self._closing_ms = now_ms
 
-    def _await_traffic(self) -> bool:
-        if self._has_traffic is None:
-            self._has_traffic = HighWatermarks(self._system)
-        while not self._stop.is_set():
-            if self._has_traffic():
-                self._traffic_at = self._clock()
-                return True
-            if self._closing_at is not None and self._clock() > self._closing_at + self._tick_s:
-                return False
-            self._stop.wait(self._tick_s)
-        return False
+    def stop(self) -> None:
+        """Fire nothing more, and heal everything in the next turns."""
+        self._stopping = True
 
-    def _turn(self) -> None:
-        now = self._clock()
+    def turn(self, now_ms: int) -> int | None:
+        """Do what is due; return when to call again, None when it is over."""
+        if self.over:
+            return None
+        self._now_ms = now_ms
         for active in list(self._active):
-            if active.heal_at is None:
-                self._look_for_effect(active)
-            elif now >= active.heal_at and not self._hidden_from(active):
-                self._heal(active)
-        if self._next < len(self._steps):
-            self._try_to_fire(self._steps[self._next], now)
+            self._guarded(active, self._attend)
+        try:
+            self._advance()
+        except Exception as error:  # a bug of ours must not leave a cluster broken
+            self.problems.append(f"the nemesis failed: {error!r}")
+            self._stopping = True
+        if not self._active and (self._stopping or not self._waiting):
+            self._end()
+        return None if self.over else now_ms + TICK_MS
 
-    def _try_to_fire(self, step: Step, now: float) -> None:
-        if not step.required and self._is_over(now):
-            self._steps[self._next :] = [one for one in self._steps[self._next :] if one.required]
+    # ------------------------------------------------------------------------------------- phases
+
+    def _advance(self) -> None:
+        if self._stopping:
             return
-        due = self._due(step)
-        if due is None or now < due or self._hidden_from(None):
+        if self._traffic_ms is None:
+            if self._has_traffic():
+                self._traffic_ms = self._now_ms
+            elif self._closing_ms is not None and self._now_ms > self._closing_ms + TICK_MS:
+                self._stopping = True
+        if self._traffic_ms is None:
+            return
+        for number in list(self._waiting):
+            step = self._steps[number]
+            self._try_to_fire(number, step)
+            if step.trigger == "healed" and number in self._waiting:
+                break
+
+    def _attend(self, active: _ActiveFault) -> None:
+        if active.healing:
+            self._go_on_healing(active)
+        elif self._stopping:
+            if active.heal_at_ms is None:
+                self._last_look(active)
+            self._heal(active)
+        elif active.heal_at_ms is None:
+            self._look_for_effect(active)
+        elif self._now_ms >= active.heal_at_ms:
+            self._heal(active)
+
+    def _guarded(self, active: _ActiveFault, act: Callable[[_ActiveFault], None]) -> None:
+        """Call `act`; a bug in a fault ends the run, and this fault and the others are healed all the same."""
+        try:
+            act(active)
+        except Exception as error:
+            self.problems.append(f"{active.injection.fault} failed: {error!r}")
+            self._stopping = True
+            if not active.healing:
+                self._guarded(active, self._heal)
+            elif active in self._active:
+                self._active.remove(active)
+
+    def _end(self) -> None:
+        reason = "no traffic came" if self._traffic_ms is None else "the run ended before its turn"
+        for number in list(self._waiting):
+            self._skip(number, reason)
+        self.over = True
+
+    # ------------------------------------------------------------------------------------- firing
+
+    def _try_to_fire(self, number: int, step: ScheduledFault) -> None:
+        if not step.required and step.nodes is None and self._is_late():
+            self._waiting.remove(number)
+            return
+        due_ms = self._due_ms(step)
+        if due_ms is None or self._now_ms < due_ms:
+            return
+        late = self._now_ms > due_ms + self._wait_timeout_ms
+        disturbed = self._disturbed()
+        if step.fault.disturbs and len(disturbed) >= self._plan.cap:
+            if late:
+                self._skip(number, "the cap did not allow it in time")
             return
         try:
-            injection = self._resolve(step)
+            injection = self._resolve(step, disturbed)
         except HarrowError as error:
             # A TargetError, or a registry that does not answer at the moment: it may change.
-            if now > due + self._wait_timeout_s:
-                self._skip(step, str(error))
+            if late:
+                self._skip(number, str(error))
             return
-        if injection is None:
-            if not self._active:
-                self._skip(step, f"it would disturb more brokers than the cap, {self._plan.cap}")
-            elif now > due + self._wait_timeout_s:
-                self._skip(step, "the cap did not allow it in time")
-            return
-        self._next += 1
-        self._inject(step, injection)
+        if injection is not None:
+            self._waiting.remove(number)
+            self._inject(number, injection)
+        elif not disturbed:
+            self._skip(number, f"it would disturb more brokers than the cap, {self._plan.cap}")
+        elif late:
+            self._skip(number, "the cap did not allow it in time")
 
-    def _is_over(self, now: float) -> bool:
+    def _is_late(self) -> bool:
         """Whether the block ended or its duration passed: what need not fire is dropped."""
-        assert self._traffic_at is not None
+        assert self._traffic_ms is not None
         duration_ms = self._plan.duration_ms
-        late = duration_ms is not None and now > self._traffic_at + duration_ms / 1000
-        return late or self._closing_at is not None
+        late = duration_ms is not None and self._now_ms > self._traffic_ms + duration_ms
+        return late or self._closing_ms is not None
 
-    def _due(self, step: Step) -> float | None:
-        assert self._traffic_at is not None
-        after = step.at_ms / 1000
+    def _due_ms(self, step: ScheduledFault) -> int | None:
+        assert self._traffic_ms is not None
+        recorded_ms = 0 if step.nodes is None else step.fired_ms or 0
         if step.trigger == "traffic":
-            return self._traffic_at + after
+            return self._traffic_ms + max(step.at_ms, recorded_ms)
         if self._active:
             return None
-        return (self._healed_at or self._traffic_at) + after
+        since_ms = self._traffic_ms if self._healed_ms is None else self._healed_ms
+        return max(since_ms + step.at_ms, self._traffic_ms + recorded_ms)
 
-    def _hidden_from(self, active: _Active | None) -> bool:
-        """Whether another fault hides the cluster: asking it would hang, and a broker would not start."""
-        return any(one.injection.fault.hides_cluster for one in self._active if one is not active)
-
-    def _resolve(self, step: Step) -> Injection | None:
+    def _resolve(self, step: ScheduledFault, disturbed: frozenset[int]) -> Injection | None:
         """Return who and how long; None while the cap forbids it."""
-        disturbed = self._disturbed()
-        scene = look_at(self._system, disturbed)
-        injection = step.fault.resolve(scene, self._rng, id=step.id) if step.nodes is None else None
-        if injection is None:  # a replay
-            assert step.nodes is not None
-            if not set(step.nodes) <= scene.running:
-                raise TargetError(f"step {step.id}: brokers {list(step.nodes)} do not all run now")
+        snapshot = self._look(disturbed)
+        if step.nodes is None:
+            injection = step.fault.resolve(snapshot, self._rng, id=step.id)
+        else:
+            step.fault.check_nodes(snapshot, step.nodes)
             injection = Injection(id=step.id, fault=step.fault, nodes=step.nodes, duration_ms=0)
         if step.nodes is not None or step.duration_ms is not None:
-            drawn = step.fault.draw_duration_ms(scene, self._rng)
+            drawn_ms = step.fault.draw_duration_ms(snapshot, self._rng)
             injection = replace(
                 injection,
-                duration_ms=drawn if step.duration_ms is None else step.duration_ms,
+                duration_ms=drawn_ms if step.duration_ms is None else step.duration_ms,
                 details=injection.details if step.details is None else step.details,
             )
         if step.fault.disturbs and len(disturbed | set(injection.nodes)) > self._plan.cap:
             return None
         return injection
 
+    def _look(self, disturbed: frozenset[int]) -> ClusterSnapshot:
+        hidden = any(active.injection.fault.hides_cluster for active in self._active)
+        snapshot = take_snapshot(self._system, disturbed, view=self._view if hidden else None)
+        self._view = snapshot.view
+        return snapshot
+
     def _disturbed(self) -> frozenset[int]:
-        held = (one.injection for one in self._active if one.injection.fault.disturbs)
+        held = (active.injection for active in self._active if active.injection.fault.disturbs)
         return frozenset(node for injection in held for node in injection.nodes)
 
-    def _inject(self, step: Step, injection: Injection) -> None:
-        now = self._clock()
-        fired_ms = round((now - (self._traffic_at or now)) * 1000)
-        self._steps[self._next - 1] = step.fired(injection, fired_ms)
-        active = _Active(step=step, injection=injection, deadline=now + self._effect_timeout_s)
-        self._active.append(active)
-        self._write(
-            "inject", injection, {"duration_ms": injection.duration_ms, **injection.details}
+    def _inject(self, number: int, injection: Injection) -> None:
+        assert self._traffic_ms is not None
+        step = self._steps[number].fired(injection, self._now_ms - self._traffic_ms)
+        self._steps[number] = step
+        active = _ActiveFault(
+            step=step, injection=injection, deadline_ms=self._now_ms + self._effect_timeout_ms
         )
+        self._active.append(active)
+        self._tell("inject", injection, {"duration_ms": injection.duration_ms, **injection.details})
+        self._guarded(active, self._begin)
+
+    def _begin(self, active: _ActiveFault) -> None:
         try:
-            injection.fault.inject(self._system, injection)
+            active.injection.fault.inject(self._system, active.injection)
         except HarrowError as error:
-            self._problems.append(f"{injection.fault} could not be injected: {error}")
+            self.problems.append(f"{active.injection.fault} could not be injected: {error}")
             self._heal(active)
             return
         self._look_for_effect(active)
 
-    def _look_for_effect(self, active: _Active) -> None:
+    # -------------------------------------------------------------------------- effect and healing
+
+    def _look_for_effect(self, active: _ActiveFault) -> None:
         injection = active.injection
-        evidence = _probed(injection.fault.probe, self._system, injection)
-        now = self._clock()
+        evidence = self._probed(injection)
         if evidence.proved:
-            self.effects += 1
-            active.heal_at = now + injection.duration_ms / 1000
-            self._write("effect", injection, evidence.facts)
-        elif now > self._effect_deadline(active):
+            self._took_effect(active, evidence)
+        elif injection.fault.may_miss and not active.step.required and self._missed(active):
+            self._heal(active)
+        elif self._now_ms > self._effect_deadline_ms(active):
             why = "no traffic brought it about" if active.waits else f"seen: {dict(evidence.facts)}"
-            self._problems.append(
+            self.problems.append(
                 f"{injection.fault} on brokers {list(injection.nodes)} had no effect ({why})"
             )
             self._heal(active)
 
-    def _effect_deadline(self, active: _Active) -> float:
+    def _took_effect(self, active: _ActiveFault, evidence: Evidence) -> None:
+        self.effects += 1
+        active.heal_at_ms = self._now_ms + active.injection.duration_ms
+        self._tell("effect", active.injection, evidence.facts)
+
+    def _missed(self, active: _ActiveFault) -> bool:
+        begun_ms = active.deadline_ms - self._effect_timeout_ms
+        return self._now_ms >= begun_ms + active.injection.duration_ms
+
+    def _effect_deadline_ms(self, active: _ActiveFault) -> float:
         if not active.waits:
-            return active.deadline
-        return float("inf") if self._closing_at is None else self._closing_at + GRACE_S
+            return active.deadline_ms
+        return float("inf") if self._closing_ms is None else self._closing_ms + GRACE_MS
 
-    def _heal(self, active: _Active) -> None:
-        """Undo one fault and prove it; what fails is a problem, never an exception."""
-        injection = active.injection
-        self._write("heal", injection, {})
-        deadline = self._clock() + HEAL_TIMEOUT_S
-        error, evidence = "", Evidence(proved=False)
-        while not evidence.proved and self._clock() < deadline:
-            try:
-                injection.fault.heal(self._system, injection)
-                evidence = injection.fault.probe_healed(self._system, injection)
-            except HarrowError as raised:
-                error = str(raised)
-            if not evidence.proved:
-                threading.Event().wait(self._tick_s)
+    def _last_look(self, active: _ActiveFault) -> None:
+        evidence = self._probed(active.injection)
         if evidence.proved:
-            self._write("healed", injection, evidence.facts)
-        else:
-            self._problems.append(f"{injection.fault} was not healed: {error or evidence.facts}")
-        self._active.remove(active)
-        self._healed_at = self._clock()
-
-    def _skip(self, step: Step, reason: str) -> None:
-        self._next += 1
-        self._write_skipped(step, reason)
-        if step.required:
-            self._problems.append(f"{step.fault} never fired: {reason}")
-
-    def _wind_up(self) -> None:
-        # the registry first: brokers need it to start
-        for active in sorted(self._active, key=lambda one: not one.injection.fault.hides_cluster):
-            if active.heal_at is None:
-                self._last_look(active)
-            try:
-                self._heal(active)
-            except BaseException as error:  # the others are healed all the same
-                self._problems.append(f"{active.injection.fault} was not healed: {error!r}")
-        ended = "no traffic came" if self._traffic_at is None else "the run ended before its turn"
-        while self._next < len(self._steps):
-            self._skip(self._steps[self._next], ended)
-
-    def _last_look(self, active: _Active) -> None:
-        injection = active.injection
-        evidence = _probed(injection.fault.probe, self._system, injection)
-        if evidence.proved:
-            self.effects += 1
-            self._write("effect", injection, evidence.facts)
+            self._took_effect(active, evidence)
         elif active.step.required:
-            self._problems.append(f"{injection.fault} had no effect before the run ended")
+            self.problems.append(f"{active.injection.fault} had no effect before the run ended")
 
-    # -------------------------------------------------------------------------------------- log
+    def _probed(self, injection: Injection) -> Evidence:
+        """Ask for proof of the effect; a process that does not answer is evidence of nothing."""
+        try:
+            return injection.fault.probe(self._system, injection)
+        except HarrowError as error:
+            return Evidence(proved=False, facts={"error": str(error)})
 
-    def _write(self, event: str, injection: Injection, evidence: Any) -> None:
-        self._append(
-            event,
-            id=injection.id,
-            fault=injection.fault.kind,
-            label=str(injection.fault),
-            targets=list(injection.nodes),
-            evidence=dict(evidence),
+    def _heal(self, active: _ActiveFault) -> None:
+        active.healing = True
+        active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
+        self._tell("heal", active.injection, {})
+        self._go_on_healing(active)
+
+    def _go_on_healing(self, active: _ActiveFault) -> None:
+        injection = active.injection
+        evidence = Evidence(proved=False)
+        try:
+            injection.fault.heal(self._system, injection)
+            evidence = injection.fault.probe_healed(self._system, injection)
+            active.trouble = "" if evidence.proved else str(dict(evidence.facts))
+        except HarrowError as error:
+            active.trouble = str(error)
+        if self._hidden_from(active):
+            active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
+        if evidence.proved:
+            self._tell("healed", injection, evidence.facts)
+        elif self._now_ms <= active.deadline_ms:
+            return
+        else:
+            self.problems.append(f"{injection.fault} was not healed: {active.trouble}")
+        self._active.remove(active)
+        self._healed_ms = self._now_ms
+
+    def _hidden_from(self, active: _ActiveFault) -> bool:
+        """Whether another fault hides the cluster: a broker that starts now cannot begin to run."""
+        return any(
+            other.injection.fault.hides_cluster for other in self._active if other is not active
         )
 
-    def _write_skipped(self, step: Step, reason: str) -> None:
-        self._append(
-            "skipped",
-            id=step.id,
-            fault=step.fault.kind,
-            label=str(step.fault),
-            targets=list(step.nodes or ()),
-            evidence={"reason": reason},
-        )
+    # --------------------------------------------------------------------------------------- rows
 
-    def _append(self, event: str, **fields: Any) -> None:
-        if self._log is not None:
-            line = {
-                "t_ns": time.monotonic_ns(),
-                "schema_version": SCHEMA_VERSION,
-                "event": event,
-                **fields,
+    def _skip(self, number: int, reason: str) -> None:
+        step = self._steps[number]
+        self._waiting.remove(number)
+        self._emit(
+            {
+                "event": "skipped", "id": step.id, "fault": step.fault.kind, "label": str(step.fault),
+                "targets": list(step.nodes or ()), "evidence": {"reason": reason},
             }
-            with self._log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, default=str) + "\n")
+        )  # fmt: skip
+        if step.required:
+            self.problems.append(f"{step.fault} never fired: {reason}")
+
+    def _tell(self, event: str, injection: Injection, evidence: Any) -> None:
+        self._emit(
+            {
+                "event": event, "id": injection.id, "fault": injection.fault.kind, "label": str(injection.fault),
+                "targets": list(injection.nodes), "evidence": dict(evidence),
+            }
+        )  # fmt: skip
+
+    def _emit(self, row: Row) -> None:
+        try:
+            self._write(row)
+        except OSError as error:  # a full disk under the log must not keep a cluster broken
+            self.problems.append(f"the row {row['event']} {row['id']} was not written: {error}")
 
 
-def _probed(
-    probe: Callable[[System, Injection], Evidence], system: System, injection: Injection
-) -> Evidence:
-    """Call a probe; a process that does not answer is evidence of nothing."""
-    try:
-        return probe(system, injection)
-    except HarrowError as error:
-        return Evidence(proved=False, facts={"error": str(error)})
+def check_nodes(step: ScheduledFault, nodes: tuple[int, ...]) -> None:
+    """Raise ConfigError for a recorded step whose brokers this cluster does not have."""
+    missing = sorted(set(step.nodes or ()) - set(nodes))
+    if missing:
+        raise ConfigError(
+            f"step {step.id} of the schedule, {step.fault}, hits brokers {missing}, and this cluster has "
+            f"{list(nodes)}; replay it on a cluster of at least {max(missing)} brokers"
+        )
+
+
+def _ignore(row: Row) -> None:
+    del row

@@ -1,13 +1,14 @@
-"""What a fault is: a frozen value that names what shall go wrong, to whom, for how long (K).
+"""A fault: a frozen value that says what goes wrong, to which broker, for how long (K).
 
-    fault.resolve(scene, rng)        → Injection: node ids and a duration, drawn by the seed, JSON-able
-    fault.inject(system, injection)    make it so             (idempotent)
+    fault.resolve(snapshot, rng)        → Injection: node ids and a duration, drawn by the seed, JSON-able
+    fault.inject(system, injection)    begin it                      (idempotent)
     fault.probe(system, injection)   → Evidence that it took effect
-    fault.heal(system, injection)      undo it                (idempotent)
+    fault.heal(system, injection)      begin to undo it              (idempotent, repeated until it is undone)
     fault.probe_healed(system, inj.) → Evidence that nothing is left of it
 
-A fault without proved effect fails the run: it proved nothing. Faults that wait for a request or for a
-line of code (`waits_for_traffic`) take effect when that comes. Source: Jepsen's nemesis protocol.
+None of these waits: the nemesis asks for evidence again and again. All that they know of the cluster is `System`.
+A fault without proved effect fails the run: it proved nothing. Faults that wait for a request or for a line of code
+(`waits_for_traffic`) take effect when that comes. Source: Jepsen's nemesis protocol.
 """
 
 from __future__ import annotations
@@ -18,20 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from .errors import ConfigError
-from .system import Scene, System
+from .errors import ConfigError, TargetError
+from .evidence import Evidence
+from .system import ClusterSnapshot, System
 from .targets import Target, as_target
 
 Seconds = float | tuple[float, float]
 DURATION_MAX_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What was observed, and whether it proves the point."""
-
-    proved: bool
-    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +40,7 @@ class Injection:
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What else was drawn when it was resolved; replayed as it is."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
-    """What injecting found (pids, rule ids), for the probes."""
+    """What injecting noted (incarnations that were hit, rules that were armed), for the probes; not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +48,12 @@ class Fault(abc.ABC):
     """Base of all faults; see the module's head."""
 
     kind: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset({"process"})
+    """Capabilities of the backend (`system.CAPABILITIES`) without which it cannot be injected."""
     waits_for_traffic: ClassVar[bool] = False
     hides_cluster: ClassVar[bool] = False
-    """While it lasts nobody can say who leads: nothing else fires or is healed."""
+    """While it lasts the registry does not answer: roles are resolved against the last known view, and other faults may
+    take as long to heal as it lasts."""
     target: Target
     seconds: Seconds | None = None
 
@@ -74,31 +71,46 @@ class Fault(abc.ABC):
         """Whether its brokers count against the cap."""
         return True
 
-    def resolve(self, scene: Scene, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
-        """Draw who and how long; TargetError when nobody plays the role now."""
-        nodes = self.target.resolve(scene, rng)
-        duration_ms = self.draw_duration_ms(scene, rng)
-        details = self.draw_details(scene, rng)
+    @property
+    def may_miss(self) -> bool:
+        """Whether it may pass without effect, such as a cut of a link on which nothing was sent."""
+        return False
+
+    def capabilities(self) -> frozenset[str]:
+        """Name what a backend must be able to do for this fault with these parameters."""
+        return self.needs
+
+    def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
+        """Draw who and how long; TargetError when no broker plays the role now."""
+        nodes = self.target.resolve(snapshot, rng)
+        duration_ms = self.draw_duration_ms(snapshot, rng)
+        details = self.draw_details(snapshot, rng)
         return Injection(id=id, fault=self, nodes=nodes, duration_ms=duration_ms, details=details)
 
-    def draw_duration_ms(self, scene: Scene, rng: random.Random) -> int:
+    def check_nodes(self, snapshot: ClusterSnapshot, nodes: tuple[int, ...]) -> None:
+        """Raise TargetError when recorded brokers cannot be hit at this moment."""
+        if not set(nodes) <= snapshot.running:
+            raise TargetError(f"{self}: brokers {list(nodes)} do not all run at this moment")
+
+    def draw_duration_ms(self, snapshot: ClusterSnapshot, rng: random.Random) -> int:
         """Return a whole number of milliseconds from `seconds`, or from around the session timeout."""
         if self.seconds is None:
-            # On both sides of the session timeout: an outage that nobody notices, and one that moves leaders.
-            low, high = 0.3 * scene.session_timeout_ms, 2.5 * scene.session_timeout_ms
+            # On both sides of the session timeout: an outage that no component notices, and an outage that moves
+            # leaders.
+            low, high = 0.3 * snapshot.session_timeout_ms, 2.5 * snapshot.session_timeout_ms
         else:
             pair = self.seconds if isinstance(self.seconds, tuple) else (self.seconds, self.seconds)
             low, high = pair[0] * 1000, pair[1] * 1000
         return round(rng.uniform(low, high))
 
-    def draw_details(self, scene: Scene, rng: random.Random) -> dict[str, Any]:
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Return what else is left to chance."""
-        del scene, rng
+        del snapshot, rng
         return {}
 
     @abc.abstractmethod
     def inject(self, system: System, injection: Injection) -> None:
-        """Make it so."""
+        """Begin it; nothing happens to a broker that was hit already."""
 
     @abc.abstractmethod
     def probe(self, system: System, injection: Injection) -> Evidence:
@@ -106,7 +118,7 @@ class Fault(abc.ABC):
 
     @abc.abstractmethod
     def heal(self, system: System, injection: Injection) -> None:
-        """Undo it; no error where nothing was done."""
+        """Begin to undo it; no error where nothing was done."""
 
     @abc.abstractmethod
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
@@ -123,10 +135,10 @@ class Fault(abc.ABC):
 
 
 def pair_within(given: object, least: float, most: float) -> Any | None:
-    """`given`, a number or a (least, most) pair, as a pair; None where it is not one in order within these bounds."""
+    """`given`, a number or a (least, most) pair, as a pair; None where it is out of order or out of these bounds."""
     pair: Any = tuple(given) if isinstance(given, list | tuple) else (given, given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - the border
     usable = len(pair) == 2 and all(
-        isinstance(one, int | float) and least <= one <= most for one in pair
+        isinstance(number, int | float) and least <= number <= most for number in pair
     )
     return pair if usable and pair[0] <= pair[1] else None
 

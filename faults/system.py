@@ -1,68 +1,178 @@
-"""What faults may ask of the thing they break: `harrow.cluster.Cluster` gives it, a test's fake too.
+"""`System`: what a fault may ask of the cluster that it breaks. Every backend implements it.
 
-Faults know nothing more of a cluster than these protocols and the plain values of `ClusterView`.
+    local       processes on this machine         `harness/backends/local.py`
+    simulated   machines on a virtual clock       `harness/backends/simulated.py`
+
+Rules of every implementation:
+
+* An action begins something and returns at once; it never waits for its effect. A later observation (`status`, `links`,
+  `ArmedRule.status`) shows whether it took effect. Repeating an action that has taken effect does nothing.
+* An observation that cannot be made (the process is dead or paused) raises ClusterError; the nemesis asks again later.
+* What a backend cannot do is missing from its `capabilities`. Each fault names what it needs (`Fault.needs`).
+
+Peers are named by patterns: `broker 2`, `registry`, `client *`, `client orders-*`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from harrow.cluster.view import ClusterView
 
+from .errors import CapabilityError
+
 DEFAULT_SESSION_TIMEOUT_MS = 1_500
 DEFAULT_OFFSETS_PARTITIONS = 50
 
+DEAD, STARTING, RUNNING, PAUSED = "dead", "starting", "running", "paused"
 
-class BrokerControl(Protocol):
-    """One process, a broker's or the registry's."""
+CAPABILITIES: Mapping[str, str] = {
+    "process": "use a backend that starts the brokers itself",
+    "pause": "use a backend that starts the brokers itself",
+    "links": "use a backend that controls the brokers' connections: local or simulated",
+    "responses": "use a backend that controls the brokers' connections: local or simulated",
+    "failpoints": "use a backend that runs Harrow's own brokers: local or simulated",
+    "disk-errors": "use the local backend",
+    "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
+    "power-loss": "start the cluster with config={'harrow.power.loss': True}",
+    "power-loss-keep": "use the local backend, or leave `keep` out",
+    "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
+}
+"""Everything that a backend may be able to do, and the remedy where it is not."""
 
-    @property
-    def pid(self) -> int | None:
-        """The process, or the last one."""
+HasTraffic = Callable[[], bool]
+"""Called again and again by the nemesis; answers at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStatus:
+    """One process at one moment."""
+
+    state: str
+    """`starting`, `running`, `paused` or `dead`."""
+    incarnation: int
+    """How often it has been started: it grows by 1 with each start, so that a restart can be proved."""
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Details of the backend, such as a pid: for reports."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"state": self.state, "incarnation": self.incarnation, **self.facts}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStatus:
+    """The link rules of one broker, and what they did since they were set."""
+
+    rules: int
+    """How many are in force."""
+    held: int = 0
+    """Bytes that a rule holds back at this moment."""
+    delayed: int = 0
+    """How much left late: bytes or frames, more than 0 where anything did."""
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleStatus:
+    """An armed rule (a response to lose, a failpoint, a disk that errs), and what it did."""
+
+    armed: bool
+    """Whether it may act again."""
+    fired: int
+    """How often it acted."""
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class ArmedRule(Protocol):
+    """The handle of a rule that waits in a broker."""
+
+    def status(self) -> RuleStatus:
+        """Whether it is armed and what it did; ClusterError when the broker does not answer."""
         ...
 
-    @property
-    def alive(self) -> bool:
-        """Whether the process exists, paused or not."""
+    def disarm(self) -> None:
+        """Take it back; no error when it fired, or when the broker runs in a later incarnation."""
         ...
 
-    @property
-    def state(self) -> str:
-        """`starting`, `running`, `paused` or `dead`."""
+
+class ProcessControl(Protocol):
+    """One process: the registry's, or a broker's."""
+
+    def status(self) -> ProcessStatus:
+        """Return its state now."""
         ...
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        ...
-
-    def lose_power(self, *, seed: int | str, keep: float | None = None) -> dict[str, int]:
-        """SIGKILL, then roll its files back to what was fsynced; what that took."""
+        """End it without warning (SIGKILL): its memory is gone, its page cache is not."""
         ...
 
     def terminate(self) -> None:
-        """SIGTERM, and wait until it is gone."""
+        """Ask it to end (SIGTERM): a broker then shuts down in a controlled way."""
         ...
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until it stands still."""
+        """Stop it where it stands (SIGSTOP)."""
         ...
 
     def resume(self) -> None:
-        """SIGCONT, and wait until it runs."""
+        """Let a paused process continue (SIGCONT)."""
         ...
 
     def start(self) -> None:
-        """Start it and wait until it serves; no-op while it is alive."""
+        """Start it; nothing happens while it is alive."""
         ...
 
 
-class Settings(Protocol):
-    """The settings that the brokers run with."""
+class BrokerControl(ProcessControl, Protocol):
+    """One broker: its process, its links, its disk and the rules that wait in it."""
 
-    def number(self, name: str) -> int:
-        """A number by Kafka's name."""
+    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+        """Kill it, and take what was not fsynced from its disk: all but the part `keep`, else what `seed` draws."""
+        ...
+
+    def power_lost(self) -> Mapping[str, int] | None:
+        """What the last power loss took from its disk; None until that is done."""
+        ...
+
+    def block(self, peers: Sequence[str], direction: str) -> None:
+        """Hold back what these peers send ("in"), what they are sent ("out"), or both."""
+        ...
+
+    def slow(self, peers: Sequence[str], delay_ms: int) -> None:
+        """Send late to these peers."""
+        ...
+
+    def heal_links(self, mode: str) -> None:
+        """Remove every link rule: "deliver" what was held back, or "reset" its connections."""
+        ...
+
+    def reset_links(self, peers: Sequence[str]) -> int:
+        """Reset the connections with these peers; return how many there were."""
+        ...
+
+    def links(self) -> LinkStatus:
+        """Return the link rules and what they did."""
+        ...
+
+    def lose_response(self, *, api_key: int, nth: int, client: str) -> ArmedRule:
+        """Arm: the `nth` response to `api_key` does not leave; its connection is reset."""
+        ...
+
+    def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> ArmedRule:
+        """Arm: at the `nth` time that the broker's code comes to `name`, do `action`."""
+        ...
+
+    def fail_disk(
+        self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
+    ) -> ArmedRule:
+        """Arm: from the `nth` call of `operation` below `path` on, `count` times (0: always), an error or a delay."""
+        ...
+
+    def slow_disk(self, delay_ms: int) -> ArmedRule:
+        """Arm: every write and fsync takes about `delay_ms` longer."""
         ...
 
 
@@ -70,50 +180,85 @@ class System(Protocol):
     """A cluster that can be broken."""
 
     @property
-    def brokers(self) -> Mapping[int, BrokerControl]:
-        """Every broker by node id, dead ones too."""
+    def backend(self) -> str:
+        """Its name, for error messages: `local`, `simulated`."""
         ...
 
     @property
-    def registry(self) -> BrokerControl:
-        """The registry's process; ClusterError where it is a ZooKeeper."""
+    def capabilities(self) -> frozenset[str]:
+        """Names of `CAPABILITIES` that this cluster has."""
         ...
 
     @property
-    def config(self) -> Settings:
-        """What they run with."""
+    def nodes(self) -> tuple[int, ...]:
+        """Every broker's node id in order, dead ones too."""
+        ...
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """After so long without a heartbeat the cluster takes a broker for dead."""
+        ...
+
+    @property
+    def offsets_partitions(self) -> int:
+        """How many partitions `__consumer_offsets` gets."""
+        ...
+
+    def broker(self, node: int) -> BrokerControl:
+        """Return one broker; KeyError for a node id that is not in `nodes`."""
+        ...
+
+    @property
+    def registry(self) -> ProcessControl:
+        """The registry's process; only with the capability `registry`."""
         ...
 
     def describe(self) -> ClusterView:
-        """Leaders, ISRs, controller."""
+        """Leaders, ISRs, controller; ClusterError when the registry does not answer."""
         ...
 
-    def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
-        """One call on a broker's control socket; ClusterError when it does not answer."""
+    def watch_traffic(self) -> HasTraffic:
+        """Return a traffic detector: whether a record was acknowledged, or a high watermark moved, since this call."""
         ...
+
+
+def check_capabilities(system: System, fault: object, needs: frozenset[str]) -> None:
+    """Raise CapabilityError for the first thing that `fault` needs and `system` cannot do."""
+    for name in sorted(needs - system.capabilities):
+        assert name in CAPABILITIES, name
+        raise CapabilityError(
+            f"{fault} needs the capability {name!r}, which this cluster of the backend {system.backend!r} lacks; "
+            f"{CAPABILITIES[name]}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class ClusterSnapshot:
     """The cluster at one moment, as targets and faults resolve against it."""
 
     view: ClusterView
     brokers: tuple[int, ...]
     running: frozenset[int]
-    """Brokers that could be hit: alive and not paused."""
+    """Brokers that can be hit: alive and not paused."""
+    registry_runs: bool = True
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
     offsets_partitions: int = DEFAULT_OFFSETS_PARTITIONS
     disturbed: frozenset[int] = field(default=frozenset())
-    """Brokers that a fault holds already."""
+    """Brokers that another fault holds."""
 
 
-def look_at(system: System, disturbed: frozenset[int] = frozenset()) -> Scene:
-    """Take the scene now; ClusterError while the registry does not answer."""
-    return Scene(
-        view=system.describe(),
-        brokers=tuple(sorted(system.brokers)),
-        running=frozenset(n for n, one in system.brokers.items() if one.state == "running"),
-        session_timeout_ms=system.config.number("zookeeper.session.timeout.ms"),
-        offsets_partitions=system.config.number("offsets.topic.num.partitions"),
+def take_snapshot(
+    system: System, disturbed: frozenset[int] = frozenset(), *, view: ClusterView | None = None
+) -> ClusterSnapshot:
+    """Take the snapshot now, with `view` where it is given; ClusterError while the registry does not answer."""
+    running = (node for node in system.nodes if system.broker(node).status().state == RUNNING)
+    own = "registry" in system.capabilities
+    return ClusterSnapshot(
+        view=system.describe() if view is None else view,
+        brokers=tuple(sorted(system.nodes)),
+        running=frozenset(running),
+        registry_runs=not own or system.registry.status().state == RUNNING,
+        session_timeout_ms=system.session_timeout_ms,
+        offsets_partitions=system.offsets_partitions,
         disturbed=disturbed,
     )

@@ -1,12 +1,12 @@
-"""Who is hit: targets by role, as plain values (K).
+"""Which brokers are hit: targets by role, as plain values (K).
 
-A target is resolved against a `Scene` when its fault fires, with the schedule's random numbers, to the
-node ids of brokers that run at that moment. `leader(orders)` is a random partition's leader,
-`leader(orders, 0)` that one's. `TargetError` when nobody plays the role now (an election is going on).
+A target is resolved against a `ClusterSnapshot` when its fault fires, with the schedule's random numbers, to the
+node ids of brokers that run at that moment. `leader(orders)` is the leader of a random partition, `leader(orders,
+0)` the leader of partition 0. `TargetError` when no broker plays the role now (an election is going on).
 
-Roles, as a table (`ROLES`), each a pure function (target, scene, random) → node ids. Source: Jepsen's
-nemesis targets; a group's coordinator leads the partition of
-`__consumer_offsets` that the cluster's own `internal_topics.partition_for` computes.
+Roles are a table (`ROLES`); each is a pure function (target, snapshot, random) → node ids. Source: Jepsen's nemesis
+targets. A group's coordinator leads the partition of `__consumer_offsets` that `internal_topics.partition_for`
+computes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any, Protocol, runtime_checkable
 from harrow.cluster.internal_topics import OFFSETS, partition_for
 
 from .errors import ConfigError, TargetError
-from .system import Scene
+from .system import ClusterSnapshot
 
 
 @runtime_checkable
-class Named(Protocol):
+class NamedTopic(Protocol):
     """Anything with a name, such as `harrow.Topic`."""
 
     @property
@@ -33,7 +33,7 @@ class Named(Protocol):
         ...
 
 
-TopicLike = str | Named
+TopicLike = str | NamedTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +51,11 @@ class Target:
         given += [str(v) for v in (self.partition, self.node) if v is not None]
         return self.role if self.role in PLAIN else f"{self.role}({', '.join(given)})"
 
-    def resolve(self, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-        """Return the node ids, sorted, at least one; TargetError when nobody plays the role now."""
-        nodes = ROLES[self.role](self, scene, rng)
+    def resolve(self, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+        """Return the node ids, sorted, at least one; TargetError when no broker plays the role now."""
+        nodes = ROLES[self.role](self, snapshot, rng)
         if not nodes:
-            raise TargetError(f"{self}: no running broker plays this role now")
+            raise TargetError(f"{self}: no running broker plays this role at this moment")
         return tuple(sorted(nodes))
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Target:
 def _topic_name(topic: object, role: str) -> str:
     if isinstance(topic, str) and topic:
         return topic
-    if isinstance(topic, Named):
+    if isinstance(topic, NamedTopic):
         return str(topic.name)
     raise ConfigError(f"{role}({topic!r}): expected a topic or its name")
 
@@ -93,7 +93,7 @@ def _in_partition(role: str, topic: TopicLike, partition: int | None) -> Target:
 
 
 def leader(topic: TopicLike, partition: int | None = None) -> Target:
-    """Who leads this partition; without a partition, one drawn by the seed when the fault fires."""
+    """The leader of this partition; without a number, of a partition that the seed draws when the fault fires."""
     return _in_partition("leader", topic, partition)
 
 
@@ -123,15 +123,15 @@ def broker(node_id: int) -> Target:
 
 
 one = Target(role="one")
-"""Any one broker, by the seed."""
+"""Any single broker, drawn by the seed."""
 minority = Target(role="minority")
 """The most brokers that are less than half."""
 majority = Target(role="majority")
 """The fewest brokers that are more than half."""
 all_brokers = Target(role="all_brokers")
-"""Every broker."""
+"""Every broker that runs and that no other fault holds."""
 registry = Target(role="registry")
-"""The registry: no broker plays it; faults of its own hit it."""
+"""The registry: no broker plays this role; the registry's own faults hit it."""
 
 PLAIN = ("one", "minority", "majority", "all_brokers", "registry")
 
@@ -151,14 +151,14 @@ def as_target(value: object, where: str) -> Target:
 # ------------------------------------------------------------------------------------------- roles
 
 
-def _pick(nodes: Sequence[int], scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    able = sorted(set(nodes) & scene.running - scene.disturbed)
+def _pick(nodes: Sequence[int], snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    able = sorted(set(nodes) & snapshot.running - snapshot.disturbed)
     return (rng.choice(able),) if able else ()
 
 
-def _partition(target: Target, scene: Scene, rng: random.Random) -> Any:
+def _partition(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> Any:
     assert target.topic is not None
-    partitions = scene.view.topics.get(target.topic)
+    partitions = snapshot.view.topics.get(target.topic)
     if not partitions:
         raise TargetError(f"{target}: topic {target.topic!r} has no partitions now")
     number = rng.choice(sorted(partitions)) if target.partition is None else target.partition
@@ -167,64 +167,69 @@ def _partition(target: Target, scene: Scene, rng: random.Random) -> Any:
     return partitions[number]
 
 
-def _leader(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    return _pick([_partition(target, scene, rng).leader], scene, rng)
+def _leader(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    return _pick([_partition(target, snapshot, rng).leader], snapshot, rng)
 
 
-def _follower(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    found = _partition(target, scene, rng)
-    return _pick([node for node in found.replicas if node != found.leader], scene, rng)
+def _follower(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    found = _partition(target, snapshot, rng)
+    return _pick([node for node in found.replicas if node != found.leader], snapshot, rng)
 
 
-def _isr_member(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    return _pick(_partition(target, scene, rng).isr, scene, rng)
+def _isr_member(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    return _pick(_partition(target, snapshot, rng).isr, snapshot, rng)
 
 
-def _controller(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    return _pick([] if scene.view.controller is None else [scene.view.controller], scene, rng)
+def _controller(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    return _pick(
+        [] if snapshot.view.controller is None else [snapshot.view.controller], snapshot, rng
+    )
 
 
-def _group_coordinator(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    count = len(scene.view.topics.get(OFFSETS.name, {})) or scene.offsets_partitions
+def _group_coordinator(
+    target: Target, snapshot: ClusterSnapshot, rng: random.Random
+) -> tuple[int, ...]:
+    count = len(snapshot.view.topics.get(OFFSETS.name, {})) or snapshot.offsets_partitions
     number = partition_for(target.group or "", count)
-    found = scene.view.partition(OFFSETS.name, number)
-    return _pick([] if found is None else [found.leader], scene, rng)
+    found = snapshot.view.partition(OFFSETS.name, number)
+    return _pick([] if found is None else [found.leader], snapshot, rng)
 
 
-def _broker(target: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    if target.node not in scene.brokers:
-        known = ", ".join(map(str, scene.brokers))
+def _broker(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    if target.node not in snapshot.brokers:
+        known = ", ".join(map(str, snapshot.brokers))
         raise TargetError(f"{target}: no such broker; there are {known}")
-    return _pick([target.node], scene, rng)
+    return _pick([target.node], snapshot, rng)
 
 
-def _one(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    return _pick(scene.brokers, scene, rng)
+def _one(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    return _pick(snapshot.brokers, snapshot, rng)
 
 
-def _some(count: int, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    able = sorted(scene.running - scene.disturbed)
+def _some(count: int, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    able = sorted(snapshot.running - snapshot.disturbed)
     return tuple(rng.sample(able, count)) if 0 < count <= len(able) else ()
 
 
-def _minority(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    return _some((len(scene.brokers) - 1) // 2, scene, rng)
+def _minority(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    return _some((len(snapshot.brokers) - 1) // 2, snapshot, rng)
 
 
-def _majority(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    return _some(len(scene.brokers) // 2 + 1, scene, rng)
+def _majority(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    return _some(len(snapshot.brokers) // 2 + 1, snapshot, rng)
 
 
-def _all(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    return _some(len(scene.brokers), scene, rng)
+def _all(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    del rng
+    return tuple(sorted(snapshot.running - snapshot.disturbed))
 
 
-def _registry(_: Target, scene: Scene, rng: random.Random) -> tuple[int, ...]:
-    del scene, rng
+def _registry(_: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
+    del snapshot, rng
     return ()
 
 
-ROLES: Mapping[str, Callable[[Target, Scene, random.Random], tuple[int, ...]]] = {
+ROLES: Mapping[str, Callable[[Target, ClusterSnapshot, random.Random], tuple[int, ...]]] = {
     "leader": _leader,
     "follower": _follower,
     "isr_member": _isr_member,

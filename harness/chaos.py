@@ -1,25 +1,25 @@
 """`harrow.chaos(…)`: faults in the background of a block of the user's code.
 
-On leaving the block each planned fault is seen through (bounded), everything is healed, and what did
-not take effect is an error: a block that met no fault proves nothing. When the user's code raised, the
-faults end at once and its error carries the verdict as a note.
+When the block ends, each planned fault runs to its end (within a bound), everything is healed, and a fault that did not
+take effect is an error: a block that met no fault proves nothing. When the user's code raised, the faults end at once,
+and the verdict is a note on its error.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from harrow.faults.background import BackgroundNemesis
 from harrow.faults.errors import NemesisError
-from harrow.faults.nemesis import Nemesis
-from harrow.faults.traffic import Acknowledged, HighWatermarks, either
+
+from . import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
-    from harrow.cluster import Cluster
-    from harrow.faults import Schedule
+    from harrow.faults import Schedule, System
 
 FINISH_TIMEOUT_S = 120.0
 
@@ -29,19 +29,14 @@ class Chaos:
 
     def __init__(
         self,
-        cluster: Cluster,
+        system: System,
         schedule: Schedule,
         folder: Path,
         *,
         on_error: Callable[[Exception], None],
         on_end: Callable[[Schedule], None],
     ) -> None:
-        self._nemesis = Nemesis(
-            cluster,
-            schedule,
-            log=folder / "faults.jsonl",
-            has_traffic=either(Acknowledged(cluster.folder), HighWatermarks(cluster)),
-        )
+        self._nemesis = BackgroundNemesis(system, schedule, log=folder / run_folder.FAULTS)
         self._on_error = on_error
         self._on_end = on_end
 

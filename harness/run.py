@@ -19,22 +19,22 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.faults.schedule import (
-    DEFAULT_RANDOM,
-    Schedule,
-    check_faults,
-    in_turn,
-    random_schedule,
-)
+from harrow.faults.planning import DEFAULT_RANDOM, check_faults, in_turn, random_schedule
+from harrow.faults.schedule import Schedule
 
+from . import run_folder
+from .backends.local import LocalSystem
 from .chaos import Chaos
+from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
+from .run_settings import RunSettings
 from .seeds import child_seed
 from .topics import Topic, check_topic, create_topic
 from .verdicts import RunVerifier, spark_of_run
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from .clients.producer import Producer
     from .clusters import ClusterSource
 
+AFTER_FAULTS_S = 2.0
+"""A recorded run goes on for so long after its last fault."""
 UNDERSCORED = frozenset(
     {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
 )
 """Settings of librdkafka and confluent-kafka whose names contain underscores."""
-DATA_FOLDERS = ("cluster", "history", "history.parquet", "drain")
-RESULT_FILES = ("schedule.json", "faults.jsonl", "verdict.json", "report.html")
 
 
 class Harrow:
@@ -95,6 +95,7 @@ class Harrow:
         self._chaos: Chaos | None = None
         self._blocks = 0
         self._steps = 0
+        self._produced_with: dict[str, Any] = {}
         self._listeners: list[Callable[[Verdict], None]] = []
         self.schedule = Schedule(seed=seed)
         """The schedule of the last chaos block with its resolved targets; its JSON form can be replayed."""
@@ -121,7 +122,7 @@ class Harrow:
         if self._cluster is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._remove_data()  # left by an earlier run in the same folder
-            for name in RESULT_FILES:
+            for name in run_folder.RESULT_FILES:
                 (self.folder / name).unlink(missing_ok=True)
             self._cluster = self._source.acquire(
                 self.folder,
@@ -131,6 +132,10 @@ class Harrow:
                 plants=self._plants,
             )
             self._traced = trace_ends(self._cluster.folder)
+            run_folder.write_run(
+                self.folder, seed=self.seed, brokers=self.brokers, config=self._config,
+                log_dirs=self._cluster.log_dirs(),
+            )  # fmt: skip
         return self._cluster
 
     @property
@@ -177,7 +182,8 @@ class Harrow:
         settings: dict[str, Any] = {"enable.idempotence": True}
         if str(config.get("acks", "all")) not in ("all", "-1"):
             settings = {}
-        producer: Producer = self._client(Producer, settings | _dotted(config))
+        self._produced_with = settings | _dotted(config)
+        producer: Producer = self._client(Producer, self._produced_with)
         return producer
 
     def consumer(self, **config: object) -> Consumer:
@@ -190,7 +196,7 @@ class Harrow:
 
     def _client(self, kind: Callable[..., Any], settings: dict[str, Any]) -> Any:
         settings = {"bootstrap.servers": self.bootstrap_servers} | settings
-        client = kind(settings, history=self.folder / "history")
+        client = kind(settings, history=self.folder / run_folder.HISTORY)
         self._clients.append(client)
         return client
 
@@ -235,11 +241,15 @@ class Harrow:
         planned = schedule or self._plan(checked, duration, most, kinds)
         if self._early_spark:
             self._verifier.prepare()
+        self._chaos = Chaos(
+            LocalSystem(cluster),
+            planned,
+            self.folder,
+            on_error=self._attach_verdict,
+            on_end=self._chaos_ended,
+        )
         self._blocks += 1
         self._steps += len(planned.steps)
-        self._chaos = Chaos(
-            cluster, planned, self.folder, on_error=self._attach_verdict, on_end=self._chaos_ended
-        )
         return self._chaos
 
     def _plan(
@@ -268,9 +278,28 @@ class Harrow:
 
     def _chaos_ended(self, schedule: Schedule) -> None:
         self._chaos = None
-        self.schedule = schedule
-        suffix = "" if self._blocks == 1 else f"-{self._blocks}"
-        (self.folder / f"schedule{suffix}.json").write_text(schedule.to_json(), encoding="utf-8")
+        self.schedule = (
+            schedule if schedule.run else replace(schedule, run=self._describe(schedule))
+        )
+        file = self.folder / run_folder.schedule_name(self._blocks)
+        file.write_text(self.schedule.to_json(), encoding="utf-8")
+
+    def _describe(self, schedule: Schedule) -> dict[str, Any]:
+        """What a schedule ran on, so that its file alone repeats it; empty without a topic."""
+        topic = next(iter(self._topics.values()), None)
+        if topic is None:
+            return {}
+        ends_ms = [(step.fired_ms or 0) + (step.duration_ms or 0) for step in schedule.steps]
+        made = self._produced_with
+        acks = str(made.get("acks", "all"))
+        return RunSettings(
+            seed=self.seed, brokers=self.brokers, seconds=max(ends_ms, default=0) / 1000 + AFTER_FAULTS_S,
+            config=self.cluster.config.overrides(), topic=topic.name, partitions=topic.partitions,
+            replication_factor=topic.replication_factor, topic_config=topic.config,
+            acks=-1 if acks == "all" else int(acks), idempotent=bool(made.get("enable.idempotence", False)),
+            in_flight=int(made.get("max.in.flight", 5)), plants=self._plants,
+            guarantee=GUARANTEE_OF_SIMULATIONS if made.get("enable.idempotence") else "no-loss",
+        ).to_json()  # fmt: skip
 
     # ---------------------------------------------------------------------------------- verdict
 
@@ -332,7 +361,7 @@ class Harrow:
         parts = [f"PLANTED {bug}" for bug in verdict.planted]
         parts += [f"{verdict.status.value} ({', '.join(verdict.guarantees)})"]
         parts += [f"{acknowledged:,} acknowledged", *([why] if why else [])]
-        return " · ".join([*parts, _shown(self.folder / "report.html")])
+        return " · ".join([*parts, _shown(self.folder / run_folder.REPORT)])
 
     def _attach_verdict(self, error: Exception) -> None:
         if text := self.verdict_of_failure(error):
@@ -371,7 +400,7 @@ class Harrow:
             self.folder.rmdir()
 
     def _remove_data(self) -> None:
-        for name in DATA_FOLDERS:
+        for name in run_folder.DATA_FOLDERS:
             path = self.folder / name
             if path.is_symlink():
                 path.unlink()

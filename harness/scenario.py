@@ -1,17 +1,17 @@
-"""The demo's scenario with random faults, for one seed: what `harrow chaos` runs again and again.
+"""One run of a small application under faults on real processes: what `harrow chaos` runs for each seed.
 
-Owns: the variants (what is asked of the cluster and of the producer), the repertoires (which kinds of fault may be
-drawn) and one run. A run counts only if it had acknowledged records, a fault that overlapped traffic and, with a
-repertoire whose every kind may move a leader, an election on the topic; else its verdict is `unknown`, whatever
-the checks say.
+Owns: the variants (what is asked of the cluster and of the producer), the repertoires (which kinds of fault may
+be drawn), `Scenario` (drawn from a seed, or read from a recorded schedule) and its run. A run counts only if it
+had acknowledged records, a fault that overlapped traffic and, with a repertoire of which every kind may move a
+leader, an election on the topic; else its verdict is `unknown`, whatever the checks say.
 
     safe              acks=all, idempotent, min.insync.replicas=2: nothing may be lost, doubled or reordered
     acks-1            a leader acknowledges alone: a record may be lost with it (H2)
     unclean           unclean election, ISR down to one: acknowledged records may be lost (H3)
     no-idempotence    a retry after a lost response may append twice (H5), and out of order (H6)
 
-At most one leader for each epoch is a check of the verdict itself (anomaly `two-leaders`, by the brokers' traces);
-liveness is that `verify` finds the cluster converged within its bound after healing.
+At most one leader for each epoch is a check of the verdict itself (anomaly `two-leaders`, by the brokers' traces).
+Liveness: `verify` finds the cluster converged within its bound after healing.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harrow.faults.schedule import ALL_RANDOM, DEFAULT_RANDOM
+from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM
+from harrow.faults.schedule import Schedule
 
+from . import run_folder
 from .errors import VerdictError
 from .run import Harrow
+from .run_settings import TOPIC, settings_of
 from .workload import Workload
 
 CALM_S = 0.7
@@ -37,7 +40,7 @@ BOUND_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class ChaosVariant:
     """What a run asks for, and which guarantee it is held to."""
 
     guarantee: str = "exactly-once,ordered"
@@ -46,15 +49,15 @@ class Variant:
     cap: int | None = None
 
 
-VARIANTS: Mapping[str, Variant] = {
-    "safe": Variant(),
-    "acks-1": Variant(guarantee="no-loss", producer={"acks": 1, "enable.idempotence": False}),
-    "unclean": Variant(
+VARIANTS: Mapping[str, ChaosVariant] = {
+    "safe": ChaosVariant(),
+    "acks-1": ChaosVariant(guarantee="no-loss", producer={"acks": 1, "enable.idempotence": False}),
+    "unclean": ChaosVariant(
         guarantee="no-loss",
         topic={"unclean.leader.election.enable": True, "min.insync.replicas": 1},
         cap=3,  # all may be away at once, and the wrong one may be back first
     ),
-    "no-idempotence": Variant(
+    "no-idempotence": ChaosVariant(
         producer={"enable.idempotence": False, "request.timeout.ms": 1000, "max.in.flight": 5}
     ),
 }
@@ -63,9 +66,11 @@ VARIANTS: Mapping[str, Variant] = {
 REPERTOIRES: Mapping[str, tuple[str, ...]] = {"usual": DEFAULT_RANDOM, "all": ALL_RANDOM}
 """Kinds of fault that may be drawn; each seed picks some of them (swarm)."""
 USUAL_BROKERS = 3
+SEGMENT_BYTES_USUAL = 1 << 20
+"""Simulations have smaller segments now and then."""
 
 
-def cap_of(variant: Variant, repertoire: str, brokers: int) -> int | None:
+def cap_of(variant: ChaosVariant, repertoire: str, brokers: int) -> int | None:
     """Return how many brokers may be disturbed at once; None: as many as the topic's replicas allow.
 
     With every kind of fault less than half of them: a partition may stand still meanwhile, and must come back.
@@ -76,8 +81,8 @@ def cap_of(variant: Variant, repertoire: str, brokers: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of one seed."""
+class ChaosResult:
+    """What came of one seed, or of one replayed schedule."""
 
     seed: int
     variant: str
@@ -99,6 +104,77 @@ class Outcome:
         return json.dumps(asdict(self))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One run: the cluster, the topic, the producer, the faults, and the guarantee that it is held to."""
+
+    seed: int
+    brokers: int
+    partitions: int
+    guarantee: str
+    repeat: str
+    """The command that runs it again."""
+    topic: str = TOPIC
+    replication_factor: int | None = None
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    topic_config: Mapping[str, object] = field(default_factory=dict[str, object])
+    producer: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    faults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Arguments of `Harrow.chaos`."""
+    plants: tuple[str, ...] = ()
+    """Modules of planted bugs."""
+    needs_election: bool = False
+    """Whether a run without an election does not count."""
+    variant: str = "safe"
+    repertoire: str = "usual"
+
+
+def drawn_scenario(
+    seed: int,
+    *,
+    seconds: float,
+    variant: str,
+    brokers: int,
+    repertoire: str,
+    plants: Sequence[str] = (),
+) -> Scenario:
+    """Return the scenario of one seed, with random faults."""
+    chosen = VARIANTS[variant]
+    return Scenario(
+        seed=seed, brokers=brokers, guarantee=chosen.guarantee, variant=variant, repertoire=repertoire,
+        repeat=repeat_command(seed, seconds, variant, brokers, repertoire, plants), plants=tuple(plants),
+        # every broker leads something
+        partitions=2 if brokers == USUAL_BROKERS else brokers,
+        topic_config=chosen.topic, producer=chosen.producer,
+        faults={
+            "duration": seconds, "cap": cap_of(chosen, repertoire, brokers), "kinds": REPERTOIRES[repertoire],
+        },
+        # a slow link or a short absence of the registry alone need not move a leader
+        needs_election=repertoire == "usual",
+    )  # fmt: skip
+
+
+def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
+    """Return the scenario of a schedule file: on the cluster that it describes; ConfigError where it does not."""
+    settings = settings_of(schedule)
+    config = dict(settings.config)
+    if any("power-loss" in step.fault.capabilities() for step in schedule.steps):
+        config["harrow.power.loss"] = True
+    producer: dict[str, Any] = {
+        "acks": settings.acks, "enable.idempotence": settings.idempotent, "max.in.flight": settings.in_flight,
+    }  # fmt: skip
+    segment_bytes = int(str(config.get("log.segment.bytes", SEGMENT_BYTES_USUAL)))
+    if segment_bytes < SEGMENT_BYTES_USUAL:
+        # a batch that is larger than a segment is refused, and librdkafka then takes a new epoch and may send twice
+        producer["batch.size"] = segment_bytes // 2
+    return Scenario(
+        seed=settings.seed, brokers=settings.brokers, partitions=settings.partitions, topic=settings.topic,
+        replication_factor=settings.replication_factor, config=config, topic_config=settings.topic_config,
+        guarantee=settings.guarantee, repeat=repeat, faults={"schedule": schedule}, repertoire="recorded",
+        producer=producer, plants=tuple(settings.plants),
+    )  # fmt: skip
+
+
 def run_seed(
     seed: int,
     folder: Path,
@@ -109,67 +185,90 @@ def run_seed(
     keep: bool = False,
     brokers: int = USUAL_BROKERS,
     repertoire: str = "usual",
-) -> Outcome:
+    plants: Sequence[str] = (),
+) -> ChaosResult:
     """Run the scenario for one seed; never raises for what the cluster or the checks did."""
-    chosen = VARIANTS[variant]
+    scenario = drawn_scenario(
+        seed,
+        seconds=seconds,
+        variant=variant,
+        brokers=brokers,
+        repertoire=repertoire,
+        plants=plants,
+    )
+    return run_scenario(scenario, folder, spark=spark, keep=keep)
+
+
+def run_scenario(
+    scenario: Scenario, folder: Path, *, spark: str = "", keep: bool = False
+) -> ChaosResult:
+    """Run one scenario; never raises for what the cluster or the checks did."""
     begun = time.monotonic()
     status, totals, reasons, acknowledged = "unknown", dict[str, int](), list[str](), 0
     elections = faults = 0
     ran: Harrow | None = None
-    repeat = repeat_command(seed, seconds, variant, brokers, repertoire)
     try:
-        with Harrow(folder, seed=seed, brokers=brokers, spark=spark, repeat=repeat) as harrow:
+        with Harrow(
+            folder, seed=scenario.seed, brokers=scenario.brokers, config=scenario.config, spark=spark,
+            repeat=scenario.repeat, plants=scenario.plants,
+        ) as harrow:  # fmt: skip
             ran = harrow
-            faults = _break(harrow, chosen, seconds, repertoire)
+            faults = _break(harrow, scenario)
             try:
-                verdict = harrow.verify(guarantee=chosen.guarantee)
+                verdict = harrow.verify(guarantee=scenario.guarantee)
             except VerdictError as error:
                 verdict = error.verdict
             status, reasons = verdict.status.value, list(verdict.reasons)
             totals = {name: count for name, count in verdict.anomaly_counts.items() if count}
             acknowledged = int(verdict.operation_counts.get("acknowledged", 0))
-            elections = count_elections(folder)
-    except Exception as error:  # one seed's failure is that seed's, and said
+            elections = count_elections(folder, scenario.topic)
+    except Exception as error:  # the failure of one run is reported as that run's result
         status, reasons = "unknown", [*reasons, f"{type(error).__name__}: {error}"]
     lacking = [
-        w
-        for w, n in (
+        what
+        for what, count in (
             ("acknowledged record", acknowledged),
-            # a slow link or a short absence of the registry alone need not move a leader
-            ("election", elections or repertoire != "usual"),
+            ("election", elections or not scenario.needs_election),
             ("fault", faults),
         )
-        if not n
+        if not count
     ]
     if lacking and status == "valid":
         status, reasons = "unknown", [*reasons, f"it does not count: no {', no '.join(lacking)}"]
     if ran is not None and status == "valid" and not keep:
         ran.remove_data()
-    return Outcome(
-        seed=seed, variant=variant, status=status, acknowledged=acknowledged, elections=elections, faults=faults,
-        anomalies=totals, reasons=tuple(reasons), seconds=round(time.monotonic() - begun, 1), folder=str(folder),
-        brokers=brokers, repertoire=repertoire, kinds=kinds_in_effect(folder),
+    return ChaosResult(
+        seed=scenario.seed, variant=scenario.variant, status=status, acknowledged=acknowledged, elections=elections,
+        faults=faults, anomalies=totals, reasons=tuple(reasons), seconds=round(time.monotonic() - begun, 1),
+        folder=str(folder), brokers=scenario.brokers, repertoire=scenario.repertoire, kinds=kinds_in_effect(folder),
     )  # fmt: skip
 
 
-def repeat_command(seed: int, seconds: float, variant: str, brokers: int, repertoire: str) -> str:
+def repeat_command(
+    seed: int,
+    seconds: float,
+    variant: str,
+    brokers: int,
+    repertoire: str,
+    plants: Sequence[str] = (),
+) -> str:
     """Return what is typed to run this seed again."""
     command = f"harrow chaos --seed {seed} --seeds 1 --seconds {seconds:g} --variant {variant}"
     if (brokers, repertoire) != (USUAL_BROKERS, "usual"):
         command += f" --brokers {brokers} --faults {repertoire}"
-    return command
+    return " ".join([command, *(f"--plant {name}" for name in plants)])
 
 
-def _break(harrow: Harrow, variant: Variant, seconds: float, repertoire: str) -> int:
+def _break(harrow: Harrow, scenario: Scenario) -> int:
     """Traffic, chaos, traffic; how many faults took effect."""
-    # every broker leads something
-    partitions = 2 if harrow.brokers == USUAL_BROKERS else harrow.brokers
-    topic = harrow.topic("orders", partitions=partitions, config=variant.topic)
+    topic = harrow.topic(
+        scenario.topic, partitions=scenario.partitions, replication_factor=scenario.replication_factor,
+        config=scenario.topic_config,
+    )  # fmt: skip
     pause = threading.Event()
-    with Workload(harrow, topic, producer=dict(variant.producer)):
+    with Workload(harrow, topic, producer=dict(scenario.producer)):
         pause.wait(CALM_S)
-        cap = cap_of(variant, repertoire, harrow.brokers)
-        with harrow.chaos(duration=seconds, cap=cap, kinds=REPERTOIRES[repertoire]) as chaos:
+        with harrow.chaos(**scenario.faults) as chaos:
             bound = time.monotonic() + BOUND_S
             while chaos.running and time.monotonic() < bound:
                 pause.wait(0.05)
@@ -177,20 +276,20 @@ def _break(harrow: Harrow, variant: Variant, seconds: float, repertoire: str) ->
     return chaos.effects
 
 
-def count_elections(folder: Path) -> int:
-    """Leaders of `orders` that began after the first one, by the brokers' traces."""
+def count_elections(folder: Path, topic: str = TOPIC) -> int:
+    """Leaders of a topic that began after the first one, by the brokers' traces."""
     found = 0
-    for trace in folder.glob("cluster/*/trace.jsonl"):
+    for trace in run_folder.trace_files(folder):
         for line in trace.read_text().splitlines():
             if '"partition.leader"' in line:
                 event = json.loads(line)
-                found += event["topic"] == "orders" and event["leader_epoch"] > 0
+                found += event["topic"] == topic and event["leader_epoch"] > 0
     return found
 
 
 def kinds_in_effect(folder: Path) -> dict[str, int]:
     """How many faults of each kind took effect, by the nemesis's log."""
-    log = folder / "faults.jsonl"
+    log = folder / run_folder.FAULTS
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     rows = [json.loads(line) for line in lines]
     return dict(sorted(Counter(row["fault"] for row in rows if row["event"] == "effect").items()))

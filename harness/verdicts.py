@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError, HarrowError
 
+from . import run_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -50,18 +52,21 @@ class RunVerifier:
         verdict = self._ask(cluster, topics, guarantee)
         if reasons:
             verdict = _with_reasons(verdict, reasons)
-        verdict.write(self._folder / "verdict.json")
+        verdict.write(self._folder / run_folder.VERDICT)
         return self._draw(verdict)
 
     def _bring_to_rest(self, cluster: Cluster, topics: Sequence[str]) -> list[str]:
         """Wait for convergence and do the final read; return the reasons of a failure."""
         from .clients.final_read import read_all
 
-        shutil.rmtree(self._folder / "drain", ignore_errors=True)
+        shutil.rmtree(self._folder / run_folder.DRAIN, ignore_errors=True)
         try:
             cluster.await_converged(CONVERGE_TIMEOUT_S)
             read_all(
-                cluster.bootstrap_servers, topics, self._folder / "drain", timeout_s=DRAIN_TIMEOUT_S
+                cluster.bootstrap_servers,
+                topics,
+                self._folder / run_folder.DRAIN,
+                timeout_s=DRAIN_TIMEOUT_S,
             )
         except HarrowError as error:
             return [str(error)]

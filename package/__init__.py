@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from harrow.faults import pause as pause
     from harrow.faults import pause_registry as pause_registry
     from harrow.faults import power_loss as power_loss
+    from harrow.faults import reset as reset
     from harrow.faults import restart as restart
     from harrow.faults import restart_registry as restart_registry
     from harrow.faults import slow as slow
+    from harrow.faults import slow_disk as slow_disk
     from harrow.faults import terminate as terminate
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.errors import VerdictError as VerdictError
@@ -63,9 +65,11 @@ _FAULTS = (
     "pause",
     "pause_registry",
     "power_loss",
+    "reset",
     "restart",
     "restart_registry",
     "slow",
+    "slow_disk",
     "terminate",
 )
 _HOME = {
@@ -105,9 +109,11 @@ __all__ = [
     "pause",
     "pause_registry",
     "power_loss",
+    "reset",
     "restart",
     "restart_registry",
     "slow",
+    "slow_disk",
     "terminate",
 ]
 

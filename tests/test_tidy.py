@@ -111,7 +111,7 @@ def test_imports_are_relative_inside_a_layer_and_absolute_across(path: Path) -> 
         assert not inside, f"{relative(path)}:{line} imports {name} absolutely inside its own layer"
 
 
-SLEEPS_LEFT = {"tests/faults/test_nemesis.py": 3, "tests/faults/test_real_faults.py": 4}
+SLEEPS_LEFT: dict[str, int] = {}
 """File -> number of `Event().wait(...)` that stand in for an event. Remove an entry with the last sleep of its file."""
 
 

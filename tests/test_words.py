@@ -16,22 +16,22 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 130,
-    "anew": 9,
+    "told": 79,
+    "anew": 4,
     "whoever": 5,
-    "nobody": 44,
-    "somebody": 2,
-    "everybody": 7,
+    "nobody": 25,
+    "somebody": 1,
+    "everybody": 5,
     "but for": 3,
-    "of now": 2,
+    "of now": 0,
     "of a moment": 0,
-    "under way": 15,
-    "stands still": 12,
+    "under way": 14,
+    "stands still": 9,
     "knows of": 1,
-    "hears of": 4,
-    "heard of": 6,
+    "hears of": 3,
+    "heard of": 1,
     "vouches for": 6,
-    "for one in": 75,
+    "for one in": 64,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
 

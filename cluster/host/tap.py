@@ -27,6 +27,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..broker_folder import TAP, TAP_NAMES
 from .seam import Buffer, Clock
 
 PRODUCED = 1
@@ -120,11 +121,11 @@ class RealTap:
     def __init__(self, folder: str, clock: Clock) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._clock = clock
-        self._rows_fd = os.open(os.path.join(folder, "tap.bin"), flags, 0o644)
+        self._rows_fd = os.open(os.path.join(folder, TAP), flags, 0o644)
         # a full disk may have cut the last row of an earlier process: the next row must begin at a row border
         os.ftruncate(self._rows_fd, os.fstat(self._rows_fd).st_size // TAP_ROW.size * TAP_ROW.size)
-        self._ids = _read_names(os.path.join(folder, "tap.names"))
-        self._names_fd = os.open(os.path.join(folder, "tap.names"), flags, 0o644)
+        self._ids = _read_names(os.path.join(folder, TAP_NAMES))
+        self._names_fd = os.open(os.path.join(folder, TAP_NAMES), flags, 0o644)
 
     def produced(
         self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,

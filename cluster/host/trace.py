@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from ..broker_folder import LOG, TRACE
 from .seam import Clock
 
 LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -36,8 +37,8 @@ class RealTrace:
 
     def __init__(self, name: str, folder: str, clock: Clock, *, level: str = "info") -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._trace_fd = os.open(os.path.join(folder, "trace.jsonl"), flags, 0o644)
-        self._log_fd = os.open(os.path.join(folder, "broker.log"), flags, 0o644)
+        self._trace_fd = os.open(os.path.join(folder, TRACE), flags, 0o644)
+        self._log_fd = os.open(os.path.join(folder, LOG), flags, 0o644)
         self._clock = clock
         self._level = LEVELS[level]
         self._host = json.dumps(name)

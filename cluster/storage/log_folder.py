@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..broker_folder import DATA
 from ..config import BrokerConfig
 from ..errors import ConfigError, CorruptLogError, StorageError
 from ..host.seam import Host, Lock
@@ -24,9 +25,6 @@ from .files import HIGH_WATERMARKS, LOCK, LOG_START_OFFSETS, RECOVERY_POINTS, pa
 from .log import Log
 from .metadata_files import MetaProperties, take_clean_shutdown, write_clean_shutdown
 
-DEFAULT = "data"
-"""The data folder of a broker without `log.dirs`."""
-
 
 def log_folders(config: BrokerConfig, base: str) -> list[str]:
     """The data folders that `log.dirs` names: relative to `base`, the broker's own folder, or absolute.
@@ -34,7 +32,7 @@ def log_folders(config: BrokerConfig, base: str) -> list[str]:
     ConfigError for a folder that is named twice.
     """
     names = [name.strip() for name in config.text("log.dirs").split(",") if name.strip()]
-    paths = [name if name.startswith("/") else f"{base}/{name}" for name in names or [DEFAULT]]
+    paths = [name if name.startswith("/") else f"{base}/{name}" for name in names or [DATA]]
     paths = [path.rstrip("/") for path in paths]
     if len(set(paths)) < len(paths):
         raise ConfigError(f"log.dirs={config.text('log.dirs')!r} names a folder twice; remove one")

@@ -1,1 +1,6 @@
-"""backends"""
+"""Where the brokers run: each backend implements `harrow.faults.system.System`.
+
+* `local.py`: processes of this machine (`harrow.cluster.Cluster`); `local_traffic.py`: how it notices traffic;
+* `simulated.py`: machines on a virtual clock, in this process (`harrow.cluster.simulation.SimulatedCluster`);
+* `knobs.py`: what both share, the operations of a Harrow broker's host.
+"""

@@ -14,6 +14,15 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
   epoch that decreases;
 * `two-leaders`, `two-controllers`: two brokers were leader in the same leader epoch, or controller in the same
   controller epoch.
+
+Only a simulation can find these (`SIMULATED`), because it observes every client and every task:
+
+* `unexpected`: the log has a record that no client sent;
+* `send-refused`: a producer was refused with an error that is not retriable;
+* `offset-out-of-range`: the position of a consumer was beyond the log, although it had read up to there;
+* `not-converged`: after healing, the cluster did not converge within a bound;
+* `task-failed`: a task of a broker ended with an exception;
+* `invariant-violated`: an invariant of the cluster (`cluster/invariants`) did not hold between two events.
 """
 
 from __future__ import annotations
@@ -40,7 +49,21 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 }
 """The anomalies that make a verdict invalid, by guarantee. `best-effort` is also derived from acks=0 and acks=1."""
 
+GUARANTEE_OF_SIMULATIONS = "exactly-once,ordered"
+"""What simulated runs, and `harrow chaos` on real ones, are held to unless they say otherwise."""
 ALL_ANOMALIES = frozenset[str]().union(*FORBIDDEN.values()) | {"poll-skip"}
+"""What a verdict on a history may find."""
+SIMULATED = frozenset(
+    {
+        "unexpected",
+        "send-refused",
+        "offset-out-of-range",
+        "not-converged",
+        "task-failed",
+        "invariant-violated",
+    }
+)
+"""What only a simulation can find; always wrong."""
 
 
 def parse(guarantee: str) -> list[str]:

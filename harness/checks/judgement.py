@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from .. import run_folder
 from ..histories.layout import Layout, PartitionFiles, lay_out
 from .guarantees import derive, forbidden, parse
 from .kernels.inputs import PartitionJob
@@ -71,7 +72,7 @@ def judge_laid_out(
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
     began = time.perf_counter() if began is None else began
     place = Path(folder).absolute()
-    windows, fault_problem = fault_windows(place / "faults.jsonl")
+    windows, fault_problem = fault_windows(place / run_folder.FAULTS)
     jobs, reasons = _plan(place, layout, topics, replicas, windows or [], limit)
     reasons = [*layout.problems, *reasons]
     results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
@@ -97,7 +98,7 @@ def judge_laid_out(
         reasons=tuple(reasons), notes=tuple(notes), planted=planted_bugs(place),
         elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
-    verdict.write(place / "verdict.json")
+    verdict.write(place / run_folder.VERDICT)
     return verdict
 
 
@@ -134,7 +135,8 @@ def _plan(
 ) -> tuple[list[PartitionJob], list[str]]:  # fmt: skip
     """Return one job for each topic-partition of the history, the brokers' folders and `replicas`, and the doubts."""
     reasons: list[str] = []
-    stored = _stored_logs(folder, topics)
+    data = run_folder.replica_folders(folder)
+    stored = _stored_logs(data, topics)
     places = (
         {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     )
@@ -150,7 +152,7 @@ def _plan(
                     f"the ISR of {topic}-{partition} is not full: it has brokers {sorted(assigned.isr)}, "
                     f"expected {sorted(assigned.replicas)}"
                 )
-            logs = {node: _log_folder(folder, node, topic, partition) for node in assigned.replicas}
+            logs = {node: _log_folder(data, node, topic, partition) for node in assigned.replicas}
         files = layout.partitions.get((topic, partition)) or PartitionFiles(
             topic=topic, partition=partition
         )
@@ -168,16 +170,20 @@ def _plan(
     return jobs, reasons
 
 
-def _log_folder(folder: Path, node: int, topic: str, partition: int) -> str:
-    return str(folder / "cluster" / f"broker-{node}" / "data" / f"{topic}-{partition}")
+def _log_folder(data: Mapping[int, Sequence[Path]], node: int, topic: str, partition: int) -> str:
+    """Where a replica's log is; where no data folder of its broker holds it, where the first one would."""
+    name = f"{topic}-{partition}"
+    places = [folder / name for folder in data.get(node, [Path(f"broker-{node}")])]
+    return str(next((place for place in places if place.is_dir()), places[0]))
 
 
-def _stored_logs(folder: Path, topics: Sequence[str]) -> dict[tuple[str, int], dict[int, str]]:
+def _stored_logs(
+    data: Mapping[int, Sequence[Path]], topics: Sequence[str]
+) -> dict[tuple[str, int], dict[int, str]]:
     """Return the folder of each partition's log by broker, for all brokers' data folders."""
     stored: dict[tuple[str, int], dict[int, str]] = {}
-    for data in sorted(folder.glob("cluster/broker-*/data")):
-        node = int(data.parent.name.rpartition("-")[2])
-        for log in data.iterdir():
+    for node, folder in ((node, folder) for node, folders in data.items() for folder in folders):
+        for log in folder.iterdir() if folder.is_dir() else ():
             topic, dash, number = log.name.rpartition("-")
             if dash and number.isdigit() and topic in topics and log.is_dir():
                 stored.setdefault((topic, int(number)), {})[node] = str(log)

@@ -1,22 +1,24 @@
-"""The same checks in plain Python, for small histories: what the kernels are tested against (L6).
+"""The checks in plain Python, for one topic-partition in memory: the kernels are tested against it (L6).
 
-Loops and dictionaries over rows (dicts of `kernels.inputs.OPS_SCHEMA` and `BATCH_SCHEMA`, log rows of
-`segments.LOG_COLUMNS`); written from the definitions in `guarantees.py`, sharing no code with the kernels. Quadratic
-where that is plainest. An anomaly is `(name, offsets)`.
+A simulation is judged by it too. Loops and dictionaries over rows (dicts of `kernels.inputs.OPS_SCHEMA` and
+`BATCH_SCHEMA`, log rows of `segments.LOG_COLUMNS`); written from the definitions in `guarantees.py`, sharing no
+code with the kernels. Linear in the rows of a sound history, up to a sort; more only where something is wrong. An
+anomaly is `(name, offsets)`.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..histories.format import Kind, Outcome
+from ..histories.format import OperationFunction, OperationType
 from ..histories.layout import DRAINED
 
 Row = Mapping[str, Any]
-Found = set[tuple[str, tuple[int, ...]]]
+Anomalies = set[tuple[str, tuple[int, ...]]]
 
 
 class Oracle:
@@ -32,17 +34,20 @@ class Oracle:
         self.sends = [
             r
             for r in recorded
-            if r["kind"] == Kind.SEND and r["outcome"] in (Outcome.OK, Outcome.INFO)
+            if r["kind"] == OperationFunction.SEND
+            and r["outcome"] in (OperationType.OK, OperationType.INFO)
         ]
-        self.acked = [r for r in self.sends if r["outcome"] == Outcome.OK]
+        self.acked = [r for r in self.sends if r["outcome"] == OperationType.OK]
         self.pending = list(pending)
-        self.polls = [r for r in recorded if r["kind"] in (Kind.POLL, Kind.BREAK)]
-        bounds = [r for r in drained if r["kind"] == Kind.BOUNDS]
+        self.polls = [
+            r for r in recorded if r["kind"] in (OperationFunction.POLL, OperationFunction.BREAK)
+        ]
+        bounds = [r for r in drained if r["kind"] == OperationFunction.BOUNDS]
         self.final: dict[int, Row] | None = None
         if bounds:
             self.final = {}
             for row in drained:
-                if row["kind"] == Kind.POLL:
+                if row["kind"] == OperationFunction.POLL:
                     self.final.setdefault(row["offset"], row)
         starts = [log[0]["base_offset"] for log in self.logs.values() if log]
         self.low = bounds[-1]["op"] if bounds else max(starts, default=0)
@@ -54,10 +59,10 @@ class Oracle:
             for r in self.produced
             if not r["error"] and r["base_offset"] >= 0 and not r["flags"] & 1
         ]
-        self.found: Found = set()
+        self.found: Anomalies = set()
         self.reported: set[int] = set()
 
-    def judge(self) -> Found:
+    def judge(self) -> Anomalies:
         """Every check."""
         self._lost()
         self._lost_nameless()
@@ -76,12 +81,13 @@ class Oracle:
         self.found.add((name, tuple(sorted(offsets))))
 
     def _claims(self) -> Iterable[Row]:
-        reads = [row for row in self.polls if row["kind"] == Kind.POLL]
+        reads = [row for row in self.polls if row["kind"] == OperationFunction.POLL]
         return [
             row for row in [*self.acked, *reads] if row["offset"] >= 0 and row["offset"] >= self.low
         ]
 
     def _held(self, offset: int) -> int:
+        """How many replicas' logs have a batch with this offset."""
         return sum(
             any(b["base_offset"] <= offset <= b["last_offset"] for b in log)
             for log in self.logs.values()
@@ -106,11 +112,11 @@ class Oracle:
     def _lost_nameless(self) -> None:
         if self.final is None or self.low > 0:
             return
-        for identity in {_identity(row) for row in self.acked if row["offset"] < 0}:
-            sent = sum(_identity(row) == identity for row in self.acked)
-            there = sum(_identity(row) == identity for row in self.final.values())
-            if there < sent:
-                self._add("lost-write")
+        sent = Counter(_identity(row) for row in self.acked)
+        there = Counter(_identity(row) for row in self.final.values())
+        nameless = {_identity(row) for row in self.acked if row["offset"] < 0}
+        if any(there[identity] < sent[identity] for identity in nameless):
+            self._add("lost-write")
 
     def _inconsistent(self) -> None:
         values: dict[int, set[tuple[int, int]]] = defaultdict(set)
@@ -121,13 +127,13 @@ class Oracle:
                 self._add("inconsistent-offsets", offset)
 
     def _duplicates(self) -> None:
-        for identity in {_identity(row) for row in [*self.sends, *self.pending]}:
-            sent = sum(_identity(row) == identity for row in [*self.sends, *self.pending])
-            there = [
-                offset for offset, row in (self.final or {}).items() if _identity(row) == identity
-            ]
-            if len(there) > sent:
-                self._add("duplicate", *there)
+        sent = Counter(_identity(row) for row in [*self.sends, *self.pending])
+        there: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for offset, row in (self.final or {}).items():
+            there[_identity(row)].append(offset)
+        for identity, count in sent.items():
+            if len(there[identity]) > count:
+                self._add("duplicate", *there[identity])
 
     def _order(self) -> None:
         last: dict[tuple[int, int], int] = {}
@@ -141,52 +147,56 @@ class Oracle:
 
     def _reading(self) -> None:
         at: dict[int, int | None] = {}
+        held = sorted(self.final or {})
         for row in sorted(self.polls, key=lambda row: row["op"]):
             before = at.get(row["client"])
-            if row["kind"] == Kind.BREAK:
+            if row["kind"] == OperationFunction.BREAK:
                 at[row["client"]] = None
                 continue
             if before is not None:
                 if row["offset"] <= before:
                     self._add("nonmonotonic-poll", before, row["offset"])
-                if any(before < offset < row["offset"] for offset in self.final or {}):
+                following = bisect.bisect_right(held, before)
+                if following < len(held) and held[following] < row["offset"]:
                     self._add("poll-skip", before, row["offset"])
             at[row["client"]] = row["offset"]
 
     def _same_end(self) -> bool:
         return len({log[-1]["last_offset"] if log else -1 for log in self.logs.values()}) == 1
 
-    def _told(self) -> dict[tuple[int, int], int]:
-        """(last offset, crc) → first offset of each batch that a client was told of."""
-        told: dict[tuple[int, int], int] = {}
+    def _answered(self) -> dict[tuple[int, int], int]:
+        """(last offset, crc) → first offset of each batch that was acknowledged or delivered to a client."""
+        answered: dict[tuple[int, int], int] = {}
         for row in [*self.acked_batches, *self.delivered]:
             if row["base_offset"] >= self.low:
                 key = (row["last_offset"], row["crc"])
-                told[key] = min(told.get(key, row["base_offset"]), row["base_offset"])
-        return told
+                answered[key] = min(answered.get(key, row["base_offset"]), row["base_offset"])
+        return answered
 
     def _lost_batches(self) -> None:
-        for (last, crc), base in self._told().items():
+        held = Counter(
+            batch
+            for log in self.logs.values()
+            for batch in {(b["last_offset"], b["crc"]) for b in log}
+        )
+        for (last, crc), base in self._answered().items():
             if any(base <= offset <= last for offset in self.reported):
                 continue
-            if self.logs:
-                held = sum(
-                    any(b["last_offset"] == last and b["crc"] == crc for b in log)
-                    for log in self.logs.values()
-                )
-                if held < (len(self.logs) if self._same_end() else 1):
-                    self._add("lost-write", base, last)
-                    continue
+            if self.logs and held[last, crc] < (len(self.logs) if self._same_end() else 1):
+                self._add("lost-write", base, last)
+                continue
             if self.final is not None and any(o not in self.final for o in range(base, last + 1)):
                 self._add("unseen", base, last)
 
     def _inconsistent_batches(self) -> None:
-        told = self._told()
-        for last in {last for last, _ in told}:
-            crcs = {crc for end, crc in told if end == last}
-            for log in self.logs.values():
-                crcs |= {b["crc"] for b in log if b["last_offset"] == last and b["crc_good"]}
-            if len(crcs) > 1 and last not in self.reported:
+        crcs: dict[int, set[int]] = defaultdict(set)
+        for last, crc in self._answered():
+            crcs[last].add(crc)
+        for row in (row for log in self.logs.values() for row in log):
+            if row["last_offset"] in crcs and row["crc_good"]:
+                crcs[row["last_offset"]].add(row["crc"])
+        for last, different in crcs.items():
+            if len(different) > 1 and last not in self.reported:
                 self._add("inconsistent-offsets", last)
 
     def _sequenced(self) -> dict[tuple[int, int, int], set[int]]:
@@ -208,13 +218,11 @@ class Oracle:
         for offsets in where.values():
             if len(offsets) > 1:
                 self._add("duplicate", *offsets)
-        for producer in {(pid, epoch) for pid, epoch, _ in where}:
-            line = sorted(
-                (min(offsets), seq)
-                for (pid, epoch, seq), offsets in where.items()
-                if (pid, epoch) == producer
-            )
-            for (offset, sequence), (later, following) in itertools.pairwise(line):
+        lines: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        for (pid, epoch, sequence), offsets in where.items():
+            lines[pid, epoch].append((min(offsets), sequence))
+        for line in lines.values():
+            for (offset, sequence), (later, following) in itertools.pairwise(sorted(line)):
                 if (following - sequence) % 2**31 >= 2**30:
                     self._add("nonmonotonic-send", offset, later)
 
@@ -251,21 +259,17 @@ class Oracle:
             return
         start = max(log[0]["base_offset"] for log in filled)
         end = min(log[-1]["last_offset"] for log in filled)
-        bases = {
-            b["base_offset"]
-            for log in filled
-            for b in log
-            if b["last_offset"] >= start and b["base_offset"] <= end
-        }
-        for base in bases:
-            copies = [
-                [b for b in log if b["base_offset"] == base and b["last_offset"] >= start]
-                for log in filled
-            ]
+        copies: dict[int, list[list[Row]]] = {}
+        for number, log in enumerate(filled):
+            for row in log:
+                if row["last_offset"] >= start and row["base_offset"] <= end:
+                    rows = copies.setdefault(row["base_offset"], [[] for _ in filled])
+                    rows[number].append(row)
+        for base, by_log in copies.items():
             looks = {
-                (b["crc"], b["last_offset"], b["leader_epoch"]) for rows in copies for b in rows
+                (b["crc"], b["last_offset"], b["leader_epoch"]) for rows in by_log for b in rows
             }
-            if not all(copies) or len(looks) > 1:
+            if not all(by_log) or len(looks) > 1:
                 self._add("replica-divergence", base)
 
 

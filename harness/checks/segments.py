@@ -69,12 +69,15 @@ def _batches(path: Path, *, last: bool) -> Iterator[Row]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
         view = memoryview(data)
         try:
-            yield from _scan(view, size, path, segment, last)
+            yield from scan_batches(view, size, str(path), segment, last=last)
         finally:
             view.release()
 
 
-def _scan(view: memoryview, size: int, path: Path, segment: int, last: bool) -> Iterator[Row]:
+def scan_batches(
+    view: memoryview, size: int, path: str, segment: int, *, last: bool
+) -> Iterator[Row]:
+    """Every batch of a segment's bytes; `path` names it in errors, `last` allows a torn tail."""
     at = 0
     unpack = HEADER.unpack_from
     while at + HEADER_SIZE <= size:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from harrow.cluster.planting import PLANTED_EVENT
+
+from ..run_folder import trace_files
+
+LEADERSHIP_EVENTS = ("partition.leader", "controller.elected")
 
 TRACE_HEAD_BYTES = 65_536
 PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
@@ -21,7 +25,7 @@ PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
 def _events(folder: Path) -> list[dict[str, Any]]:
     """Return the election events of every broker; lines that are not JSON, such as a torn last line, are skipped."""
     found: list[dict[str, Any]] = []
-    for path in sorted(folder.glob("cluster/broker-*/trace.jsonl")):
+    for path in trace_files(folder):
         with path.open("rb") as file:
             for line in file:
                 if b'"partition.leader"' in line or b'"controller.elected"' in line:
@@ -39,7 +43,7 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
     A broker emits `broker.planted` as the first event of each incarnation, so reading the head of its trace suffices.
     """
     found: set[str] = set()
-    for path in sorted(folder.glob("cluster/broker-*/trace.jsonl")):
+    for path in trace_files(folder):
         with path.open("rb") as file:
             lines = file.read(TRACE_HEAD_BYTES).splitlines()
         for line in lines:
@@ -53,9 +57,17 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
 
 
 def leadership(folder: Path, topics: set[str]) -> list[dict[str, Any]]:
-    """Return the anomalies `two-leaders` and `two-controllers`, in the form of a kernel's anomalies."""
+    """Return the leadership anomalies in the brokers' traces of a run folder."""
+    return leadership_claims(_events(folder), topics)
+
+
+def leadership_claims(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
+    """Return the anomalies `two-leaders` and `two-controllers`, in the form of a kernel's anomalies.
+
+    Each event has the name of its broker under `broker`.
+    """
     claims: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = defaultdict(dict)
-    for event in _events(folder):
+    for event in events:
         if event.get("event") == "controller.elected":
             claims["two-controllers", "", -1, event.get("epoch")].setdefault(event["broker"], event)
         elif event.get("event") == "partition.leader" and event.get("topic") in topics:

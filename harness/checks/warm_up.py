@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ..histories.format import HistoryWriter, Kind, Outcome
+from .. import run_folder
+from ..histories.format import HistoryWriter, OperationFunction, OperationType
 from .judgement import judge
 from .spark_client import SparkHandle
 
@@ -19,13 +20,13 @@ ROUNDS = 8
 
 def tiny_run(folder: Path) -> None:
     """Write a run folder with a single record that was sent and read."""
-    with HistoryWriter(folder / "history") as history:
+    with HistoryWriter(folder / run_folder.HISTORY) as history:
         client, topic = history.name("warm-up"), history.name(TOPIC)
-        history.append(Kind.SEND, Outcome.OK, client, topic, 0, 0, 0, 1, 2)
-    with HistoryWriter(folder / "drain") as history:
+        history.append(OperationFunction.SEND, OperationType.OK, client, topic, 0, 0, 0, 1, 2)
+    with HistoryWriter(folder / run_folder.DRAIN) as history:
         client, topic = history.name("warm-up"), history.name(TOPIC)
-        history.append(Kind.POLL, Outcome.OK, client, topic, 0, 0, 0, 1, 2)
-        history.append(Kind.BOUNDS, Outcome.OK, client, topic, 0, 1, 0)
+        history.append(OperationFunction.POLL, OperationType.OK, client, topic, 0, 0, 0, 1, 2)
+        history.append(OperationFunction.BOUNDS, OperationType.OK, client, topic, 0, 1, 0)
 
 
 def main(remote: str, scratch: str) -> None:

@@ -18,7 +18,13 @@ from typing import Any, cast
 import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from ..histories.format import HistoryWriter, Kind, Outcome, stable_hash, value_hash
+from ..histories.format import (
+    HistoryWriter,
+    OperationFunction,
+    OperationType,
+    stable_hash,
+    value_hash,
+)
 from .producer import client_name
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
@@ -32,7 +38,7 @@ def record_poll(
     if message.error() is not None or offset is None or partition is None:
         return
     history.append(
-        Kind.POLL, Outcome.OK, client, history.name(message.topic() or ""), partition, offset, op,
+        OperationFunction.POLL, OperationType.OK, client, history.name(message.topic() or ""), partition, offset, op,
         stable_hash(message.key()), value_hash(message.value(), message.headers()),
         message.timestamp()[1], timed_ns, timed_ns, flags=0,
     )  # fmt: skip
@@ -99,7 +105,7 @@ class Consumer:
     def _break(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             self._history.append(
-                Kind.BREAK, Outcome.OK, self._client, self._history.name(partition.topic),
+                OperationFunction.BREAK, OperationType.OK, self._client, self._history.name(partition.topic),
                 partition.partition, op=next(self._ops),
             )  # fmt: skip
 
@@ -123,7 +129,7 @@ class Consumer:
     ) -> list[TopicPartition] | None:  # fmt: skip
         """Commit like confluent-kafka; the `on_commit` callback completes an asynchronous commit."""
         asked = _asked(message, offsets)
-        self._commits(Outcome.INVOKE, asked)
+        self._commits(OperationType.INVOKE, asked)
         arguments: dict[str, Any] = {"asynchronous": asynchronous}
         if message is not None:
             arguments["message"] = message
@@ -132,13 +138,13 @@ class Consumer:
         try:
             result = cast("list[TopicPartition] | None", self._raw.commit(**arguments))
         except KafkaException as error:
-            self._commits(Outcome.INFO, asked, error.args[0].code())
+            self._commits(OperationType.INFO, asked, error.args[0].code())
             raise
         if not asynchronous:
             for done in result or ():
                 failed = done.error
                 self._commits(
-                    Outcome.OK if failed is None else Outcome.INFO,
+                    OperationType.OK if failed is None else OperationType.INFO,
                     [done],
                     failed.code() if failed else 0,
                 )
@@ -148,7 +154,7 @@ class Consumer:
         for partition in partitions:
             wrong = error or partition.error
             self._commits(
-                Outcome.OK if wrong is None else Outcome.INFO,
+                OperationType.OK if wrong is None else OperationType.INFO,
                 [partition],
                 wrong.code() if wrong else 0,
             )
@@ -156,14 +162,14 @@ class Consumer:
             self._on_commit(error, partitions)
 
     def _commits(
-        self, outcome: Outcome, partitions: Iterable[TopicPartition], error: int = 0
+        self, outcome: OperationType, partitions: Iterable[TopicPartition], error: int = 0
     ) -> None:
         for partition in partitions:
             if partition.offset < 0:
                 continue  # no record was read from it, so nothing was committed
             self._history.append(
-                Kind.COMMIT, outcome, self._client, self._history.name(partition.topic), partition.partition,
-                max(partition.offset, -1), next(self._ops), error=error,
+                OperationFunction.COMMIT, outcome, self._client, self._history.name(partition.topic),
+                partition.partition, max(partition.offset, -1), next(self._ops), error=error,
             )  # fmt: skip
 
     def close(self) -> None:

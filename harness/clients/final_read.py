@@ -17,7 +17,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from harrow.cluster.errors import HarrowError
 
-from ..histories.format import HistoryWriter, Kind, Outcome
+from ..histories.format import HistoryWriter, OperationFunction, OperationType
 from .consumer import record_poll
 
 Found = TypeVar("Found")
@@ -89,8 +89,8 @@ class _FinalReader:
         done: list[FinalRead] = []
         for (topic, partition), (low, high) in bounds.items():
             self._history.append(
-                Kind.BOUNDS,
-                Outcome.OK,
+                OperationFunction.BOUNDS,
+                OperationType.OK,
                 self._client,
                 self._history.name(topic),
                 partition,

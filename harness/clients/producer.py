@@ -28,7 +28,13 @@ from typing import Any, NoReturn
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from ..histories.format import HistoryWriter, Kind, Outcome, stable_hash, value_hash
+from ..histories.format import (
+    HistoryWriter,
+    OperationFunction,
+    OperationType,
+    stable_hash,
+    value_hash,
+)
 
 DeliveryCallback = Callable[[KafkaError | None, Message], Any]
 Headers = Mapping[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
@@ -85,7 +91,7 @@ class Producer:
         )
         acks = str(config.get("acks", config.get("request.required.acks", "all")))
         self._history.append(
-            Kind.CLIENT, Outcome.OK, self._client, self._history.name(""), -1,
+            OperationFunction.CLIENT, OperationType.OK, self._client, self._history.name(""), -1,
             offset=-1 if acks == "all" else int(acks), op=int(idempotent),
         )  # fmt: skip
 
@@ -118,7 +124,7 @@ class Producer:
                     report(error, message)
 
             history.append(
-                Kind.SEND, Outcome.INVOKE, self._client, topic_id, partition, -1, op, *facts,
+                OperationFunction.SEND, OperationType.INVOKE, self._client, topic_id, partition, -1, op, *facts,
                 invoked_ns=invoked_ns, time_ns=invoked_ns,
             )  # fmt: skip
             try:
@@ -128,7 +134,7 @@ class Producer:
                 )  # fmt: skip
             except BaseException as error:
                 history.append(
-                    Kind.SEND, Outcome.FAIL, self._client, topic_id, partition, -1, op, *facts,
+                    OperationFunction.SEND, OperationType.FAIL, self._client, topic_id, partition, -1, op, *facts,
                     invoked_ns=invoked_ns,
                 )  # fmt: skip
                 self._raise_refusal(error)
@@ -151,14 +157,14 @@ class Producer:
         known_partition = -1 if partition is None or partition < 0 else partition
         known_offset = -1 if offset is None or offset < 0 else offset
         if error is None:
-            outcome, code = Outcome.OK, 0
+            outcome, code = OperationType.OK, 0
         else:
             code = error.code()
-            outcome = Outcome.FAIL if code in NEVER_SENT else Outcome.INFO
+            outcome = OperationType.FAIL if code in NEVER_SENT else OperationType.INFO
             known_offset = -1
         timestamp_ms = message.timestamp()[1]
         self._history.append(
-            Kind.SEND, outcome, self._client, topic_id, known_partition, known_offset, op, *facts,
+            OperationFunction.SEND, outcome, self._client, topic_id, known_partition, known_offset, op, *facts,
             timestamp_ms, invoked_ns, error=code,
         )  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""`harrow chaos`: the demo's scenario with random faults for many seeds, two at a time, one ledger.
+"""`harrow chaos`: a small application under random faults for many seeds, two at a time, one ledger.
 
-Each seed is a process of its own with a cluster of its own; all share one Spark. A line a seed, a table at
-the end, and `ledger.jsonl` to which several runs may add. Exit code 0: every seed was valid (with
-`--variant` other than safe: always, the table is the result).
+Each seed is a process of its own with a cluster of its own; all share one Spark. A line a seed, a table at the end, and
+`ledger.jsonl` to which several runs may add. `--schedule FILE` replays a recorded schedule instead, on the cluster that
+the file describes: its own `schedule.json`, or one that `harrow simulate` wrote. Exit code 0: every run was valid (with
+a `--variant` other than safe: always, the table is the result).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,7 +20,17 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..scenario import REPERTOIRES, USUAL_BROKERS, VARIANTS, Outcome, run_seed
+from ..scenario import (
+    REPERTOIRES,
+    USUAL_BROKERS,
+    VARIANTS,
+    ChaosResult,
+    recorded_scenario,
+    run_scenario,
+    run_seed,
+)
+from ..schedule_files import read_schedule
+from .settings import plant_option
 
 
 @click.command()
@@ -55,6 +67,11 @@ from ..scenario import REPERTOIRES, USUAL_BROKERS, VARIANTS, Outcome, run_seed
     "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
 )
 @click.option("--spark", default="", help="your own Spark master or Connect address")
+@click.option(
+    "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
+    help="replay this schedule instead",
+)  # fmt: skip
+@plant_option
 @click.option("--keep", is_flag=True, help="keep the folders of valid seeds too")
 def command(
     seeds: int,
@@ -66,40 +83,52 @@ def command(
     faults: str,
     out: Path,
     spark: str,
+    file: Path | None,
+    plants: tuple[str, ...],
     keep: bool,
 ) -> None:
     """Run the scenario with random faults for many seeds."""
     from ..checks import SparkHandle
 
     console = Console()
-    base = (out / folder_name(variant, brokers, faults)).absolute()
+    recorded = None if file is None else read_schedule(file)
+    name = folder_name(variant, brokers, faults) if recorded is None else "chaos-recorded"
+    base = (out / name).absolute()
     base.mkdir(parents=True, exist_ok=True)
-    # this process's end is Spark's; the seeds' processes are its clients
+    # Spark ends with this process; the seeds' processes are its clients
     SparkHandle.of_run(base).request()
-    outcomes: list[Outcome] = []
+    if file is not None and recorded is not None:
+        scenario = recorded_scenario(recorded, f"harrow chaos --schedule {file}")
+        if plants:
+            scenario = replace(scenario, plants=plants)
+        result = run_scenario(scenario, base / file.stem, spark=spark, keep=keep)
+        console.print(_line(result, 1, 1), highlight=False)
+        sys.exit(0 if result.status == "valid" else 1)
+    results: list[ChaosResult] = []
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running: list[Future[Outcome]] = [
+        running: list[Future[ChaosResult]] = [
             pool.submit(
                 run_seed,
-                one,
-                base / f"seed-{one}",
+                number,
+                base / f"seed-{number}",
                 seconds=seconds,
                 variant=variant,
                 spark=spark,
                 keep=keep,
                 brokers=brokers,
                 repertoire=faults,
+                plants=plants,
             )
-            for one in range(seed, seed + seeds)
+            for number in range(seed, seed + seeds)
         ]
         for future in as_completed(running):
-            outcome = future.result()
-            outcomes.append(outcome)
+            result = future.result()
+            results.append(result)
             with (base / "ledger.jsonl").open("a", encoding="utf-8") as ledger:
-                ledger.write(outcome.to_json() + "\n")
-            console.print(_line(outcome, len(outcomes), seeds), highlight=False)
-    console.print(summary(outcomes))
-    sys.exit(0 if variant != "safe" or all(o.status == "valid" for o in outcomes) else 1)
+                ledger.write(result.to_json() + "\n")
+            console.print(_line(result, len(results), seeds), highlight=False)
+    console.print(summary(results))
+    sys.exit(0 if variant != "safe" or all(o.status == "valid" for o in results) else 1)
 
 
 def folder_name(variant: str, brokers: int, faults: str) -> str:
@@ -108,25 +137,25 @@ def folder_name(variant: str, brokers: int, faults: str) -> str:
     return f"chaos-{variant}" if usual else f"chaos-{variant}-{brokers}-{faults}"
 
 
-def _line(outcome: Outcome, done: int, of: int) -> str:
-    found = ", ".join(f"{n} {name}" for name, n in outcome.anomalies.items())
-    colour = {"valid": "green", "invalid": "red"}.get(outcome.status, "yellow")
-    why = found or "; ".join(outcome.reasons)
+def _line(result: ChaosResult, done: int, of: int) -> str:
+    found = ", ".join(f"{n} {name}" for name, n in result.anomalies.items())
+    colour = {"valid": "green", "invalid": "red"}.get(result.status, "yellow")
+    why = found or "; ".join(result.reasons)
     return (
-        f"{done:>4}/{of} seed {outcome.seed}: [{colour}]{outcome.status}[/{colour}] "
-        f"{outcome.acknowledged:,} acknowledged, {_kinds(outcome)}, {outcome.elections} elections, "
-        f"{outcome.seconds} s {why}"
+        f"{done:>4}/{of} seed {result.seed}: [{colour}]{result.status}[/{colour}] "
+        f"{result.acknowledged:,} acknowledged, {_kinds(result)}, {result.elections} elections, "
+        f"{result.seconds} s {why}"
     )
 
 
-def _kinds(outcome: Outcome) -> str:
-    told = ", ".join(f"{count} {kind}" for kind, count in outcome.kinds.items())
-    return f"{outcome.faults} faults" + (f" ({told})" if told else "")
+def _kinds(result: ChaosResult) -> str:
+    shown = ", ".join(f"{count} {kind}" for kind, count in result.kinds.items())
+    return f"{result.faults} faults" + (f" ({shown})" if shown else "")
 
 
-def summary(outcomes: Iterable[Outcome]) -> Table:
+def summary(results: Iterable[ChaosResult]) -> Table:
     """How many seeds were what, and which anomalies were found in how many of them."""
-    rows = list(outcomes)
+    rows = list(results)
     table = Table(title=f"{len(rows)} seeds", title_justify="left")
     table.add_column("what")
     table.add_column("seeds", justify="right")
@@ -137,8 +166,8 @@ def summary(outcomes: Iterable[Outcome]) -> Table:
     table.add_row("acknowledged records", f"{sum(o.acknowledged for o in rows):,}")
     table.add_row("faults that took effect", f"{sum(o.faults for o in rows):,}")
     kinds = Counter[str]()
-    for outcome in rows:
-        kinds.update(outcome.kinds)
+    for result in rows:
+        kinds.update(result.kinds)
     for kind, count in sorted(kinds.items()):
         table.add_row(f"  {kind}", f"{count:,}")
     table.add_row("elections", f"{sum(o.elections for o in rows):,}")

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from .. import run_folder
 from ..errors import VerdictError
 from ..run import Harrow
 from ..seeds import fresh_seed
@@ -131,7 +132,7 @@ class DemoProgress:
 def story(folder: Path, topic: str) -> list[str]:
     """Return leader changes, ISR changes and truncations of `topic` and the faults, in order of time."""
     events: list[tuple[int, str]] = []
-    for line in _lines(folder / "faults.jsonl"):
+    for line in _lines(folder / run_folder.FAULTS):
         if line["event"] in ("effect", "healed"):
             done = "took effect" if line["event"] == "effect" else "healed"
             events.append((line["t_ns"], f"{line['label']} on broker {line['targets']}: {done}"))

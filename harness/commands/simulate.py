@@ -1,8 +1,10 @@
 """`harrow simulate`: whole clusters on a virtual clock under random faults, many seeds, some at a time.
 
-Each seed is five brokers and the registry in one process, a function of its number: `--replay` prints the trace of
-one, the same bytes every time. Seeds go in small batches to worker processes; what is not valid is printed at once,
-the rest counted; `ledger.jsonl` in the output folder gets a line a seed, and several runs may add to it.
+Each seed is five brokers and the registry in one process, a function of its number: `--replay` prints the trace
+of a single seed, the same bytes every time; `--record FILE` writes its schedule, resolved. `--schedule FILE` runs
+such a file, or one that `harrow chaos` recorded on real processes, and prints its trace. Seeds go in small
+batches to worker processes. What is not valid is printed at once, and its schedule is written beside
+`ledger.jsonl`, which gets a line a seed and to which several runs may add.
 
 Exit code 0: no seed was invalid, and at least one was valid.
 """
@@ -18,19 +20,22 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import click
+from harrow.faults.schedule import Schedule
 from rich.console import Console
 from rich.table import Table
 
-from ..simulation import Outcome, SimulationOptions, run_seed
+from ..schedule_files import read_schedule
+from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
+from .settings import plant_option
 
 BATCH = 20
-"""Seeds that a worker runs for each errand."""
+"""Seeds that a worker runs for each task."""
 PROGRESS = 200
 ANOMALIES_SHOWN = 4
 
 
-def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[Outcome]:
-    """Some seeds, one after the other; what a worker process does."""
+def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[SimulationResult]:
+    """Run some seeds, one after the other, in a worker process."""
     return [run_seed(seed, options) for seed in seeds]
 
 
@@ -50,9 +55,18 @@ def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[Outcome]
     help="of faults a seed, virtual",
 )  # fmt: skip
 @click.option(
-    "--power", is_flag=True, help="power cuts too; brokers then sync before they acknowledge"
+    "--power-loss", is_flag=True, help="power losses too; brokers then sync before they acknowledge"
 )
+@plant_option
 @click.option("--replay", type=click.IntRange(0), default=None, help="print the trace of this seed")
+@click.option(
+    "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
+    help="run this schedule and print its trace",
+)  # fmt: skip
+@click.option(
+    "--record", type=click.Path(dir_okay=False, path_type=Path), default=None,
+    help="write what was done: a schedule that --schedule repeats byte for byte",
+)  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
 )
@@ -62,69 +76,91 @@ def command(
     jobs: int,
     brokers: int,
     seconds: float,
-    power: bool,
+    power_loss: bool,
+    plants: tuple[str, ...],
     replay: int | None,
+    file: Path | None,
+    record: Path | None,
     out: Path,
 ) -> None:
     """Run simulated clusters under random faults for many seeds."""
     options = SimulationOptions(
-        brokers=brokers, seconds=seconds, power=power, keep_trace=replay is not None
+        brokers=brokers, seconds=seconds, power_loss=power_loss, plants=plants
     )
+    if replay is not None and file is not None:
+        raise click.UsageError("--replay names a seed and --schedule a file; give one of the two")
+    if file is not None:
+        sys.exit(run_once(read_schedule(file), record))
     if replay is not None:
-        outcome = run_seed(replay, options)
-        click.echo(outcome.trace, nl=False)
-        click.echo(line_of(outcome), err=True)
-        sys.exit(1 if outcome.status == "invalid" else 0)
+        sys.exit(run_once(plan_seed(replay, options), record))
+    if record is not None:
+        raise click.UsageError("--record needs --replay SEED or --schedule FILE")
     folder = out / "simulate"
     folder.mkdir(parents=True, exist_ok=True)
     console, began = Console(), time.monotonic()
-    outcomes: list[Outcome] = []
+    results: list[SimulationResult] = []
     with (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger:
         for batch in batches(range(seed, seed + seeds), options, jobs):
-            for outcome in batch:
-                outcomes.append(outcome)
-                ledger.write(outcome.to_json() + "\n")
-                if outcome.status != "valid":
-                    console.print(line_of(outcome), highlight=False, markup=False)
+            for result in batch:
+                results.append(result)
+                ledger.write(result.to_json() + "\n")
+                if result.status != "valid":
+                    path = folder / f"seed-{result.seed}.json"
+                    path.write_text(result.schedule.to_json(), encoding="utf-8")
+                    console.print(line_of(result), highlight=False, markup=False)
             ledger.flush()
-            if len(outcomes) % PROGRESS < BATCH or len(outcomes) == seeds:
-                console.print(progress(outcomes, seeds, time.monotonic() - began), highlight=False)
-    console.print(summary(outcomes))
-    counts = Counter(outcome.status for outcome in outcomes)
+            if len(results) % PROGRESS < BATCH or len(results) == seeds:
+                console.print(progress(results, seeds, time.monotonic() - began), highlight=False)
+    console.print(summary(results))
+    counts = Counter(result.status for result in results)
     sys.exit(0 if counts["valid"] and not counts["invalid"] else 1)
 
 
-def batches(seeds: range, options: SimulationOptions, jobs: int) -> Iterator[list[Outcome]]:
-    """Outcomes as they come, a batch at a time; one job needs no other process."""
-    errands = [seeds[at : at + BATCH] for at in range(0, len(seeds), BATCH)]
+def run_once(planned: Schedule, record: Path | None) -> int:
+    """Run one schedule and print its trace; return the exit code."""
+    result = run_schedule(planned, keep_trace=True)
+    click.echo(result.trace, nl=False)
+    click.echo(line_of(result), err=True)
+    if record is not None:
+        record.write_text(result.schedule.to_json(), encoding="utf-8")
+    return 1 if result.status == "invalid" else 0
+
+
+def batches(
+    seeds: range, options: SimulationOptions, jobs: int
+) -> Iterator[list[SimulationResult]]:
+    """SimulationResults as they come, a batch at a time; one job needs no other process."""
+    tasks = [seeds[at : at + BATCH] for at in range(0, len(seeds), BATCH)]
     if jobs == 1:
-        yield from (run_batch(errand, options) for errand in errands)
+        yield from (run_batch(task, options) for task in tasks)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running = [pool.submit(run_batch, errand, options) for errand in errands]
+        running = [pool.submit(run_batch, task, options) for task in tasks]
         for future in as_completed(running):
             yield future.result()
 
 
-def line_of(outcome: Outcome) -> str:
+def line_of(result: SimulationResult) -> str:
     """One seed in a few lines."""
-    found = "".join(f"\n    {name}: {text}" for name, text in outcome.anomalies[:ANOMALIES_SHOWN])
+    lines = [f"PLANTED BUG {bug}" for bug in result.planted]
+    lines += [f"{name}: {text}" for name, text in result.anomalies[:ANOMALIES_SHOWN]]
+    found = "".join(f"\n    {line}" for line in [*lines, *result.reasons])
     return (
-        f"seed {outcome.seed}: {outcome.status}, {outcome.acknowledged} acknowledged, {len(outcome.faults)} faults, "
-        f"well after {outcome.converged_ms} ms, trace {outcome.trace_sha256[:12]}{found}"
+        f"seed {result.seed}: {result.status}, {result.acknowledged} acknowledged, {len(result.faults)} faults, "
+        f"well after {result.converged_ms} ms, trace {result.trace_sha256[:12]}{found}"
     )
 
 
-def progress(outcomes: Sequence[Outcome], of: int, seconds: float) -> str:
+def progress(results: Sequence[SimulationResult], of: int, seconds: float) -> str:
     """Where a run is."""
-    counts = Counter(outcome.status for outcome in outcomes)
-    said = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return f"{len(outcomes)}/{of} seeds in {seconds:.0f} s: {said}"
+    counts = Counter(result.status for result in results)
+    shown = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"{len(results)}/{of} seeds in {seconds:.0f} s: {shown}"
 
 
-def summary(outcomes: Iterable[Outcome]) -> Table:
+def summary(results: Iterable[SimulationResult]) -> Table:
     """How many seeds were what, which anomalies were found, and what happened in them."""
-    rows = list(outcomes)
+    rows = list(results)
     table = Table(title=f"{len(rows)} simulated seeds", title_justify="left")
     table.add_column("what")
     table.add_column("number", justify="right")
@@ -135,7 +171,9 @@ def summary(outcomes: Iterable[Outcome]) -> Table:
         table.add_row(f"  with {name}", f"{count:,}")
     table.add_row("acknowledged records", f"{sum(row.acknowledged for row in rows):,}")
     table.add_row("faults that took effect", f"{sum(len(row.faults) for row in rows):,}")
-    kinds = Counter(fault.split(" ")[0] for row in rows for fault in row.faults)
+    kinds = Counter[str]()
+    for row in rows:
+        kinds.update(row.kinds)
     for kind, count in sorted(kinds.items()):
         table.add_row(f"  {kind}", f"{count:,}")
     table.add_row("leaders elected", f"{sum(row.elections for row in rows):,}")

@@ -6,8 +6,8 @@
 """
 
 from .format import HistoryWriter as HistoryWriter
-from .format import Kind as Kind
-from .format import Outcome as Outcome
+from .format import OperationFunction as OperationFunction
+from .format import OperationType as OperationType
 from .format import stable_hash as stable_hash
 
-__all__ = ["HistoryWriter", "Kind", "Outcome", "stable_hash"]
+__all__ = ["HistoryWriter", "OperationFunction", "OperationType", "stable_hash"]

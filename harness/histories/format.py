@@ -59,7 +59,7 @@ class HistoryError(HarrowError):
     """A history file cannot be written or is not one."""
 
 
-class Kind(IntEnum):
+class OperationFunction(IntEnum):
     """What a row is about."""
 
     SEND = 1
@@ -69,14 +69,14 @@ class Kind(IntEnum):
     COMMIT = 3
     """One partition's offset committed."""
     BREAK = 4
-    """A reader's position in a partition was set anew (assigned, revoked, sought): reading may jump."""
+    """A reader's position in a partition was set again (assigned, revoked, sought): reading may jump."""
     BOUNDS = 5
     """The final read of a partition is complete: `op` is its low watermark, `offset` its high one."""
     CLIENT = 6
     """A producer was made: `offset` is its acks (-1 all), `op` 1 when it is idempotent."""
 
 
-class Outcome(IntEnum):
+class OperationType(IntEnum):
     """Jepsen's words: `fail` certainly did not happen, `info` may have."""
 
     INVOKE = 0

@@ -1,6 +1,6 @@
 """One run folder's histories rewritten for judging: Parquet (zstd) by topic-partition.
 
-Owns `history.parquet/`, made anew by `lay_out`:
+Owns `history.parquet/`, which `lay_out` rebuilds:
 
 * `ops`: what recorders saw (`history/*.ops`) and what the final read saw (`drain/*.ops`), completions only,
   since they repeat their invocations; a send without completion becomes `info` here, in every partition of its
@@ -9,7 +9,7 @@ Owns `history.parquet/`, made anew by `lay_out`:
 
 Kafka's unit of independence is the topic-partition, so this is the only shuffle a verdict ever does. The rows of a
 partition lie in `<topic>-<partition>/{ops,batches}-<n>.parquet`; a history of at most `FEW_ROWS` is one file of
-each kind, sorted by partition, for a file costs more than a thousand rows. Either way a `Part` says where they are.
+each kind, sorted by partition, for a file costs more than a thousand rows. Either way a `RowRange` says where they are.
 
 Files are read in chunks, a few at a time on threads (numpy and polars let go of the lock), put together in the order
 of the files; so its memory is bounded whatever the history. Clients are numbered over the whole run (`Layout.clients`).
@@ -27,7 +27,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .format import Kind, Outcome, read_history
+from harrow.cluster.broker_folder import node_id_of
+
+from .. import run_folder
+from .format import OperationFunction, OperationType, read_history
 from .tap import REPLICA_CLIENT, TAP_COLUMNS, read_tap
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ DRAINED = 2
 OPS, BATCHES = "ops", "batches"
 
 
-class Part(NamedTuple):
+class RowRange(NamedTuple):
     """`rows` rows of a Parquet file from row `start` on."""
 
     path: str
@@ -65,8 +68,8 @@ class PartitionFiles:
 
     topic: str
     partition: int
-    ops: list[Part] = field(default_factory=list[Part])
-    batches: list[Part] = field(default_factory=list[Part])
+    ops: list[RowRange] = field(default_factory=list[RowRange])
+    batches: list[RowRange] = field(default_factory=list[RowRange])
     rows: int = 0
 
 
@@ -79,7 +82,7 @@ class Layout:
     partitions: dict[tuple[str, int], PartitionFiles] = field(
         default_factory=dict[tuple[str, int], PartitionFiles]
     )
-    pending: dict[str, list[Part]] = field(default_factory=lambda: defaultdict(list))
+    pending: dict[str, list[RowRange]] = field(default_factory=lambda: defaultdict(list))
     producers: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
     """Acks and idempotence of every recorded producer."""
     taps: int = 0
@@ -94,7 +97,7 @@ class Layout:
             self.partitions[key] = PartitionFiles(topic=topic, partition=partition)
         return self.partitions[key]
 
-    def note(self, topic: str, partition: int, what: str, part: Part) -> None:
+    def note(self, topic: str, partition: int, what: str, part: RowRange) -> None:
         """Rows that were written."""
         if partition < 0:
             self.pending[topic].append(part)
@@ -106,7 +109,7 @@ class Layout:
 
 def lay_out(folder: Path, topics: Sequence[str]) -> Layout:
     """Rewrite what the run in `folder` recorded about `topics`; a file that cannot be read is a problem."""
-    target = folder / "history.parquet"
+    target = folder / run_folder.LAID_OUT
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
@@ -126,7 +129,7 @@ class Split(NamedTuple):
     rows: int
 
 
-class Piece(NamedTuple):
+class FileChunk(NamedTuple):
     """A chunk of a file: what makes its rows, on any thread."""
 
     path: Path
@@ -134,20 +137,20 @@ class Piece(NamedTuple):
     split: Callable[[], Split]
 
 
-def _in_order(pieces: Iterable[Piece], problems: list[str]) -> Generator[Split]:
-    """What pieces give, in their order; as many as there are cores are under way at a time.
+def _in_order(pieces: Iterable[FileChunk], problems: list[str]) -> Generator[Split]:
+    """What pieces give, in their order; as many as there are cores are read at a time.
 
     A piece that cannot be read makes the verdict unknown, and its file is named in it.
     """
 
-    def settled(piece: Piece, result: Callable[[], Split]) -> Generator[Split]:
+    def settled(piece: FileChunk, result: Callable[[], Split]) -> Generator[Split]:
         try:
             yield result()
         except Exception as error:
             problems.append(f"{piece.path}: {type(error).__name__}: {error}")
 
     cores = len(os.sched_getaffinity(0))
-    ahead: deque[tuple[Piece, Future[Split]]] = deque()
+    ahead: deque[tuple[FileChunk, Future[Split]]] = deque()
     with ThreadPoolExecutor(cores) as pool:  # which starts no thread before it is given work
         for piece in pieces:
             if not ahead and piece.rows <= FEW_ROWS:
@@ -169,23 +172,23 @@ class _Reader:
         self._topics = set(topics)
         self._clients: dict[str, int] = {}
 
-    def pieces(self, folder: Path) -> Generator[Piece]:
+    def pieces(self, folder: Path) -> Generator[FileChunk]:
         """Every file's, one file after the other."""
-        for path in sorted(folder.glob("history/*.ops")):
+        for path in run_folder.operation_files(folder / run_folder.HISTORY):
             yield from self._guarded(path, partial(self._recorded, path, RECORDED))
-        for path in sorted(folder.glob("drain/*.ops")):
+        for path in run_folder.operation_files(folder / run_folder.DRAIN):
             yield from self._guarded(path, partial(self._recorded, path, DRAINED))
-        for path in sorted(folder.glob("cluster/broker-*/tap.bin")):
-            node = int(path.parent.name.rpartition("-")[2])
+        for path in run_folder.tap_files(folder / run_folder.CLUSTER):
+            node = node_id_of(path.parent)
             yield from self._guarded(path, partial(self._tap, path, node))
 
-    def _guarded(self, path: Path, cut: Callable[[], Generator[Piece]]) -> Generator[Piece]:
+    def _guarded(self, path: Path, cut: Callable[[], Generator[FileChunk]]) -> Generator[FileChunk]:
         try:
             yield from cut()
         except Exception as error:
             self._layout.problems.append(f"{path}: {type(error).__name__}: {error}")
 
-    def _recorded(self, path: Path, source: int) -> Generator[Piece]:
+    def _recorded(self, path: Path, source: int) -> Generator[FileChunk]:
         """Of one `.ops` file."""
         history = read_history(path)
         rows, names = history.rows, history.names
@@ -193,16 +196,16 @@ class _Reader:
         clients = self._client_numbers(names)
         if source == RECORDED and len(rows):
             self._layout.recorded += 1
-            made = rows[rows["kind"] == Kind.CLIENT]
+            made = rows[rows["kind"] == OperationFunction.CLIENT]
             self._layout.producers += [(int(row["offset"]), bool(row["op"])) for row in made]
         for start in range(0, len(rows), CHUNK_ROWS):
             chunk = rows[start : start + CHUNK_ROWS]
             work = partial(_split_operations, chunk, topics, clients, source)
-            yield Piece(path, len(chunk), work)
+            yield FileChunk(path, len(chunk), work)
         if source == RECORDED and len(rows):
-            yield Piece(path, len(rows), partial(_split_pending, rows, topics, clients))
+            yield FileChunk(path, len(rows), partial(_split_pending, rows, topics, clients))
 
-    def _tap(self, path: Path, node: int) -> Generator[Piece]:
+    def _tap(self, path: Path, node: int) -> Generator[FileChunk]:
         """Of one broker's tap."""
         tap = read_tap(path)
         rows, names = tap.rows, tap.names
@@ -213,7 +216,7 @@ class _Reader:
         for start in range(0, len(rows), CHUNK_ROWS):
             chunk = rows[start : start + CHUNK_ROWS]
             batches = partial(_split_batches, chunk, topics, clients, peers, node)
-            yield Piece(path, len(chunk), batches)
+            yield FileChunk(path, len(chunk), batches)
 
     def _numbered(self, names: Sequence[str]) -> dict[int, str]:
         return {number: name for number, name in enumerate(names) if name in self._topics}
@@ -263,7 +266,7 @@ class _Writer:
             self._written += 1
             rows = pl.concat(frames)
             _write(rows, path)
-            self._layout.note(topic, partition, what, Part(str(path), 0, len(rows)))
+            self._layout.note(topic, partition, what, RowRange(str(path), 0, len(rows)))
         self._held.clear()
         self._held_rows = 0
 
@@ -278,7 +281,7 @@ class _Writer:
         for (kind, topic, partition), held in sorted(self._held.items(), key=lambda item: item[0]):
             if kind == what:
                 count = sum(map(len, held))
-                self._layout.note(topic, partition, what, Part(str(path), start, count))
+                self._layout.note(topic, partition, what, RowRange(str(path), start, count))
                 frames += held
                 partitions.append(partition)
                 counts.append(count)
@@ -300,8 +303,8 @@ def _split_operations(
 
     def wanted(block: Rows) -> npt.NDArray[np.bool_]:
         kept: npt.NDArray[np.bool_] = (
-            (block["outcome"] != Outcome.INVOKE)
-            & (block["kind"] != Kind.CLIENT)
+            (block["outcome"] != OperationType.INVOKE)
+            & (block["kind"] != OperationFunction.CLIENT)
             & _among(block["topic"], topics)
         )
         return kept
@@ -312,7 +315,7 @@ def _split_operations(
 def _split_pending(rows: Rows, topics: dict[int, str], clients: npt.NDArray[np.uint32]) -> Split:
     """Sends that have no completion: it is not known what became of them."""
     pending = _uncompleted(rows)
-    pending["outcome"] = Outcome.INFO
+    pending["outcome"] = OperationType.INFO
     columns = _taken_apart(
         pending, (*OPS_COLUMNS, "topic"), lambda block: _among(block["topic"], topics)
     )
@@ -404,8 +407,8 @@ def _uncompleted(rows: Rows) -> Rows:
     import numpy as np
 
     kind, outcome = np.ascontiguousarray(rows["kind"]), np.ascontiguousarray(rows["outcome"])
-    sends = kind == Kind.SEND
-    invoked = sends & (outcome == Outcome.INVOKE)
+    sends = kind == OperationFunction.SEND
+    invoked = sends & (outcome == OperationType.INVOKE)
     if not invoked.any():
         return rows[:0].copy()
     identity = rows["client"].astype(np.int64) << 40 | rows["op"]

@@ -11,13 +11,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harrow.cluster.broker_folder import TAP_NAMES
+
 from .format import HistoryFile, read_names
 
 if TYPE_CHECKING:
     import polars as pl
 
 REPLICA_CLIENT = re.compile(r"broker-\d+")
-"""Brokers fetch above the high watermark, legally; what they were given binds nobody."""
+"""Brokers fetch above the high watermark, legally; what they received was not promised to any client."""
 
 TAP_COLUMNS = (
     "kind", "flags", "error", "client", "partition", "base_offset", "last_offset", "crc", "count", "producer_id",
@@ -34,7 +36,7 @@ def read_tap(path: str | Path) -> HistoryFile:
     count = os.path.getsize(source) // TAP_ROW.size
     dtype = np.dtype(TAP_DTYPE)
     rows = np.memmap(source, dtype, "r", shape=(count,)) if count else np.empty(0, dtype)
-    return HistoryFile(source, rows, read_names(source.with_name("tap.names")))
+    return HistoryFile(source, rows, read_names(source.with_name(TAP_NAMES)))
 
 
 def tap_frame(path: str | Path) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from .. import run_folder
 from ..checks.traces import planted_bugs
 from ..checks.verdict import SCHEMA_VERSION
 from .recorded_run import FaultWindow, RecordedRun, Row
@@ -38,7 +39,7 @@ def write_picture(folder: Path, *, seed: int | None = None, command: str | None 
     """
     folder = Path(folder)
     model = build_model(folder, seed=seed, command=command)
-    target = folder / "report.html"
+    target = folder / run_folder.REPORT
     partial = folder / "report.html.partial"
     partial.write_text(render(model), encoding="utf-8")
     partial.replace(target)

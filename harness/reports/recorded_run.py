@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from .. import run_folder
+
 TAIL_BYTES = 65_536
 Row = dict[str, Any]
 
@@ -96,11 +98,11 @@ class RecordedRun:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.traces = _traces(folder)
-        self.faults = read_faults(folder / "faults.jsonl")
-        self.verdict = read_object(folder / "verdict.json")
-        self.about = read_object(folder / "run.json") or {}
+        self.faults = read_faults(folder / run_folder.FAULTS)
+        self.verdict = read_object(folder / run_folder.VERDICT)
+        self.about = read_object(folder / run_folder.RUN) or {}
         self.schedules = [
-            body for path in sorted(folder.glob("schedule*.json")) if (body := read_object(path))
+            body for path in run_folder.schedule_files(folder) if (body := read_object(path))
         ]
 
     def times(self) -> list[int]:
@@ -121,7 +123,7 @@ class RecordedRun:
 
 def _traces(folder: Path) -> dict[int, Path]:
     found: dict[int, Path] = {}
-    for path in folder.glob("cluster/broker-*/trace.jsonl"):
+    for path in run_folder.trace_files(folder):
         number = path.parent.name.removeprefix("broker-")
         if number.isdigit():
             found[int(number)] = path

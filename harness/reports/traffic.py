@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import HarrowError
 
+from .. import run_folder
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -98,7 +100,9 @@ def completions(folder: Path) -> tuple[str, list[Path]]:
     histories = [path for path in sorted(folder.glob("history/*.ops")) if _has_rows(path)]
     if histories:
         return "history", histories
-    taps = [path for path in sorted(folder.glob("cluster/broker-*/tap.bin")) if path.stat().st_size]
+    taps = [
+        path for path in run_folder.tap_files(folder / run_folder.CLUSTER) if path.stat().st_size
+    ]
     return ("tap", taps) if taps else ("none", [])
 
 
@@ -123,13 +127,13 @@ def chunks(source: str, paths: list[Path]) -> Iterator[CompletedOperations]:
 def _history(path: Path) -> Iterator[CompletedOperations]:
     import numpy as np
 
-    from ..histories.format import Kind, Outcome, read_history
+    from ..histories.format import OperationFunction, OperationType, read_history
 
     rows: Any = read_history(path).rows
     kinds = (
-        ("acked", Kind.SEND, (Outcome.OK,)),
-        ("failed", Kind.SEND, (Outcome.FAIL, Outcome.INFO)),
-        ("delivered", Kind.POLL, (Outcome.OK,)),
+        ("acked", OperationFunction.SEND, (OperationType.OK,)),
+        ("failed", OperationFunction.SEND, (OperationType.FAIL, OperationType.INFO)),
+        ("delivered", OperationFunction.POLL, (OperationType.OK,)),
     )
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]

@@ -1,9 +1,11 @@
 """Clusters on a virtual clock under random faults, thousands of them (`harrow simulate`).
 
-`wire.py`, `producer.py`, `reader.py` are clients that speak the real protocol through the simulated network;
-`nemesis.py` breaks things; `checks.py` says what must hold; `scenario.py` is one seed from start to verdict.
+`planning.py` draws a seed's schedule; `run.py` runs a schedule from start to verdict; `workload.py` has the
+clients: `wire.py`, `producer.py`, `consumer.py` speak the real protocol through the simulated network; `checks.py`
+judges, with the oracle of `harness/checks/`. Faults and the nemesis are those of `harrow.faults`.
 """
 
-from .scenario import Outcome, SimulationOptions, run_seed
+from .planning import SimulationOptions, plan_seed
+from .run import SimulationResult, run_schedule, run_seed
 
-__all__ = ["Outcome", "SimulationOptions", "run_seed"]
+__all__ = ["SimulationOptions", "SimulationResult", "plan_seed", "run_schedule", "run_seed"]

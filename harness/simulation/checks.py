@@ -1,12 +1,14 @@
-"""What must hold of a simulated seed, in plain Python over what is in memory.
+"""What must hold of a simulated run: the oracle's verdict on its history, and what the oracle cannot say.
 
-Owns: the anomalies, by name. `lost`: acknowledged and not in the log, or not where the answer said. `duplicated`:
-in the log twice. `reordered`: a producer's records out of order. `invented`: in the log and never sent. `diverged`:
-replicas whose logs differ. `two-leaders`: one epoch, two brokers that led in it (partitions, and controllers).
-`read-otherwise`: a reader was given something that the log does not hold there. The rest is told by who met it:
-`producer-refused`, `reader-out-of-range`, `task-failed`, `not-converged`.
+The oracle judges each topic-partition: what clients recorded, the log that the final leader has, every replica's
+log. The rest is here, for a simulation knows more than a history says:
 
-Values are `partition:number`, numbered by sequence, so that order and identity need no look-up.
+* `two-leaders`, `two-controllers`: by the trace, as `checks/traces.py` says it of real brokers;
+* `unexpected`: a record is in the log that no client of the simulation sent;
+* `task-failed`: a broker's task ended with an exception (a bug of ours).
+
+`send-refused` and `offset-out-of-range` come from the clients, `not-converged` from the run (`run.py`). All names
+are those of `checks/guarantees.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +22,15 @@ from harrow.cluster.ids import Offset, TopicPartition
 from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.records import decode_records
 
-from .producer import Lane
+from ..checks.guarantees import forbidden, parse
+from ..checks.oracle import Oracle
+from ..checks.segments import LOG_COLUMNS, scan_batches
+from ..checks.traces import LEADERSHIP_EVENTS, leadership_claims
+from ..histories.format import OperationFunction, OperationType
+from ..histories.memory import MemoryHistory, hash_of
 
-Anomaly = tuple[str, str]
+FoundAnomaly = tuple[str, str]
+"""Name, and where it was found."""
 READ_BYTES = 1 << 20
 
 
@@ -40,94 +48,63 @@ def log_bytes(log: Any) -> bytes:
     return b"".join(found)
 
 
-def content_of(data: bytes) -> dict[int, bytes]:
-    """Values by offset."""
-    found: dict[int, bytes] = {}
+def log_rows(data: bytes, name: str) -> list[dict[str, Any]]:
+    """A log's bytes as the rows that a verdict reads from segment files."""
+    with memoryview(data) as view:
+        rows = scan_batches(view, len(data), name, 0, last=True)
+        return [dict(zip(LOG_COLUMNS, row, strict=True)) for row in rows]
+
+
+def read_finally(
+    history: MemoryHistory, tp: TopicPartition, data: bytes, low: int, high: int
+) -> None:
+    """Record the final read of a partition: what its leader's log holds."""
+    client, topic = history.name("final-read"), history.name(tp.topic)
     for at, size, header in headers(data):
         if header.is_control:
             continue
         for record in decode_records(data[at : at + size]):
             assert record.value is not None, "the workload writes values"
-            found[record.offset] = record.value
-    return found
+            history.append(
+                OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, record.offset, record.offset,
+                value_hash=hash_of(record.value),
+            )  # fmt: skip
+    history.append(
+        OperationFunction.BOUNDS, OperationType.OK, client, topic, tp.partition, high, low
+    )
 
 
-def check_lane(lane: Lane, content: Mapping[int, bytes]) -> Iterable[Anomaly]:
-    """One partition's log beside what its producer knows."""
-    values = list(content.values())
-    prefix = f"{lane.tp.partition}:".encode()
-    for batch in lane.acked:
-        for delta, value in enumerate(batch.values):
-            if value not in values:
-                yield "lost", f"{lane.tp} {value!r}, acknowledged at offset {batch.base_offset}"
-            elif batch.base_offset != -1 and batch.base_offset is not None:
-                offset = batch.base_offset + delta
-                if content.get(offset) != value:
-                    yield "lost", f"{lane.tp} {value!r} is not at its offset {offset}"
-    numbers: list[int] = []
+def judge_partition(
+    tp: TopicPartition, recorded: MemoryHistory, drained: MemoryHistory,
+    logs: Mapping[int, list[dict[str, Any]]], guarantee: str,
+) -> Iterable[FoundAnomaly]:  # fmt: skip
+    """What the oracle finds in one partition, of what `guarantee` forbids, and what no client sent."""
+    final = drained.completions(tp.topic, tp.partition)
+    operations = recorded.completions(tp.topic, tp.partition)
+    pending = recorded.uncompleted(tp.topic, tp.partition)
+    wrong = forbidden(parse(guarantee))
+    found = Oracle([*operations, *final], pending, (), logs).judge()
+    for name, offsets in sorted(found):
+        if name in wrong:
+            yield name, f"{tp} at offsets {list(offsets)}"
     sent = {
-        value for batch in (*lane.acked, *lane.given_up, *lane.pending) for value in batch.values
+        row["value_hash"]
+        for row in [*operations, *pending]
+        if row["kind"] == OperationFunction.SEND
     }
-    for value in values:
-        if value not in sent:
-            yield "invented", f"{lane.tp} {value!r}"
-        else:
-            numbers.append(int(value.removeprefix(prefix)))
-    if len(set(numbers)) != len(numbers):
-        twice = sorted({number for number in numbers if numbers.count(number) > 1})
-        yield "duplicated", f"{lane.tp} numbers {twice[:5]}"
-    elif numbers != sorted(numbers):
-        yield "reordered", f"{lane.tp}: {numbers}"
+    for row in final:
+        if row["kind"] == OperationFunction.POLL and row["value_hash"] not in sent:
+            yield "unexpected", f"{tp} at offset {row['offset']}"
 
 
-def check_delivered(
-    tp: TopicPartition, delivered: Iterable[tuple[int, bytes]], content: Mapping[int, bytes]
-) -> Iterable[Anomaly]:
-    """A reader was given, in order, what is there."""
-    last = -1
-    for offset, value in delivered:
-        if content.get(offset) != value:
-            yield "read-otherwise", f"{tp} at {offset}: {value!r} is {content.get(offset)!r}"
-        if offset <= last:
-            yield "read-otherwise", f"{tp} at {offset} after {last}"
-        last = offset
-
-
-def check_replicas(tp: TopicPartition, logs: Mapping[int, bytes]) -> Iterable[Anomaly]:
-    """All replicas hold the same bytes."""
-    rows = list(logs.items())
-    if not rows:
-        return
-    first_node, first = rows[0]
-    for node, data in rows[1:]:
-        if data != first:
-            at = next(
-                (i for i, (a, b) in enumerate(zip(first, data, strict=False)) if a != b),
-                min(len(first), len(data)),
-            )
-            yield (
-                "diverged",
-                (
-                    f"{tp}: broker {first_node} ({len(first)} bytes) and {node} ({len(data)}) from byte {at}"
-                ),
-            )
-
-
-def check_trace(trace: WorldTrace) -> Iterable[Anomaly]:
-    """At most one leader an epoch, and no task that failed."""
-    leaders: dict[tuple[object, ...], str] = {}
+def check_trace(trace: WorldTrace, topic: str) -> Iterable[FoundAnomaly]:
+    """At most one leader and one controller an epoch, and no task that failed."""
+    events: list[dict[str, Any]] = []
     for t_ns, host, event, fields in trace.events:
-        if event == "partition.leader":
-            key: tuple[object, ...] = (
-                f"{fields['topic']}-{fields['partition']}",
-                fields["leader_epoch"],
-            )
-        elif event == "controller.elected":
-            key = ("controller", fields["epoch"])
-        else:
-            if event == "task.failed":
-                yield "task-failed", f"{host} at {t_ns}: {fields['name']}: {fields['error']}"
-            continue
-        other = leaders.setdefault(key, host)
-        if other != host:
-            yield "two-leaders", f"{key[0]} epoch {key[1]}: {other} and {host}"
+        if event in LEADERSHIP_EVENTS:
+            events.append({**fields, "event": event, "broker": host})
+        elif event == "task.failed":
+            yield "task-failed", f"{host} at {t_ns}: {fields['name']}: {fields['error']}"
+    for claim in leadership_claims(events, {topic}):
+        hosts = ", ".join(sorted({row["broker"] for row in claim["operations"]}))
+        yield claim["name"], f"{claim['explanation']}: {hosts}"

@@ -1,15 +1,16 @@
 """An idempotent producer of a simulation: acks=all, several batches in flight, retries in order (KIP-98).
 
-Owns: `Producer`, one lane a partition; a lane's batches keep their sequence through every retry. What became of
-each batch is kept: acknowledged (with its offset) or never answered for good.
+Owns: `SimulatedProducer`, with the batches of each partition (`PartitionBatches`), which keep their sequence
+through every retry. Each record is an operation of the history: invoked when it is offered, ok when it is
+acknowledged, info when its outcome is unknown.
 
-Java's rules: while a batch is to be sent again nothing new leaves, and retries go one by one, in order, so that the
-five batches which a broker remembers of a producer are enough. Before the first acknowledgement one batch is in
-flight at a time: a broker takes any sequence from a producer it has never heard of (so does Kafka).
-OUT_OF_ORDER_SEQUENCE_NUMBER is retried while an earlier batch was on its way when this one left. Otherwise the leader
+Java's rules: while a batch is to be sent again nothing new leaves, and retries are sent singly, in order, so that the
+five batches which a broker remembers of a producer are enough. Before the first acknowledgement a single batch is in
+flight at a time: a broker takes any sequence from a producer that it does not know (so does Kafka).
+OUT_OF_ORDER_SEQUENCE_NUMBER is retried while an earlier batch was in flight when this batch left. Otherwise the leader
 does not remember what came before (a snapshot of producers has the newest batch of each alone, in Kafka as here):
-what has been tried is given up with an unknown outcome, and the lane goes on under a new producer id. Whether the
-cluster has forgotten something acknowledged is for the checks to say.
+what has been tried is given up with an unknown outcome, and the partition continues under a new producer id.
+Whether the cluster lost something acknowledged is the oracle's question.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.records import NewRecord, build_batch
 
+from ..histories.format import OperationFunction, OperationType
+from ..histories.memory import MemoryHistory, hash_of
 from .wire import WireClient, pause_ms
 
 PRODUCE, PRODUCE_VERSION = 0, 8
@@ -46,27 +49,25 @@ class Batch:
 
     sequence: int
     values: list[bytes]
-    made_ms: int
+    first_op: int
+    """The operation of its first record; the others follow."""
+    invoked_ns: int
     in_flight: bool = False
     attempts: int = 0
     failed: bool = False
-    """It came back once: it is to be sent again, or is on its way again."""
+    """It came back once: it is sent again."""
     base_offset: int | None = None
     """Where it lies, once acknowledged; -1: acknowledged as a duplicate whose offset the leader forgot."""
-    acked_ms: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Lane:
+class PartitionBatches:
     """One partition's batches."""
 
     tp: TopicPartition
     pending: list[Batch] = field(default_factory=list[Batch])
-    acked: list[Batch] = field(default_factory=list[Batch])
-    given_up: list[Batch] = field(default_factory=list[Batch])
-    """In the log or not: nobody was told."""
     identity: tuple[int, int] = (-1, -1)
-    heard_of: bool = False
+    acknowledged: bool = False
     """The cluster has acknowledged something under this identity."""
     next_sequence: int = 0
     broken: str = ""
@@ -79,11 +80,11 @@ def produce_body(tp: TopicPartition, batch: bytes, acks: int) -> bytes:
     return head + topic + struct.pack(">iii", 1, tp.partition, len(batch)) + batch
 
 
-class Producer:
-    """Sends what `offer` is given; every lane on its own."""
+class SimulatedProducer:
+    """Sends the batches that `offer` receives; each partition by itself."""
 
     def __init__(
-        self, client: WireClient, topic: str, partitions: int, *, in_flight: int, acks: int,
+        self, client: WireClient, topic: str, count: int, history: MemoryHistory, *, in_flight: int, acks: int,
         on_anomaly: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self._client = client
@@ -91,13 +92,24 @@ class Producer:
         self._in_flight = in_flight
         self._acks = acks
         self._on_anomaly = on_anomaly
-        self.lanes = [Lane(tp=TopicPartition(topic, number)) for number in range(partitions)]
+        self._history = history
+        self._names = history.name("producer"), history.name(topic)
+        history.append(
+            OperationFunction.CLIENT, OperationType.OK, self._names[0], history.name(""), -1, acks, 1,
+            time_ns=self._now_ns
+        )  # fmt: skip
+        self.acked = 0
+        """Records acknowledged so far."""
+        self.last_acked_ns: int | None = None
+        self.partitions = [
+            PartitionBatches(tp=TopicPartition(topic, number)) for number in range(count)
+        ]
 
     async def start(self) -> None:
         """Get a producer id."""
         identity = await self._new_identity()
-        for lane in self.lanes:
-            lane.identity = identity
+        for queue in self.partitions:
+            queue.identity = identity
 
     async def _new_identity(self) -> tuple[int, int]:
         schema = messages.schema(INIT_PRODUCER_ID, INIT_VERSION, "request")
@@ -108,91 +120,105 @@ class Producer:
             producer_epoch=-1,
         )
         while True:
-            answer = await self._client.ask_anyone(INIT_PRODUCER_ID, INIT_VERSION, entity)
+            answer = await self._client.ask_any_broker(INIT_PRODUCER_ID, INIT_VERSION, entity)
             if answer.error_code is ErrorCode.none:
                 return int(answer.producer_id), int(answer.producer_epoch)
             await self._host.tasks.sleep(50)
 
     def offer(self, partition: int, values: list[bytes]) -> None:
         """One more batch for a partition."""
-        lane = self.lanes[partition]
+        queue = self.partitions[partition]
+        now_ns = self._now_ns
+        operations = [self._history.next_op() for _ in values]
         batch = Batch(
-            sequence=lane.next_sequence, values=values, made_ms=self._host.clock.monotonic_ms()
+            sequence=queue.next_sequence, values=values, first_op=operations[0], invoked_ns=now_ns
         )
-        lane.next_sequence += len(values)
-        lane.pending.append(batch)
-        self._pump(lane)
+        self._record(queue, batch, OperationType.INVOKE)
+        queue.next_sequence += len(values)
+        queue.pending.append(batch)
+        self._pump(queue)
 
     @property
-    def acked(self) -> int:
-        """Records acknowledged so far."""
-        return sum(len(batch.values) for lane in self.lanes for batch in lane.acked)
+    def _now_ns(self) -> int:
+        return self._host.clock.monotonic_ns()
+
+    def _record(self, queue: PartitionBatches, batch: Batch, outcome: OperationType) -> None:
+        """One row for each record of a batch."""
+        client, topic = self._names
+        base = -1 if batch.base_offset is None else batch.base_offset
+        for delta, value in enumerate(batch.values):
+            self._history.append(
+                OperationFunction.SEND, outcome, client, topic, queue.tp.partition, -1 if base < 0 else base + delta,
+                batch.first_op + delta, value_hash=hash_of(value), invoked_ns=batch.invoked_ns, time_ns=self._now_ns,
+            )  # fmt: skip
 
     @property
     def idle(self) -> bool:
         """True when everything offered was acknowledged."""
-        return not any(lane.pending for lane in self.lanes)
+        return not any(queue.pending for queue in self.partitions)
 
-    def _pump(self, lane: Lane) -> None:
-        if lane.broken:
+    def _pump(self, queue: PartitionBatches) -> None:
+        if queue.broken:
             return
         most = self._in_flight
-        if not lane.heard_of or any(batch.failed for batch in lane.pending):
+        if not queue.acknowledged or any(batch.failed for batch in queue.pending):
             most = 1  # see the head
-        for batch in lane.pending[:most]:
+        for batch in queue.pending[:most]:
             if not batch.in_flight:
                 batch.in_flight = True
-                self._host.tasks.spawn(self._send(lane, batch), name=f"produce-{lane.tp}")
+                self._host.tasks.spawn(self._send(queue, batch), name=f"produce-{queue.tp}")
 
-    async def _send(self, lane: Lane, batch: Batch) -> None:
+    async def _send(self, queue: PartitionBatches, batch: Batch) -> None:
         if batch.attempts:
             await self._host.tasks.sleep(pause_ms(self._host))
         batch.attempts += 1
-        if batch not in lane.pending:
+        if batch not in queue.pending:
             return
-        first = lane.pending[0] is batch
-        error, offset = await self._attempt(lane, batch)
-        if batch not in lane.pending:  # given up meanwhile, whatever the answer
+        first = queue.pending[0] is batch
+        error, offset = await self._attempt(queue, batch)
+        if batch not in queue.pending:  # given up meanwhile, whatever the answer
             return
         batch.in_flight = False
         batch.failed = True
         if error in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             batch.base_offset = offset
-            batch.acked_ms = self._host.clock.monotonic_ms()
-            lane.pending.remove(batch)
-            lane.acked.append(batch)
-            lane.heard_of = True
+            queue.pending.remove(batch)
+            self._record(queue, batch, OperationType.OK)
+            self.acked += len(batch.values)
+            self.last_acked_ns = self._now_ns
+            queue.acknowledged = True
         elif error is ErrorCode.out_of_order_sequence_number and not first:
-            pass  # an earlier one did not arrive: both come again
+            pass  # an earlier batch did not arrive: both are sent again
         elif error is ErrorCode.out_of_order_sequence_number:
-            await self._begin_anew(lane)
+            await self._take_new_identity(queue)
         elif error is not None and error not in RETRIABLE:
-            lane.broken = f"sequence {batch.sequence} of {lane.tp}: {error.name}"
-            self._on_anomaly("producer-refused", lane.broken)
+            queue.broken = f"sequence {batch.sequence} of {queue.tp}: {error.name}"
+            self._on_anomaly("send-refused", queue.broken)
         elif error is not None or batch.attempts > 1:
-            await self._client.refresh(lane.tp.topic)
-        self._pump(lane)
+            await self._client.refresh(queue.tp.topic)
+        self._pump(queue)
 
-    async def _begin_anew(self, lane: Lane) -> None:
-        for batch in lane.pending:
+    async def _take_new_identity(self, queue: PartitionBatches) -> None:
+        for batch in queue.pending:
             batch.in_flight = True  # nothing leaves while the new id is drawn
-        lane.identity = await self._new_identity()
-        tried = [batch for batch in lane.pending if batch.attempts]
-        lane.given_up += tried
-        lane.pending = [batch for batch in lane.pending if not batch.attempts]
-        lane.heard_of, lane.next_sequence = False, 0
-        for batch in lane.pending:
-            batch.in_flight, batch.sequence = False, lane.next_sequence
-            lane.next_sequence += len(batch.values)
+        queue.identity = await self._new_identity()
+        for batch in queue.pending:
+            if batch.attempts:
+                self._record(queue, batch, OperationType.INFO)
+        queue.pending = [batch for batch in queue.pending if not batch.attempts]
+        queue.acknowledged, queue.next_sequence = False, 0
+        for batch in queue.pending:
+            batch.in_flight, batch.sequence = False, queue.next_sequence
+            queue.next_sequence += len(batch.values)
 
-    async def _attempt(self, lane: Lane, batch: Batch) -> tuple[ErrorCode | None, int]:
-        """The broker's word and the base offset; None where there was no word."""
-        tp = lane.tp
+    async def _attempt(self, queue: PartitionBatches, batch: Batch) -> tuple[ErrorCode | None, int]:
+        """The broker's error code and the base offset; None where no answer came."""
+        tp = queue.tp
         leader = await self._client.leader(tp)
         records: list[NewRecord] = [(None, value, ()) for value in batch.values]
         data = build_batch(
-            records, timestamp_ms=self._host.clock.wall_ms(), producer_id=lane.identity[0],
-            producer_epoch=lane.identity[1], base_sequence=batch.sequence,
+            records, timestamp_ms=self._host.clock.wall_ms(), producer_id=queue.identity[0],
+            producer_epoch=queue.identity[1], base_sequence=batch.sequence,
         )  # fmt: skip
         body = produce_body(tp, data, self._acks)
         try:

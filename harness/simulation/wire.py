@@ -1,6 +1,6 @@
 """A small Kafka client on a simulated machine: requests to brokers, and what Metadata says of them.
 
-Owns: one link a broker, opened when needed; leaders by partition. It speaks the real protocol through the seam's
+Owns: a link to each broker, opened when needed; leaders by partition. It speaks the real protocol through the seam's
 network, as librdkafka does through sockets, and shares nothing with the brokers but codecs and bytes.
 
 Metadata of an older leader epoch than one already heard is not believed (KIP-320).
@@ -50,7 +50,7 @@ class WireClient:
         self._correlation = 0
         self.leaders: dict[TopicPartition, Leader] = {}
         self._refreshing: list[Promise[None]] | None = None
-        # who waits for the answer that is asked for now
+        # callers that wait for the response that is requested already
 
     # --------------------------------------------------------------- requests
 
@@ -89,8 +89,8 @@ class WireClient:
         view = await self.request(address, api_key, version, body, METADATA_MS)
         return messages.decode_response(api_key, version, view)
 
-    async def ask_anyone(self, api_key: int, version: int, entity: Any) -> Any:
-        """The same of brokers in turn, until one answers."""
+    async def ask_any_broker(self, api_key: int, version: int, entity: Any) -> Any:
+        """Send the same to brokers in random order, until a broker answers."""
         while True:
             address = self.host.random.choice(self._bootstrap)
             try:
@@ -101,7 +101,7 @@ class WireClient:
     # --------------------------------------------------------------- metadata
 
     async def refresh(self, topic: str) -> None:
-        """Ask anyone who leads; callers at the same time share one answer."""
+        """Ask any broker which brokers lead; callers at the same time share the response."""
         if self._refreshing is not None:
             mine: Promise[None] = self.host.tasks.promise()
             self._refreshing.append(mine)
@@ -115,7 +115,7 @@ class WireClient:
             include_topic_authorized_operations=False,
         )
         try:
-            self._learn(await self.ask_anyone(METADATA, METADATA_VERSION, entity))
+            self._learn(await self.ask_any_broker(METADATA, METADATA_VERSION, entity))
         finally:
             shared, self._refreshing = self._refreshing, None
             for promise in shared:
@@ -135,7 +135,7 @@ class WireClient:
                     )
 
     async def leader(self, tp: TopicPartition) -> Leader:
-        """Who leads, as far as is known; asks until somebody does."""
+        """Return the partition's leader; asks brokers until there is a leader."""
         while (found := self.leaders.get(tp)) is None:
             await self.refresh(tp.topic)
             if tp not in self.leaders:

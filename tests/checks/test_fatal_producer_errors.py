@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from harrow import Harrow, leader, lose_response
 from harrow.harness.checks import SparkHandle
 from harrow.harness.clients import Producer
-from harrow.harness.histories.format import Kind, Outcome, history_frame
+from harrow.harness.histories.format import OperationFunction, OperationType, history_frame
 
 PLANT = "harrow.faults.zoo.kafka_5494"
 DEADLINE_S = 60.0
@@ -86,10 +86,10 @@ def test_fatal_error_is_raised_once_and_every_report_is_delivered_and_recorded(
     assert min(application.reports["ok"], application.reports["error"]) > 0
     assert verdict.planted, "the run names its planted bug"
     (history,) = (harrow.folder / "history").glob("*.ops")
-    sends = history_frame(history).filter(pl.col("kind") == Kind.SEND)
+    sends = history_frame(history).filter(pl.col("kind") == OperationFunction.SEND)
     assert Counter(sends["outcome"].to_list()) == {
-        Outcome.INVOKE: application.queued + len(application.refused),
-        Outcome.FAIL: len(application.refused),
-        Outcome.OK: application.reports["ok"],
-        Outcome.INFO: application.reports["error"],
+        OperationType.INVOKE: application.queued + len(application.refused),
+        OperationType.FAIL: len(application.refused),
+        OperationType.OK: application.reports["ok"],
+        OperationType.INFO: application.reports["error"],
     }

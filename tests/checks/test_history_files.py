@@ -14,8 +14,8 @@ from harrow.harness.histories.format import (
     ROW,
     HistoryError,
     HistoryWriter,
-    Kind,
-    Outcome,
+    OperationFunction,
+    OperationType,
     history_frame,
     read_history,
     stable_hash,
@@ -54,7 +54,7 @@ def write(folder: Path, count: int) -> Path:
     with HistoryWriter(folder) as history:
         client, topic = history.name("c"), history.name("t")
         for op in range(count):
-            history.append(Kind.SEND, Outcome.OK, client, topic, 0, op, op)
+            history.append(OperationFunction.SEND, OperationType.OK, client, topic, 0, op, op)
     return history.path
 
 
@@ -71,7 +71,14 @@ def test_reading_a_file_ignores_a_torn_last_row(tmp_path: Path) -> None:
 
 def test_reading_a_file_that_is_still_written_returns_its_rows(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path) as history:
-        history.append(Kind.SEND, Outcome.OK, history.name("c\t\\n"), history.name("t"), 0, 5)
+        history.append(
+            OperationFunction.SEND,
+            OperationType.OK,
+            history.name("c\t\\n"),
+            history.name("t"),
+            0,
+            5,
+        )
         frame = history_frame(history.path)
         assert frame["client"].to_list() == ["c\t\\n"]
         assert frame["offset"].to_list() == [5]
@@ -90,7 +97,9 @@ def test_threads_append_to_a_growing_file_without_losing_rows(tmp_path: Path) ->
 
         def work(number: int) -> None:
             for op in range(3000):
-                history.append(Kind.SEND, Outcome.OK, client, topic, number, op, op)
+                history.append(
+                    OperationFunction.SEND, OperationType.OK, client, topic, number, op, op
+                )
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
         for thread in threads:
@@ -108,20 +117,20 @@ def test_appending_to_a_closed_history_is_refused(tmp_path: Path) -> None:
     history.close()
     history.close()
     with pytest.raises(HistoryError, match="closed"):
-        history.append(Kind.SEND, Outcome.OK, 0, 0, 0)
+        history.append(OperationFunction.SEND, OperationType.OK, 0, 0, 0)
 
 
 def test_a_forked_child_writes_its_own_file(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path) as history:
         client, topic = history.name("c"), history.name("t")
-        history.append(Kind.SEND, Outcome.OK, client, topic, 0, 1)
+        history.append(OperationFunction.SEND, OperationType.OK, client, topic, 0, 1)
         child = os.fork()
         if not child:
-            history.append(Kind.SEND, Outcome.OK, client, topic, 0, 2)
-            history.append(Kind.SEND, Outcome.OK, client, topic, 0, 3)
+            history.append(OperationFunction.SEND, OperationType.OK, client, topic, 0, 2)
+            history.append(OperationFunction.SEND, OperationType.OK, client, topic, 0, 3)
             os._exit(0)
         os.waitpid(child, 0)
-        history.append(Kind.SEND, Outcome.OK, client, topic, 0, 4)
+        history.append(OperationFunction.SEND, OperationType.OK, client, topic, 0, 4)
     offsets = [history_frame(path)["offset"].to_list() for path in tmp_path.glob("*.ops")]
     assert sorted(offsets) == [[1, 4], [2, 3]]
 
@@ -137,10 +146,12 @@ def test_hashes_are_stable_and_differ_for_null_and_empty() -> None:
 def test_a_send_without_completion_becomes_info(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "history") as history:
         client, topic = history.name("c"), history.name("t")
-        history.append(Kind.SEND, Outcome.INVOKE, client, topic, -1, op=0)
-        history.append(Kind.SEND, Outcome.INVOKE, client, topic, -1, op=1)
-        history.append(Kind.SEND, Outcome.OK, client, topic, 3, 7, 1)
-        history.append(Kind.SEND, Outcome.OK, client, history.name("other"), 0, 0, 2)
+        history.append(OperationFunction.SEND, OperationType.INVOKE, client, topic, -1, op=0)
+        history.append(OperationFunction.SEND, OperationType.INVOKE, client, topic, -1, op=1)
+        history.append(OperationFunction.SEND, OperationType.OK, client, topic, 3, 7, 1)
+        history.append(
+            OperationFunction.SEND, OperationType.OK, client, history.name("other"), 0, 0, 2
+        )
     layout = lay_out(tmp_path, ["t"])
     assert list(layout.partitions) == [("t", 3)]
     assert len(layout.pending["t"]) == 1

@@ -9,7 +9,7 @@ from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, PartitionJob, arrange
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.segments import LOG_COLUMNS
-from harrow.harness.histories.format import Kind, Outcome
+from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,13 +24,26 @@ def operations(draw: st.DrawFn) -> list[Row]:
     """Sends, reads, breaks and perhaps a final read; often wrong."""
     rows: list[Row] = []
     for number in range(draw(st.integers(0, 8))):
-        kind = draw(st.sampled_from([Kind.SEND, Kind.SEND, Kind.POLL, Kind.BREAK]))
-        outcome = draw(st.sampled_from([Outcome.OK, Outcome.OK, Outcome.INFO, Outcome.FAIL]))
-        sent = kind is Kind.SEND
+        kind = draw(
+            st.sampled_from(
+                [
+                    OperationFunction.SEND,
+                    OperationFunction.SEND,
+                    OperationFunction.POLL,
+                    OperationFunction.BREAK,
+                ]
+            )
+        )
+        outcome = draw(
+            st.sampled_from(
+                [OperationType.OK, OperationType.OK, OperationType.INFO, OperationType.FAIL]
+            )
+        )
+        sent = kind is OperationFunction.SEND
         rows.append(
             operation(
                 kind, number, draw(OFFSETS if sent else st.integers(0, 6)), draw(SMALL), draw(SMALL),
-                outcome=outcome if sent else Outcome.OK, client=draw(st.integers(0, 1)),
+                outcome=outcome if sent else OperationType.OK, client=draw(st.integers(0, 1)),
             )
         )  # fmt: skip
     if draw(st.integers(0, 3)):
@@ -39,15 +52,17 @@ def operations(draw: st.DrawFn) -> list[Row]:
                 st.tuples(st.integers(0, 6), SMALL, SMALL), max_size=6, unique_by=lambda row: row[0]
             )
         )
-        rows += [operation(Kind.POLL, o, o, k, v, source=DRAINED) for o, k, v in final]
+        rows += [operation(OperationFunction.POLL, o, o, k, v, source=DRAINED) for o, k, v in final]
         low = draw(st.sampled_from([0, 0, 0, 2]))
-        rows.append(operation(Kind.BOUNDS, low, draw(st.integers(0, 7)), 0, 0, source=DRAINED))
+        rows.append(
+            operation(OperationFunction.BOUNDS, low, draw(st.integers(0, 7)), 0, 0, source=DRAINED)
+        )
     return rows
 
 
 def operation(
-    kind: Kind, op: int, offset: int, key: int, value: int, *, outcome: Outcome = Outcome.OK, client: int = 0,
-    source: int = RECORDED,
+    kind: OperationFunction, op: int, offset: int, key: int, value: int, *, outcome: OperationType =
+    OperationType.OK, client: int = 0, source: int = RECORDED,
 ) -> Row:  # fmt: skip
     return {
         "kind": int(kind), "outcome": int(outcome), "error": 0, "offset": offset, "op": op, "key_hash": key,
@@ -102,7 +117,10 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
 @given(
     ops=operations(),
     pending=st.lists(
-        st.builds(operation, st.just(Kind.SEND), st.just(99), st.just(-1), SMALL, SMALL), max_size=1
+        st.builds(
+            operation, st.just(OperationFunction.SEND), st.just(99), st.just(-1), SMALL, SMALL
+        ),
+        max_size=1,
     ),
     batches=tapped(),
     logs=st.lists(log(), max_size=3),
@@ -112,7 +130,7 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     ops: list[Row], pending: list[Row], batches: list[Row], logs: list[list[Row]], same: bool
 ) -> None:
     replicas = dict(enumerate([logs[0]] * len(logs) if same and logs else logs))
-    pending = [{**row, "outcome": int(Outcome.INFO)} for row in pending]
+    pending = [{**row, "outcome": int(OperationType.INFO)} for row in pending]
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
     inputs = arrange(
         PartitionJob(topic="t", partition=0, limit=1000),

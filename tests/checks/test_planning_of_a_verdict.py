@@ -10,7 +10,7 @@ import pytest
 from harrow.harness.checks.judgement import FOREVER_NS, fault_windows
 from harrow.harness.checks.kernels import judge_partition
 from harrow.harness.checks.kernels.inputs import OPS_SCHEMA, PartitionJob
-from harrow.harness.histories.layout import Part
+from harrow.harness.histories.layout import RowRange
 
 
 def fault_file(folder: Path, *rows: tuple[str, int, int]) -> Path:
@@ -48,7 +48,7 @@ def test_windows_out_of_order_are_refused_by_a_job() -> None:
 def test_partition_with_fewer_rows_than_were_laid_out_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pl.DataFrame({name: [0, 0] for name in OPS_SCHEMA}, schema=OPS_SCHEMA).write_parquet(path)
-    whole = PartitionJob(topic="t", partition=0, ops=[Part(str(path), 0, 2)])
+    whole = PartitionJob(topic="t", partition=0, ops=[RowRange(str(path), 0, 2)])
     assert judge_partition(whole)["unknown"] == []
-    short = PartitionJob(topic="t", partition=0, ops=[Part(str(path), 0, 3)])
+    short = PartitionJob(topic="t", partition=0, ops=[RowRange(str(path), 0, 3)])
     assert "could not be read" in judge_partition(short)["unknown"][0]

@@ -14,7 +14,13 @@ from confluent_kafka import Producer as PlainProducer
 from harrow.harness.checks import judge
 from harrow.harness.clients import Consumer, Producer
 from harrow.harness.clients.final_read import FinalReadError, read_all
-from harrow.harness.histories.format import HistoryWriter, Kind, Outcome, history_frame, value_hash
+from harrow.harness.histories.format import (
+    HistoryWriter,
+    OperationFunction,
+    OperationType,
+    history_frame,
+    value_hash,
+)
 
 TOPIC = "orders"
 DEADLINE_S = 30.0
@@ -62,18 +68,20 @@ def test_operations_of_real_clients_are_recorded_read_back_and_judged(
             poll_all(consumer, 200)
             consumer.commit(asynchronous=False)
     frame = history_frame(history.path)
-    sends = frame.filter(pl.col("kind") == Kind.SEND)
-    assert sends.filter(pl.col("outcome") == Outcome.INVOKE)["op"].to_list() == list(range(200))
-    acked = sends.filter(pl.col("outcome") == Outcome.OK)
+    sends = frame.filter(pl.col("kind") == OperationFunction.SEND)
+    assert sends.filter(pl.col("outcome") == OperationType.INVOKE)["op"].to_list() == list(
+        range(200)
+    )
+    acked = sends.filter(pl.col("outcome") == OperationType.OK)
     assert sorted(acked["op"]) == list(range(200))
     assert (acked["offset"] >= 0).all()
     assert (acked["invoked_ns"] <= acked["time_ns"]).all()
-    reads = frame.filter(pl.col("kind") == Kind.POLL)
+    reads = frame.filter(pl.col("kind") == OperationFunction.POLL)
     assert sorted(reads["value_hash"]) == sorted(acked["value_hash"])
     assert value_hash(b"value 0", [("n", b"1")]) in reads["value_hash"].to_list()
-    commits = frame.filter(pl.col("kind") == Kind.COMMIT)
-    assert commits.filter(pl.col("outcome") == Outcome.OK)["offset"].sum() == 200
-    assert len(frame.filter(pl.col("kind") == Kind.BREAK))
+    commits = frame.filter(pl.col("kind") == OperationFunction.COMMIT)
+    assert commits.filter(pl.col("outcome") == OperationType.OK)["offset"].sum() == 200
+    assert len(frame.filter(pl.col("kind") == OperationFunction.BREAK))
     drained = read_all(bootstrap, [TOPIC], tmp_path / "drain", timeout_s=DEADLINE_S)
     assert sum(read.records for read in drained) == 200
     verdict = judge(tmp_path, topics=[TOPIC], engine="local")
@@ -97,8 +105,8 @@ def test_a_record_that_was_never_sent_is_recorded_as_fail_and_raises(
         with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
             producer.produce(TOPIC, value=b"x" * 5000)
         producer.close()
-    sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
-    assert sends["outcome"].to_list() == [Outcome.INVOKE, Outcome.FAIL]
+    sends = history_frame(history.path).filter(pl.col("kind") == OperationFunction.SEND)
+    assert sends["outcome"].to_list() == [OperationType.INVOKE, OperationType.FAIL]
 
 
 def test_a_delivery_error_is_recorded_as_info(tmp_path: Path) -> None:
@@ -107,8 +115,8 @@ def test_a_delivery_error_is_recorded_as_info(tmp_path: Path) -> None:
         config = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 300, "log_level": 0}
         with Producer(config, history=history) as producer:
             producer.produce(TOPIC, value=b"v", on_delivery=lambda error, _: reports.append(error))
-    sends = history_frame(history.path).filter(pl.col("kind") == Kind.SEND)
-    assert sends["outcome"].to_list() == [Outcome.INVOKE, Outcome.INFO]
+    sends = history_frame(history.path).filter(pl.col("kind") == OperationFunction.SEND)
+    assert sends["outcome"].to_list() == [OperationType.INVOKE, OperationType.INFO]
     assert sends["error"][-1] == reports[0].code() != 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from harrow.cluster.errors import ConfigError
 from harrow.harness.checks import SparkHandle, Status, Verdict, judge
-from harrow.harness.histories import Outcome
+from harrow.harness.histories import OperationType
 from judged_runs import NOW_MS, TOPIC, RunFolder, record_batch
 
 Story = Callable[[RunFolder], None]
@@ -225,9 +225,9 @@ def legal_pair(run: RunFolder) -> None:
 
 def info_appended(run: RunFolder) -> None:
     """Of unknown outcome, and there: once is legal; absent is legal too; so is any place in the order."""
-    run.send("late", outcome=Outcome.INFO)
+    run.send("late", outcome=OperationType.INFO)
     run.send("a", 0)
-    run.send("never", outcome=Outcome.INFO)
+    run.send("never", outcome=OperationType.INFO)
     run.final({0: "a", 1: "late"})
 
 
@@ -300,7 +300,7 @@ def test_judging_a_good_history_is_valid(name: str, run: RunFolder, spark: Spark
 
 
 def nothing_acked(run: RunFolder) -> None:
-    run.send("a", outcome=Outcome.INFO)
+    run.send("a", outcome=OperationType.INFO)
     run.final({})
 
 

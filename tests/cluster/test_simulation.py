@@ -1,6 +1,7 @@
 """Whole clusters on a virtual clock: the same brokers, one trace a seed, verdicts that can fail (C1-C8, D1-D6).
 
-Seeds in `FOUND` were once invalid; each names what it found.
+`tests/schedules/` holds schedules that once found something, each with a note of what; they are replayed here.
+Their seeds were drawn by an earlier plan, so that only the files repeat them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,29 +18,31 @@ from click.testing import CliRunner
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
+from harrow.faults import Schedule
+from harrow.harness.backends.simulated import SimulatedSystem
+from harrow.harness.checks.guarantees import ALL_ANOMALIES, GUARANTEE_OF_SIMULATIONS, SIMULATED
 from harrow.harness.commands.simulate import command
-from harrow.harness.simulation import Outcome, SimulationOptions, run_seed
-from harrow.harness.simulation.checks import (
-    check_delivered,
-    check_lane,
-    check_replicas,
-    check_trace,
+from harrow.harness.histories.format import OperationFunction, OperationType
+from harrow.harness.histories.memory import MemoryHistory, hash_of
+from harrow.harness.run_settings import RunSettings
+from harrow.harness.simulation import (
+    SimulationOptions,
+    SimulationResult,
+    plan_seed,
+    run_schedule,
+    run_seed,
 )
-from harrow.harness.simulation.producer import Batch, Lane
-from harrow.harness.simulation.scenario import Workload
+from harrow.harness.simulation.checks import check_trace, judge_partition, log_rows, read_finally
+from harrow.harness.simulation.workload import SimulatedWorkload
+from judged_runs import record_batch
 
 SHORT = SimulationOptions(seconds=4.0, batches=45)
 TP = TopicPartition("orders", 0)
-FOUND = {
-    30: "a LeaderAndIsr order was forgotten when the registry was away while it was carried out",
-    241: "a broker that started while the registry was away ended",
-    977: "a broker that was told to end while it waited to register again left a failed task",
-    701: "a retry older than what a snapshot of producers remembers (Kafka's rule: not an anomaly)",
-}
+SCHEDULES = sorted((Path(__file__).parents[1] / "schedules").glob("*.json"))
 
 
-def names(outcome: Outcome) -> set[str]:
-    return {name for name, _ in outcome.anomalies}
+def names(result: SimulationResult) -> set[str]:
+    return {name for name, _ in result.anomalies}
 
 
 # --- one seed, one trace
@@ -49,8 +53,8 @@ def test_the_same_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
         "from harrow.harness.simulation import SimulationOptions, run_seed\n"
         "print(hash('salt'))\n"
         "for power in (False, True):\n"
-        "    options = SimulationOptions(seconds=4.0, batches=45, power=power, keep_trace=True)\n"
-        "    print(run_seed(3, options).trace)\n"
+        "    options = SimulationOptions(seconds=4.0, batches=45, power_loss=power)\n"
+        "    print(run_seed(3, options, keep_trace=True).trace)\n"
     )
     salts = (salt for salt in ("1", "2") if salt != os.environ.get("PYTHONHASHSEED"))
     child = subprocess.run(
@@ -60,7 +64,7 @@ def test_the_same_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     salted, _, there = child.partition("\n")
     assert int(salted) != hash("salt")
     here = [
-        run_seed(3, SimulationOptions(seconds=4.0, batches=45, power=power, keep_trace=True)).trace
+        run_seed(3, replace(SHORT, power_loss=power), keep_trace=True).trace
         for power in (False, True)
     ]
     assert len(here[0]) > 10_000
@@ -68,39 +72,53 @@ def test_the_same_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     assert "".join(f"{trace}\n" for trace in here) == there
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_the_recorded_schedule_repeats_a_run_byte_for_byte(seed: int, power_loss: bool) -> None:
+    first = run_seed(seed, replace(SHORT, power_loss=power_loss))
+    recorded = Schedule.from_json(first.schedule.to_json())
+    assert all(step.nodes is not None for step in recorded.steps)
+    # nothing is drawn any more: another seed of the nemesis changes nothing
+    again = run_schedule(replace(recorded, seed=recorded.seed + 1))
+    assert again.trace_sha256 == first.trace_sha256
+    assert again.fault_rows == tuple(row for row in first.fault_rows if row["event"] != "skipped")
+
+
 # --- verdicts
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_nothing_acknowledged_is_lost_under_random_faults(seed: int) -> None:
-    outcome = run_seed(seed, SHORT)
-    assert outcome.status == "valid", outcome.anomalies
-    assert outcome.acknowledged > 50
-    assert len(outcome.faults) > 0
-    assert outcome.converged_ms >= 0
+    result = run_seed(seed, SHORT)
+    assert result.status == "valid", (result.anomalies, result.reasons)
+    assert result.acknowledged > 50
+    assert len(result.faults) > 0
+    assert result.converged_ms >= 0
 
 
-@pytest.mark.parametrize("seed", list(FOUND))
-def test_seeds_that_found_something_find_it_no_more(seed: int) -> None:
-    outcome = run_seed(seed)
-    assert outcome.status == "valid", (FOUND[seed], outcome.anomalies)
+@pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
+def test_schedules_that_found_something_find_it_no_more(path: Path) -> None:
+    schedule = Schedule.from_json(path.read_text(encoding="utf-8"))
+    result = run_schedule(schedule)
+    assert result.status == "valid", (schedule.notes["found"], result.anomalies, result.reasons)
+    assert len(result.schedule.steps) == len(schedule.steps)
+    assert len(result.faults) > len(schedule.steps) * 3 / 4
 
 
-def test_power_cuts_lose_nothing_that_was_synced() -> None:
-    options = SimulationOptions(seconds=4.0, batches=45, power=True, faults={"kill": 1, "pause": 1})
-    outcome = run_seed(1, options)
-    assert outcome.status == "valid", outcome.anomalies
-    assert any(fault.startswith("power") for fault in outcome.faults)
+def test_power_losses_lose_nothing_that_was_synced() -> None:
+    result = run_seed(2, replace(SHORT, power_loss=True, weights={"kill": 1, "pause": 1}))
+    assert result.status == "valid", (result.anomalies, result.reasons)
+    assert result.kinds["power_loss"] > 0
 
 
-def first_found(options: SimulationOptions, seeds: range) -> Outcome | None:
+def first_found(options: SimulationOptions, seeds: range) -> SimulationResult | None:
     """The first seed that lost something."""
-    outcomes = (run_seed(seed, options) for seed in seeds)
-    return next((outcome for outcome in outcomes if "lost" in names(outcome)), None)
+    results = (run_seed(seed, options) for seed in seeds)
+    return next((result for result in results if "lost-write" in names(result)), None)
 
 
 def test_acknowledgements_of_one_broker_are_found_out() -> None:
-    found = first_found(SimulationOptions(acks=1, faults={"isolate": 3, "kill": 2}), range(12))
+    found = first_found(SimulationOptions(acks=1, weights={"isolate": 3, "kill": 2}), range(12))
     assert found is not None
     assert found.status == "invalid"
 
@@ -109,65 +127,156 @@ def test_unclean_elections_are_found_out() -> None:
     promise_less = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
     options = SimulationOptions(
         config={"replica.lag.time.max.ms": 400}, topic_config=promise_less,
-        faults={"kill": 4, "pause": 3, "isolate": 3, "one-way": 3},
+        weights={"kill": 4, "pause": 3, "isolate": 3, "cut": 3},
     )  # fmt: skip
     assert first_found(options, range(8, 30)) is not None
 
 
-def test_power_cuts_of_brokers_that_do_not_sync_are_found_out() -> None:
+def test_power_losses_of_brokers_that_do_not_sync_are_found_out() -> None:
     careless = SimulationOptions(
-        power=True, config={"log.flush.interval.messages": 1 << 40}, faults={"pause": 2}
+        power_loss=True, config={"log.flush.interval.messages": 1 << 40}, weights={"pause": 2}
     )
     assert first_found(careless, range(100, 125)) is not None
 
 
+WEAK = SimulationOptions(weights={"kill": 4, "pause": 2, "kill_all": 3})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        replace(WEAK, config={"harrow.replica.truncation": "high-watermark"}),
+        replace(WEAK, plants=["harrow.faults.zoo.kip_101"]),
+    ],
+    ids=["setting", "plant"],
+)
+def test_truncation_to_the_high_watermark_is_found_out(options: SimulationOptions) -> None:
+    """KIP-101's bug: a follower that truncates to its high watermark loses what was acknowledged."""
+    found = first_found(options, range(40))
+    assert found is not None
+    assert len(found.planted) == len(options.plants)
+    assert run_schedule(found.schedule).trace_sha256 == found.trace_sha256
+
+
 def test_a_seed_in_which_nothing_happened_is_unknown() -> None:
-    outcome = run_seed(1, SimulationOptions(seconds=1.0, batches=0))
-    assert (outcome.status, outcome.acknowledged, outcome.anomalies) == ("unknown", 0, ())
+    result = run_seed(1, SimulationOptions(seconds=1.0, batches=0))
+    assert (result.status, result.acknowledged, result.anomalies) == ("unknown", 0, ())
+    assert result.reasons
 
 
 # --- the checks, by hand
 
 
-def lane(*batches: Batch) -> Lane:
-    return Lane(tp=TP, acked=list(batches), next_sequence=9)
+class Sent:
+    """A history of one producer, by hand, and one log on three replicas."""
 
+    def __init__(self) -> None:
+        self.recorded, self.drained = MemoryHistory(), MemoryHistory(drained=True)
 
-def acked(offset: int, *numbers: int) -> Batch:
-    values = [b"0:%d" % number for number in numbers]
-    return Batch(sequence=numbers[0], values=values, made_ms=0, base_offset=offset, acked_ms=1)
+    def send(self, value: str, offset: int) -> None:
+        row = self.recorded.name("producer"), self.recorded.name("orders"), 0
+        op, digest = self.recorded.next_op(), hash_of(value.encode())
+        self.recorded.append(
+            OperationFunction.SEND, OperationType.INVOKE, *row, -1, op, value_hash=digest
+        )
+        self.recorded.append(
+            OperationFunction.SEND, OperationType.OK, *row, offset, op, value_hash=digest
+        )
+
+    def read(self, value: str, offset: int) -> None:
+        self.recorded.append(
+            OperationFunction.POLL, OperationType.OK, self.recorded.name("reader"), self.recorded.name("orders"), 0,
+            offset, self.recorded.next_op(), value_hash=hash_of(value.encode()),
+        )  # fmt: skip
+
+    def found(self, log: dict[int, str], other: dict[int, str] | None = None) -> set[str]:
+        """Names of what is wrong when the leader's log holds this (and one replica's another)."""
+        data, bad = (
+            b"".join(record_batch([value], base_offset=at) for at, value in one.items())
+            for one in (log, log if other is None else other)
+        )
+        read_finally(self.drained, TP, data, 0, max(log) + 1)
+        rows = log_rows(data, "log")
+        logs = {1: rows, 2: rows, 3: log_rows(bad, "log")}
+        judged = judge_partition(TP, self.recorded, self.drained, logs, GUARANTEE_OF_SIMULATIONS)
+        return {name for name, _ in judged}
 
 
 @pytest.mark.parametrize(
-    ("content", "name"),
+    ("log", "name"),
     [
-        ({0: b"0:0", 1: b"0:1", 2: b"0:2"}, None),
-        ({0: b"0:0", 1: b"0:1"}, "lost"),
-        ({0: b"0:0", 1: b"0:1", 3: b"0:2"}, "lost"),
-        ({0: b"0:0", 1: b"0:1", 2: b"0:2", 3: b"0:1"}, "duplicated"),
-        ({0: b"0:0", 2: b"0:2", 3: b"0:1"}, "reordered"),
-        ({0: b"0:0", 1: b"0:1", 2: b"0:2", 3: b"0:77"}, "invented"),
+        ({0: "a", 1: "b", 2: "c"}, None),
+        ({0: "a", 1: "b"}, "lost-write"),
+        ({0: "a", 1: "b", 2: "x"}, "lost-write"),
+        ({0: "a", 1: "b", 2: "c", 3: "b"}, "duplicate"),
+        ({0: "a", 1: "b", 2: "c", 3: "x"}, "unexpected"),
     ],
 )
-def test_what_is_wrong_with_a_log_has_a_name(content: dict[int, bytes], name: str | None) -> None:
-    found = {anomaly for anomaly, _ in check_lane(lane(acked(0, 0), acked(1, 1, 2)), content)}
+def test_what_is_wrong_with_a_log_has_its_name(log: dict[int, str], name: str | None) -> None:
+    sent = Sent()
+    for offset, value in enumerate("abc"):
+        sent.send(value, offset)
+    found = sent.found(log)
     assert (name in found) if name else not found
 
 
-def test_readers_replicas_and_leaders_are_checked() -> None:
-    content = {0: b"a", 1: b"b"}
-    assert not list(check_delivered(TP, [(0, b"a"), (1, b"b")], content))
-    assert list(check_delivered(TP, [(0, b"x")], content))
-    assert list(check_delivered(TP, [(1, b"b"), (0, b"a")], content))
-    assert not list(check_replicas(TP, {1: b"same", 2: b"same"}))
-    assert "from byte 3" in next(iter(check_replicas(TP, {1: b"same", 2: b"samX", 3: b"same"})))[1]
+def test_the_order_of_sends_and_reads_and_the_equality_of_replicas_are_checked() -> None:
+    log = {0: "a", 1: "b", 2: "c"}
+    swapped = Sent()
+    for value, offset in (("a", 0), ("c", 2), ("b", 1)):
+        swapped.send(value, offset)
+    assert swapped.found(log) == {"nonmonotonic-send"}
+    back = Sent()
+    for offset, value in log.items():
+        back.send(value, offset)
+        back.read(value, offset)
+    assert back.found(log) == set()
+    again = Sent()
+    for offset, value in log.items():
+        again.send(value, offset)
+    for value, offset in (("b", 1), ("a", 0)):
+        again.read(value, offset)
+    assert again.found(log) == {"nonmonotonic-poll"}
+    different = Sent()
+    for offset, value in log.items():
+        different.send(value, offset)
+    assert "replica-divergence" in different.found(log, {**log, 1: "x"})
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "name"),
+    [
+        ("partition.leader", {"topic": "orders", "partition": 0, "leader_epoch": 4}, "two-leaders"),
+        ("controller.elected", {"epoch": 4}, "two-controllers"),
+    ],
+)
+def test_two_leaders_of_one_epoch_are_found(
+    event: str, fields: dict[str, object], name: str
+) -> None:
     with SimulatedCluster(brokers=3, seed=1) as cluster:
         trace = cluster.world.trace
         for host in ("broker-1", "broker-1", "broker-2"):
-            trace.write(
-                1, host, "partition.leader", {"topic": "t", "partition": 0, "leader_epoch": 4}
-            )
-        assert [name for name, _ in check_trace(trace)] == ["two-leaders"]
+            trace.write(1, host, event, dict(fields))
+        assert [found for found, _ in check_trace(trace, "orders")] == [name]
+        trace.write(2, "broker-1", "task.failed", {"name": "t", "error": "e"})
+        assert {found for found, _ in check_trace(trace, "orders")} == {name, "task-failed"}
+
+
+def test_simulations_find_only_anomalies_of_the_vocabulary() -> None:
+    folder = Path(run_schedule.__code__.co_filename).parent
+    known = ALL_ANOMALIES | SIMULATED
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    assert {name for name in SIMULATED if f'"{name}"' in text} == SIMULATED
+    found = {
+        name
+        for result in (
+            run_seed(seed, SimulationOptions(acks=1, weights={"isolate": 3, "kill": 2}))
+            for seed in range(6)
+        )
+        for name in names(result)
+    }
+    assert found
+    assert found <= known
 
 
 # --- the cluster by hand
@@ -221,7 +330,9 @@ def test_a_registry_that_goes_away_while_a_broker_starts_delays_it_and_no_more(
 def test_an_order_to_host_a_replica_outlives_the_registrys_absence(after_ms: int) -> None:
     with SimulatedCluster(brokers=3, seed=5) as cluster:
         cluster.start()
-        Workload(cluster, SimulationOptions(partitions=3))
+        SimulatedWorkload(
+            cluster, RunSettings(brokers=3, partitions=3, topic_config={"min.insync.replicas": 2})
+        )
         ordered = lambda: any("leader-and-isr" in line for line in cluster.world.trace.lines)  # noqa: E731
         assert cluster.world.loop.run_until(ordered, 2_000, every_ms=0.1)
         cluster.run_for(after_ms)
@@ -243,6 +354,30 @@ def test_a_controlled_shutdown_ends_in_time() -> None:
 def test_wrong_settings_are_refused_before_anything_runs() -> None:
     with pytest.raises(ConfigError):
         SimulatedCluster(config={"no.such.setting": 1})
+
+
+def test_the_simulated_backend_says_what_it_cannot_do() -> None:
+    with SimulatedCluster(brokers=3, seed=1) as cluster:
+        assert "disk-errors" not in SimulatedSystem(cluster).capabilities
+
+
+def test_a_schedule_that_needs_another_producer_is_refused() -> None:
+    planned = plan_seed(1, SHORT)
+    settings = replace(RunSettings.from_json(planned.run), idempotent=False)
+    with pytest.raises(ConfigError, match="real processes"):
+        run_schedule(replace(planned, run=settings.to_json()))
+    with pytest.raises(ConfigError, match="does not say what it ran on"):
+        run_schedule(Schedule())
+
+
+def test_the_command_records_a_schedule_and_repeats_it(tmp_path: Path) -> None:
+    runner, file = CliRunner(), tmp_path / "schedule.json"
+    recorded = runner.invoke(command, ["--seconds", "2", "--replay", "3", "--record", str(file)])
+    assert recorded.exit_code == 0, recorded.output
+    again = runner.invoke(command, ["--schedule", str(file)])
+    assert again.stdout == recorded.stdout
+    both = runner.invoke(command, ["--schedule", str(file), "--replay", "3"])
+    assert both.exit_code == 2
 
 
 def test_the_command_replays_a_seed_and_keeps_a_ledger(tmp_path: Path) -> None:

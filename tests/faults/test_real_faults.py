@@ -24,13 +24,16 @@ from harrow import (
     lose_response,
     pause,
     pause_registry,
+    reset,
     restart,
     restart_registry,
     slow,
+    slow_disk,
     terminate,
 )
 from harrow.faults import Fault
-from harrow.faults.process import gone, process_state
+from harrow.harness.backends.local import gone, process_state
+from waiting import until
 
 Acked = Counter[str]
 
@@ -69,14 +72,13 @@ def lines(harrow: Harrow) -> list[dict[str, Any]]:
 def run(harrow: Harrow, topic: Topic, fault: Fault) -> dict[str, dict[str, Any]]:
     """Let one fault happen under traffic; its lines by event."""
     with traffic(harrow, topic), harrow.chaos(fault) as chaos:
-        while chaos.running:
-            threading.Event().wait(0.01)
-    told = {line["event"]: line for line in lines(harrow)}
-    assert list(told) == ["inject", "effect", "heal", "healed"]
+        until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
+    rows = {line["event"]: line for line in lines(harrow)}
+    assert list(rows) == ["inject", "effect", "heal", "healed"]
     assert chaos.effects == 1
     assert all(one.state == "running" for one in harrow.cluster.brokers.values())
     harrow.cluster.await_converged(60)
-    return told
+    return rows
 
 
 FAULTS: dict[str, Callable[[Topic], Fault]] = {
@@ -89,6 +91,8 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "isolate, then reset": lambda _: isolate(controller(), seconds=3, heals_by="reset"),
     "isolate from clients too": lambda topic: isolate(leader(topic, 0), seconds=2, clients=True),
     "cut off one way": lambda topic: cut(leader(topic, 0), seconds=2),
+    "connections reset": lambda topic: reset(leader(topic, 0), clients=True),
+    "a slow disk": lambda topic: slow_disk(leader(topic, 0), ms=15, seconds=1),
     "lose a response": lambda topic: lose_response("Produce", nth=3),
     "crash after append": lambda topic: failpoint("log.after-append", leader(topic, 0), seconds=1),
     "stop after append": lambda topic: failpoint("log.after-append", leader(topic, 0), "stop", seconds=2.5),
@@ -99,10 +103,10 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
 def test_a_fault_is_proved_undone_and_survived(harrow: Harrow, name: str) -> None:
     topic = harrow.topic("orders", partitions=2)
     pids = {node: one.pid for node, one in harrow.cluster.brokers.items()}
-    told = run(harrow, topic, FAULTS[name](topic))
-    hit = told["inject"]["targets"]
+    rows = run(harrow, topic, FAULTS[name](topic))
+    hit = rows["inject"]["targets"]
     again = {node for node, one in harrow.cluster.brokers.items() if one.pid != pids[node]}
-    dies = told["inject"]["fault"] in ("kill", "terminate", "restart") or "crash" in name
+    dies = rows["inject"]["fault"] in ("kill", "terminate", "restart") or "crash" in name
     assert again == (set(hit) if dies else set())
     assert all(gone(pids[node]) for node in again)
     assert not any(process_state(one.pid) == "T" for one in harrow.cluster.brokers.values())
@@ -111,20 +115,20 @@ def test_a_fault_is_proved_undone_and_survived(harrow: Harrow, name: str) -> Non
 def test_an_isolated_leader_is_deposed_and_holds_its_bytes(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=1)
     before = harrow.cluster.describe().topics["orders"][0]
-    told = run(harrow, topic, isolate(leader(topic), seconds=4))
+    rows = run(harrow, topic, isolate(leader(topic), seconds=4))
     after = harrow.cluster.describe().topics["orders"][0]
     assert after.leader_epoch > before.leader_epoch
-    held = told["effect"]["evidence"]["links"][str(before.leader)]
+    held = rows["effect"]["evidence"]["links"][str(before.leader)]
     assert held["held_in_bytes"] + held["held_out_bytes"] > 0
-    assert not told["healed"]["evidence"]["links"][str(before.leader)]["rules"]
+    assert not rows["healed"]["evidence"]["links"][str(before.leader)]["rules"]
 
 
 def test_a_killed_leader_is_followed_by_one_with_a_higher_epoch(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=1)
     before = harrow.cluster.describe().topics["orders"][0]
-    told = run(harrow, topic, kill(leader(topic), seconds=2.5))
+    rows = run(harrow, topic, kill(leader(topic), seconds=2.5))
     after = harrow.cluster.describe().topics["orders"][0]
-    assert told["inject"]["targets"] == [before.leader]
+    assert rows["inject"]["targets"] == [before.leader]
     assert after.leader_epoch > before.leader_epoch
     assert after.leader != before.leader
 
@@ -134,15 +138,13 @@ def test_a_recorded_schedule_repeats_on_another_cluster(harrow: Harrow, tmp_path
 
     topic = harrow.topic("orders", partitions=3)
     with traffic(harrow, topic), harrow.chaos(kill(leader(topic), seconds=(0.1, 1))) as chaos:
-        while chaos.running:
-            threading.Event().wait(0.01)
+        until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
     first = lines(harrow)[0]
     recorded = Schedule.from_json((harrow.folder / "schedule.json").read_text())
     with Harrow(tmp_path / "again", seed=harrow.seed + 1) as other:
         topic = other.topic("orders", partitions=3)
         with traffic(other, topic), other.chaos(schedule=recorded) as chaos:
-            while chaos.running:
-                threading.Event().wait(0.01)
+            until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
         again = lines(other)[0]
     assert (again["targets"], again["evidence"]) == (first["targets"], first["evidence"])
 
@@ -150,14 +152,14 @@ def test_a_recorded_schedule_repeats_on_another_cluster(harrow: Harrow, tmp_path
 def test_a_slow_broker_is_waited_for_and_sends_late(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=1)
     before = harrow.cluster.describe().topics["orders"][0]
-    told = run(harrow, topic, slow(leader(topic), ms=120, seconds=1.5))
-    [node] = told["inject"]["targets"]
+    rows = run(harrow, topic, slow(leader(topic), ms=120, seconds=1.5))
+    [node] = rows["inject"]["targets"]
     assert node == before.leader
-    assert told["inject"]["evidence"]["delay_ms"] == 120
-    found = told["effect"]["evidence"]["links"][str(node)]
+    assert rows["inject"]["evidence"]["delay_ms"] == 120
+    found = rows["effect"]["evidence"]["links"][str(node)]
     assert {row["delay_ms"] for row in found["rules"]} == {120}
     assert found["delayed_bytes"] > 0
-    assert not told["healed"]["evidence"]["links"][str(node)]["rules"]
+    assert not rows["healed"]["evidence"]["links"][str(node)]["rules"]
     after = harrow.cluster.describe().topics["orders"][0]
     assert after.leader_epoch == before.leader_epoch  # far below the session timeout
 
@@ -168,15 +170,14 @@ def test_the_registry_is_killed_and_paused_and_the_cluster_goes_on(harrow: Harro
     pid = registry.pid
     faults = (restart_registry(seconds=0.5), pause_registry(seconds=0.5))
     with traffic(harrow, topic), harrow.chaos(*faults) as chaos:
-        while chaos.running:
-            threading.Event().wait(0.01)
-    told = lines(harrow)
-    assert [(row["fault"], row["event"]) for row in told] == [
+        until(lambda: not chaos.running, "the end of the schedule", timeout_s=120)
+    rows = lines(harrow)
+    assert [(row["fault"], row["event"]) for row in rows] == [
         (fault.kind, event) for fault in faults for event in ("inject", "effect", "heal", "healed")
     ]
-    assert not any(row["targets"] for row in told)
-    assert told[1]["evidence"]["pid"] == pid
-    assert registry.pid == told[-1]["evidence"]["pid"] != pid
+    assert not any(row["targets"] for row in rows)
+    assert rows[1]["evidence"]["pid"] == pid
+    assert registry.pid == rows[-1]["evidence"]["pid"] != pid
     assert registry.state == "running"
     assert process_state(registry.pid) != "T"
     harrow.cluster.await_converged(60)

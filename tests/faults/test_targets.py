@@ -23,7 +23,7 @@ from harrow.faults import (
     minority,
     one,
 )
-from harrow.faults.system import Scene
+from harrow.faults.system import ClusterSnapshot
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ VIEW = ClusterView(
         "__consumer_offsets": {number: partition(1 + number % 3) for number in range(50)},
     },
 )
-SCENE = Scene(view=VIEW, brokers=(1, 2, 3), running=frozenset({1, 2, 3}))
+SNAPSHOT = ClusterSnapshot(view=VIEW, brokers=(1, 2, 3), running=frozenset({1, 2, 3}))
 
 
-def resolve(target: Target, scene: Scene = SCENE, seed: int = 1) -> tuple[int, ...]:
-    return target.resolve(scene, random.Random(seed))
+def resolve(target: Target, snapshot: ClusterSnapshot = SNAPSHOT, seed: int = 1) -> tuple[int, ...]:
+    return target.resolve(snapshot, random.Random(seed))
 
 
 def test_a_partitions_roles() -> None:
@@ -58,9 +58,11 @@ def test_a_partitions_roles() -> None:
 
 
 def test_without_a_partition_the_seed_draws_one() -> None:
-    scene = replace(SCENE, view=replace(VIEW, topics={"t": {0: partition(1), 1: partition(2)}}))
-    assert {resolve(leader("t"), scene, seed) for seed in range(30)} == {(1,), (2,)}
-    assert resolve(leader("t"), scene, 7) == resolve(leader("t"), scene, 7)
+    snapshot = replace(
+        SNAPSHOT, view=replace(VIEW, topics={"t": {0: partition(1), 1: partition(2)}})
+    )
+    assert {resolve(leader("t"), snapshot, seed) for seed in range(30)} == {(1,), (2,)}
+    assert resolve(leader("t"), snapshot, 7) == resolve(leader("t"), snapshot, 7)
 
 
 def test_cluster_wide_roles() -> None:
@@ -78,21 +80,21 @@ def test_a_groups_coordinator_leads_its_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "scene"),
+    ("target", "snapshot"),
     [
-        (leader("orders", 2), SCENE),
-        (leader("orders", 9), SCENE),
-        (leader("nothing"), SCENE),
-        (broker(9), SCENE),
-        (controller(), replace(SCENE, view=replace(VIEW, controller=None))),
-        (controller(), replace(SCENE, running=frozenset({1, 2}))),
-        (controller(), replace(SCENE, disturbed=frozenset({3}))),
-        (majority, replace(SCENE, running=frozenset({1}))),
+        (leader("orders", 2), SNAPSHOT),
+        (leader("orders", 9), SNAPSHOT),
+        (leader("nothing"), SNAPSHOT),
+        (broker(9), SNAPSHOT),
+        (controller(), replace(SNAPSHOT, view=replace(VIEW, controller=None))),
+        (controller(), replace(SNAPSHOT, running=frozenset({1, 2}))),
+        (controller(), replace(SNAPSHOT, disturbed=frozenset({3}))),
+        (majority, replace(SNAPSHOT, running=frozenset({1}))),
     ],
 )
-def test_a_role_that_nobody_plays_is_said_so(target: Target, scene: Scene) -> None:
+def test_a_role_that_nobody_plays_is_said_so(target: Target, snapshot: ClusterSnapshot) -> None:
     with pytest.raises(TargetError, match=target.role):
-        resolve(target, scene)
+        resolve(target, snapshot)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from harrow.faults.process import gone
+from harrow.harness.backends.local import gone
 from waiting import until
 
 TEST_THAT_KILLS_ITS_PROCESS = """

@@ -1,102 +1,193 @@
-"""A cluster for the faults to break without a broker in it: processes are real (and idle), the rest is plain state."""
+"""A cluster for faults to break, without a process in it: plain state under the fault layer's `System`.
+
+Actions take effect at once, unless a test says otherwise: `start_fails` (so many starts end in death), `ends_slowly`
+(a terminated broker runs on), `held` and `delayed` (what link rules do to traffic).
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.view import ClusterView, PartitionView
-from harrow.faults.process import process_state
+from harrow.faults.system import (
+    CAPABILITIES,
+    DEAD,
+    PAUSED,
+    RUNNING,
+    HasTraffic,
+    LinkStatus,
+    ProcessStatus,
+    RuleStatus,
+)
 
 
-class FakeBroker:
-    """An idle process under the same calls as a broker's."""
+class FakeProcess:
+    """A process that is nothing but its state."""
 
     def __init__(self) -> None:
-        self._child: subprocess.Popen[bytes] | None = None
-        self.starts_fail = 0
-        self.power_lost: list[tuple[int | str, float | None]] = []
-        self.start()
+        self.state = RUNNING
+        self.incarnation = 1
+        self.start_fails = 0
+        self.ends_slowly = False
+        self.actions: list[str] = []
 
-    @property
-    def pid(self) -> int | None:
-        return None if self._child is None else self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._child is not None and self._child.poll() is None
-
-    @property
-    def state(self) -> str:
-        if not self.alive:
-            return "dead"
-        return "paused" if process_state(self.pid) in ("T", "t") else "running"
-
-    def start(self) -> None:
-        if self.starts_fail:
-            self.starts_fail -= 1
-            raise ClusterError("it did not start")
-        if not self.alive:
-            self._child = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE)
+    def status(self) -> ProcessStatus:
+        return ProcessStatus(state=self.state, incarnation=self.incarnation)
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def lose_power(self, *, seed: int | str, keep: float | None = None) -> dict[str, int]:
-        self.kill()
-        self.power_lost.append((seed, keep))
-        return {"unsynced_bytes": 7, "lost_bytes": 7}
+        self.actions.append("kill")
+        self.state = DEAD
 
     def terminate(self) -> None:
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._child is not None and self._child.poll() is None:
-            self._child.send_signal(number)
-            self._child.wait(10)
-            if self._child.stdin is not None:
-                self._child.stdin.close()
+        self.actions.append("terminate")
+        if not self.ends_slowly:
+            self.state = DEAD
 
     def pause(self) -> None:
-        assert self._child is not None
-        self._child.send_signal(signal.SIGSTOP)
-        # its parent is told when it stands still: an event, not a wait
-        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WNOWAIT)
+        self.actions.append("pause")
+        self.state = PAUSED
 
     def resume(self) -> None:
-        if self.alive and self.state == "paused":
-            assert self._child is not None
-            self._child.send_signal(signal.SIGCONT)
-            os.waitid(os.P_PID, self._child.pid, os.WCONTINUED | os.WNOWAIT)
+        self.actions.append("resume")
+        if self.state == PAUSED:
+            self.state = RUNNING
+
+    def forget(self) -> None:
+        """A new incarnation has nothing of the earlier one's memory."""
+
+    def start(self) -> None:
+        self.actions.append("start")
+        if self.state != DEAD:
+            return
+        self.incarnation += 1
+        self.forget()
+        if self.start_fails:
+            self.start_fails -= 1
+            raise ClusterError("it did not start")
+        self.state = RUNNING
 
 
-class FakeConfig:
-    """Settings as a broker's."""
+@dataclass(kw_only=True)
+class FakeRule:
+    """A rule that a test fires by hand."""
 
-    def number(self, name: str) -> int:
-        return {"zookeeper.session.timeout.ms": 100, "offsets.topic.num.partitions": 50}[name]
+    what: dict[str, Any]
+    armed: bool = True
+    fired: int = 0
+
+    def fire(self) -> None:
+        self.fired += 1
+
+    def status(self) -> RuleStatus:
+        return RuleStatus(armed=self.armed, fired=self.fired, facts=self.what)
+
+    def disarm(self) -> None:
+        self.armed = False
+
+
+@dataclass(kw_only=True)
+class FakeLinks:
+    """The link rules of one broker."""
+
+    rules: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    held: int = 1
+    delayed: int = 1
+    open: int = 3
+
+
+class FakeBroker(FakeProcess):
+    """A broker that is nothing but its state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.power_losses: list[tuple[str, float | None]] = []
+        self.link_state = FakeLinks()
+        self.rules: list[FakeRule] = []
+
+    def forget(self) -> None:
+        self.rules.clear()
+        self.link_state.rules.clear()
+
+    def _asked(self) -> None:
+        if self.state != RUNNING:
+            raise ClusterError(f"the broker is {self.state} and does not answer")
+
+    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+        self.state = DEAD
+        self.power_losses.append((seed, keep))
+
+    def power_lost(self) -> Mapping[str, int] | None:
+        return {"lost_bytes": 7} if self.power_losses else None
+
+    def block(self, peers: Sequence[str], direction: str) -> None:
+        self._asked()
+        self.link_state.rules += [{"peers": peer, "direction": direction} for peer in peers]
+
+    def slow(self, peers: Sequence[str], delay_ms: int) -> None:
+        self._asked()
+        self.link_state.rules += [{"peers": peer, "delay_ms": delay_ms} for peer in peers]
+
+    def heal_links(self, mode: str) -> None:
+        self._asked()
+        self.actions.append(f"heal links: {mode}")
+        self.link_state.rules.clear()
+
+    def reset_links(self, peers: Sequence[str]) -> int:
+        self._asked()
+        self.actions.append(f"reset {', '.join(peers)}")
+        return self.link_state.open
+
+    def links(self) -> LinkStatus:
+        self._asked()
+        rules = self.link_state.rules
+        slow = any("delay_ms" in rule for rule in rules)
+        return LinkStatus(
+            rules=len(rules),
+            held=0 if slow else self.link_state.held * len(rules),
+            delayed=self.link_state.delayed if slow else 0,
+            facts={"rules": list(rules)},
+        )
+
+    def _arm(self, **what: Any) -> FakeRule:
+        self._asked()
+        self.rules.append(FakeRule(what=what))
+        return self.rules[-1]
+
+    def lose_response(self, *, api_key: int, nth: int, client: str) -> FakeRule:
+        return self._arm(api_key=api_key, nth=nth, client=client)
+
+    def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
+        return self._arm(name=name, action=action, nth=nth, delay_ms=delay_ms)
+
+    def fail_disk(
+        self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
+    ) -> FakeRule:
+        return self._arm(
+            operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms
+        )
+
+    def slow_disk(self, delay_ms: int) -> FakeRule:
+        return self._arm(delay_ms=delay_ms)
 
 
 class FakeSystem:
     """Three brokers; `orders` has three partitions, led by 1, 2, 3; broker 2 is the controller."""
 
+    backend = "fake"
+    session_timeout_ms = 100
+    offsets_partitions = 50
+
     def __init__(self, brokers: int = 3) -> None:
         self.brokers = {node: FakeBroker() for node in range(1, brokers + 1)}
-        self.registry = FakeBroker()
-        self.config = FakeConfig()
+        self.registry = FakeProcess()
+        self.capabilities = frozenset(CAPABILITIES)
         self.controller: int | None = 2
-        self.calls: list[tuple[int, str, dict[str, Any]]] = []
-        self.rules: dict[int, list[dict[str, Any]]] = {node: [] for node in self.brokers}
-        self.held = 1
-        self.lost: dict[int, list[dict[str, Any]]] = {node: [] for node in self.brokers}
-        self.disk_rules: dict[int, list[dict[str, Any]]] = {node: [] for node in self.brokers}
-        self.points: dict[int, dict[str, dict[str, Any]]] = {node: {} for node in self.brokers}
-        nodes = tuple(self.brokers)
+        self.traffic = True
+        self.asked_for_traffic = 0
+        nodes = self.nodes
         self.topics = {
             "orders": {
                 number: PartitionView(
@@ -106,87 +197,31 @@ class FakeSystem:
             }
         }
 
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(self.brokers)
+
+    def broker(self, node: int) -> FakeBroker:
+        return self.brokers[node]
+
     def describe(self) -> ClusterView:
-        if self.registry.state != "running":
+        if self.registry.state != RUNNING:
             raise ClusterError("the registry does not answer")
         return ClusterView(
             live=frozenset(self.brokers), controller=self.controller, topics=self.topics
         )
 
-    def control(self, node_id: int, op: str, **fields: Any) -> dict[str, Any]:
-        if self.brokers[node_id].state != "running":
-            raise ClusterError(f"broker {node_id} does not answer")
-        self.calls.append((node_id, op, fields))
-        answer = self._disk if op.startswith("disk.") else self._answer
-        return {"ok": True, **answer(node_id, op, fields)}
+    def watch_traffic(self) -> HasTraffic:
+        def has_traffic() -> bool:
+            self.asked_for_traffic += 1
+            return self.traffic
 
-    def _disk(self, node: int, op: str, fields: dict[str, Any]) -> dict[str, Any]:
-        rules = self.disk_rules[node]
-        if op == "disk.fail":
-            rules.append({"id": 1, "fired": 0, "armed": True, **fields})
-            return {"id": 1}
-        if op == "disk.clear":
-            self.disk_rules[node] = [{**row, "armed": False} for row in rules]
-        return {"rules": rules}
-
-    def _answer(self, node: int, op: str, fields: dict[str, Any]) -> dict[str, Any]:
-        match op:
-            case "links.block":
-                way = fields["direction"]
-                self.rules[node] = [{"peers": one, "direction": way} for one in fields["peers"]]
-            case "links.heal":
-                self.rules[node] = []
-            case "links":
-                held = self.held if self.rules[node] else 0
-                slow = any("delay_ms" in row for row in self.rules[node])
-                late = {"held_in_bytes": 0, "delayed_bytes": held}
-                kept = {"held_in_bytes": held, "delayed_bytes": 0}
-                return {"rules": self.rules[node], "held_out_bytes": 0, **(late if slow else kept)}
-            case "links.slow":
-                delay_ms: int = fields["delay_ms"]
-                self.rules[node] = [
-                    {"peers": one, "direction": "out", "delay_ms": delay_ms}
-                    for one in fields["peers"]
-                ]
-            case "responses.lose":
-                self.lost[node].append({"id": 1, "fired": False, "armed": True})
-                return {"id": 1}
-            case "responses.clear":
-                self.lost[node] = [{**row, "armed": False} for row in self.lost[node]]
-            case "responses":
-                return {"rules": self.lost[node]}
-            case "failpoint.arm":
-                self.points[node][fields["name"]] = {
-                    "name": fields["name"], "action": fields["action"], "fired": 0, "armed": True,
-                }  # fmt: skip
-            case "failpoint.disarm":
-                self.points[node].get(fields["name"], {})["armed"] = False
-            case "failpoints":
-                return {"failpoints": list(self.points[node].values())}
-            case _:
-                raise ClusterError(f"no such operation {op}")
-        return {}
+        return has_traffic
 
     def undisturbed(self) -> bool:
         """Whether nothing is left of any fault."""
-        everybody = (*self.brokers.values(), self.registry)
-        running = all(one.state == "running" for one in everybody)
-        armed = [row for rows in self.lost.values() for row in rows if row["armed"]]
-        armed += [row for rows in self.disk_rules.values() for row in rows if row["armed"]]
-        armed += [row for rows in self.points.values() for row in rows.values() if row["armed"]]
-        return running and not any(self.rules.values()) and not armed
-
-    def close(self) -> None:
-        for one in (*self.brokers.values(), self.registry):
-            one.resume()
-            one.kill()
-
-
-@contextmanager
-def fake_system(brokers: int = 3) -> Generator[FakeSystem]:
-    """A fake whose processes end with the block."""
-    system = FakeSystem(brokers)
-    try:
-        yield system
-    finally:
-        system.close()
+        everything = (*self.brokers.values(), self.registry)
+        running = all(process.state == RUNNING for process in everything)
+        rules = any(broker.link_state.rules for broker in self.brokers.values())
+        armed = any(rule.armed for broker in self.brokers.values() for rule in broker.rules)
+        return running and not rules and not armed

@@ -1,4 +1,4 @@
-"""Run folders made by hand for the verdict: what recorders, taps, brokers and the nemesis would have left behind."""
+"""Run folders made by hand for the verdict: the files that recorders, taps, brokers and the nemesis write."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from harrow.cluster import broker_folder
 from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW
 from harrow.cluster.wire.batch_header import header_at
 from harrow.cluster.wire.records import NewRecord, build_batch
-from harrow.harness.histories.format import HistoryWriter, Kind, Outcome, stable_hash
+from harrow.harness import run_folder
+from harrow.harness.histories.format import (
+    HistoryWriter,
+    OperationFunction,
+    OperationType,
+    stable_hash,
+)
 
 TOPIC = "orders"
 NOW_MS = 1_700_000_000_000
@@ -32,11 +39,16 @@ class RunFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._history = HistoryWriter(folder / "history")
-        self._drain = HistoryWriter(folder / "drain")
+        self._history = HistoryWriter(folder / run_folder.HISTORY)
+        self._drain = HistoryWriter(folder / run_folder.DRAIN)
         self._ops = 0
         self._taps: dict[int, dict[str, int]] = {}
         self.clock_ns = 1_000_000
+
+    def _broker(self, node: int) -> Path:
+        folder = self.folder / run_folder.CLUSTER / broker_folder.broker_name(node)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def tick(self) -> int:
         """Time goes on."""
@@ -44,7 +56,7 @@ class RunFolder:
         return self.clock_ns
 
     def send(
-        self, value: str, offset: int = -1, *, key: str | None = "k", outcome: Outcome | None = Outcome.OK,
+        self, value: str, offset: int = -1, *, key: str | None = "k", outcome: OperationType | None = OperationType.OK,
         partition: int = 0, client: str = "producer", topic: str = TOPIC,
     ) -> None:  # fmt: skip
         """One recorded send; without outcome it was never completed."""
@@ -52,11 +64,13 @@ class RunFolder:
         facts = (stable_hash(key), stable_hash(value))
         who, what, now = self._history.name(client), self._history.name(topic), self.tick()
         self._history.append(
-            Kind.SEND, Outcome.INVOKE, who, what, -1, -1, self._ops, *facts, invoked_ns=now, time_ns=now
+            OperationFunction.SEND, OperationType.INVOKE, who, what, -1, -1, self._ops, *facts, invoked_ns=now,
+            time_ns=now
         )  # fmt: skip
         if outcome is not None:
             self._history.append(
-                Kind.SEND, outcome, who, what, partition, offset, self._ops, *facts, NOW_MS, now, self.tick()
+                OperationFunction.SEND, outcome, who, what, partition, offset, self._ops, *facts, NOW_MS, now,
+                self.tick()
             )  # fmt: skip
 
     def read(
@@ -65,21 +79,23 @@ class RunFolder:
         """One record that a recorded consumer read."""
         self._ops += 1
         self._history.append(
-            Kind.POLL, Outcome.OK, self._history.name(client), self._history.name(TOPIC), partition, offset,
-            self._ops, stable_hash(key), stable_hash(value), NOW_MS, self.tick(), self.tick(),
+            OperationFunction.POLL, OperationType.OK, self._history.name(client), self._history.name(TOPIC),
+            partition, offset, self._ops, stable_hash(key), stable_hash(value), NOW_MS, self.tick(), self.tick(),
         )  # fmt: skip
 
     def rebalanced(self, *, partition: int = 0, client: str = "consumer") -> None:
-        """A reader's position was set anew."""
+        """A reader's position was set again."""
         self._ops += 1
         self._history.append(
-            Kind.BREAK, Outcome.OK, self._history.name(client), self._history.name(TOPIC), partition, op=self._ops
+            OperationFunction.BREAK, OperationType.OK, self._history.name(client), self._history.name(TOPIC),
+            partition, op=self._ops
         )  # fmt: skip
 
     def producer(self, *, acks: int, idempotent: bool) -> None:
         """A recorded producer was made."""
         self._history.append(
-            Kind.CLIENT, Outcome.OK, self._history.name("producer"), self._history.name(""), -1, acks, int(idempotent)
+            OperationFunction.CLIENT, OperationType.OK, self._history.name("producer"), self._history.name(""), -1,
+            acks, int(idempotent)
         )  # fmt: skip
 
     def final(
@@ -91,14 +107,19 @@ class RunFolder:
         for offset, value in values.items():
             stamp = (timestamps or {}).get(offset, NOW_MS)
             self._drain.append(
-                Kind.POLL, Outcome.OK, who, what, partition, offset, offset, stable_hash(key), stable_hash(value), stamp
+                OperationFunction.POLL, OperationType.OK, who, what, partition, offset, offset, stable_hash(key),
+                stable_hash(value), stamp
             )  # fmt: skip
         end = max(values, default=-1) + 1 if high is None else high
-        self._drain.append(Kind.BOUNDS, Outcome.OK, who, what, partition, end, low)
+        self._drain.append(
+            OperationFunction.BOUNDS, OperationType.OK, who, what, partition, end, low
+        )
 
-    def log(self, node: int, *batches: bytes, partition: int = 0) -> Path:
-        """One replica's log, in one segment."""
-        folder = self.folder / "cluster" / f"broker-{node}" / "data" / f"{TOPIC}-{partition}"
+    def log(
+        self, node: int, *batches: bytes, partition: int = 0, data: str | Path = broker_folder.DATA
+    ) -> Path:
+        """One replica's log, in one segment of the data folder `data`."""
+        folder = self._broker(node) / data / f"{TOPIC}-{partition}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{0:020}.log"
         path.write_bytes(b"".join(batches))
@@ -114,13 +135,12 @@ class RunFolder:
         client: str = "app", partition: int = 0, created_ns: int | None = None,
     ) -> None:  # fmt: skip
         """One batch acknowledged to, or fetched by, a client, seen by a broker's tap; created as it came, or then."""
-        folder = self.folder / "cluster" / f"broker-{node}"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = self._broker(node)
         names = self._taps.setdefault(node, {})
         for name in (client, TOPIC):
             if name not in names:
                 names[name] = len(names)
-                with (folder / "tap.names").open("a") as file:
+                with (folder / broker_folder.TAP_NAMES).open("a") as file:
                     file.write(f"{names[name]}\t{name}\n")
         h = header_at(batch)
         invoked_ns = self.tick()
@@ -130,26 +150,24 @@ class RunFolder:
             0 if fetched else acks, h.base_sequence, invoked_ns, self.tick(),
             invoked_ns if created_ns is None else created_ns,
         )  # fmt: skip
-        with (folder / "tap.bin").open("ab") as file:
+        with (folder / broker_folder.TAP).open("ab") as file:
             file.write(row)
 
     def fault(self, inject_ns: int, heal_ns: int) -> None:
         """One fault, injected and healed."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "faults.jsonl").open("a") as file:
+        with (self.folder / run_folder.FAULTS).open("a") as file:
             for event, t_ns in (("inject", inject_ns), ("heal", heal_ns)):
                 row = {"t_ns": t_ns, "event": event, "id": 1, "fault": "kill", "targets": [1]}
                 file.write(json.dumps(row) + "\n")
 
     def trace(self, node: int, **event: object) -> None:
         """One event of a broker's trace."""
-        folder = self.folder / "cluster" / f"broker-{node}"
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "trace.jsonl").open("a") as file:
+        with (self._broker(node) / broker_folder.TRACE).open("a") as file:
             file.write(json.dumps(event) + "\n")
 
     def done(self) -> Path:
-        """Nothing more happens."""
+        """Close the histories; return the folder."""
         self._history.close()
         self._drain.close()
         return self.folder

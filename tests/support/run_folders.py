@@ -10,7 +10,7 @@ from typing import Any
 
 from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_ROW
 from harrow.harness.checks.verdict import Anomaly, Status, Verdict
-from harrow.harness.histories.format import HistoryWriter, Kind, Outcome
+from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 
 START_NS = 5_000_000_000_000
 BROKERS = (1, 2, 3)
@@ -253,10 +253,10 @@ def _history(folder: Path, rng: random.Random, times: list[tuple[float, float, b
         client, topic = history.name("app-1"), history.name("orders")
         for number, (t, latency, failed) in enumerate(times):
             sent, done = _ns(t), _ns(t + latency / 1_000)
-            outcome = Outcome.INFO if failed else Outcome.OK
+            outcome = OperationType.INFO if failed else OperationType.OK
             history.append(
-                Kind.SEND,
-                Outcome.INVOKE,
+                OperationFunction.SEND,
+                OperationType.INVOKE,
                 client,
                 topic,
                 0,
@@ -265,12 +265,27 @@ def _history(folder: Path, rng: random.Random, times: list[tuple[float, float, b
                 time_ns=sent,
             )
             history.append(
-                Kind.SEND, outcome, client, topic, 0, number, number, invoked_ns=sent, time_ns=done
+                OperationFunction.SEND,
+                outcome,
+                client,
+                topic,
+                0,
+                number,
+                number,
+                invoked_ns=sent,
+                time_ns=done,
             )
             if not failed:
                 read = done + int(rng.uniform(2e6, 3e7))
                 history.append(
-                    Kind.POLL, Outcome.OK, client, topic, 0, number, invoked_ns=read, time_ns=read
+                    OperationFunction.POLL,
+                    OperationType.OK,
+                    client,
+                    topic,
+                    0,
+                    number,
+                    invoked_ns=read,
+                    time_ns=read,
                 )
 
 

@@ -1,4 +1,4 @@
-"""`harrow chaos`: brokers and repertoires, what the ledger says of them, and that the usual run is as it was (K9)."""
+"""`harrow chaos`: brokers and repertoires, their lines in the ledger, and the recorded schedule (K9)."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from pathlib import Path
 
 import pytest
 from click import UsageError
-from harrow.faults.schedule import ALL_RANDOM, DEFAULT_RANDOM, random_schedule
+from harrow.cluster.errors import ConfigError
+from harrow.faults import Schedule, ScheduledFault, one, power_loss
+from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, random_schedule
 from harrow.harness.commands.chaos import command, folder_name, summary
+from harrow.harness.run_settings import RunSettings
 from harrow.harness.scenario import (
     REPERTOIRES,
     VARIANTS,
-    Outcome,
+    ChaosResult,
     cap_of,
     kinds_in_effect,
+    recorded_scenario,
     repeat_command,
 )
 
 
-def outcome(**more: object) -> Outcome:
+def outcome(**more: object) -> ChaosResult:
     fields: dict[str, object] = {
         "seed": 7, "variant": "safe", "status": "valid", "acknowledged": 9, "elections": 1, "faults": 3,
         "anomalies": {}, "reasons": (), "seconds": 1.0, "folder": "f",
     }  # fmt: skip
-    return Outcome(**(fields | more))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - by name
+    return ChaosResult(**(fields | more))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - by name
 
 
-def test_without_options_the_run_is_the_one_it_was() -> None:
+def test_without_options_a_seed_runs_on_three_brokers_with_the_usual_faults() -> None:
     given = command.make_context("chaos", []).params
     assert (given["brokers"], given["faults"]) == (3, "usual")
     assert REPERTOIRES["usual"] == DEFAULT_RANDOM == ("kill", "pause", "isolate")
@@ -88,3 +92,25 @@ def test_of_a_repertoire_only_its_kinds_are_drawn(name: str) -> None:
         for step in random_schedule(seed, REPERTOIRES[name], 20, topics=["orders"]).steps
     }
     assert drawn == set(REPERTOIRES[name])
+
+
+def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
+    settings = RunSettings(
+        seed=4, brokers=5, config={"log.segment.bytes": 6000}, partitions=2, in_flight=3, acks=1, idempotent=False,
+    )  # fmt: skip
+    step = ScheduledFault(id="1", fault=power_loss(one), nodes=(5,))
+    schedule = Schedule(steps=(step,), run=settings.to_json())
+    scenario = recorded_scenario(Schedule.from_json(schedule.to_json()), "again")
+    assert (scenario.brokers, scenario.partitions, scenario.seed) == (5, 2, 4)
+    assert scenario.config == {"log.segment.bytes": 6000, "harrow.power.loss": True}
+    assert scenario.producer == {
+        "acks": 1,
+        "enable.idempotence": False,
+        "max.in.flight": 3,
+        "batch.size": 3000,
+    }
+    assert scenario.faults["schedule"] == schedule
+    with pytest.raises(ConfigError, match="does not say what it ran on"):
+        recorded_scenario(Schedule(steps=(step,)), "again")
+    with pytest.raises(ConfigError, match="did you mean brokers"):
+        RunSettings.from_json({"broker": 3})

@@ -103,6 +103,11 @@ class LinkRules:
         ]
 
 
+def matches_any(peer: str, patterns: Iterable[str]) -> bool:
+    """Whether a peer, as `str(peer)`, matches one of `patterns`."""
+    return any(fnmatchcase(peer, pattern) for pattern in patterns)
+
+
 def _checked(peers: Iterable[str]) -> list[str]:
     patterns = list(peers)
     if not patterns or not all(patterns):

@@ -20,6 +20,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...broker_folder import CONTROL_SOCKET
 from ..knobs.control import ControlServer
 from ..knobs.disk_faults import DiskFaults
 from ..knobs.failpoints import RealFailpoints
@@ -31,7 +32,6 @@ from .disk import RealDisk
 from .network import RealNetwork
 from .tasks import RealTasks
 
-CONTROL_SOCKET = "control.sock"
 LIVES = "lives"
 """File with one byte for each start of a host in this folder."""
 

@@ -2,10 +2,10 @@
 
 Owns: this host's listening sockets (bound before the process starts serving), all its links, the rules on them.
 
-Faults (control operations `links.block`, `links.slow`, `links.heal`, `links`, `responses.lose`, `responses.clear`,
-`responses`): rules apply at once to live links (see `link.py`). Connecting to a blocked peer waits until it is healed
-or the caller's time is up, as behind a firewall that drops packets. An accepted link has no peer name until its first
-request; naming it applies the rules of that name.
+Faults (control operations `links.block`, `links.slow`, `links.reset`, `links.heal`, `links`, `responses.lose`,
+`responses.clear`, `responses`): rules apply at once to live links (see `link.py`). Connecting to a blocked peer waits
+until it is healed or the caller's time is up, as behind a firewall that drops packets. An accepted link has no peer
+name until its first request; naming it applies the rules of that name.
 
 What may fail: `connect` raises OSError or TimeoutError; running out of descriptors pauses accepting.
 """
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import ConfigError
-from ..knobs.link_rules import LinkRules
+from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.lost_responses import LostResponses
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
 from .link import RealLink
@@ -238,6 +238,14 @@ class RealNetwork:
         self._trace.emit("links.healed", mode=mode, links=len(freed))
         return len(freed)
 
+    def reset(self, peers: Sequence[str]) -> int:
+        """Reset every live link with a peer that matches one of `peers`; how many there were."""
+        met = [link for link in self._links if matches_any(str(link.peer), peers)]
+        for link in met:
+            link.abort("reset by a fault")
+        self._trace.emit("links.reset", peers=list(peers), links=len(met))
+        return len(met)
+
     def _apply(self) -> None:
         for link in list(self._links):
             link.apply()
@@ -260,7 +268,7 @@ class RealNetwork:
         """The control operations of the network."""
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
-            "links.heal": self._op_heal, **self._lost.operations(),
+            "links.heal": self._op_heal, "links.reset": self._op_reset, **self._lost.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -283,6 +291,9 @@ class RealNetwork:
         self.slow(list(fields["peers"]), int(fields["delay_ms"]))
         met = [str(link.peer) for link in self._links if self._rules.delay_ms(link.peer)]
         return {"links": sorted(met)}
+
+    def _op_reset(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"links": self.reset(list(fields["peers"]))}
 
     def _op_heal(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"links": self.heal(str(fields.get("mode", "deliver")), fields.get("peers"))}

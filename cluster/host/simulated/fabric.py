@@ -28,14 +28,14 @@ RESET_BY_PEER = "Connection reset by peer"
 class Port:
     """A machine as the network sees it; outlives the processes on it."""
 
-    __slots__ = ("identity", "lives", "name", "powered", "rules", "slow_ms")
+    __slots__ = ("delayed_frames", "identity", "lives", "name", "powered", "rules")
 
     def __init__(self, name: str, identity: Peer) -> None:
         self.name = name
         self.identity = identity
         self.rules = LinkRules()
-        self.slow_ms: dict[str, float] = {}
-        """Latency to add, by the name of the other machine."""
+        self.delayed_frames = 0
+        """Number of frames that a link rule sent late."""
         self.powered = True
         self.lives = 0
 
@@ -92,6 +92,11 @@ class Way:
                 self.target.life, arrives - fabric.loop.now_ns, self.target.arrived
             )
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that a link rule holds back in this direction."""
+        return sum(len(item.frame) for item in self.queue) if self.blocked else 0
+
     def apply(self) -> None:
         """Link rules have changed: hold back what is under way, or deliver what was held back."""
         source, target = self.source.port, self.target.port
@@ -128,10 +133,10 @@ class Fabric:
 
     def latency_ns(self, source: Port, target: Port) -> int:
         """Draw how long something is under way from `source` to `target`."""
-        slow_ms: float | None = None
-        if source.slow_ms or target.slow_ms:
-            slow_ms = source.slow_ms.get(target.name, 0.0) + target.slow_ms.get(source.name, 0.0)
-        return self.latency.draw_ns(self._random, slow_ms)
+        delay_ms = source.rules.delay_ms(target.identity)
+        if delay_ms:
+            source.delayed_frames += 1
+        return self.latency.draw_ns(self._random, delay_ms)
 
     @staticmethod
     def blocked(source: Port, target: Port) -> bool:

@@ -282,15 +282,18 @@ class Machine:
             self._die(silently=False)
             self.disk = self.disk.survivor()
 
-    def cut_power(self) -> None:
-        """Power loss: unsynced writes are lost, connections are not closed; the machine is off until its next life."""
+    def cut_power(self, rng: random.Random | None = None) -> None:
+        """Power loss: unsynced writes are lost, connections are not closed; the machine is off until its next life.
+
+        `rng` draws which unsynced writes are lost; by default the world's own random numbers do.
+        """
         if not self.port.powered:
             return
         self.world.tell("host.power-cut", host_name=self.name)
         for call in self.on_power_cut:
             call()
         self._die(silently=True)
-        self.disk = self.disk.survivor(self._power)
+        self.disk = self.disk.survivor(rng or self._power)
         self.port.powered = False
         self.world.fabric.changed()
 
@@ -329,10 +332,7 @@ class Machine:
         if self.host is not None:
             cast("SimTasks", self.host.tasks).blocking_ms = self.blocking_ms
 
-    def slow_link(self, other: Machine, delay_ms: float) -> None:
-        """Add a delay to every frame between two machines; 0 removes it."""
-        if delay_ms:
-            self.port.slow_ms[other.name] = delay_ms
-        else:
-            self.port.slow_ms.pop(other.name, None)
-        self.world.tell("link.slow", between=[self.name, other.name], delay_ms=delay_ms)
+    @property
+    def blocking_calls(self) -> int:
+        """Number of BLOCKS calls that the current or the last process of this machine has begun."""
+        return 0 if self.host is None else cast("SimTasks", self.host.tasks).blocking_calls

@@ -24,15 +24,10 @@ class Latency:
     spike: float = 25.0
     spike_chance: float = 0.01
 
-    def draw_ns(self, rng: random.Random, slow_ms: float | None) -> int:
-        """One latency in nanoseconds.
-
-        `slow_ms`: mean of what slow links add; None when neither machine has a slow link (no number is drawn then).
-        """
+    def draw_ns(self, rng: random.Random, delay_ms: float) -> int:
+        """Draw one latency and add `delay_ms`, the delay of a link rule; nanoseconds."""
         draw = rng.random
         ms = self.low + (self.high - self.low) * draw()
         if draw() < self.spike_chance:
             ms += self.spike * draw()
-        if slow_ms is not None:
-            ms += slow_ms * (0.5 + draw())
-        return int(ms * NS_PER_MS)
+        return int((ms + delay_ms) * NS_PER_MS)

@@ -66,8 +66,7 @@ class SimLink:
     @property
     def unsent_bytes(self) -> int:
         """Bytes that a rule holds back here."""
-        way = self.outward
-        return sum(len(item.frame) for item in way.queue) if way.blocked else 0
+        return self.outward.held_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue one frame; on a closed link nothing happens."""

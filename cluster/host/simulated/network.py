@@ -9,11 +9,11 @@ What may fail: `connect` raises OSError (no process listens there) or TimeoutErr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
 from ...errors import ConfigError
+from ..knobs.link_rules import matches_any
 from ..knobs.lost_responses import LostResponses
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
 from .after_delivery import Delivery
@@ -183,6 +183,12 @@ class SimNetwork:
         self.fabric.changed()
         self._trace.emit("links.blocked", peers=list(peers), direction=direction)
 
+    def slow(self, peers: Sequence[str], delay_ms: int) -> None:
+        """Send late by `delay_ms` to these peers, on live links and new ones."""
+        self.port.rules.slow(peers, delay_ms)
+        self.port.delayed_frames = 0
+        self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
+
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
         """Remove rules: "deliver" the held frames in order, or "reset" the links; returns how many links were held."""
         if mode not in ("deliver", "reset"):
@@ -206,8 +212,7 @@ class SimNetwork:
 
     @staticmethod
     def _matches(link: SimLink, peers: Sequence[str]) -> bool:
-        other = str(link.outward.target.port.identity)
-        return any(fnmatchcase(other, pattern) for pattern in peers)
+        return matches_any(str(link.outward.target.port.identity), peers)
 
     def end(self, *, silently: bool) -> None:
         """The process has ended; `silently`: by a power loss."""
@@ -219,8 +224,26 @@ class SimNetwork:
     def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
         """The control operations of the network."""
         return {
-            "links.block": self._op_block, "links.heal": self._op_heal, **self._lost.operations(),
+            "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
+            "links.heal": self._op_heal, "links.reset": self._op_reset, **self._lost.operations(),
         }  # fmt: skip
+
+    def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        held_in = held_out = 0
+        for link in self.links:
+            held_in += link.inward.held_bytes
+            held_out += link.outward.held_bytes
+        return {
+            "rules": self.port.rules.report(), "held_in_bytes": held_in, "held_out_bytes": held_out,
+            "delayed_frames": self.port.delayed_frames,
+        }  # fmt: skip
+
+    def _op_slow(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.slow(list(fields["peers"]), int(fields["delay_ms"]))
+        return {}
+
+    def _op_reset(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"links": self.reset(list(fields["peers"]))}
 
     def _op_block(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         self.block(list(fields["peers"]), str(fields.get("direction", "both")))

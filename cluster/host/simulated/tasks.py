@@ -182,6 +182,8 @@ class SimTasks:
         self.current: SimTask | None = None
         self.blocking_ms = (0.02, 0.5)
         """Shortest and longest time of a BLOCKS call; a fault makes it longer (a slow disk)."""
+        self.blocking_calls = 0
+        """BLOCKS calls begun."""
         life.report = self.report
 
     def call_soon(self, call: Callable[..., object], *args: object) -> None:
@@ -256,6 +258,7 @@ class SimTasks:
     async def run_blocking(self, call: Callable[..., T], *args: object) -> T:
         """Run a BLOCKS call on a simulated thread beside the loop."""
         low, high = self.blocking_ms
+        self.blocking_calls += 1
         promise: SimPromise[T] = self.promise()
 
         def run() -> None:

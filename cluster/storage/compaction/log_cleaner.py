@@ -42,7 +42,7 @@ class LogCleaner:
         self.manager = LogCleanerManager(host, logs)
         self._tasks: list[Task] = []
         self._ends: list[Promise[None]] = []
-        self._naps: set[Promise[None]] = set()
+        self._naps: dict[Promise[None], None] = {}  # a set that keeps its order
         self._free_ms = 0.0  # when the pace allows the next byte
         self._stopping = False
 
@@ -97,14 +97,14 @@ class LogCleaner:
 
     async def _nap(self, delay_ms: float) -> None:
         nap: Promise[None] = self._host.tasks.promise()
-        self._naps.add(nap)
+        self._naps[nap] = None
         try:
             if not self._stopping:
                 await self._host.tasks.wait(nap, max(delay_ms, 1))
         except TimeoutError:
             pass  # the nap is over
         finally:
-            self._naps.discard(nap)
+            self._naps.pop(nap, None)
 
     def retain(self) -> None:
         """Apply retention to the compacted logs that are idle."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.format import Kind, Outcome
+from ...histories.format import OperationFunction, OperationType
 from . import batches, records, replicas
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, Files, PartitionInputs, PartitionJob, chosen, load
@@ -85,12 +85,12 @@ def operation_counts(inputs: PartitionInputs) -> dict[str, int]:
     """Count the judged operations, batches and logs; the verdict shows them, and derives doubts from them."""
     sends, produced, acked = inputs.sends, inputs.produced, inputs.acked_batches
     outcome = sends["outcome"].to_numpy()
-    reads = chosen(inputs.polls, inputs.polls["kind"].to_numpy() == Kind.POLL)
+    reads = chosen(inputs.polls, inputs.polls["kind"].to_numpy() == OperationFunction.POLL)
     lost = (produced["flags"].to_numpy() & FLAG_LOST) != 0
     acks_of_batches = acked["acks"].to_numpy()
     counts = {
-        "acknowledged": int((outcome == Outcome.OK).sum()),
-        "unacknowledged": int((outcome == Outcome.INFO).sum()),
+        "acknowledged": int((outcome == OperationType.OK).sum()),
+        "unacknowledged": int((outcome == OperationType.INFO).sum()),
         "failed": inputs.failed,
         "read": len(reads),
         "drained": 0 if inputs.final is None else len(inputs.final),

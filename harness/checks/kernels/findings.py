@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.format import Kind, Outcome
+from ...histories.format import OperationFunction, OperationType
 
 OPERATIONS_MOST = 12
 Row = dict[str, Any]
@@ -83,12 +83,12 @@ def operation_rows(frame: pl.DataFrame, source: str = "") -> list[Row]:
     """Return history rows as the verdict shows them; `client` is still the client's number."""
     shown: list[Row] = []
     for row in frame.head(OPERATIONS_MOST).iter_rows(named=True):
-        kind = Kind(row["kind"])
-        name = source or (kind.name.lower() if kind is not Kind.POLL else "read")
+        kind = OperationFunction(row["kind"])
+        name = source or (kind.name.lower() if kind is not OperationFunction.POLL else "read")
         shown.append(
             {
                 "operation": name,
-                "outcome": Outcome(row["outcome"]).name.lower(),
+                "outcome": OperationType(row["outcome"]).name.lower(),
                 "client": row.get("client"),
                 "op": row["op"],
                 "offset": row["offset"],

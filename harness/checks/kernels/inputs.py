@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.format import Kind, Outcome
-from ...histories.layout import DRAINED, Part
+from ...histories.format import OperationFunction, OperationType
+from ...histories.layout import DRAINED, RowRange
 from ..segments import SegmentError, read_log
 
 OPS_SCHEMA: dict[str, type[pl.DataType]] = {
@@ -40,9 +40,9 @@ class PartitionJob:
 
     topic: str
     partition: int
-    ops: list[Part] = field(default_factory=list[Part])
-    pending: list[Part] = field(default_factory=list[Part])
-    batches: list[Part] = field(default_factory=list[Part])
+    ops: list[RowRange] = field(default_factory=list[RowRange])
+    pending: list[RowRange] = field(default_factory=list[RowRange])
+    batches: list[RowRange] = field(default_factory=list[RowRange])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     """The folder of each replica's log, by node id."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -64,7 +64,7 @@ class PartitionJob:
         """Return the job of a `to_dict` result, also after it was written and read as JSON."""
         fields: dict[str, Any] = dict(data)
         for name in ("ops", "pending", "batches"):
-            fields[name] = [Part(*part) for part in data[name]]
+            fields[name] = [RowRange(*part) for part in data[name]]
         fields["windows"] = [(start, end) for start, end in data["windows"]]
         return cls(**fields)
 
@@ -95,7 +95,7 @@ class PartitionInputs:
     @property
     def acked(self) -> pl.DataFrame:
         """The acknowledged sends."""
-        return self.sends.filter(pl.col("outcome") == Outcome.OK)
+        return self.sends.filter(pl.col("outcome") == OperationType.OK)
 
     @property
     def acked_batches(self) -> pl.DataFrame:
@@ -116,7 +116,9 @@ class Files:
         self._shared: dict[str, pl.DataFrame] = {}
         self._empty: dict[int, pl.DataFrame] = {}
 
-    def read(self, parts: Sequence[Part], schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    def read(
+        self, parts: Sequence[RowRange], schema: Mapping[str, type[pl.DataType]]
+    ) -> pl.DataFrame:
         """Return the rows of all parts in the parts' order."""
         if not parts:
             if id(schema) not in self._empty:  # the key is one of the two schemas above
@@ -126,7 +128,7 @@ class Files:
             return self._part(parts[0], schema)
         return pl.concat([self._part(part, schema) for part in parts])
 
-    def _part(self, part: Part, schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    def _part(self, part: RowRange, schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
         shared = self._shared.get(part.path)
         if shared is None:
             shared = pl.read_parquet(part.path, columns=list(schema))
@@ -160,24 +162,28 @@ def arrange(
 ) -> PartitionInputs:  # fmt: skip
     """Divide the rows by what they are: sends, reads, the final read, batches of the tap."""
     kind, outcome, source = (ops[name].to_numpy() for name in ("kind", "outcome", "source"))
-    drained, sends = source == DRAINED, kind == Kind.SEND
-    happened = sends & ((outcome == Outcome.OK) | (outcome == Outcome.INFO))
-    bounds = chosen(ops, (kind == Kind.BOUNDS) & drained)
+    drained, sends = source == DRAINED, kind == OperationFunction.SEND
+    happened = sends & ((outcome == OperationType.OK) | (outcome == OperationType.INFO))
+    bounds = chosen(ops, (kind == OperationFunction.BOUNDS) & drained)
     starts = [int(log["base_offset"][0]) for log in logs.values() if len(log)]
     batch_kind = batches["kind"].to_numpy()
     return PartitionInputs(
         job=job,
         sends=chosen(ops, happened),
-        pending=chosen(pending, (pending["outcome"] == Outcome.INFO).to_numpy()),
-        polls=chosen(ops, ((kind == Kind.POLL) | (kind == Kind.BREAK)) & ~drained),
-        final=_by_offset(chosen(ops, (kind == Kind.POLL) & drained)) if len(bounds) else None,
+        pending=chosen(pending, (pending["outcome"] == OperationType.INFO).to_numpy()),
+        polls=chosen(
+            ops, ((kind == OperationFunction.POLL) | (kind == OperationFunction.BREAK)) & ~drained
+        ),
+        final=_by_offset(chosen(ops, (kind == OperationFunction.POLL) & drained))
+        if len(bounds)
+        else None,
         low=int(bounds["op"][-1]) if len(bounds) else max(starts, default=0),
         high=int(bounds["offset"][-1]) if len(bounds) else None,
         produced=chosen(batches, batch_kind == PRODUCED),
         fetched=chosen(batches, batch_kind == FETCHED),
         logs=logs,
         problems=problems,
-        failed=int((sends & (outcome == Outcome.FAIL)).sum()),
+        failed=int((sends & (outcome == OperationType.FAIL)).sum()),
     )
 
 

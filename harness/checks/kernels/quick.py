@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...histories.format import Kind, Outcome
+from ...histories.format import OperationFunction, OperationType
 from .inputs import PartitionInputs
 
 Column = npt.NDArray[Any]
@@ -37,8 +37,8 @@ def _agrees(inputs: PartitionInputs) -> bool:
         return False
     there, keys, values = _columns(final, "offset", "key_hash", "value_hash")
     for frame, column, wanted in (
-        (inputs.sends, "outcome", Outcome.OK),
-        (inputs.polls, "kind", Kind.POLL),
+        (inputs.sends, "outcome", OperationType.OK),
+        (inputs.polls, "kind", OperationFunction.POLL),
     ):
         chosen, offset, key, value = _columns(frame, column, "offset", "key_hash", "value_hash")
         judged = (chosen == wanted) & (offset >= max(inputs.low, 0))
@@ -81,7 +81,7 @@ def in_order(inputs: PartitionInputs) -> bool:
     outcome, offset, client, key, op = _columns(
         inputs.sends, "outcome", "offset", "client", "key_hash", "op"
     )
-    judged = (outcome == Outcome.OK) & (offset >= 0)
+    judged = (outcome == OperationType.OK) & (offset >= 0)
     offset, client, key, op = offset[judged], client[judged], key[judged], op[judged]
     order = _by_client(client)
     same = client[order][1:] == client[order][:-1]
@@ -107,6 +107,8 @@ def read_in_order(inputs: PartitionInputs) -> bool:
     order = _by_client(client)
     if ((np.diff(op[order]) <= 0) & (client[order][1:] == client[order][:-1])).any():
         order = np.lexsort((op, client))
-    follows = (np.diff(client[order].astype(np.int64)) == 0) & (kind[order] == Kind.POLL)[1:]
-    follows &= (kind[order] == Kind.POLL)[:-1]
+    follows = (np.diff(client[order].astype(np.int64)) == 0) & (
+        kind[order] == OperationFunction.POLL
+    )[1:]
+    follows &= (kind[order] == OperationFunction.POLL)[:-1]
     return bool((np.diff(offset[order])[follows] == 1).all())

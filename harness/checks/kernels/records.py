@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.format import Kind
+from ...histories.format import OperationFunction
 from . import quick
 from .findings import PartitionFindings, Row, operation_rows, times
 from .inputs import PartitionInputs
@@ -39,7 +39,7 @@ def holders(inputs: PartitionInputs, offsets: pl.Series) -> npt.NDArray[np.int64
 
 def confirmed_records(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the records that a client has with an offset: acknowledged sends, and reads."""
-    confirmed = [inputs.acked, inputs.polls.filter(pl.col("kind") == Kind.POLL)]
+    confirmed = [inputs.acked, inputs.polls.filter(pl.col("kind") == OperationFunction.POLL)]
     return pl.concat([frame.select(CONFIRMED) for frame in confirmed]).filter(
         (pl.col("offset") >= 0) & (pl.col("offset") >= inputs.low)
     )
@@ -74,7 +74,9 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         compared.with_columns(missing.alias("missing"))
         .filter(pl.col("missing") | changed)
         .group_by("offset")
-        .agg(pl.col("missing").all(), (pl.col("kind") == Kind.SEND).any().alias("acked"))
+        .agg(
+            pl.col("missing").all(), (pl.col("kind") == OperationFunction.SEND).any().alias("acked")
+        )
         .sort("offset")
     )
     held = holders(inputs, bad["offset"])
@@ -283,8 +285,10 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     group = ["client", "session"]
     steps = (
         inputs.polls.sort("client", "op")
-        .with_columns((pl.col("kind") == Kind.BREAK).cum_sum().over("client").alias("session"))
-        .filter(pl.col("kind") == Kind.POLL)
+        .with_columns(
+            (pl.col("kind") == OperationFunction.BREAK).cum_sum().over("client").alias("session")
+        )
+        .filter(pl.col("kind") == OperationFunction.POLL)
         .with_columns(
             pl.col("offset").shift(1).over(group).alias("before"),
             pl.col("op").shift(1).over(group).alias("op_before"),

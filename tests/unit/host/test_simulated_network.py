@@ -218,13 +218,13 @@ def test_a_reset_loses_what_has_not_arrived_on_both_sides(pair: Pair) -> None:
 
 def test_a_slow_link_is_slow_until_it_is_not(pair: Pair) -> None:
     end = pair.connect()
-    pair.client.slow_link(pair.server, 200)
+    pair.host.knobs.slow(["*"], 200)
     end.link.send((b"x",))
     pair.world.loop.run_for(90)
     assert pair.accepted[0].frames == []
     pair.world.loop.run_for(700)
     assert end.frames == [b"re:x"]
-    pair.client.slow_link(pair.server, 0)
+    pair.host.knobs.heal()
     end.link.send((b"y",))
     pair.world.loop.run_for(60)
     assert end.frames[-1] == b"re:y"

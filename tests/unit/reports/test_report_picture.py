@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from harrow.harness.checks.verdict import SCHEMA_VERSION, Status, Verdict
-from harrow.harness.histories.format import HistoryWriter, Kind, Outcome
+from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 from harrow.harness.reports import terminal_summary, write_picture
 from harrow.harness.reports.picture import BUCKETS_MOST, build_model, verdict_model
 from harrow.harness.reports.summary import fault_marks, sparkline, spread
@@ -73,7 +73,13 @@ def test_quantiles_are_within_five_percent(tmp_path: Path) -> None:
         for number in range(1, 1_001):
             end = START_NS + number * 1_000_000
             history.append(
-                Kind.SEND, Outcome.OK, 0, 0, 0, invoked_ns=end - number * 10_000, time_ns=end
+                OperationFunction.SEND,
+                OperationType.OK,
+                0,
+                0,
+                0,
+                invoked_ns=end - number * 10_000,
+                time_ns=end,
             )
     traffic = build_model(tmp_path)["traffic"]
     assert traffic["p50_all"] == pytest.approx(5.0, rel=0.05)

@@ -1,7 +1,7 @@
 """A reader of a simulation: follows each partition from its beginning, epochs carried (KIP-320).
 
-Owns: what was delivered, in the order of delivery. OFFSET_OUT_OF_RANGE where it has read before means that
-something it was given is gone: an anomaly.
+Each record that it reads is an operation of the history. OFFSET_OUT_OF_RANGE at its position means that something which
+it read is gone: the anomaly `offset-out-of-range`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch
 from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
 from harrow.cluster.wire.records import decode_records
 
+from ..histories.format import OperationFunction, OperationType
+from ..histories.memory import MemoryHistory, hash_of
 from .wire import WireClient, pause_ms
 
 FETCH, FETCH_VERSION = 1, 12
@@ -23,20 +25,19 @@ REQUEST_MS = 1_200
 MOST_BYTES = 1 << 20
 
 
-class Reader:
+class SimulatedConsumer:
     """Reads every partition of a topic for as long as the simulation runs."""
 
     def __init__(
-        self, client: WireClient, topic: str, partitions: int, *, on_anomaly: Callable[[str, str], None]
+        self, client: WireClient, topic: str, partitions: int, history: MemoryHistory, *,
+        on_anomaly: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self._client = client
         self._host = client.host
         self._on_anomaly = on_anomaly
         self.positions = {TopicPartition(topic, number): 0 for number in range(partitions)}
-        self.delivered: dict[TopicPartition, list[tuple[int, bytes]]] = {
-            tp: [] for tp in self.positions
-        }
-        self.stopped = False
+        self._history = history
+        self._names = history.name("reader"), history.name(topic)
 
     def start(self) -> None:
         """Begin to read."""
@@ -44,7 +45,7 @@ class Reader:
             self._host.tasks.spawn(self._follow(tp), name=f"read-{tp}")
 
     async def _follow(self, tp: TopicPartition) -> None:
-        while not self.stopped:
+        while True:
             row = await self._fetch(tp)
             error = None if row is None else ErrorCode(row.error)
             if row is not None and error is ErrorCode.none:
@@ -52,7 +53,7 @@ class Reader:
                 continue
             if row is not None and error is ErrorCode.offset_out_of_range:
                 text = f"{tp} at {self.positions[tp]}, its log starts at {row.log_start_offset}"
-                self._on_anomaly("reader-out-of-range", text)
+                self._on_anomaly("offset-out-of-range", text)
                 return
             await self._client.refresh(tp.topic)
             await self._host.tasks.sleep(pause_ms(self._host))
@@ -74,11 +75,18 @@ class Reader:
         return answer.partitions[0] if answer.partitions else None
 
     def _take(self, tp: TopicPartition, row: FetchedPartition) -> None:
-        position, delivered = self.positions[tp], self.delivered[tp]
+        position = self.positions[tp]
         for at, size, _ in headers(row.records):
             for record in decode_records(row.records[at : at + size]):
                 if record.offset >= position:
                     assert record.value is not None, "the workload writes values"
-                    delivered.append((record.offset, record.value))
+                    self._record(tp, record.offset, record.value)
                     position = record.offset + 1
         self.positions[tp] = position
+
+    def _record(self, tp: TopicPartition, offset: int, value: bytes) -> None:
+        client, topic = self._names
+        self._history.append(
+            OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, offset, self._history.next_op(),
+            value_hash=hash_of(value), time_ns=self._host.clock.monotonic_ns(),
+        )  # fmt: skip

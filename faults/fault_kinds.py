@@ -1,6 +1,6 @@
-"""Faults by name: how a schedule file, a command or a third party's code finds them.
+"""Faults by name: how a schedule file, a command or other people's code finds them.
 
-`FAULTS` maps a kind to its class; `register` adds one. A fault's JSON is its kind, its target and the
+`FAULTS` maps a kind to its class; `register` adds a class. A fault's JSON is its kind, its target and the
 parameters that differ from the defaults.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from .codepoints import Failpoint
-from .disk import DiskError, PowerLoss
+from .disk_faults import DiskError, PowerLoss, SlowDisk
 from .errors import ConfigError
-from .network import Cut, Isolate, Slow
-from .process import Kill, Pause, Restart, Terminate
-from .registry_process import PauseRegistry, RestartRegistry
-from .requests import LoseResponse
+from .failpoint_faults import Failpoint
+from .network_faults import Isolate, OneWayCut, Reset, Slow
+from .process_faults import Kill, Pause, Restart, Terminate
+from .registry_faults import PauseRegistry, RestartRegistry
+from .request_faults import LoseResponse
 from .spec import Fault
 from .targets import Target
 
@@ -25,16 +25,18 @@ FAULTS: dict[str, type[Fault]] = {}
 
 
 def register(fault: type[Fault]) -> type[Fault]:
-    """Make a fault known by its `kind`; ConfigError when another has it."""
+    """Make a fault known by its `kind`; ConfigError when another fault has that name."""
     if FAULTS.get(fault.kind, fault) is not fault:
-        raise ConfigError(f"fault {fault.kind!r} is there already: {FAULTS[fault.kind]!r}")
+        raise ConfigError(
+            f"the fault {fault.kind!r} is registered already, as {FAULTS[fault.kind]!r}; choose another kind"
+        )
     FAULTS[fault.kind] = fault
     return fault
 
 
 for _fault in (
-    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, Isolate, Cut, Slow, RestartRegistry, PauseRegistry,
-    LoseResponse, Failpoint,
+    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, Slow, Reset, RestartRegistry,
+    PauseRegistry, LoseResponse, Failpoint,
 ):  # fmt: skip
     register(_fault)
 

@@ -1,30 +1,33 @@
-"""How a nemesis knows that there is traffic: the first fault waits for it.
+"""How the local backend notices traffic: a batch in a tap, or a high watermark that moved.
 
-A gauge is called again and again from the nemesis's thread and answers cheaply.
+Taps say it first, but they have no row of acks=0; high watermarks move with it. A detector is called again and
+again from the nemesis's thread and answers fast.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.host.tap import PRODUCED, TAP_ROW
 
-from .system import System
+from ..run_folder import tap_files
 
-HasTraffic = Callable[[], bool]
+if TYPE_CHECKING:
+    from harrow.cluster import Cluster
+
 KIND_AND_ERROR = (0, 2)
 ASK_EVERY_S = 0.1
 
 
-class HighWatermarks:
-    """Traffic is a high watermark of these topics (all but internal ones when empty) that moved."""
+class HighWatermarkTraffic:
+    """Traffic is a high watermark of a topic that is not internal, and that moved."""
 
-    def __init__(self, system: System, topics: Iterable[str] = ()) -> None:
-        self._system = system
-        self._topics = frozenset(topics)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._start = self._total()
         self._asked_at = time.monotonic()
 
@@ -37,38 +40,32 @@ class HighWatermarks:
 
     def _total(self) -> int:
         total = 0
-        for node, broker in self._system.brokers.items():
+        for node, broker in self._cluster.brokers.items():
             if broker.state != "running":
                 continue
             try:
-                rows = self._system.control(node, "state")["partitions"]
+                rows = self._cluster.control(node, "state")["partitions"]
             except ClusterError:
                 continue
-            total += sum(row["hw"] for row in rows if self._concerns(row["topic"]))
+            total += sum(row["hw"] for row in rows if not row["topic"].startswith("__"))
         return total
 
-    def _concerns(self, topic: str) -> bool:
-        return topic in self._topics if self._topics else not topic.startswith("__")
 
-
-class Acknowledged:
+class AcknowledgedTraffic:
     """Traffic is a batch that a broker acknowledged to a client since this was made, by the taps.
 
-    Rows are appended with one write before the response leaves, so what a client knows is here.
+    Rows are appended with one write before the response leaves: when a client has its answer, the row is here.
     """
 
     def __init__(self, cluster_folder: Path) -> None:
         self._folder = cluster_folder
         self._read: dict[Path, int] = {}
-        for path in self._taps():
+        for path in tap_files(cluster_folder):
             self._read[path] = path.stat().st_size // TAP_ROW.size * TAP_ROW.size
 
-    def _taps(self) -> list[Path]:
-        return sorted(self._folder.glob("broker-*/tap.bin"))
-
     def __call__(self) -> bool:
-        """Whether there is one now."""
-        return any(self._acknowledged(path) for path in self._taps())
+        """Whether there is one by now."""
+        return any(self._acknowledged(path) for path in tap_files(self._folder))
 
     def _acknowledged(self, path: Path) -> bool:
         with path.open("rb") as file:
@@ -81,6 +78,7 @@ class Acknowledged:
         return any(row[kind] == PRODUCED and row[error] == 0 for row in rows)
 
 
-def either(*gauges: HasTraffic) -> HasTraffic:
-    """Traffic is what any of `gauges` calls so: taps know nothing of acks=0, high watermarks do."""
-    return lambda: any(gauge() for gauge in gauges)
+def watch(cluster: Cluster) -> Callable[[], bool]:
+    """Return a detector that says whether either of the two saw traffic."""
+    detectors = (AcknowledgedTraffic(cluster.folder), HighWatermarkTraffic(cluster))
+    return lambda: any(detector() for detector in detectors)

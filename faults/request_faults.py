@@ -1,28 +1,30 @@
 """Faults of single requests (K2): a response lost after its request took effect.
 
-Armed on the broker; the n-th matching response from then on does not leave, its connection is reset.
-So a client's retry meets the appended batch: a duplicate unless the producer is idempotent (H5).
+Armed on the broker: the n-th matching response does not leave, and its connection is reset. A client's retry then meets
+the appended batch: a duplicate, unless the producer is idempotent (H5).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from harrow.cluster.wire.api_keys import ApiKey
 
 from .errors import ConfigError
-from .process import start_again
-from .spec import Evidence, Fault, Injection, Seconds
+from .evidence import Evidence
+from .rules import arm_once, disarm, disarmed, fired
+from .spec import Fault, Injection, Seconds
 from .system import System
 from .targets import Target, all_brokers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseResponse(Fault):
-    """Lose the `nth` response to `api`, on each broker of the target; one lost is an effect."""
+    """Lose the `nth` response to `api`, on each broker of the target; a single lost response is an effect."""
 
     kind: ClassVar[str] = "lose_response"
+    needs: ClassVar[frozenset[str]] = frozenset({"responses"})
     waits_for_traffic: ClassVar[bool] = True
     target: Target = all_brokers
     seconds: Seconds | None = 0.0
@@ -43,51 +45,25 @@ class LoseResponse(Fault):
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
-        ids: dict[int, Any] = injection.notes.setdefault("ids", {})
-        for node in injection.nodes:
-            if node not in ids:
-                answer = system.control(
-                    node,
-                    "responses.lose",
-                    api_key=int(api_key(self.api)),
-                    nth=self.nth,
-                    client=self.client,
-                )
-                ids[node] = answer.get("id")
+        key = int(api_key(self.api))
+        arm_once(
+            system, injection,
+            lambda broker: broker.lose_response(api_key=key, nth=self.nth, client=self.client),
+        )  # fmt: skip
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe that a response was lost."""
-        fired = {
-            str(node): rows
-            for node in injection.nodes
-            if system.brokers[node].state == "running"
-            and (rows := self._mine(system, injection, node))
-        }
-        lost = sum(int(row.get("fired", 0)) for rows in fired.values() for row in rows)
-        return Evidence(proved=lost > 0, facts={"lost": lost, "responses": fired})
+        """Observe whether a response was lost; a broker that does not run answers nothing."""
+        facts = fired(system, injection, death_counts=False)
+        lost = sum(int(fact["fired"]) for fact in facts.values())
+        return Evidence(proved=lost > 0, facts={"lost": lost, "brokers": facts})
 
     def heal(self, system: System, injection: Injection) -> None:
         """Disarm what did not fire; what fired is over."""
-        ids: dict[int, Any] = injection.notes.get("ids", {})
-        for node, rule in ids.items():
-            if system.brokers[node].alive:
-                system.control(node, "responses.clear", id=rule)
-        start_again(system, injection)
+        disarm(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Nothing of it is armed."""
-        armed = [
-            row
-            for node in injection.nodes
-            for row in self._mine(system, injection, node)
-            if row.get("armed")
-        ]
-        return Evidence(proved=not armed, facts={"armed": armed})
-
-    def _mine(self, system: System, injection: Injection, node: int) -> list[dict[str, Any]]:
-        rule = injection.notes.get("ids", {}).get(node)
-        rows: list[dict[str, Any]] = system.control(node, "responses").get("rules", [])
-        return [row for row in rows if row.get("id") == rule]
+        """Observe whether nothing is armed."""
+        return disarmed(system, injection, Evidence(proved=True))
 
 
 def api_key(api: str | int) -> ApiKey:

@@ -1,0 +1,53 @@
+"""The folder of one process of a cluster: the names of its files, for who writes them and who reads them.
+
+<cluster>/broker-<node id>/
+trace.jsonl      structured events, one JSON object a line     (`host/trace.py`)
+broker.log       lines for people                              (`host/trace.py`)
+tap.bin          rows of acknowledged and delivered batches    (`host/tap.py`)
+tap.names        the names that its rows refer to by number    (`host/tap.py`)
+data/            the logs, where `log.dirs` names nothing else (`storage/log_folder.py`)
+stdout.log       what the process printed                      (`forkserver.py`)
+control.sock     its control socket                            (`host/knobs/control.py`)
+<cluster>/registry/  trace.jsonl, broker.log, stdout.log, control.sock, registry.sqlite
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+TRACE = "trace.jsonl"
+LOG = "broker.log"
+TAP = "tap.bin"
+TAP_NAMES = "tap.names"
+DATA = "data"
+STDOUT = "stdout.log"
+CONTROL_SOCKET = "control.sock"
+REGISTRY = "registry"
+BROKER_PREFIX = "broker-"
+
+
+def broker_name(node_id: int) -> str:
+    """Return the name of a broker's process, which is its folder's name too."""
+    return f"{BROKER_PREFIX}{node_id}"
+
+
+def node_id_of(folder: Path) -> int:
+    """Return whose folder this is."""
+    return int(folder.name.removeprefix(BROKER_PREFIX))
+
+
+def broker_folders(cluster: Path) -> list[Path]:
+    """Return the folders of all brokers of a cluster, by node id."""
+    found = (path for path in cluster.glob(f"{BROKER_PREFIX}*") if path.is_dir())
+    return sorted(found, key=node_id_of)
+
+
+def broker_files(cluster: Path, name: str) -> list[Path]:
+    """Return one file of every broker that has it, by node id."""
+    return [path for folder in broker_folders(cluster) if (path := folder / name).exists()]
+
+
+def data_folders(broker: Path, names: Sequence[str]) -> list[Path]:
+    """Return a broker's data folders for the names in `log.dirs` (none: `data`): relative to `broker`, or absolute."""
+    return [broker / name for name in (names or [DATA])]

@@ -1,0 +1,129 @@
+"""A nemesis in a thread of its own, on the machine's clock: for clusters of real processes.
+
+Owns the thread from `start()` to `stop()`, and `faults.jsonl`: one JSON object a line, the nemesis's rows with `t_ns`
+(monotonic) and `schema_version`.
+
+However a run ends, `stop()` leaves nothing unhealed; what went wrong is raised there as a single NemesisError.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .errors import NemesisError
+from .nemesis import EFFECT_TIMEOUT_MS, WAIT_TIMEOUT_MS, Nemesis, Row
+from .schedule import Schedule
+from .system import HasTraffic, System
+
+SCHEMA_VERSION = 1
+"""Of `faults.jsonl`."""
+
+
+class BackgroundNemesis:
+    """Runs `schedule` on `system` in a thread from `start()` to `stop()`; also a context manager."""
+
+    def __init__(
+        self,
+        system: System,
+        schedule: Schedule,
+        *,
+        log: Path | str | None = None,
+        has_traffic: HasTraffic | None = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        effect_timeout_ms: int = EFFECT_TIMEOUT_MS,
+        wait_timeout_ms: int = WAIT_TIMEOUT_MS,
+    ) -> None:
+        self._log = None if log is None else Path(log)
+        self._clock_ns = clock_ns
+        self._nemesis = Nemesis(
+            system,
+            schedule,
+            write=self._append,
+            has_traffic=has_traffic,
+            effect_timeout_ms=effect_timeout_ms,
+            wait_timeout_ms=wait_timeout_ms,
+        )
+        self._stop = threading.Event()
+        self._finish = threading.Event()
+        self._done = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="harrow-nemesis", daemon=True)
+
+    def __enter__(self) -> BackgroundNemesis:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to wait for traffic."""
+        self._thread.start()
+
+    def finish(self, timeout_s: float) -> bool:
+        """Let the schedule end by itself, no more traffic expected; False when it did not in time."""
+        self._finish.set()
+        self._wake.set()
+        return self._done.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Fire nothing more, heal everything, join the thread; NemesisError says what went wrong, once."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        problems = list(self._nemesis.problems)
+        self._nemesis.problems.clear()
+        if problems:
+            raise NemesisError("; ".join(problems))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule with what was resolved so far: written to a file, it repeats this run."""
+        return self._nemesis.schedule
+
+    @property
+    def effects(self) -> int:
+        """How many faults took effect so far."""
+        return self._nemesis.effects
+
+    @property
+    def running(self) -> bool:
+        """Whether its thread still works."""
+        return self._thread.is_alive()
+
+    def _now_ms(self) -> int:
+        return self._clock_ns() // 1_000_000
+
+    def _run(self) -> None:
+        nemesis = self._nemesis
+        try:
+            next_ms: int | None = self._now_ms()
+            while next_ms is not None:
+                if self._stop.is_set():
+                    nemesis.stop()
+                if self._finish.is_set():
+                    nemesis.finish(self._now_ms())
+                next_ms = nemesis.turn(self._now_ms())
+                if next_ms is not None:
+                    self._wake.wait(max(0, next_ms - self._now_ms()) / 1000)
+                    self._wake.clear()
+        except BaseException as error:  # such as a full disk under the log
+            nemesis.problems.append(f"the nemesis failed: {error!r}")
+        finally:
+            self._done.set()
+
+    def _append(self, row: Row) -> None:
+        if self._log is not None:
+            line: dict[str, Any] = {
+                "t_ns": self._clock_ns(),
+                "schema_version": SCHEMA_VERSION,
+                **row,
+            }
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, default=str) + "\n")

@@ -1,0 +1,243 @@
+"""Faults of a broker's disk (K3): power loss, system calls that fail, and a disk that is slow.
+
+A power loss is a kill that takes what was not fsynced with it: the broker's host keeps a journal of that (the setting
+`harrow.power.loss` of the cluster), and its files are rolled back to what a disk may have kept, drawn by the seed.
+Proof: the incarnations that were hit are over, and the roll-back says what it found.
+
+A disk error hits the n-th write, fsync, read or change of names below a path, and every later one. The folder is
+offline from then on (B11), so healing restarts the broker. Proof: the broker's own count, or that the broker
+ended because it had no other folder.
+
+A slow disk delays every write and fsync; the broker goes on. Proof: the broker's own count of delayed calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .errors import ConfigError
+from .evidence import Evidence
+from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
+from .rules import arm_once, armed_in, disarm, disarmed, fired
+from .spec import Fault, Injection, Seconds, pair_within
+from .system import RUNNING, ClusterSnapshot, System
+from .targets import Target
+
+OPERATIONS = ("write", "sync", "read", "name")
+ERRORS = ("EIO", "ENOSPC", "EROFS", "EDQUOT", "")
+SLOW_DISK_MS = (20, 200)
+"""From a disk that other processes use too, to a disk that is about to fail."""
+SLOW_DISK_MS_MOST = 10_000
+
+Milliseconds = float | tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerLoss(Kill):
+    """SIGKILL, and everything that was not fsynced may vanish or tear; healed by starting the broker again."""
+
+    kind: ClassVar[str] = "power_loss"
+    keep: float | None = None
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if self.keep is not None and not 0.0 <= self.keep <= 1.0:
+            raise ConfigError(
+                f"power_loss(keep={self.keep!r}): expected a number from 0 to 1, or None"
+            )
+
+    def capabilities(self) -> frozenset[str]:
+        """Name what a backend must be able to do."""
+        return frozenset({"power-loss", *(() if self.keep is None else ("power-loss-keep",))})
+
+    def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
+        """Return the seed of what is lost."""
+        del snapshot
+        return {"seed": rng.getrandbits(32)}
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Cut the power of all of them at once, each once."""
+        seed = injection.details["seed"]
+        hit_once(
+            system,
+            injection,
+            lambda node, broker: broker.lose_power(seed=f"{seed}/{node}", keep=self.keep),
+        )
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the incarnations that were hit are over and the disks are rolled back."""
+        dead = ended(system, injection)
+        lost: dict[str, Mapping[str, int]] = {}
+        for node in injection.notes.get("incarnations", {}):
+            took = system.broker(node).power_lost()
+            if took is not None:
+                lost[str(node)] = dict(took)
+        proved = dead.proved and set(lost) == {str(node) for node in injection.nodes}
+        return Evidence(proved=proved, facts={**dead.facts, "lost": lost})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskError(ProcessFault):
+    """From the n-th call of an operation on a path like `path` on: an error, a delay, or both."""
+
+    kind: ClassVar[str] = "disk_error"
+    needs: ClassVar[frozenset[str]] = frozenset({"disk-errors", "process"})
+    waits_for_traffic: ClassVar[bool] = True
+    operation: str = "write"
+    error: str = "EIO"
+    nth: int = 1
+    count: int = 0
+    path: str = "*"
+    delay_ms: int = 0
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if self.operation not in OPERATIONS:
+            raise ConfigError(
+                f"disk_error({self.operation!r}): expected one of {', '.join(OPERATIONS)}"
+            )
+        if self.error not in ERRORS:
+            raise ConfigError(f"disk_error(error={self.error!r}): expected one of {ERRORS}")
+        if self.nth < 1 or self.count < 0 or self.delay_ms < 0 or not (self.error or self.delay_ms):
+            raise ConfigError(
+                f"disk_error(nth={self.nth}, count={self.count}, delay_ms={self.delay_ms}): expected nth from 1 up, "
+                "the others from 0 up, and an error or a delay"
+            )
+
+    @property
+    def disturbs(self) -> bool:
+        """A broker whose disk is only slow goes on."""
+        return bool(self.error)
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Arm it once on each broker."""
+        arm_once(
+            system, injection,
+            lambda broker: broker.fail_disk(
+                operation=self.operation, error=self.error, nth=self.nth, count=self.count, path=self.path,
+                delay_ms=self.delay_ms,
+            ),
+        )  # fmt: skip
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether it acted on at least one broker."""
+        facts = fired(system, injection)
+        proved = any(fact["fired"] for fact in facts.values())
+        return Evidence(proved=proved, facts={"operation": self.operation, "brokers": facts})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Disarm it, and restart a broker that lost a folder by it: only a new incarnation opens the folder."""
+        for node, incarnation, rule in armed_in(injection):
+            broker = system.broker(node)
+            status = broker.status()
+            if is_over(status, incarnation) or status.state != RUNNING:
+                continue
+            acted = rule.status().fired
+            rule.disarm()
+            if acted and self.error and node not in injection.notes.setdefault("restarted", []):
+                injection.notes["restarted"].append(node)
+                broker.terminate()
+        start_again(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether brokers run, in a new incarnation where healing needed it, and nothing is armed."""
+        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+        over = all(
+            is_over(system.broker(node).status(), incarnations[node])
+            for node in injection.notes.get("restarted", [])
+        )
+        return disarmed(system, injection, running_again(system, injection), over=over)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowDisk(ProcessFault):
+    """Every write and fsync takes `ms` longer; the broker goes on, late."""
+
+    kind: ClassVar[str] = "slow_disk"
+    needs: ClassVar[frozenset[str]] = frozenset({"slow-disk"})
+    waits_for_traffic: ClassVar[bool] = True
+    ms: Milliseconds = SLOW_DISK_MS
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        pair = pair_within(self.ms, 1, SLOW_DISK_MS_MOST)
+        if pair is None:
+            raise ConfigError(
+                f"slow_disk(ms={self.ms!r}): expected milliseconds, or a (least, most) pair, from 1 to "
+                f"{SLOW_DISK_MS_MOST}"
+            )
+        given = isinstance(self.ms, list | tuple)
+        object.__setattr__(self, "ms", (pair[0], pair[1]) if given else pair[0])
+
+    @property
+    def disturbs(self) -> bool:
+        """No broker is down meanwhile."""
+        return False
+
+    def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
+        """Draw the delay."""
+        del snapshot
+        least, most = self.ms if isinstance(self.ms, tuple) else (self.ms, self.ms)
+        return {"delay_ms": round(rng.uniform(least, most))}
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Make each broker's disk slow, once."""
+        delay_ms = int(injection.details["delay_ms"])
+        arm_once(system, injection, lambda broker: broker.slow_disk(delay_ms))
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether a call was late on at least one broker."""
+        facts = fired(system, injection)
+        proved = any(fact["fired"] for fact in facts.values())
+        return Evidence(proved=proved, facts={"brokers": facts})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Disarm it; a broker that died meanwhile is started by the fault that killed it."""
+        disarm(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether nothing is armed."""
+        return disarmed(system, injection, Evidence(proved=True))
+
+
+def power_loss(
+    target: Target | int, *, seconds: Seconds | None = None, keep: float | None = None
+) -> PowerLoss:
+    """Lose the power: SIGKILL, and what was not fsynced vanishes or tears by the seed; `keep=0.0`: all of it.
+
+    The cluster must have been started with `harrow.power.loss`; started again after `seconds`.
+    """
+    return PowerLoss(target=target, seconds=seconds, keep=keep)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def slow_disk(
+    target: Target | int, *, ms: Milliseconds = SLOW_DISK_MS, seconds: Seconds | None = None
+) -> SlowDisk:
+    """Delay every write and fsync of a broker by `ms`."""
+    return SlowDisk(target=target, ms=ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def disk_error(
+    operation: str,
+    target: Target | int,
+    *,
+    error: str = "EIO",
+    nth: int = 1,
+    count: int = 0,
+    path: str = "*",
+    delay_ms: int = 0,
+    seconds: Seconds | None = None,
+) -> DiskError:
+    """Let the n-th `write`, `sync`, `read` or `name` below `path` fail, and `count` of them (0: all from there on)."""
+    return DiskError(
+        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        operation=operation,
+        error=error,
+        nth=nth,
+        count=count,
+        path=path,
+        delay_ms=delay_ms,
+        seconds=seconds,
+    )

@@ -1,0 +1,287 @@
+"""Faults of the network (K2): a broker cut off from its peers, slow to them, or with connections that break.
+
+Applied in the host of the broker that is hit, at once and to live connections too.
+
+`isolate`  what the broker sends and what it is sent is held back, in both directions unless `direction` says otherwise
+`cut`      the same in one direction, which the seed decides unless `direction` says it
+`slow`     what the broker sends leaves later by so many milliseconds, in order and whole
+`reset`    its connections are reset once; both sides may connect again at once
+
+Peers are the other brokers and the registry, with `clients=True` clients too; with `peers="any"` a single peer,
+drawn by the seed. Healing delivers what was held back, or resets the connections; the seed decides unless `heals_by`
+says it.
+
+Proofs. `isolate` and `cut`: rules are in force and hold bytes back. `slow`: rules are in force and something left late.
+`reset`: the number of connections. A fault of a single link may pass without effect, for nothing may be sent on it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from harrow.cluster.host.knobs.link_rules import DELAY_MS_MOST
+
+from .errors import ConfigError
+from .evidence import Evidence
+from .process_faults import hit_once, start_again
+from .spec import Fault, Injection, Seconds, pair_within
+from .system import DEAD, ClusterSnapshot, LinkStatus, System
+from .targets import Target
+
+DIRECTIONS = ("both", "in", "out")
+MODES = ("deliver", "reset")
+PEERS = ("all", "any")
+SLOW_MS = (50, 300)
+"""From a link across a continent to a link that is about to fail; below the session timeout."""
+
+Milliseconds = float | tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFault(Fault):
+    """A fault of the links between its brokers and their peers."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"links", "process"})
+    clients: bool = False
+    peers: str = "all"
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if self.peers not in PEERS:
+            raise ConfigError(f"{self.kind}(peers={self.peers!r}): expected {' or '.join(PEERS)}")
+
+    @property
+    def may_miss(self) -> bool:
+        """A single link may be idle."""
+        return self.peers == "any"
+
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
+        """Draw the peer where a single link is hit."""
+        if self.peers == "all":
+            return {}
+        return {"peer": rng.choice([*(f"broker {node}" for node in snapshot.brokers), "registry"])}
+
+    def peers_of(self, system: System, injection: Injection, node: int) -> list[str]:
+        """Name the peers of this broker that are concerned."""
+        peers = [*(f"broker {other}" for other in system.nodes), "registry"]
+        drawn: str = injection.details.get("peer", "")
+        named = [drawn] if drawn else peers
+        others = [peer for peer in named if peer != f"broker {node}"]
+        # a broker has no link to itself: the peer before it is taken
+        others = others or [peers[peers.index(drawn) - 1]]
+        return [*others, *(["client *"] if self.clients else [])]
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Remove the rules where the process is alive; a dead broker has lost them, and is started."""
+        mode: str = injection.details.get("mode", "deliver")
+        for node in injection.nodes:
+            broker = system.broker(node)
+            if broker.status().state != DEAD and node in injection.notes.get("incarnations", {}):
+                broker.heal_links(mode)
+        start_again(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether no rule is left."""
+        return _observed(system, injection, lambda status: not status.rules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolate(LinkFault):
+    """Cut a broker off from the other brokers and the registry (`clients=True`: from clients as well)."""
+
+    kind: ClassVar[str] = "isolate"
+    directions: ClassVar[tuple[str | None, ...]] = DIRECTIONS
+    direction: str | None = "both"
+    heals_by: str | None = None
+
+    def __post_init__(self) -> None:
+        LinkFault.__post_init__(self)
+        if self.direction not in self.directions:
+            allowed = ", ".join(map(str, self.directions))
+            raise ConfigError(f"{self.kind}(direction={self.direction!r}): expected {allowed}")
+        if self.heals_by not in (None, *MODES):
+            raise ConfigError(
+                f"{self.kind}(heals_by={self.heals_by!r}): expected {' or '.join(MODES)}"
+            )
+
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
+        """Draw how it heals."""
+        drawn = LinkFault.draw_details(self, snapshot, rng)
+        return {**drawn, "mode": self.heals_by or rng.choice(MODES)}
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Set the rules."""
+        direction = str(injection.details.get("direction", self.direction))
+        hit_once(
+            system,
+            injection,
+            lambda node, broker: broker.block(self.peers_of(system, injection, node), direction),
+        )
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether rules are in force and hold something back."""
+        return _observed(system, injection, lambda status: status.rules > 0 and status.held > 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneWayCut(Isolate):
+    """Isolate in one direction: a broker that hears and is not heard ("out"), or the reverse ("in")."""
+
+    kind: ClassVar[str] = "cut"
+    directions: ClassVar[tuple[str | None, ...]] = ("in", "out", None)
+    direction: str | None = None
+
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
+        """Draw how it heals, and the direction."""
+        drawn = Isolate.draw_details(self, snapshot, rng)
+        return {**drawn, "direction": self.direction or rng.choice(("in", "out"))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow(LinkFault):
+    """What a broker sends to brokers and registry leaves late (`clients=True`: to clients as well)."""
+
+    kind: ClassVar[str] = "slow"
+    ms: Milliseconds = SLOW_MS
+
+    def __post_init__(self) -> None:
+        LinkFault.__post_init__(self)
+        object.__setattr__(self, "ms", _check_ms(self.ms))
+
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
+        """Draw the delay."""
+        drawn = LinkFault.draw_details(self, snapshot, rng)
+        least, most = self.ms if isinstance(self.ms, tuple) else (self.ms, self.ms)
+        return {**drawn, "delay_ms": round(rng.uniform(least, most))}
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Set the rules."""
+        delay_ms = int(injection.details["delay_ms"])
+        hit_once(
+            system,
+            injection,
+            lambda node, broker: broker.slow(self.peers_of(system, injection, node), delay_ms),
+        )
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether rules are in force and something left late."""
+        return _observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset(LinkFault):
+    """Reset a broker's connections once (`clients=True`: those of clients as well); there is nothing to heal."""
+
+    kind: ClassVar[str] = "reset"
+    seconds: Seconds | None = 0.0
+
+    @property
+    def disturbs(self) -> bool:
+        """No broker is down meanwhile."""
+        return False
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Reset them, once on each broker."""
+        counts: dict[str, int] = injection.notes.setdefault("reset", {})
+
+        def act(node: int, broker: Any) -> None:
+            counts[str(node)] = broker.reset_links(self.peers_of(system, injection, node))
+
+        hit_once(system, injection, act)
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether connections were reset on every broker."""
+        del system
+        counts: Mapping[str, int] = injection.notes.get("reset", {})
+        proved = bool(counts) and all(counts.values())
+        return Evidence(proved=proved, facts={"reset": dict(counts)})
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Do nothing: both sides connect again by themselves."""
+        del system, injection
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Nothing is left of it."""
+        del system, injection
+        return Evidence(proved=True)
+
+
+def _check_ms(ms: object) -> Milliseconds:
+    pair = pair_within(ms, 1, DELAY_MS_MOST)
+    if pair is None:
+        raise ConfigError(
+            f"slow(ms={ms!r}): expected milliseconds, or a (least, most) pair, from 1 to {DELAY_MS_MOST}"
+        )
+    return (pair[0], pair[1]) if isinstance(ms, list | tuple) else pair[0]
+
+
+def _observed(
+    system: System, injection: Injection, holds: Callable[[LinkStatus], bool]
+) -> Evidence:
+    found = {node: system.broker(node).links() for node in injection.nodes}
+    facts = {str(node): dict(status.facts) for node, status in found.items()}
+    return Evidence(proved=all(map(holds, found.values())), facts={"links": facts})
+
+
+def isolate(
+    target: Target | int,
+    *,
+    seconds: Seconds | None = None,
+    clients: bool = False,
+    direction: str = "both",
+    heals_by: str | None = None,
+    peers: str = "all",
+) -> Isolate:
+    """Cut a broker off for `seconds`: from brokers and registry, with `clients=True` from clients too.
+
+    `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its connections are reset
+    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws.
+    """
+    return Isolate(
+        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds,
+        clients=clients,
+        direction=direction,
+        heals_by=heals_by,
+        peers=peers,
+    )
+
+
+def cut(
+    target: Target | int,
+    *,
+    seconds: Seconds | None = None,
+    clients: bool = False,
+    direction: str | None = None,
+    heals_by: str | None = None,
+    peers: str = "all",
+) -> OneWayCut:
+    """Cut a broker off in one direction: "in" (it hears no peer), "out" (no peer hears it); else the seed decides."""
+    return OneWayCut(
+        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        seconds=seconds,
+        clients=clients,
+        direction=direction,
+        heals_by=heals_by,
+        peers=peers,
+    )
+
+
+def slow(
+    target: Target | int,
+    *,
+    ms: Milliseconds = SLOW_MS,
+    seconds: Seconds | None = None,
+    clients: bool = False,
+    peers: str = "all",
+) -> Slow:
+    """Delay what a broker sends to brokers and registry by `ms`; with `clients=True` to clients too."""
+    return Slow(target=target, ms=ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def reset(target: Target | int, *, clients: bool = False, peers: str = "all") -> Reset:
+    """Reset a broker's connections with brokers and registry, with `clients=True` those with clients too."""
+    return Reset(target=target, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

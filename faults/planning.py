@@ -1,0 +1,250 @@
+"""How schedules are planned: the caller's faults in turn, or random ones from a seed.
+
+`random_schedule` draws in the manner of swarm testing (Groce et al., ISSTA 2012): which kinds of fault take part
+is itself drawn, so that no kind hides behind another. With a cap of 1 faults come in turn; with a
+higher cap each has a time of its own, and they overlap as far as the cap allows.
+
+`overlapping_schedule` draws the mix of simulations: kinds have weights, durations lie around the session timeout,
+so that the registry notices some faults and does not notice others. With kill -9 no number of failures may lose
+anything, so that a cap of all brokers is sound for it: liveness is asked for only after healing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .disk_faults import PowerLoss, SlowDisk
+from .errors import ConfigError
+from .network_faults import Isolate, OneWayCut, Reset, Slow
+from .process_faults import Kill, Pause, Restart, Terminate
+from .registry_faults import PauseRegistry, RegistryFault, RestartRegistry
+from .schedule import Schedule, ScheduledFault
+from .spec import Fault, Seconds
+from .targets import (
+    Target,
+    TopicLike,
+    all_brokers,
+    controller,
+    follower,
+    group_coordinator,
+    leader,
+    one,
+)
+
+GAP_MS = (0, 400)
+"""Between two faults without times of their own: long enough for traffic to continue."""
+FIRST_GAP_MS = (0, 60)
+"""Before the first fault: short, so that a short workload meets it."""
+OVERLAP_MS = (100, 1200)
+"""Between the beginnings of faults that may overlap; they last about two seconds on average."""
+
+
+def check_faults(faults: Sequence[object]) -> tuple[Fault, ...]:
+    """Return them as faults; ConfigError says what to write instead."""
+    for fault in faults:
+        if not isinstance(fault, Fault):
+            name = getattr(fault, "__name__", "")
+            hint = f"; write {name}(…)" if name else "; expected such as kill(leader('orders'))"
+            raise ConfigError(f"{fault!r} is not a fault{hint}")
+    return tuple(fault for fault in faults if isinstance(fault, Fault))
+
+
+def in_turn(
+    faults: Sequence[Fault],
+    seed: int,
+    *,
+    duration_s: float | None = None,
+    first_id: int = 1,
+    cap: int = 1,
+) -> Schedule:
+    """Build a schedule of `faults` in turn; with `duration_s` again and again for so long."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    steps: list[ScheduledFault] = []
+    planned_ms = 0.0
+    while faults and (not steps or (duration_s is not None and planned_ms < duration_s * 1000)):
+        order = list(faults)
+        if steps:
+            rng.shuffle(order)
+        for fault in order:
+            number = first_id + len(steps)
+            gap = rng.randint(*(GAP_MS if steps else FIRST_GAP_MS))
+            first_round = len(steps) < len(faults)
+            steps.append(
+                ScheduledFault(id=str(number), fault=fault, at_ms=gap, required=first_round)
+            )
+            planned_ms += gap + _least_ms(fault)
+    duration_ms = None if duration_s is None else round(duration_s * 1000)
+    return Schedule(steps=tuple(steps), seed=seed, cap=cap, duration_ms=duration_ms)
+
+
+def _least_ms(fault: Fault) -> float:
+    seconds = fault.seconds
+    least = seconds[0] if isinstance(seconds, tuple) else seconds
+    return 250.0 if least is None else max(50.0, least * 1000)
+
+
+RANDOM_FAULTS: Mapping[str, type[Fault]] = {
+    fault.kind: fault
+    for fault in (
+        Kill, Pause, Isolate, Terminate, PowerLoss, OneWayCut, Slow, Restart, RestartRegistry, PauseRegistry, Reset,
+        SlowDisk,
+    )
+}  # fmt: skip
+DEFAULT_RANDOM = ("kill", "pause", "isolate")
+ALL_RANDOM = (
+    "kill", "pause", "isolate", "cut", "slow", "restart_registry", "pause_registry", "terminate", "restart",
+)  # fmt: skip
+"""All that any cluster can be broken with; a power loss needs a cluster that keeps a journal for it."""
+
+
+def random_schedule(
+    seed: int,
+    faults: Sequence[str] = DEFAULT_RANDOM,
+    duration_s: float = 5.0,
+    *,
+    topics: Sequence[TopicLike] = (),
+    groups: Sequence[str] = (),
+    seconds: Seconds | None = None,
+    swarm: bool = True,
+    first_id: int = 1,
+    cap: int = 1,
+) -> Schedule:
+    """Draw faults of random roles that fill `duration_s`.
+
+    `faults`: kinds that may take part, of `RANDOM_FAULTS`; with `swarm` the seed picks which of them do.
+    """
+    for name in faults:
+        if name not in RANDOM_FAULTS:
+            raise ConfigError(f"fault {name!r}: expected one of {', '.join(RANDOM_FAULTS)}")
+    if not faults or duration_s <= 0:
+        raise ConfigError(
+            f"faults={list(faults)}, duration_s={duration_s}: expected a fault and a time"
+        )
+    rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    kinds = rng.sample(list(faults), rng.randint(1, len(faults))) if swarm else list(faults)
+    steps: list[ScheduledFault] = []
+    planned_ms = 0.0
+    while planned_ms < duration_s * 1000:
+        kind = RANDOM_FAULTS[rng.choice(kinds)]
+        fault = _random_fault(kind, _random_role(rng, topics, groups), seconds)
+        # The first fault must fire: a run without any fault proves nothing.
+        step = ScheduledFault(id=str(first_id + len(steps)), fault=fault, required=not steps)
+        if cap > 1:
+            planned_ms += rng.randint(*(OVERLAP_MS if steps else FIRST_GAP_MS))
+            steps.append(replace(step, trigger="traffic", at_ms=round(planned_ms)))
+        else:
+            gap = rng.randint(*(GAP_MS if steps else FIRST_GAP_MS))
+            steps.append(replace(step, at_ms=gap))
+            planned_ms += gap + max(_least_ms(fault), 1000.0)
+    notes = {"kinds": kinds, "duration_s": duration_s}
+    return Schedule(
+        steps=tuple(steps), seed=seed, cap=cap, duration_ms=round(duration_s * 1000), notes=notes
+    )
+
+
+def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> Fault:
+    given: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
+    if not issubclass(kind, RegistryFault):
+        given["target"] = role
+    return kind(**given)
+
+
+def _random_role(rng: random.Random, topics: Sequence[TopicLike], groups: Sequence[str]) -> Target:
+    roles: list[Target] = [controller(), one]
+    if topics:
+        topic = rng.choice(list(topics))
+        roles += [leader(topic), leader(topic), follower(topic)]
+    if groups:
+        roles.append(group_coordinator(rng.choice(list(groups))))
+    return rng.choice(roles)
+
+
+# ---------------------------------------------------------------------------- the mix of simulations
+
+KILL_ALL = "kill_all"
+WEIGHTS: Mapping[str, int] = {
+    "kill": 6,
+    "pause": 6,
+    "isolate": 5,
+    "cut": 5,
+    "slow": 3,
+    "reset": 3,
+    "restart_registry": 2,
+    "pause_registry": 2,
+    "terminate": 2,
+    "slow_disk": 1,
+    KILL_ALL: 1,
+}
+"""How often each kind is drawn; `kill_all` is `kill(all_brokers)`."""
+POWER_LOSS_WEIGHT = 6
+TAKES_PART = 0.6
+"""How likely a kind is to take part in a seed (swarm testing)."""
+SESSIONS = (0.1, 0.4, 0.9, 1.3, 2.0, 3.0)
+"""Durations, as parts of the session timeout."""
+SESSIONS_BETWEEN = (0.4, 1.6)
+"""How many faults a seed has, as parts of the number of sessions that its duration has; two at least."""
+LAST_START = 0.9
+"""No fault begins later than this part of the duration."""
+
+
+def overlapping_schedule(
+    seed: int,
+    *,
+    duration_ms: int,
+    session_ms: int,
+    brokers: int,
+    topics: Sequence[TopicLike] = (),
+    weights: Mapping[str, int] | None = None,
+) -> Schedule:
+    """Draw faults at random times of `duration_ms`, which overlap; see the module's head."""
+    rng = random.Random(f"{seed}/overlapping")  # noqa: S311 - repeatable, not secret
+    given = dict(WEIGHTS if weights is None else weights)
+    for kind in given:
+        if kind not in (*RANDOM_FAULTS, KILL_ALL):
+            raise ConfigError(f"fault {kind!r}: expected one of {', '.join(RANDOM_FAULTS)}")
+    kinds = [kind for kind in given if rng.random() < TAKES_PART] or list(given)
+    count = max(2, int(duration_ms / session_ms * rng.uniform(*SESSIONS_BETWEEN)))
+    drawn = [
+        (
+            round(rng.uniform(0, duration_ms * LAST_START)),
+            _drawn_fault(rng.choices(kinds, [given[kind] for kind in kinds])[0], rng, topics),
+            round(session_ms * rng.choice(SESSIONS)),
+        )
+        for _ in range(count)
+    ]
+    steps = tuple(
+        ScheduledFault(
+            id=str(number), fault=fault, at_ms=at_ms, trigger="traffic", required=False,
+            duration_ms=0 if isinstance(fault, Reset) else lasts_ms,
+        )
+        for number, (at_ms, fault, lasts_ms) in enumerate(sorted(drawn, key=lambda row: row[0]), 1)
+    )  # fmt: skip
+    notes = {"planned_by": "overlapping_schedule", "kinds": kinds}
+    return Schedule(steps=steps, seed=seed, cap=brokers, duration_ms=duration_ms, notes=notes)
+
+
+def _drawn_fault(kind: str, rng: random.Random, topics: Sequence[TopicLike]) -> Fault:
+    """A fault of `kind` on a drawn target: leaders and the controller more often than others."""
+    if kind == KILL_ALL:
+        return Kill(target=all_brokers)
+    draw = rng.random()
+    role = one
+    if draw < 0.5 and topics:
+        role = leader(rng.choice(list(topics)))
+    elif draw < 0.7:
+        role = controller()
+    make = _DRAWN.get(kind)
+    return make(role, rng) if make is not None else _random_fault(RANDOM_FAULTS[kind], role, None)
+
+
+_DRAWN: Mapping[str, Callable[[Target, random.Random], Fault]] = {
+    "isolate": lambda role, rng: Isolate(target=role, clients=rng.random() < 0.5),
+    "cut": lambda role, rng: OneWayCut(target=role, peers=rng.choice(("any", "all"))),
+    "slow": lambda role, rng: Slow(
+        target=role, ms=rng.choice((30.0, 150.0, 600.0)), peers=rng.choice(("any", "all"))
+    ),
+    "reset": lambda role, rng: Reset(target=role, clients=rng.random() < 0.5),
+}

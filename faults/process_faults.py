@@ -1,0 +1,182 @@
+"""Faults of a broker's process (K1): kill, terminate, restart, pause.
+
+Each is injected once into the incarnation that runs at that moment. Proof: that incarnation is over (the process is
+dead, or has been started again since), or the process is paused. Healed: the broker runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .evidence import Evidence
+from .spec import Fault, Injection, Seconds
+from .system import DEAD, PAUSED, RUNNING, BrokerControl, ProcessStatus, System
+from .targets import Target
+
+
+def hit_once(
+    system: System, injection: Injection, act: Callable[[int, BrokerControl], object]
+) -> None:
+    """Do `act` to each broker that was not hit yet and is not dead, and note which incarnation of it was hit."""
+    incarnations: dict[int, int] = injection.notes.setdefault("incarnations", {})
+    for node in injection.nodes:
+        broker = system.broker(node)
+        status = broker.status()
+        if node not in incarnations and status.state != DEAD:
+            incarnations[node] = status.incarnation
+            act(node, broker)
+
+
+def is_over(status: ProcessStatus, incarnation: int) -> bool:
+    """Whether the incarnation that was hit has ended."""
+    return status.state == DEAD or status.incarnation > incarnation
+
+
+def statuses(system: System, injection: Injection) -> dict[int, ProcessStatus]:
+    """Return the status of each broker that was hit, by node id."""
+    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+    return {node: system.broker(node).status() for node in incarnations}
+
+
+def shown(found: dict[int, ProcessStatus]) -> dict[str, Any]:
+    """Return statuses as facts."""
+    return {"brokers": {str(node): status.to_json() for node, status in found.items()}}
+
+
+def ended(system: System, injection: Injection) -> Evidence:
+    """Observe whether every incarnation that was hit is over."""
+    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+    found = statuses(system, injection)
+    proved = bool(found) and all(
+        is_over(status, incarnations[node]) for node, status in found.items()
+    )
+    return Evidence(proved=proved, facts=shown(found))
+
+
+def start_again(system: System, injection: Injection) -> None:
+    """Start each broker of the target that is dead, and resume each one that is paused."""
+    for node in injection.nodes:
+        broker = system.broker(node)
+        state = broker.status().state
+        if state == DEAD:
+            broker.start()
+        elif state == PAUSED:
+            broker.resume()
+
+
+def running_again(system: System, injection: Injection) -> Evidence:
+    """Observe whether every broker of the target runs."""
+    found = {node: system.broker(node).status() for node in injection.nodes}
+    proved = all(status.state == RUNNING for status in found.values())
+    return Evidence(proved=proved, facts=shown(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFault(Fault):
+    """A fault whose brokers run again when it is healed."""
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Start what is dead, resume what is paused."""
+        start_again(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the brokers run."""
+        return running_again(system, injection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill(ProcessFault):
+    """SIGKILL; healed by starting the broker again. Its page cache survives, its memory does not."""
+
+    kind: ClassVar[str] = "kill"
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Kill each broker once."""
+        hit_once(system, injection, lambda _, broker: broker.kill())
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the incarnations that were hit are over."""
+        return ended(system, injection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminate(Kill):
+    """SIGTERM: a controlled shutdown, which moves leaders first; healed by starting the broker again.
+
+    A broker that has not ended when the fault is healed is killed, and started again.
+    """
+
+    kind: ClassVar[str] = "terminate"
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Terminate each broker once."""
+        hit_once(system, injection, lambda _, broker: broker.terminate())
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Start what is dead; kill what was asked to end and has not."""
+        incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+        for node, status in statuses(system, injection).items():
+            if not is_over(status, incarnations[node]):
+                system.broker(node).kill()
+        start_again(system, injection)
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the brokers run, in a later incarnation than that which was hit."""
+        over = not injection.notes.get("incarnations") or ended(system, injection).proved
+        running = running_again(system, injection)
+        return Evidence(proved=over and running.proved, facts=running.facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart(Terminate):
+    """Terminate, and start again as soon as the broker is dead (`hard=True`: kill instead of terminate)."""
+
+    kind: ClassVar[str] = "restart"
+    hard: bool = False
+    seconds: Seconds | None = 0.0
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """End each broker once."""
+        hit_once(
+            system, injection, lambda _, broker: broker.kill() if self.hard else broker.terminate()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause(ProcessFault):
+    """SIGSTOP, later SIGCONT: a long garbage collection. A broker whose session ended meanwhile is a zombie."""
+
+    kind: ClassVar[str] = "pause"
+    needs: ClassVar[frozenset[str]] = frozenset({"pause"})
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Pause each broker once."""
+        hit_once(system, injection, lambda _, broker: broker.pause())
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether every broker is paused."""
+        found = statuses(system, injection)
+        proved = bool(found) and all(status.state == PAUSED for status in found.values())
+        return Evidence(proved=proved, facts=shown(found))
+
+
+def kill(target: Target | int, *, seconds: Seconds | None = None) -> Kill:
+    """SIGKILL; the broker is started again after `seconds` (default: around the session timeout)."""
+    return Kill(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Terminate:
+    """SIGTERM, a controlled shutdown; the broker is started again after `seconds`."""
+    return Terminate(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def restart(target: Target | int, *, hard: bool = False) -> Restart:
+    """End the broker and start it again as soon as it is dead; `hard` with SIGKILL."""
+    return Restart(target=target, hard=hard)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def pause(target: Target | int, *, seconds: Seconds | None = None) -> Pause:
+    """SIGSTOP for `seconds` (default: drawn from both sides of the session timeout)."""
+    return Pause(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -1,0 +1,131 @@
+"""Faults of the registry's process (K1, D3): killed and started again, paused.
+
+They hit no broker: an injection has no nodes and counts against no cap. While it lasts the registry does not answer
+(`Fault.hides_cluster`). Proofs are those of a broker's process; healed: the registry runs and answers.
+Needs the capability `registry`: a ZooKeeper is not Harrow's to kill.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .errors import ConfigError, TargetError
+from .evidence import Evidence
+from .process_faults import is_over
+from .spec import Fault, Injection, Seconds
+from .system import DEAD, PAUSED, RUNNING, ClusterSnapshot, ProcessControl, System
+from .targets import Target, registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryFault(Fault):
+    """A fault whose target is the registry."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"registry"})
+    hides_cluster: ClassVar[bool] = True
+    target: Target = registry
+
+    def __post_init__(self) -> None:
+        Fault.__post_init__(self)
+        if self.target != registry:
+            raise ConfigError(f"{self.kind}(target={self.target}): it hits only the registry")
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(f'{n}={v!r}' for n, v in self.parameters().items())})"
+
+    @property
+    def disturbs(self) -> bool:
+        """No broker is down."""
+        return False
+
+    def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
+        """Draw how long; there is no broker to draw. TargetError while the registry is away already."""
+        self.check_nodes(snapshot, ())
+        duration_ms = self.draw_duration_ms(snapshot, rng)
+        return Injection(id=id, fault=self, nodes=(), duration_ms=duration_ms)
+
+    def check_nodes(self, snapshot: ClusterSnapshot, nodes: tuple[int, ...]) -> None:
+        """Raise TargetError while the registry does not run."""
+        del nodes
+        if not snapshot.registry_runs:
+            raise TargetError(f"{self}: the registry does not run at this moment")
+
+    def hit(self, process: ProcessControl) -> None:
+        """Do it to the process."""
+        raise NotImplementedError
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Hit the registry once."""
+        status = system.registry.status()
+        if "incarnation" not in injection.notes and status.state != DEAD:
+            injection.notes["incarnation"] = status.incarnation
+            self.hit(system.registry)
+
+    def heal(self, system: System, injection: Injection) -> None:
+        """Resume it, or start it."""
+        del injection
+        state = system.registry.status().state
+        if state == PAUSED:
+            system.registry.resume()
+        elif state == DEAD:
+            system.registry.start()
+
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether it runs and answers."""
+        del injection
+        status = system.registry.status()
+        if status.state != RUNNING:
+            return Evidence(proved=False, facts=status.to_json())
+        live = sorted(system.describe().live)
+        return Evidence(proved=True, facts={**status.to_json(), "live": live})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartRegistry(RegistryFault):
+    """SIGKILL; healed by starting it again: sessions and nodes come from its log."""
+
+    kind: ClassVar[str] = "restart_registry"
+
+    def hit(self, process: ProcessControl) -> None:
+        """Kill it."""
+        process.kill()
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the incarnation that was hit is over."""
+        status = system.registry.status()
+        incarnation: int | None = injection.notes.get("incarnation")
+        return Evidence(
+            proved=incarnation is not None and is_over(status, incarnation), facts=status.to_json()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRegistry(RegistryFault):
+    """SIGSTOP, later SIGCONT.
+
+    After a pause that is longer than the sessions, the registry must ask who is still there.
+    """
+
+    kind: ClassVar[str] = "pause_registry"
+
+    def hit(self, process: ProcessControl) -> None:
+        """Pause it."""
+        process.pause()
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether it is paused."""
+        status = system.registry.status()
+        proved = "incarnation" in injection.notes and status.state == PAUSED
+        return Evidence(proved=proved, facts=status.to_json())
+
+
+def restart_registry(*, seconds: Seconds | None = None) -> RestartRegistry:
+    """SIGKILL the registry; started again after `seconds` (default: around the session timeout)."""
+    return RestartRegistry(seconds=seconds)
+
+
+def pause_registry(*, seconds: Seconds | None = None) -> PauseRegistry:
+    """SIGSTOP the registry for `seconds` (default: drawn from both sides of the session timeout)."""
+    return PauseRegistry(seconds=seconds)

@@ -1,0 +1,69 @@
+"""Rules that wait in a broker until its code or its traffic reaches them: armed once, observed, disarmed.
+
+A rule belongs to the incarnation of the broker in which it was armed: a later incarnation has nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .evidence import Evidence
+from .process_faults import hit_once, is_over
+from .spec import Injection
+from .system import ArmedRule, BrokerControl, System
+
+
+def arm_once(
+    system: System, injection: Injection, arm: Callable[[BrokerControl], ArmedRule]
+) -> None:
+    """Arm a rule in each broker that has none of this fault yet."""
+    rules: dict[int, ArmedRule] = injection.notes.setdefault("rules", {})
+
+    def keep(node: int, broker: BrokerControl) -> None:
+        rules[node] = arm(broker)
+
+    hit_once(system, injection, keep)
+
+
+def armed_in(injection: Injection) -> list[tuple[int, int, ArmedRule]]:
+    """Return (node id, incarnation, rule) of each rule that was armed."""
+    incarnations: dict[int, int] = injection.notes.get("incarnations", {})
+    rules: dict[int, ArmedRule] = injection.notes.get("rules", {})
+    return [(node, incarnations[node], rule) for node, rule in rules.items()]
+
+
+def fired(
+    system: System, injection: Injection, *, death_counts: bool = True
+) -> dict[str, dict[str, Any]]:
+    """Return what each rule did, by node id; with `death_counts` an incarnation that ended was hit by it."""
+    facts: dict[str, dict[str, Any]] = {}
+    for node, incarnation, rule in armed_in(injection):
+        status = system.broker(node).status()
+        if is_over(status, incarnation):
+            facts[str(node)] = {**status.to_json(), "fired": int(death_counts)}
+        else:
+            found = rule.status()
+            facts[str(node)] = {**found.facts, "fired": found.fired}
+    return facts
+
+
+def disarm(system: System, injection: Injection) -> None:
+    """Disarm every rule whose incarnation goes on."""
+    for node, incarnation, rule in armed_in(injection):
+        if not is_over(system.broker(node).status(), incarnation):
+            rule.disarm()
+
+
+def disarmed(
+    system: System, injection: Injection, running: Evidence, *, over: bool = True
+) -> Evidence:
+    """Observe whether no rule is armed; with `running` and `over` as further conditions."""
+    armed = [
+        node
+        for node, incarnation, rule in armed_in(injection)
+        if not is_over(system.broker(node).status(), incarnation) and rule.status().armed
+    ]
+    return Evidence(
+        proved=running.proved and over and not armed, facts={**running.facts, "armed": armed}
+    )

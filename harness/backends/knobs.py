@@ -1,0 +1,139 @@
+"""The faults that a Harrow broker's own host injects, over its control operations.
+
+Real hosts serve these operations on the control socket, simulated hosts by a call; names and fields are the same
+(`cluster/host/knobs/`). ClusterError when the broker does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from harrow.faults.system import LinkStatus, RuleStatus
+
+Fields = dict[str, Any]
+
+
+class Call(Protocol):
+    """One control operation of a broker."""
+
+    def __call__(self, op: str, **fields: object) -> Fields:
+        """Return its answer; ClusterError when the broker does not answer or refuses."""
+        ...
+
+
+class HostRule:
+    """An armed rule of a host: found by its id (or name) among the rows that an operation reports."""
+
+    def __init__(
+        self,
+        rows: Callable[[], Sequence[Mapping[str, Any]]],
+        key: tuple[str, object],
+        disarm: Callable[[], object],
+    ) -> None:
+        self._rows = rows
+        self._key = key
+        self._disarm = disarm
+
+    def status(self) -> RuleStatus:
+        """Whether it is armed and what it did; a host that has no such rule has neither."""
+        name, value = self._key
+        for row in self._rows():
+            if row.get(name) == value:
+                return RuleStatus(
+                    armed=bool(row.get("armed")), fired=int(row.get("fired", 0)), facts=dict(row)
+                )
+        return RuleStatus(armed=False, fired=0)
+
+    def disarm(self) -> None:
+        """Take it back."""
+        self._disarm()
+
+
+class RuleGroup:
+    """Several rules that are armed and disarmed together, such as those of a slow disk."""
+
+    def __init__(self, rules: Sequence[HostRule]) -> None:
+        self._rules = list(rules)
+
+    def status(self) -> RuleStatus:
+        """Armed while one of them is; fired as often as all of them."""
+        found = [rule.status() for rule in self._rules]
+        return RuleStatus(
+            armed=any(status.armed for status in found),
+            fired=sum(status.fired for status in found),
+            facts={"rules": [dict(status.facts) for status in found]},
+        )
+
+    def disarm(self) -> None:
+        """Take all of them back."""
+        for rule in self._rules:
+            rule.disarm()
+
+
+class HostKnobs:
+    """Links, responses, failpoints and disk rules of one broker."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    # ------------------------------------------------------------------------------------ links
+
+    def block(self, peers: Sequence[str], direction: str) -> None:
+        """Hold back what these peers send, are sent, or both."""
+        self._call("links.block", peers=list(peers), direction=direction)
+
+    def slow(self, peers: Sequence[str], delay_ms: int) -> None:
+        """Send late to these peers."""
+        self._call("links.slow", peers=list(peers), delay_ms=delay_ms)
+
+    def heal_links(self, mode: str) -> None:
+        """Remove every link rule."""
+        self._call("links.heal", mode=mode)
+
+    def reset_links(self, peers: Sequence[str]) -> int:
+        """Reset the connections with these peers; return how many there were."""
+        return int(self._call("links.reset", peers=list(peers))["links"])
+
+    def links(self) -> LinkStatus:
+        """Return the link rules and what they did."""
+        answer = self._call("links")
+        return LinkStatus(
+            rules=len(answer["rules"]),
+            held=int(answer["held_in_bytes"]) + int(answer["held_out_bytes"]),
+            delayed=int(answer.get("delayed_bytes", 0)) + int(answer.get("delayed_frames", 0)),
+            facts=answer,
+        )
+
+    # ------------------------------------------------------------------------------------ rules
+
+    def lose_response(self, *, api_key: int, nth: int, client: str) -> HostRule:
+        """Arm a lost response."""
+        rule = self._call("responses.lose", api_key=api_key, nth=nth, client=client)["id"]
+        return HostRule(
+            lambda: self._call("responses")["rules"],
+            ("id", rule),
+            lambda: self._call("responses.clear", id=rule),
+        )
+
+    def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
+        """Arm a failpoint."""
+        self._call("failpoint.arm", name=name, action=action, nth=nth, delay_ms=delay_ms)
+        return HostRule(
+            lambda: self._call("failpoints")["failpoints"],
+            ("name", name),
+            lambda: self._call("failpoint.disarm", name=name),
+        )
+
+    def fail_disk(
+        self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
+    ) -> HostRule:
+        """Arm a disk error or delay."""
+        rule = self._call(
+            "disk.fail", operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms
+        )["id"]  # fmt: skip
+        return HostRule(
+            lambda: self._call("disk.faults")["rules"],
+            ("id", rule),
+            lambda: self._call("disk.clear", id=rule),
+        )

@@ -1,0 +1,187 @@
+"""The local backend: a `Cluster` of processes on this machine, as faults see it.
+
+Owns what faults may not know: pids and process states (`/proc`), signals, control sockets. Actions send a signal
+or fork and return; the kernel's process table shows later what became of them.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.errors import ClusterError
+from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus
+
+from .knobs import HostKnobs, HostRule, RuleGroup
+from .local_traffic import watch
+
+if TYPE_CHECKING:
+    from harrow.cluster import Cluster
+    from harrow.cluster.managed import ManagedProcess
+    from harrow.cluster.view import ClusterView
+
+EVERYWHERE = frozenset(
+    {"process", "pause", "links", "responses", "failpoints", "disk-errors", "slow-disk"}
+)
+SLOW_DISK_OPERATIONS = ("write", "sync")
+
+
+def process_state(pid: int | None) -> str:
+    """Return the state letter of /proc/PID/stat; empty when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[0]
+
+
+def gone(pid: int | None) -> bool:
+    """Whether a process runs no more."""
+    return process_state(pid) in ("", "Z", "X", "x")
+
+
+class LocalProcess:
+    """One managed process; `ProcessControl` of the fault layer."""
+
+    def __init__(self, process: ManagedProcess) -> None:
+        self._process = process
+        self._error = ""
+
+    def status(self) -> ProcessStatus:
+        """Ask the kernel; a process that said why it did not start is dead."""
+        try:
+            self._process.check_ready()
+        except ClusterError as error:
+            self._error = str(error)
+        state = self._process.state
+        if state == RUNNING:
+            self._error = ""
+        pid = self._process.pid
+        facts: dict[str, Any] = {"pid": pid, "process": process_state(pid) or "gone"}
+        if self._error:
+            facts["error"] = self._error
+        return ProcessStatus(state=state, incarnation=self._process.incarnations, facts=facts)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._process.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Send SIGTERM; SIGCONT before it, for a paused process handles no signal."""
+        self._process.send_signal(signal.SIGCONT)
+        self._process.send_signal(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Send SIGSTOP."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def start(self) -> None:
+        """Fork it."""
+        self._process.begin()
+
+
+class LocalBroker(LocalProcess, HostKnobs):
+    """One broker's process, and its control socket."""
+
+    def __init__(self, cluster: Cluster, node: int) -> None:
+        LocalProcess.__init__(self, cluster.brokers[node])
+        HostKnobs.__init__(self, self._control)
+        self._cluster = cluster
+        self._node = node
+        self._power: tuple[str, float | None] | None = None
+        self._lost: Mapping[str, int] | None = None
+
+    def _control(self, op: str, **fields: object) -> dict[str, Any]:
+        state = self._process.state
+        if state != RUNNING:  # its socket would not answer before the call's time is up
+            raise ClusterError(f"broker {self._node} is {state} and cannot be asked {op!r}")
+        return self._cluster.control(self._node, op, **fields)
+
+    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+        """Send SIGKILL; the files are rolled back when the process is dead, and before it is started again."""
+        self._power, self._lost = (seed, keep), None
+        self.kill()
+
+    def power_lost(self) -> Mapping[str, int] | None:
+        """Roll the files back if that is due; what it took."""
+        if self._power is not None and self._process.state == DEAD:
+            (seed, keep), self._power = self._power, None
+            self._lost = self._process.roll_back(seed=seed, keep=keep)
+        return self._lost
+
+    def start(self) -> None:
+        """Fork it, after the roll-back that a power loss left to do."""
+        self.power_lost()
+        LocalProcess.start(self)
+
+    def slow_disk(self, delay_ms: int) -> RuleGroup:
+        """Delay every write and fsync."""
+        rules: list[HostRule] = [
+            self.fail_disk(
+                operation=operation, error="", nth=1, count=0, path="*", delay_ms=delay_ms
+            )
+            for operation in SLOW_DISK_OPERATIONS
+        ]
+        return RuleGroup(rules)
+
+
+class LocalSystem:
+    """A `Cluster` as the fault layer's `System`."""
+
+    backend = "local"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._brokers = {node: LocalBroker(cluster, node) for node in cluster.brokers}
+        self._own_registry = not cluster.config.text("zookeeper.connect")
+        self._registry: LocalProcess | None = None
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Everything; power loss where the cluster keeps a journal for it, the registry where it is Harrow's own."""
+        more = {"registry"} if self._own_registry else set[str]()
+        if self._cluster.config.flag("harrow.power.loss"):
+            more |= {"power-loss", "power-loss-keep"}
+        return EVERYWHERE | more
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Every broker's node id."""
+        return tuple(sorted(self._brokers))
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """`zookeeper.session.timeout.ms`."""
+        return self._cluster.config.number("zookeeper.session.timeout.ms")
+
+    @property
+    def offsets_partitions(self) -> int:
+        """`offsets.topic.num.partitions`."""
+        return self._cluster.config.number("offsets.topic.num.partitions")
+
+    def broker(self, node: int) -> LocalBroker:
+        """Return one broker."""
+        return self._brokers[node]
+
+    @property
+    def registry(self) -> LocalProcess:
+        """The registry's process."""
+        if self._registry is None:
+            self._registry = LocalProcess(self._cluster.registry)
+        return self._registry
+
+    def describe(self) -> ClusterView:
+        """Ask the registry; ClusterError at once when it does not run."""
+        if self._own_registry and (state := self._cluster.registry.state) != RUNNING:
+            raise ClusterError(f"the registry is {state} and does not answer")
+        return self._cluster.describe()
+
+    def watch_traffic(self) -> HasTraffic:
+        """Return a traffic detector over the taps and the high watermarks."""
+        return watch(self._cluster)

@@ -1,0 +1,181 @@
+"""The simulated backend: a `SimulatedCluster` on a virtual clock, as faults see it.
+
+A simulated process has no pid: its incarnation is the number of its machine's boots. Link rules and a slow disk end
+with the incarnation in which they were set, as they do in a real process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.config import BrokerConfig
+from harrow.cluster.errors import ClusterError
+from harrow.cluster.host.simulated.loop import NS_PER_MS
+from harrow.cluster.view import ClusterView, parse
+from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus, RuleStatus
+
+from .knobs import HostKnobs
+
+if TYPE_CHECKING:
+    from harrow.cluster.host.simulated import Machine
+    from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
+    from harrow.faults.nemesis import Nemesis
+
+CAPABILITIES = frozenset(
+    {"process", "pause", "links", "responses", "failpoints", "slow-disk", "power-loss", "registry"}
+)
+SLOW_DISK_SPREAD = (0.5, 1.5)
+"""A call of a slow disk takes between these parts of its delay."""
+
+
+class SimulatedControl:
+    """One simulated process; `ProcessControl` of the fault layer."""
+
+    def __init__(self, process: SimulatedProcess) -> None:
+        self._process = process
+
+    def status(self) -> ProcessStatus:
+        """Return its state; its incarnation is the machine's number of boots."""
+        return ProcessStatus(
+            state=self._process.state, incarnation=self._process.machine.port.lives
+        )
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self._process.kill()
+
+    def terminate(self) -> None:
+        """Begin a controlled shutdown."""
+        self._process.terminate()
+
+    def pause(self) -> None:
+        """Stop it."""
+        self._process.pause()
+
+    def resume(self) -> None:
+        """Let it continue."""
+        self._process.resume()
+
+    def start(self) -> None:
+        """Boot it; nothing happens while it is alive."""
+        self._process.begin()
+
+
+class SlowDiskRule:
+    """A slow disk of one machine, until it is disarmed or its incarnation ends."""
+
+    def __init__(self, machine: Machine, delay_ms: int) -> None:
+        self._machine = machine
+        self._usual_ms = machine.blocking_ms
+        self._calls = machine.blocking_calls
+        low, high = SLOW_DISK_SPREAD
+        self._slow_ms = (delay_ms * low, delay_ms * high)
+        machine.slow_disk(*self._slow_ms)
+        machine.on_death.append(self.disarm)
+
+    def status(self) -> RuleStatus:
+        """Count the calls that began since it was armed."""
+        armed = self._machine.blocking_ms == self._slow_ms
+        fired = self._machine.blocking_calls - self._calls
+        return RuleStatus(armed=armed, fired=max(0, fired) if armed else 0, facts={"calls": fired})
+
+    def disarm(self) -> None:
+        """Make the disk as fast as it was."""
+        if self._machine.blocking_ms == self._slow_ms:
+            self._machine.slow_disk(*self._usual_ms)
+
+
+class SimulatedBroker(SimulatedControl, HostKnobs):
+    """One broker's machine, and its host's control operations."""
+
+    def __init__(self, process: SimulatedProcess) -> None:
+        SimulatedControl.__init__(self, process)
+        HostKnobs.__init__(self, self._operation)
+        self._power_lost = False
+
+    def _operation(self, op: str, **fields: object) -> dict[str, Any]:
+        host = self._process.machine.host
+        if self._process.state != RUNNING or host is None:
+            raise ClusterError(
+                f"{self._process.name} is {self._process.state}: no answer to {op!r}"
+            )
+        return host.control.call(op, **fields)
+
+    def start(self) -> None:
+        """Boot it, with nothing of what was set in an earlier incarnation."""
+        if self._process.state == DEAD:
+            self._process.forget_link_rules()
+            self._process.begin()
+
+    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+        """Cut the power of the machine; `seed` draws what is lost."""
+        assert keep is None, "the capability power-loss-keep is not declared"
+        self._power_lost = True
+        self._process.machine.cut_power(random.Random(seed))  # noqa: S311 - repeatable, not secret
+
+    def power_lost(self) -> Mapping[str, int] | None:
+        """Nothing is counted here; None before a power loss."""
+        return {} if self._power_lost else None
+
+    def slow_disk(self, delay_ms: int) -> SlowDiskRule:
+        """Make every BLOCKS call of the disk take about `delay_ms`."""
+        return SlowDiskRule(self._process.machine, delay_ms)
+
+
+class SimulatedSystem:
+    """A `SimulatedCluster` as the fault layer's `System`."""
+
+    backend = "simulated"
+    capabilities = CAPABILITIES
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        config = BrokerConfig.parse(cluster.config)
+        self.session_timeout_ms = config.number("zookeeper.session.timeout.ms")
+        self.offsets_partitions = config.number("offsets.topic.num.partitions")
+        self._brokers = {node: SimulatedBroker(own) for node, own in cluster.brokers.items()}
+        self.registry = SimulatedControl(cluster.registry)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Every broker's node id."""
+        return tuple(sorted(self._brokers))
+
+    def broker(self, node: int) -> SimulatedBroker:
+        """Return one broker."""
+        return self._brokers[node]
+
+    def describe(self) -> ClusterView:
+        """Read the registry's tree; ClusterError while it does not run, as a real one does not answer then."""
+        process = self._cluster.registry
+        host = process.machine.host
+        if process.state != RUNNING or host is None:
+            raise ClusterError(f"the registry is {process.state} and does not answer")
+        return parse(host.control.call("tree")["tree"])
+
+    def watch_traffic(self) -> HasTraffic:
+        """Return a traffic detector over the high watermarks of topics that are not internal."""
+        start = self._high_watermarks()
+        return lambda: self._high_watermarks() > start
+
+    def _high_watermarks(self) -> int:
+        return sum(
+            row["hw"]
+            for rows in self._cluster.states().values()
+            for row in rows
+            if not row["topic"].startswith("__")
+        )
+
+
+def drive(cluster: SimulatedCluster, nemesis: Nemesis) -> None:
+    """Let the virtual loop call the nemesis, from this moment on, whenever it wants a turn."""
+    loop = cluster.world.loop
+
+    def turn() -> None:
+        next_ms = nemesis.turn(loop.now_ms)
+        if next_ms is not None:
+            loop.call_after(None, next_ms * NS_PER_MS - loop.now_ns, turn)
+
+    loop.call_after(None, 0, turn)

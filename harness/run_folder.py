@@ -1,0 +1,97 @@
+"""The folder of one run: the names of its files, their formats and versions, for who writes them and who reads them.
+
+cluster/            the processes' folders (`harrow.cluster.broker_folder`); a link where tests share a cluster
+history/*.ops       what recording clients did, one row an operation      (`histories/format.py`, schema 1)
+drain/*.ops         what the final read found, the same rows
+history.parquet/    both, and the taps, laid out for judging              (`histories/layout.py`), derived
+schedule.json       what was planned and resolved, replayable             (`faults/schedule.py`, schema 1)
+schedule-<n>.json   the same of the n-th chaos block, from the second one on
+faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
+verdict.json        the verdict                                           (`checks/verdict.py`)
+report.html         the picture of the run                                (`reports/picture.py`)
+run.json            what the run was: seed, brokers, settings, data folders (here, schema 1)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster import broker_folder
+
+CLUSTER = "cluster"
+HISTORY = "history"
+DRAIN = "drain"
+LAID_OUT = "history.parquet"
+SCHEDULE = "schedule.json"
+FAULTS = "faults.jsonl"
+VERDICT = "verdict.json"
+REPORT = "report.html"
+RUN = "run.json"
+RUN_SCHEMA_VERSION = 1
+
+DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN)
+"""What is large, and may be removed when the verdict is known."""
+RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN)
+
+
+def schedule_name(block: int) -> str:
+    """Return the name of the schedule of the `block`-th chaos block, from 1 up."""
+    return SCHEDULE if block == 1 else SCHEDULE.replace(".", f"-{block}.")
+
+
+def schedule_files(run: Path) -> list[Path]:
+    """Return the schedules of all chaos blocks."""
+    return sorted(run.glob(SCHEDULE.replace(".", "*.")))
+
+
+def operation_files(folder: Path) -> list[Path]:
+    """Return the history files of `history/` or `drain/`."""
+    return sorted(folder.glob("*.ops"))
+
+
+def trace_files(run: Path) -> list[Path]:
+    """Return every broker's trace."""
+    return broker_folder.broker_files(run / CLUSTER, broker_folder.TRACE)
+
+
+def tap_files(cluster: Path) -> list[Path]:
+    """Return every broker's tap in the folder of a cluster."""
+    return broker_folder.broker_files(cluster, broker_folder.TAP)
+
+
+def write_run(
+    run: Path,
+    *,
+    seed: int,
+    brokers: int,
+    config: Mapping[str, object],
+    log_dirs: Mapping[int, Sequence[str]],
+) -> None:
+    """Write `run.json`."""
+    body = {
+        "schema_version": RUN_SCHEMA_VERSION, "seed": seed, "brokers": brokers, "config": dict(config),
+        "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
+    }  # fmt: skip
+    (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def read_run(run: Path) -> dict[str, Any]:
+    """Read `run.json`; empty where there is none, or it is another schema's."""
+    try:
+        body: dict[str, Any] = json.loads((run / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return body if body.get("schema_version") == RUN_SCHEMA_VERSION else {}
+
+
+def replica_folders(run: Path) -> dict[int, list[Path]]:
+    """Return each broker's data folders, by node id, as its `log.dirs` names them."""
+    names: dict[str, list[str]] = read_run(run).get("log_dirs", {})
+    found: dict[int, list[Path]] = {}
+    for folder in broker_folder.broker_folders(run / CLUSTER):
+        node = broker_folder.node_id_of(folder)
+        found[node] = broker_folder.data_folders(folder, names.get(str(node), []))
+    return found

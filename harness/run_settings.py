@@ -1,0 +1,75 @@
+"""`RunSettings`: what a schedule ran on. With it a schedule file alone repeats a run, on either backend.
+
+A simulation needs all of it. A real run has a workload of its own pace: it takes brokers, settings, topic and producer
+from here, and ignores `batches`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.errors import ConfigError
+
+from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
+
+if TYPE_CHECKING:
+    from harrow.faults import Schedule
+
+TOPIC = "orders"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Cluster, topic, producer and seeds of one run."""
+
+    seed: int = 0
+    """Of the simulated world; of a real run's clients."""
+    brokers: int = 5
+    seconds: float = 8.0
+    """Of faults, from the first traffic on."""
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Kafka's broker settings by name."""
+    topic: str = TOPIC
+    partitions: int = 2
+    replication_factor: int = 3
+    topic_config: Mapping[str, object] = field(default_factory=dict[str, object])
+    acks: int = -1
+    idempotent: bool = True
+    in_flight: int = 5
+    """Batches that a producer sends before it has answers."""
+    batches: int = 90
+    """How many a simulated producer is offered in all."""
+    plants: Sequence[str] = ()
+    """Modules of planted bugs (`cluster/planting.py`)."""
+    guarantee: str = GUARANTEE_OF_SIMULATIONS
+    """Which the verdict is held to."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; `from_json` reads them back."""
+        return {**asdict(self), "plants": list(self.plants)}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> RunSettings:
+        """Read what `to_json` wrote; ConfigError names a field that does not exist."""
+        known = [row.name for row in fields(cls)]
+        for name in raw:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ConfigError(f"run settings of a schedule: no field {name!r}{hint}")
+        values: dict[str, Any] = {**raw}
+        values["plants"] = tuple(values.get("plants", ()))
+        return cls(**values)
+
+
+def settings_of(schedule: Schedule) -> RunSettings:
+    """Return what a schedule ran on; ConfigError where its file does not say it."""
+    if not schedule.run:
+        raise ConfigError(
+            "this schedule does not say what it ran on (`run` is empty); replay it in a test: "
+            "harrow.chaos(schedule=Schedule.from_json(…))"
+        )
+    return RunSettings.from_json(schedule.run)

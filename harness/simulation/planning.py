@@ -1,0 +1,78 @@
+"""What a simulated seed is: its settings and its schedule, drawn from its number.
+
+Owns: `SimulationOptions`, what every seed of a series has in common, and `plan_seed`. Everything that a run needs is in
+the schedule that `plan_seed` returns: a changed draw here changes new seeds, and no schedule that was stored.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harrow.faults.planning import POWER_LOSS_WEIGHT, WEIGHTS, overlapping_schedule
+from harrow.faults.schedule import Schedule
+
+from ..run_settings import TOPIC, RunSettings
+
+IN_FLIGHT = (1, 3, 5)
+TOPIC_CONFIG: Mapping[str, str] = {"min.insync.replicas": "2"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationOptions:
+    """What every seed of a series has in common."""
+
+    brokers: int = 5
+    seconds: float = 8.0
+    """Virtual time in which faults happen."""
+    partitions: int = 2
+    batches: int = 90
+    power_loss: bool = False
+    """Power losses too: what is not synced vanishes, so brokers sync before they acknowledge."""
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Broker settings over the drawn ones; a run that is meant to fail sets them."""
+    acks: int = -1
+    """Less than all promises less: a run that is meant to fail."""
+    topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    plants: Sequence[str] = ()
+    """Modules of planted bugs."""
+    weights: Mapping[str, int] | None = None
+    """How often each kind of fault is drawn; None: as `faults.planning.WEIGHTS` says."""
+
+
+def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
+    """Draw one seed: the schedule, with everything that its run needs."""
+    settings = RunSettings(
+        seed=seed, brokers=options.brokers, seconds=options.seconds,
+        config=drawn_config(random.Random(f"{seed}/config"), options),  # noqa: S311 - not cryptography
+        topic=TOPIC, partitions=options.partitions, replication_factor=min(3, options.brokers),
+        topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
+        in_flight=random.Random(f"{seed}/in-flight").choice(IN_FLIGHT),  # noqa: S311 - not cryptography
+        batches=options.batches, plants=options.plants,
+    )  # fmt: skip
+    weights = dict(WEIGHTS if options.weights is None else options.weights)
+    if options.power_loss:
+        weights["power_loss"] = POWER_LOSS_WEIGHT
+    drawn = overlapping_schedule(
+        seed, duration_ms=round(options.seconds * 1_000), brokers=options.brokers, topics=[TOPIC], weights=weights,
+        session_ms=int(str(settings.config["zookeeper.session.timeout.ms"])),
+    )  # fmt: skip
+    return replace(drawn, run=settings.to_json())
+
+
+def drawn_config(rng: random.Random, options: SimulationOptions) -> dict[str, object]:
+    """Broker settings of one seed: timeouts around each other, small segments now and then."""
+    config: dict[str, object] = {
+        "zookeeper.session.timeout.ms": rng.choice((600, 1_000, 1_500)),
+        "replica.lag.time.max.ms": rng.choice((400, 1_000, 2_500)),
+        "replica.high.watermark.checkpoint.interval.ms": rng.choice((200, 1_000, 5_000)),
+        "log.segment.bytes": rng.choice((1_500, 6_000, 1 << 20)),
+        "log.index.size.max.bytes": 4_096,  # mapped whole for each segment: 10 MiB of zeroes by default
+        "replica.fetch.wait.max.ms": rng.choice((100, 400)),
+        "default.replication.factor": 3,
+        "harrow.trace.hw.interval.ms": 1_000,
+    }
+    if options.power_loss:
+        config["log.flush.interval.messages"] = 1
+    return {**config, **options.config}

@@ -1,0 +1,259 @@
+"""One simulated run from its start to its verdict.
+
+Owns: `run_schedule`, `run_seed`, `SimulationResult`. A run is a function of a schedule and of what its `run` says
+(`RunSettings`): brokers and the registry on a virtual clock; an idempotent producer and a reader that speak the real
+protocol to them; the nemesis of `harrow.faults` on the virtual loop. Then everything is healed, everything must be
+acknowledged, replicated and read within `LIVENESS_MS` of virtual time, and `checks.py` judges.
+
+The recorded schedule (`SimulationResult.schedule`) repeats the run byte for byte: its trace has the same sha256.
+
+Verdicts: `valid`; `invalid` with its anomalies; `unknown` where the run proves nothing: no fault took effect,
+nothing was acknowledged after the first one, or the nemesis could not do what was planned.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harrow.cluster.broker import preload
+from harrow.cluster.errors import ConfigError
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.invariants import InvariantViolation
+from harrow.cluster.simulation import SimulatedCluster
+from harrow.faults.background import SCHEMA_VERSION as FAULTS_SCHEMA_VERSION
+from harrow.faults.nemesis import Nemesis, Row
+from harrow.faults.schedule import Schedule
+
+from ..backends.simulated import SimulatedSystem, drive
+from ..histories.memory import MemoryHistory
+from ..run_settings import RunSettings, settings_of
+from .checks import FoundAnomaly, check_trace, judge_partition, log_bytes, log_rows, read_finally
+from .planning import SimulationOptions, plan_seed
+from .workload import SimulatedWorkload
+
+TOPIC_MS = 10_000
+HEALING_MS = 120_000
+LIVENESS_MS = 30_000
+"""Virtual time after healing within which everything must be well again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationResult:
+    """What became of one simulated run."""
+
+    seed: int
+    status: str
+    anomalies: tuple[FoundAnomaly, ...]
+    reasons: tuple[str, ...]
+    """Why it is unknown."""
+    planted: tuple[str, ...]
+    """Planted bugs, as `module: title`."""
+    acknowledged: int
+    faults: tuple[str, ...]
+    """Faults that took effect, by label, in order."""
+    kinds: Mapping[str, int]
+    """How many of each kind took effect."""
+    elections: int
+    converged_ms: int
+    """Virtual time from healing to all well; -1: never."""
+    turns: int
+    trace_sha256: str
+    schedule: Schedule = field(default_factory=Schedule)
+    """What was done, resolved: it replays this run."""
+    fault_rows: tuple[Row, ...] = ()
+    """What `faults.jsonl` holds of a real run."""
+    trace: str = ""
+
+    def to_json(self) -> str:
+        """One line for a ledger, without trace, rows and schedule."""
+        names = (
+            "seed", "status", "planted", "anomalies", "reasons", "acknowledged", "faults", "kinds", "elections",
+            "converged_ms", "turns", "trace_sha256",
+        )  # fmt: skip
+        return json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"))
+
+
+def run_seed(
+    seed: int, options: SimulationOptions | None = None, *, keep_trace: bool = False
+) -> SimulationResult:
+    """Plan and run one seed; the same options and seed give the same result, its trace included."""
+    return run_schedule(plan_seed(seed, options or SimulationOptions()), keep_trace=keep_trace)
+
+
+def run_schedule(schedule: Schedule, *, keep_trace: bool = False) -> SimulationResult:
+    """Run a schedule as its `run` describes; ConfigError for what a simulation cannot do."""
+    settings = settings_of(schedule)
+    if not settings.idempotent:
+        raise ConfigError(
+            "idempotent=false: simulated producers are idempotent; replay it on real processes"
+        )
+    preload()
+    # reference counts free almost everything of a run; its cycles are collected once, at its end
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with SimulatedCluster(
+            brokers=settings.brokers,
+            seed=settings.seed,
+            config=settings.config,
+            plants=settings.plants,
+        ) as cluster:
+            return SimulatedRun(schedule, settings, cluster).run(keep_trace=keep_trace)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class SimulatedRun:
+    """One run on a cluster that was made for it."""
+
+    def __init__(
+        self, schedule: Schedule, settings: RunSettings, cluster: SimulatedCluster
+    ) -> None:
+        self._planned = schedule
+        self._settings = settings
+        self._cluster = cluster
+        self._rows: list[Row] = []
+
+    def run(self, *, keep_trace: bool) -> SimulationResult:
+        """Start, break, heal, judge."""
+        cluster, settings = self._cluster, self._settings
+        cluster.world.tell("begin", seed=settings.seed, config=cluster.config)
+        cluster.start()
+        workload = SimulatedWorkload(cluster, settings)
+        assert cluster.run_until(lambda: workload.ready, TOPIC_MS), "the topic was never created"
+        nemesis = Nemesis(SimulatedSystem(cluster), self._planned, write=self._write)
+        drive(cluster, nemesis)
+        try:
+            converged_ms = self._break_and_heal(workload, nemesis)
+        except InvariantViolation as violation:
+            # the cluster must not go on, so its logs are not judged
+            converged_ms = -1
+            anomalies = [*workload.anomalies, ("invariant-violated", str(violation))]
+        else:
+            anomalies = list(workload.anomalies)
+            if converged_ms < 0:
+                anomalies.append(("not-converged", what_is_wrong(cluster, workload)))
+            anomalies += self._judge(workload)
+        return self._result(workload, nemesis, anomalies, converged_ms, keep_trace=keep_trace)
+
+    def _break_and_heal(self, workload: SimulatedWorkload, nemesis: Nemesis) -> int:
+        """Run the workload under faults, heal, and return the virtual milliseconds until all is well; -1: never."""
+        cluster, settings = self._cluster, self._settings
+        workload.begin()
+        cluster.run_for(settings.seconds * 1_000)
+        nemesis.stop()
+        cluster.run_until(lambda: nemesis.over, HEALING_MS)
+        healed_ms = cluster.world.loop.now_ms
+        well = cluster.run_until(lambda: all_well(cluster, workload, settings), LIVENESS_MS)
+        return cluster.world.loop.now_ms - healed_ms if well else -1
+
+    def _write(self, row: Row) -> None:
+        world = self._cluster.world
+        t_ns = world.loop.now_ns
+        self._rows.append({"t_ns": t_ns, "schema_version": FAULTS_SCHEMA_VERSION, **row})
+        # what was never done is no part of the trace: a recorded schedule does not have it
+        if row["event"] != "skipped":
+            fields = {name: value for name, value in row.items() if name != "event"}
+            world.tell(f"fault.{row['event']}", **fields)
+
+    def _judge(self, workload: SimulatedWorkload) -> list[FoundAnomaly]:
+        cluster, settings = self._cluster, self._settings
+        drained = MemoryHistory(drained=True)
+        found: list[FoundAnomaly] = list(check_trace(cluster.world.trace, settings.topic))
+        for number in range(settings.partitions):
+            tp = TopicPartition(settings.topic, number)
+            logs: dict[int, list[dict[str, Any]]] = {}
+            for node, process in cluster.brokers.items():
+                hosted = cluster.broker(node).replicas.partition(tp) if process.ready else None
+                if hosted is None or node not in hosted.replicas:
+                    continue
+                data = log_bytes(hosted.log)
+                logs[node] = log_rows(data, f"{tp} of broker {node}")
+                if hosted.is_leader:
+                    low, high = hosted.log.log_start_offset, hosted.log.log_end_offset
+                    read_finally(drained, tp, data, low, high)
+            found += judge_partition(tp, workload.history, drained, logs, settings.guarantee)
+        return found
+
+    def _result(
+        self, workload: SimulatedWorkload, nemesis: Nemesis, anomalies: list[FoundAnomaly], converged_ms: int,
+        *, keep_trace: bool,
+    ) -> SimulationResult:  # fmt: skip
+        world, producer = self._cluster.world, workload.producer
+        reasons = self._doubts(workload, nemesis)
+        status = "invalid" if anomalies else "unknown" if reasons else "valid"
+        counts = Counter(event for _, _, event, _ in world.trace.events)
+        world.tell(
+            "end", status=status, anomalies=anomalies, turns=world.loop.turns, acknowledged=producer.acked
+        )  # fmt: skip
+        text = world.trace.text()
+        effects = [row for row in self._rows if row["event"] == "effect"]
+        return SimulationResult(
+            seed=self._settings.seed, status=status, anomalies=tuple(anomalies), reasons=tuple(reasons),
+            planted=tuple(f"{plant.module}: {plant.title}" for plant in self._cluster.plants),
+            acknowledged=producer.acked, faults=tuple(row["label"] for row in effects),
+            kinds=dict(sorted(Counter(row["fault"] for row in effects).items())),
+            elections=counts["partition.leader"], converged_ms=converged_ms, turns=world.loop.turns,
+            trace_sha256=hashlib.sha256(text.encode()).hexdigest(), schedule=nemesis.schedule,
+            fault_rows=tuple(self._rows), trace=text if keep_trace else "",
+        )  # fmt: skip
+
+    def _doubts(self, workload: SimulatedWorkload, nemesis: Nemesis) -> list[str]:
+        first_ns = next((row["t_ns"] for row in self._rows if row["event"] == "effect"), None)
+        if first_ns is None:
+            return [*nemesis.problems, "no fault took effect"]
+        last_ns = workload.producer.last_acked_ns
+        if last_ns is None or last_ns < first_ns:
+            return [*nemesis.problems, "nothing was acknowledged after the first fault"]
+        return list(nemesis.problems)
+
+
+def all_well(cluster: SimulatedCluster, workload: SimulatedWorkload, settings: RunSettings) -> bool:
+    """Everything acknowledged, every replica in sync and at the end, everything read."""
+    if not workload.done or not all(process.ready for process in cluster.processes()):
+        return False
+    states = cluster.states()
+    for number in range(settings.partitions):
+        tp = TopicPartition(settings.topic, number)
+        rows = [
+            (node, row) for node, states_of in states.items() for row in states_of
+            if row["topic"] == settings.topic and row["partition"] == number
+        ]  # fmt: skip
+        leaders = [(node, row) for node, row in rows if row["is_leader"]]
+        if len(leaders) != 1:
+            return False
+        _, leader = leaders[0]
+        replicas = set(leader["replicas"])
+        held = [row for node, row in rows if node in replicas]
+        if len(held) != len(replicas) or set(leader["isr"]) != replicas:
+            return False
+        if any((row["leo"], row["hw"]) != (leader["leo"], leader["leo"]) for row in held):
+            return False
+        if workload.reader.positions[tp] != leader["leo"]:
+            return False
+    return True
+
+
+def what_is_wrong(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:
+    """Describe a cluster that did not converge."""
+    lines = [f"{process.name} {process.state}" for process in cluster.processes()]
+    lines += [
+        f"pending {len(batches.pending)} {batches.broken}"
+        for batches in workload.producer.partitions
+    ]
+    lines.append(f"read to {list(workload.reader.positions.values())}")
+    for node, rows in cluster.states().items():
+        lines += [
+            f"broker {node}: {row['topic']}-{row['partition']} leader {row['leader']} epoch {row['leader_epoch']} "
+            f"isr {row['isr']} leo {row['leo']} hw {row['hw']}"
+            for row in rows
+            if not row["topic"].startswith("__")
+        ]
+    return "; ".join(lines)

@@ -1,0 +1,104 @@
+"""The workload of a simulation: one topic, an idempotent producer, a reader.
+
+Owns: `SimulatedWorkload`. It creates the topic, then offers batches at random moments of the run's seconds; how
+many records each has, and for which partition, is drawn from the world's seed.
+"""
+
+from __future__ import annotations
+
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.host.seam import Host
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.simulation import SimulatedCluster
+from harrow.cluster.wire import messages
+
+from ..histories.memory import MemoryHistory
+from ..run_settings import RunSettings
+from .checks import FoundAnomaly
+from .consumer import SimulatedConsumer
+from .producer import SimulatedProducer
+from .wire import WireClient
+
+CREATE_TOPICS, CREATE_VERSION = 19, 5
+
+
+class SimulatedWorkload:
+    """A producer and a reader of one topic, and the pace of both."""
+
+    def __init__(self, cluster: SimulatedCluster, settings: RunSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._random = cluster.world.rng("workload")
+        self._rest = settings.batches
+        self.history = MemoryHistory()
+        self.anomalies: list[FoundAnomaly] = []
+        self.ready = False
+        host, reading = cluster.client("producer"), cluster.client("reader")
+        self._host: Host = host
+        self._client = WireClient(host, "producer", cluster.bootstrap)
+        self.producer = SimulatedProducer(
+            self._client, settings.topic, settings.partitions, self.history, in_flight=settings.in_flight,
+            acks=settings.acks, on_anomaly=self._anomaly,
+        )  # fmt: skip
+        self.reader = SimulatedConsumer(
+            WireClient(reading, "reader", cluster.bootstrap), settings.topic, settings.partitions,
+            self.history, on_anomaly=self._anomaly,
+        )  # fmt: skip
+        self._numbers = [0] * settings.partitions
+        host.tasks.spawn(self._prepare(), name="prepare")
+
+    def _anomaly(self, name: str, text: str) -> None:
+        self._cluster.world.tell("anomaly", name=name, text=text)
+        self.anomalies.append((name, text))
+
+    async def _prepare(self) -> None:
+        schema = messages.schema(CREATE_TOPICS, CREATE_VERSION, "request")
+        settings = self._settings
+        topic = schema.CreatableTopic(
+            name=settings.topic, num_partitions=settings.partitions,
+            replication_factor=settings.replication_factor, assignments=(),
+            configs=tuple(
+                schema.CreatableTopicConfig(name=name, value=_text(value))
+                for name, value in sorted(settings.topic_config.items())
+            ),
+        )  # fmt: skip
+        entity = schema.CreateTopicsRequest(
+            topics=(topic,), timeout=messages.milliseconds(5_000), validate_only=False
+        )
+        while True:
+            answer = await self._client.ask_any_broker(CREATE_TOPICS, CREATE_VERSION, entity)
+            if answer.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
+                break
+            await self._host.tasks.sleep(20)
+        await self.producer.start()
+        for number in range(settings.partitions):
+            await self._client.leader(TopicPartition(settings.topic, number))
+        self.reader.start()
+        self.ready = True
+
+    def begin(self) -> None:
+        """Offer the first batch; the others follow at random moments, a little longer than the faults last."""
+        self._host.tasks.spawn(self._offer_all(), name="offer")
+
+    async def _offer_all(self) -> None:
+        rng, settings = self._random, self._settings
+        pause_ms = settings.seconds * 1_000 / max(1, settings.batches)
+        while self._rest:
+            self._rest -= 1
+            partition = rng.randrange(settings.partitions)
+            at = self._numbers[partition]
+            count = rng.choice((1, 1, 2, 3, 5))
+            self._numbers[partition] += count
+            values = [f"{partition}:{number}".encode() for number in range(at, at + count)]
+            self.producer.offer(partition, values)
+            await self._host.tasks.sleep(rng.uniform(0, 2 * pause_ms))
+
+    @property
+    def done(self) -> bool:
+        """True when everything was offered and acknowledged."""
+        return not self._rest and self.producer.idle
+
+
+def _text(value: object) -> str:
+    """A setting as Kafka's text: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
