@@ -40,6 +40,8 @@ class RunSettings:
     idempotent: bool = True
     in_flight: int = 5
     """Batches that a producer sends before it has answers."""
+    resends: bool = False
+    """After OUT_OF_ORDER_SEQUENCE_NUMBER a simulated producer sends unconfirmed batches again under a new id."""
     batches: int = 90
     """How many a simulated producer is offered in all."""
     plants: Sequence[str] = ()

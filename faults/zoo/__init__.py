@@ -3,8 +3,8 @@
     module                  number and name                      what it replaces                      found as
     kip_101                 1   KIP-101, first case              the truncation strategy `kip-320`     lost-write
     kafka_7128              5   KAFKA-7128                       `Partition.may_join_isr`              lost-write
-    kafka_5494              17  KAFKA-5494                       `ProducerEntry.remembered_batches`    duplicate
+    kafka_5494              17  KAFKA-5494                       `ProducerEntry.batches_to_remember`    duplicate
 
-The numbers are those of the project's catalogue of bugs. Each module's head says what happened in Kafka, which
+The numbers are those of docs/zoo.md. Each module's head says what happened in Kafka, which
 faults make it visible, and which anomaly the verdict names. The broker's own code is not changed.
 """

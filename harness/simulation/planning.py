@@ -35,6 +35,8 @@ class SimulationOptions:
     acks: int = -1
     """Less than all promises less: a run that is meant to fail."""
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    resends: bool = False
+    """As in `RunSettings`."""
     plants: Sequence[str] = ()
     """Modules of planted bugs."""
     weights: Mapping[str, int] | None = None
@@ -49,7 +51,7 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         topic=TOPIC, partitions=options.partitions, replication_factor=min(3, options.brokers),
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
         in_flight=random.Random(f"{seed}/in-flight").choice(IN_FLIGHT),  # noqa: S311 - not cryptography
-        batches=options.batches, plants=options.plants,
+        resends=options.resends, batches=options.batches, plants=options.plants,
     )  # fmt: skip
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:

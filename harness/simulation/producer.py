@@ -9,7 +9,9 @@ five batches which a broker remembers of a producer are enough. Before the first
 flight at a time: a broker takes any sequence from a producer that it does not know (so does Kafka).
 OUT_OF_ORDER_SEQUENCE_NUMBER is retried while an earlier batch was in flight when this batch left. Otherwise the leader
 does not remember what came before (a snapshot of producers has the newest batch of each alone, in Kafka as here):
-what has been tried is given up with an unknown outcome, and the partition continues under a new producer id.
+what has been tried is given up with an unknown outcome, and the partition continues under a new producer id. With
+`resends` the producer sends it again under the new id, as the Java client does after it has raised its epoch (KIP-360):
+the log then has a batch twice when the broker had appended it.
 Whether the cluster lost something acknowledged is the oracle's question.
 """
 
@@ -85,12 +87,13 @@ class SimulatedProducer:
 
     def __init__(
         self, client: WireClient, topic: str, count: int, history: MemoryHistory, *, in_flight: int, acks: int,
-        on_anomaly: Callable[[str, str], None],
+        resends: bool, on_anomaly: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self._client = client
         self._host = client.host
         self._in_flight = in_flight
         self._acks = acks
+        self._resends = resends
         self._on_anomaly = on_anomaly
         self._history = history
         self._names = history.name("producer"), history.name(topic)
@@ -202,10 +205,11 @@ class SimulatedProducer:
         for batch in queue.pending:
             batch.in_flight = True  # nothing leaves while the new id is drawn
         queue.identity = await self._new_identity()
-        for batch in queue.pending:
-            if batch.attempts:
-                self._record(queue, batch, OperationType.INFO)
-        queue.pending = [batch for batch in queue.pending if not batch.attempts]
+        if not self._resends:
+            for batch in queue.pending:
+                if batch.attempts:
+                    self._record(queue, batch, OperationType.INFO)
+            queue.pending = [batch for batch in queue.pending if not batch.attempts]
         queue.acknowledged, queue.next_sequence = False, 0
         for batch in queue.pending:
             batch.in_flight, batch.sequence = False, queue.next_sequence

@@ -38,7 +38,7 @@ class SimulatedWorkload:
         self._client = WireClient(host, "producer", cluster.bootstrap)
         self.producer = SimulatedProducer(
             self._client, settings.topic, settings.partitions, self.history, in_flight=settings.in_flight,
-            acks=settings.acks, on_anomaly=self._anomaly,
+            acks=settings.acks, resends=settings.resends, on_anomaly=self._anomaly,
         )  # fmt: skip
         self.reader = SimulatedConsumer(
             WireClient(reading, "reader", cluster.bootstrap), settings.topic, settings.partitions,

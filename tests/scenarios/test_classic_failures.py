@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import pytest
 from brokers_by_hand import Placed, besides_the_controller, place
+from directed_failures import (
+    LAGGING_FOLLOWERS,
+    acknowledged,
+    cut_off,
+    fast_double_failure,
+    judge,
+    start_again,
+)
 from harrow import Harrow
-from harrow.harness.checks import Verdict
-from harrow.harness.errors import VerdictError
 
 
 def by_rule(*rules: str) -> pytest.MarkDecorator:
     """Runs the test for each rule, on brokers that all use it."""
-    config = {
-        "replica.fetch.wait.max.ms": 4_000,  # a follower gets the second fetch response only with the next record
-        "replica.lag.time.max.ms": 60_000,
-        "replica.high.watermark.checkpoint.interval.ms": 50,
-        "harrow.trace.hw.interval.ms": 0,
-        "min.insync.replicas": 1,
-    }
     marks = [
         pytest.param(
             rule,
             marks=pytest.mark.harrow(
-                brokers=4, config={**config, "harrow.replica.truncation": rule}
+                brokers=4, config={**LAGGING_FOLLOWERS, "harrow.replica.truncation": rule}
             ),
         )
         for rule in rules
@@ -41,58 +40,11 @@ def orders(harrow: Harrow, rule: str) -> Placed:
     return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
 
 
-def judge(harrow: Harrow) -> Verdict:
-    """Returns the verdict, valid or not."""
-    try:
-        return harrow.verify("orders", guarantee="no-loss")
-    except VerdictError as found:
-        return found.verdict
-
-
-def acknowledged(orders: Placed, node: int, value: str, *, acks: int = -1) -> None:
-    answer = orders.produce(node, value, acks=acks)
-    assert answer.error_code == 0, answer
-
-
-def cut_off(orders: Placed, node: int, leader: int) -> None:
-    """Isolates `node` from `leader`."""
-    orders.cluster.control(node, "links.block", peers=[f"broker {leader}"], direction="both")
-
-
-def fast_double_failure(orders: Placed, rule: str) -> tuple[int, int, int]:
-    """m1 is committed and acknowledged; A dies, B leads, C follows B but fetches nothing; B dies, C leads."""
-    a, b, c = orders.nodes()
-    acknowledged(orders, a, "m0")
-    acknowledged(orders, a, "m1")
-    assert orders.seen(a).hw == 2
-    assert [(replica.leo, replica.hw) for replica in (orders.seen(b), orders.seen(c))] == [
-        (2, 1),
-        (2, 1),
-    ]
-    orders.await_checkpoint(a, 2)
-    cut_off(orders, c, b)
-    orders.cluster.brokers[a].kill()
-    orders.await_state(leader=b, isr=(b, c), told=c)
-    if rule == "high-watermark":
-        orders.await_ends(leo={c: 1})
-    orders.cluster.brokers[b].kill()
-    orders.await_state(leader=c, isr=(c,))
-    orders.cluster.control(c, "links.heal", mode="reset")
-    return a, b, c
-
-
-def start_again(orders: Placed, *nodes: int) -> None:
-    """Starts the dead brokers one after another, each until it is in sync."""
-    for node in nodes:
-        orders.cluster.brokers[node].start()
-    orders.cluster.await_full_isr(30)
-
-
 @by_rule("high-watermark", "kip-320")
 def test_truncating_to_the_high_watermark_loses_a_committed_record(
     harrow: Harrow, orders: Placed, rule: str
 ) -> None:
-    a, b, c = fast_double_failure(orders, rule)
+    a, b, c = fast_double_failure(orders, truncates_to_the_high_watermark=rule == "high-watermark")
     start_again(orders, a, b)
     verdict = judge(harrow)
     if rule != "high-watermark":
@@ -114,7 +66,7 @@ def test_truncating_to_the_high_watermark_loses_a_committed_record(
 def test_logs_diverge_when_the_new_leader_appends_before_the_old_leader_returns(
     harrow: Harrow, orders: Placed, rule: str
 ) -> None:
-    a, b, c = fast_double_failure(orders, rule)
+    a, b, c = fast_double_failure(orders, truncates_to_the_high_watermark=rule == "high-watermark")
     acknowledged(orders, c, "n1")
     start_again(orders, a, b)
     acknowledged(orders, c, "n2")
