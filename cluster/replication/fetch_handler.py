@@ -79,6 +79,7 @@ class FetchHandler:
         urgent = not requested or any(row.error is not _NONE for row in requested)
         session: FetchSession | None = None
         if from_follower:
+            self._end_previous_session(fetch.replica_id)
             urgent = self._follower_state.update(fetch, requested) or urgent
             session = self._begin_session(fetch, requested, valid=not urgent)
 
@@ -103,13 +104,16 @@ class FetchHandler:
             return fetch.max_bytes
         return min(fetch.max_bytes, self._config.number("fetch.max.bytes"))
 
+    def _end_previous_session(self, node: int) -> None:
+        """A full fetch ends the session; before its offsets are taken in, which follow those of the session."""
+        previous = self._sessions.pop(node, None)
+        if previous is not None:
+            previous.end()
+
     def _begin_session(
         self, fetch: FetchRequest, requested: list[RequestedPartition], *, valid: bool
     ) -> FetchSession | None:
-        """End the follower's previous session; begin one if it asks for one and every row is `valid`."""
-        previous = self._sessions.pop(fetch.replica_id, None)
-        if previous is not None:
-            previous.end()
+        """Begin a session if the follower asks for one and every row is `valid`."""
         if fetch.session_epoch != 0 or not valid:
             return None
         self._sessions_begun += 1

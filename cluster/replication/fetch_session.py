@@ -14,7 +14,8 @@ Rules:
 * A follower names every row whose fetch offset or log start it has not named yet. Between two fetches the last named
   offset holds.
 * An idle row counts as fetched with each fetch of the session, or its follower would leave the ISR with the first
-  append after a quiet time: `RemoteReplica.leader_log_grows` takes in `last_fetch_ms` when the log grows.
+  append after a quiet time: `RemoteReplica.leader_log_grows` takes in `last_fetch_ms` when the log grows, and
+  `RemoteReplica.session_ended` when the session ends.
 * Rows whose follower is outside the ISR are evaluated with each fetch, because what kept it out (another ISR write
   in progress, a registration that metadata does not have yet) may be over.
 * A session serves the steady state only. Any unusual event (another leader or epoch, a failed log, a dropped
@@ -145,7 +146,7 @@ class FetchSession:
         self.ended = True
         for row in self._rows.values():
             if row.remote.session_row is row:
-                row.remote.session_row = None
+                row.remote.session_ended(row.partition.log.log_end_offset)
 
     def refusal(self, fetch: FetchRequest) -> ErrorCode:
         """`none` when `fetch` is the next one of this session."""

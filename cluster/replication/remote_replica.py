@@ -10,7 +10,7 @@ Invariants:
 
 A follower in a fetch session does not name idle partitions (KIP-227), yet each of its fetches shows that it is caught
 up with them. `leader_log_grows` takes in the time of the session's last fetch at the moment when that begins to
-matter: when the leader appends. So a fetch costs nothing for each idle partition.
+matter: when the leader appends, or when the session ends. So a fetch costs nothing for each idle partition.
 
 Source: Kafka's `Replica.updateFetchState` and `Replica.resetReplicaState`.
 """
@@ -110,9 +110,23 @@ class RemoteReplica:
         if self.log_end_offset == leader_end:
             fetched_ms = row.last_fetch_ms()
             if fetched_ms > self.last_fetch_ms:
-                self.last_fetch_ms = fetched_ms
-                self.last_caught_up_ms = max(self.last_caught_up_ms, fetched_ms)
+                self._caught_up_at(fetched_ms)
         row.changed()
+
+    def session_ended(self, leader_end: Offset) -> None:
+        """The follower's session has ended while the leader's log ends at `leader_end`.
+
+        Without this the follower of an idle partition would count as caught up when it named the partition last, which
+        may be hours ago, and would leave the ISR with the first append before its next full fetch.
+        """
+        row, self.session_row = self.session_row, None
+        if row is not None and self.log_end_offset == leader_end:
+            self._caught_up_at(max(self.last_fetch_ms, row.last_fetch_ms()))
+
+    def _caught_up_at(self, fetched_ms: int) -> None:
+        """A fetch of the session came at `fetched_ms`, when the follower had all that the leader had."""
+        self.last_fetch_ms = fetched_ms
+        self.last_caught_up_ms = max(self.last_caught_up_ms, fetched_ms)
 
     def caught_up(self, leader_end: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
         """True at the leader's end, or when it was there within the lag time (rule of C4, and part of C1's)."""

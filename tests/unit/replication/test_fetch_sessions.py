@@ -261,3 +261,36 @@ def test_log_failure_caused_by_an_acknowledgement_ends_the_session_at_once(
     assert not [row for row in served if row.partition == 3 and len(row.records)]
     for tp in (TPS[1], TPS[2]):
         produced(sim, tp)
+
+
+def test_end_of_a_session_keeps_the_time_at_which_idle_followers_were_caught_up() -> None:
+    """A link fails shortly after a session ended: the follower has the whole lag time from its last fetch on."""
+    sim = cluster(**{"replica.lag.time.max.ms": 3_000})
+    sim.loop.run_for(20_000)
+    sim.blocked.add((3, 1))
+    sim.elect(TPS[0], 1)  # ends all sessions of this leader
+    sim.loop.run_for(20)
+    sim.produce(1, TPS[1], [b"a"], acks=1)
+    assert sim.loop.now_ms - sim.partition(1, TPS[1]).remote(3).last_caught_up_ms <= 525
+    sim.loop.run_for(1_600)  # a check of the ISR, half a lag time after the last
+    assert sim.registry.states[TPS[1]].isr == [1, 2, 3]
+    sim.loop.run_for(5_000)
+    assert sim.registry.states[TPS[1]].isr == [1, 2]
+
+
+def test_a_restarted_follower_without_its_last_records_keeps_the_lag_time() -> None:
+    """Its new registration voids its offsets (KIP-903), but not when the idle partition was caught up."""
+    sim = cluster()
+    spy = Spy(sim.brokers[1])
+    produced(sim, TPS[1])
+    sim.loop.run_for(20 * LAG_MS)
+    last = spy.of(3)[-1][0]
+    row = ROW._replace(topic=sim.topic_id("orders"), partition=1, current_leader_epoch=0)
+    full = last._replace(
+        session_id=0, session_epoch=0, replica_epoch=last.replica_epoch + 1, partitions=[row]
+    )
+    sim.send(sim.brokers[1], 1, 17, encode_fetch_request(17, full), "3", sim.loop_promise())
+    remote = sim.partition(1, TPS[1]).remote(3)
+    assert sim.loop.run_until(lambda: remote.broker_epoch == full.replica_epoch, 100)
+    assert remote.log_end_offset == 0, "the leader's log ends at 1"
+    assert sim.loop.now_ms - remote.last_caught_up_ms <= 510
