@@ -5,7 +5,7 @@ Owns: which partitions of the internal topic are coordinated here, and in which 
 * a partition has at most one shard that is not unloaded;
 * `active` returns a state machine only while its shard is ACTIVE;
 * a new leader epoch within one generation keeps the shard: the log was not truncated, so the state is still what the
-  log says;
+  log says. Another replica object (the topic was deleted and created again) is another generation;
 * a shard whose log cannot be read is unloaded (NOT_COORDINATOR until leadership moves), never served without its past.
 
 Source: Kafka's CoordinatorRuntime (scheduleLoadOperation, scheduleUnloadOperation) and CoordinatorLoader.
@@ -137,10 +137,7 @@ class CoordinatorRuntime(Generic[M]):
     def _begin_load(self, partition: LedPartition) -> None:
         number = partition.topic_partition.partition
         hosted = self._hosted.get(number)
-        if (
-            hosted is not None
-            and hosted.shard.leadership_generation == partition.leadership_generation
-        ):
+        if hosted is not None and hosted.shard.is_of_generation(partition):
             return
         self._unload(number)
         shard = Shard(partition, self._writer, ShardTimers(self.timer))

@@ -96,6 +96,12 @@ class Shard:
         )
         return leads and self.state is not ShardState.UNLOADED
 
+    def is_of_generation(self, partition: LedPartition) -> bool:
+        """True when the shard was loaded from `partition` in the generation in which that leads now."""
+        # Each replica object counts its own generations, so the number alone does not identify one.
+        same_generation = self.leadership_generation == partition.leadership_generation
+        return partition is self._partition and same_generation
+
     @property
     def writes_in_progress(self) -> int:
         """Writes that are neither committed nor failed yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from coordinator_fakes import FakeLog
+from coordinator_fakes import FakeLog, FakePartition
 from counting_coordinator import COUNTERS, IDLE_MS, PARTITIONS, CountingCoordinator
 from harrow.cluster.coordinators import (
     COORDINATOR_ERRORS,
@@ -136,6 +136,20 @@ def test_new_leader_epoch_of_one_generation_keeps_the_shard(bed: CountingCoordin
     assert len(bed.made) == 1
     assert bed.made[0].shard.leader_epoch == partition.leader_epoch
     assert bed.count(KEY) == 1
+
+
+def test_another_replica_object_of_the_same_generation_number_is_loaded(
+    bed: CountingCoordinator,
+) -> None:
+    """The topic was deleted and created again: the new replica counts its generations from the start."""
+    assert bed.increment(KEY).count == 1
+    before = bed.replicas.partitions[HOME]
+    created = FakePartition(before.topic_partition.topic, HOME, FakeLog())
+    assert created.leadership_generation == before.leadership_generation
+    bed.replicas.partitions[HOME] = created
+    bed.replicas.announce([created], [])
+    assert bed.count(KEY) == 0
+    assert [machine.life for machine in bed.made] == [["loaded", "unloaded"], ["loaded"]]
 
 
 def test_new_generation_without_a_resignation_loads_a_new_shard(bed: CountingCoordinator) -> None:
