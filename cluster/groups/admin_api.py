@@ -133,7 +133,7 @@ class GroupAdminApi:
     def _delete(self, shard: GroupShard, hosted: HostedGroup, add_result: Any) -> None:
         group_id = hosted.group.group_id
         tombstones: list[KeyValue] = [
-            (encode_offset_key(group_id, tp), None) for tp in hosted.offsets
+            (encode_offset_key(group_id, tp), None) for tp in hosted.offsets.written()
         ]
         tombstones.append((encode_group_key(group_id), None))
         # Removed at once, so that no member joins and no offset is committed before the tombstones are.

@@ -57,6 +57,10 @@ class GroupOffsets:
         found = self._committed.get(topic_partition)
         return None if found is None else found.value
 
+    def written(self) -> list[TopicPartition]:
+        """Every partition that has a record in the log, or will have once a commit in progress is appended."""
+        return list(dict.fromkeys((*self._committed, *self._pending)))
+
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """A commit of these partitions is written to the log; `end` follows."""
         for tp in partitions:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from coordinator_fakes import FakeLog, Sent
 from group_fakes import GroupTestBed
-from group_requests import GROUP, HOME, commit, heartbeat, join, joined, sync
+from group_requests import GROUP, HOME, commit, committed_offsets, heartbeat, join, joined, sync
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.groups.records import (
     GroupKey,
@@ -283,6 +283,21 @@ def test_stable_group_is_described_and_listed_and_an_empty_group_is_deleted(
     assert fetched(bed).committed_offset == -1
     (unknown,) = bed.send(ApiKey.DESCRIBE_GROUPS, 6, groups=(GROUP,)).response.groups
     assert (unknown.error_code, unknown.group_state) == (ErrorCode.group_id_not_found, "Dead")
+
+
+def test_deletion_of_a_group_covers_a_commit_in_progress(bed: GroupTestBed) -> None:
+    """The record of the commit lies before the tombstones: without one of its own it would come back at a load."""
+    commit(bed, 41)
+    bed.replicas.automatic = False
+    committing = commit(bed, 7, partition=1)
+    deleting = bed.send(ApiKey.DELETE_GROUPS, 2, groups_names=(GROUP,))
+    bed.replicas.acknowledge()
+    assert [row.error_code for row in deleting.response.results] == [ErrorCode.none]
+    assert committing.response.topics[0].partitions[0].error_code is ErrorCode.none
+    bed.replicas.automatic = True
+    bed.resign(HOME)
+    bed.lead(HOME)
+    assert committed_offsets(bed) == {}
 
 
 def test_deleted_offset_is_not_returned_by_offset_fetch(bed: GroupTestBed) -> None:
