@@ -123,6 +123,7 @@ class Broker:
     def _connect_rooms(self) -> None:
         """Give each room what it calls in another room."""
         self.replicas.on_leadership.append(self.settings.hosted)
+        self.cache.on_update.append(self.replicas.metadata_updated)
         self.logs.on_folder_failed.append(self._folder_failed)
         self.settings.on_change.append(self.controller.settings_changed)
 

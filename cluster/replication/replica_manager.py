@@ -193,6 +193,11 @@ class ReplicaManager:
         """All replicas here."""
         return self.directory.partitions()
 
+    def metadata_updated(self) -> None:
+        """The live brokers may be others: DeleteRecords waits for live replicas only."""
+        if self.wake_ups.deletions.delayed:
+            self.wake_ups.deletions.check_all()
+
     def append(
         self,
         entries: Mapping[TopicPartition, Buffer],

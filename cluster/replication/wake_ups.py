@@ -9,6 +9,7 @@ Owns: `WakeUps`, with the four purgatories of replication.
     an fsync ended (`flush.messages`)  produces
     a partition's role changed         everything that waits for it
     a follower's log start moved       deletions
+    a broker died for metadata         deletions (`ReplicaManager.metadata_updated`)
 
 "When the delivery has ended": when the link has delivered all that it read (else on the next turn of the loop), and
 once for everything that this delivery brought about. So the produces of one delivery leave in one fetch response. A

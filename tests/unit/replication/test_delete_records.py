@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -17,9 +18,14 @@ from harrow.cluster.replication.delete_records import (
     delete_before,
 )
 from harrow.cluster.replication.partition_directory import PartitionDirectory
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.topic_ids import UUID
 from storage_host import TP, StorageHost
+
+from .sim_clients import result_of, three
+from .simulation import ORDERS
 
 ALL = [NodeId(1), NodeId(2), NodeId(3)]
 
@@ -128,3 +134,25 @@ def test_delete_records_of_a_compacted_topic_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KafkaError) as refused:
         delete_before(leader.partition, 3)
     assert refused.value.code is ErrorCode.policy_violation
+
+
+def test_delete_records_completes_when_metadata_lose_the_replica_that_lags() -> None:
+    """The partition is idle and the dead broker was not in the ISR: no fetch and no LeaderAndIsr tries it again."""
+    sim = three()
+    result_of(sim, sim.produce(1, ORDERS, [b"a"]))
+    sim.blocked |= {(3, 1), (1, 3)}
+    sim.produce(1, ORDERS, [b"b"], acks=1)
+    sim.loop.run_for(5_000)
+    assert sim.registry.states[ORDERS].isr == [1, 2]
+    s = messages.schema(ApiKey.DELETE_RECORDS, 2, "request")
+    row = s.DeleteRecordsPartition(partition_index=0, offset=1)
+    topic = s.DeleteRecordsTopic(name="orders", partitions=(row,))
+    body = s.DeleteRecordsRequest(topics=(topic,), timeout=timedelta(minutes=1))
+    deleted = sim.request(1, ApiKey.DELETE_RECORDS, 2, body)
+    sim.loop.run_for(5_000)
+    assert not deleted.done()
+    sim.missing_in_metadata.add(3)
+    sim.brokers[1].replicas.metadata_updated()
+    assert sim.loop.run_until(deleted.done, 100)
+    answer = messages.decode_response(ApiKey.DELETE_RECORDS, 2, deleted.result())
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.none
