@@ -79,7 +79,7 @@ class ReplicaManager:
         self._host = host
         number = config.number
         self.on_leadership: list[LeadershipHook] = []
-        """Called with the partitions that began to lead, and to follow or stopped, after they did."""
+        """Called with the partitions that began to lead, and to follow, stopped or failed, after they did."""
         self._registration = BrokerRegistration(host)
         offsets = OffsetTrace(host, number("harrow.trace.hw.interval.ms"))
         self.wake_ups = WakeUps(host, config, offsets)
@@ -124,6 +124,7 @@ class ReplicaManager:
             )
         )
         self.log_failures.on_failure.append(self.fetchers.remove)
+        self.log_failures.on_failure.append(self._announce_failure)
         self._appends = Appends(host, self.directory, self.wake_ups, log_failed)
         follower_state = FollowerFetchState(host, self.wake_ups, self._isr_writes, offsets)
         self._fetch = FetchHandler(
@@ -256,6 +257,14 @@ class ReplicaManager:
     def _dropped(self, partition: Partition) -> None:
         self.fetchers.remove(partition)
         self.wake_ups.roles_changed((partition,))
+
+    def _announce_failure(self, partition: Partition) -> None:
+        """A failed log leads no more: in the next turn, because the append that failed may be a coordinator's."""
+        self._host.tasks.call_soon(self._announce_if_present, partition)
+
+    def _announce_if_present(self, partition: Partition) -> None:
+        if self.partition(partition.topic_partition) is partition:
+            self._announce([], [partition])
 
     def _announce(self, leaders: list[Partition], followers: list[Partition]) -> None:
         for hook in self.on_leadership:

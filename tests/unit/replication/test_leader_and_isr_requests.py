@@ -272,3 +272,15 @@ def test_high_watermark_trace_is_rate_limited_and_ends_with_the_last_value() -> 
     rows = [row["hw"] for row in sim.brokers[1].traced("partition.hw")]
     assert len(rows) <= 5
     assert rows[-1] == 20
+
+
+def test_a_failed_log_is_announced_as_one_that_is_led_no_more() -> None:
+    """A coordinator that went on serving its memory would answer with older state than the next leader's."""
+    sim = three()
+    replicas, partition = sim.brokers[1].replicas, sim.partition(1, TP)
+    announced: list[tuple[list[Partition], list[Partition]]] = []
+    replicas.on_leadership.append(lambda leaders, others: announced.append((leaders, others)))
+    replicas.log_failures.log_failed(partition, OSError(errno.EIO, "disk"))
+    assert announced == [], "in the next turn: the failed append may be a coordinator's"
+    sim.loop.run_for(1)
+    assert announced == [([], [partition])]
