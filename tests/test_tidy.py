@@ -156,13 +156,6 @@ def cannot_fail(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, "`pytest.raises(Exception)`: name the exception"
 
 
-WIDE_RAISES_LEFT = {
-    "tests/unit/storage/test_producer_states.py": 1,
-    "tests/unit/storage/test_what_a_flush_vouches_for.py": 1,
-}
-"""File -> number of conditions of `cannot_fail` that are left. Remove an entry with the last condition of its file."""
-
-
 @pytest.mark.parametrize("path", sources("tests"), ids=relative)
 def test_every_condition_of_a_test_can_fail(path: Path) -> None:
     tree = ast.parse(path.read_text())
@@ -178,7 +171,7 @@ def test_every_condition_of_a_test_can_fail(path: Path) -> None:
             except SyntaxError:
                 continue
             found += cannot_fail(inner)
-    assert len(found) <= WIDE_RAISES_LEFT.get(relative(path), 0), f"{relative(path)}: {found}"
+    assert not found, f"{relative(path)}: {found}"
 
 
 def test_sleeps_and_conditions_that_cannot_fail_are_recognised() -> None:

@@ -1,7 +1,7 @@
-"""B12: a leader's append writes a header of its own and the producer's bytes as they came, in one write.
+"""B12: a leader's append writes a new header and the producer's bytes, unchanged and uncopied, in one write.
 
-What is on disk and what the memory serves is byte for byte what a patched copy would be; what is kept of a
-request is kept whole or copied, so that memory is what is counted (`may_share`).
+The file and the tail in memory hold the same bytes as a patched copy. The tail keeps a request's buffer as a
+whole or copies from it, so that the counted memory is the memory in use (`may_share`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def batch(
 
 
 def placed(sent: bytes, offset: int) -> bytes:
-    """The batch as the log must have it: a copy, patched."""
+    """A patched copy of the batch: the bytes that the log must hold."""
     patched = bytearray(sent)
     assign_offset(patched, offset, EPOCH)
     return bytes(patched)
@@ -77,7 +77,7 @@ def on_disk(log: Log) -> bytes:
 
 
 def in_memory(host: StorageHost, log: Log) -> list[bytes | bytearray | memoryview]:
-    """All parts that a read at the log's start gives; none of it from a file."""
+    """Return all parts of a read at the log start offset; assert that no part comes from a file."""
     host.disk.reads = 0
     parts = log.read(log.log_start_offset, 10**9, ALL, at_least_one=True).parts
     assert host.disk.reads == 0
@@ -87,7 +87,7 @@ def in_memory(host: StorageHost, log: Log) -> list[bytes | bytearray | memoryvie
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("producer", [-1, 5])
 @pytest.mark.parametrize("size", [50, SHARED_BYTES_LEAST - 200, SHARED_BYTES_LEAST, LARGE])
-def test_the_bytes_are_those_of_a_patched_copy(
+def test_append_writes_the_bytes_of_a_patched_copy(
     host: StorageHost, folder: str, codec: Codec, producer: int, size: int
 ) -> None:
     log = host.open(folder)
@@ -112,11 +112,11 @@ def test_the_bytes_are_those_of_a_patched_copy(
     entry = log.producers.get(5)
     assert (entry is not None) == (producer >= 0)
     if entry is not None:
-        assert [one.first_offset for one in entry.batches] == [0, 2, 4, 6]
+        assert [stored.first_offset for stored in entry.batches] == [0, 2, 4, 6]
         assert (entry.last_timestamp, entry.txn_first_offset) == (NOW, 4)
 
 
-def test_a_large_batch_is_not_copied_and_a_header_is_one_part(
+def test_append_of_a_large_batch_keeps_a_header_and_a_view_of_the_frame(
     host: StorageHost, folder: str
 ) -> None:
     log = host.open(folder)
@@ -129,7 +129,7 @@ def test_a_large_batch_is_not_copied_and_a_header_is_one_part(
 
 
 @pytest.mark.parametrize("count", [2, 7])
-def test_a_frame_of_many_partitions_is_not_kept_alive(
+def test_append_from_a_frame_of_many_partitions_does_not_keep_the_frame(
     host: StorageHost, tmp_path: Path, count: int
 ) -> None:
     sent = [batch(seed=number) for number in range(count)]
@@ -146,7 +146,9 @@ def test_a_frame_of_many_partitions_is_not_kept_alive(
 @pytest.mark.parametrize(
     ("waste", "shared"), [(0, True), (LARGE // 16, True), (LARGE // 4, False), (LARGE, False)]
 )
-def test_what_is_kept_alive_is_what_is_counted_but_for_an_eighth(waste: int, shared: bool) -> None:
+def test_sharing_a_frame_keeps_at_most_an_eighth_of_uncounted_bytes(
+    waste: int, shared: bool
+) -> None:
     frame = bytes(waste + LARGE)
     assert may_share(memoryview(frame)[waste:]) is shared
 
@@ -156,7 +158,7 @@ def view_of_bytearray(data: bytes) -> memoryview:
 
 
 @pytest.mark.parametrize("wrap", [bytearray, view_of_bytearray])
-def test_bytes_that_may_change_are_copied(
+def test_append_copies_a_mutable_buffer(
     host: StorageHost, folder: str, wrap: Callable[[bytes], bytearray | memoryview]
 ) -> None:
     log = host.open(folder)
@@ -167,7 +169,7 @@ def test_bytes_that_may_change_are_copied(
     assert b"".join(in_memory(host, log)) == on_disk(log) == placed(sent, 0)
 
 
-def test_append_time_takes_a_copy(host: StorageHost, folder: str) -> None:
+def test_append_with_log_append_time_copies_the_batch(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"message.timestamp.type": "LogAppendTime"})
     host.clock.now = NOW + 77
     for number in range(2):
@@ -179,15 +181,17 @@ def test_append_time_takes_a_copy(host: StorageHost, folder: str) -> None:
     data = b"".join(in_memory(host, log))
     assert data == on_disk(log)
     found = list(headers(data, partial_ok=False))
-    assert [one.header.base_offset for one in found] == [0, 2]
-    assert all(crc_matches(data, one) for one in found)
+    assert [placed_batch.header.base_offset for placed_batch in found] == [0, 2]
+    assert all(crc_matches(data, placed_batch) for placed_batch in found)
     times = {record.timestamp for record in decode_records(data[: found[0].size])}
     assert times == {NOW + 77}
     assert host.disk.appends == 2
 
 
-def test_a_producer_does_not_choose_whose_time_a_batch_has(host: StorageHost, folder: str) -> None:
-    """Kafka takes the batch and clears the bit, which would make every record's time the largest one."""
+def test_append_clears_a_timestamp_type_that_the_producer_set(
+    host: StorageHost, folder: str
+) -> None:
+    """Kafka accepts the batch and clears the bit, which would give every record the largest timestamp."""
     log = host.open(folder)
     sent = bytearray(batch())
     stamp(sent, LOG_APPEND_TIME, NOW + 5)
@@ -203,7 +207,7 @@ def test_a_producer_does_not_choose_whose_time_a_batch_has(host: StorageHost, fo
 
 @pytest.mark.parametrize("size", [50, LARGE])
 @pytest.mark.parametrize("more", [1, 12, 40])
-def test_the_beginning_of_another_batch_is_not_appended(
+def test_append_drops_a_partial_batch_at_the_end(
     host: StorageHost, folder: str, size: int, more: int
 ) -> None:
     log = host.open(folder)
@@ -215,9 +219,7 @@ def test_the_beginning_of_another_batch_is_not_appended(
     assert b"".join(in_memory(host, log)) == on_disk(log)
 
 
-def test_a_coordinators_marker_among_large_batches_ends_its_transaction(
-    host: StorageHost, folder: str
-) -> None:
+def test_marker_after_large_batches_ends_the_transaction(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     log.append_as_leader(batch(producer_id=9, sequence=0, is_transactional=True), EPOCH)
     assert log.last_stable_offset(log.log_end_offset) == 0
@@ -226,12 +228,14 @@ def test_a_coordinators_marker_among_large_batches_ends_its_transaction(
     )
     log.append_as_leader(marker, EPOCH, origin=Origin.COORDINATOR)
     assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
-    assert [one.producer_id for one in log.aborted_transactions(Offset(0), ALL)] == [9]
+    assert [
+        transaction.producer_id for transaction in log.aborted_transactions(Offset(0), ALL)
+    ] == [9]
     assert b"".join(in_memory(host, log)) == on_disk(log)
 
 
 @pytest.mark.parametrize("tail_bytes", [4 * SHARED_BYTES_LEAST, 4 * 1024 * 1024])
-def test_the_tail_serves_what_the_file_does_from_every_offset(
+def test_read_from_the_tail_returns_the_same_bytes_as_from_the_file(
     host: StorageHost, tmp_path: Path, tail_bytes: int
 ) -> None:
     rng = random.Random(4)
@@ -242,8 +246,8 @@ def test_the_tail_serves_what_the_file_does_from_every_offset(
         sent = [batch(rng.choice((20, 700, SHARED_BYTES_LEAST, LARGE)), number)]
         if rng.random() < 0.3:
             sent.append(batch(rng.choice((20, SHARED_BYTES_LEAST)), 100 + number))
-        for log, one in itertools.product((tailed, plain), sent):
-            log.append_as_leader(one, EPOCH)
+        for log, data in itertools.product((tailed, plain), sent):
+            log.append_as_leader(data, EPOCH)
         fetched = tailed.read(follower.log_end_offset, 10**6, ALL, at_least_one=True)
         follower.append_as_follower(b"".join(fetched.parts))
     assert on_disk(tailed) == on_disk(plain) == on_disk(follower)
@@ -265,11 +269,11 @@ def test_the_tail_serves_what_the_file_does_from_every_offset(
     )
 
 
-# -- a disk that refuses in the middle
+# -- refused and partial writes
 
 
 @pytest.mark.parametrize("torn_bytes", [0, 1, 16, HEADER_SIZE, HEADER_SIZE + 1, LARGE])
-def test_a_torn_write_leaves_nothing_of_the_batch(
+def test_torn_append_leaves_no_bytes_of_the_batch(
     host: StorageHost, folder: str, torn_bytes: int
 ) -> None:
     log = host.open(folder)
@@ -289,10 +293,10 @@ def test_a_torn_write_leaves_nothing_of_the_batch(
 
 @pytest.mark.parametrize("taken", [0, 5, HEADER_SIZE, HEADER_SIZE + 1000])
 @pytest.mark.parametrize("refuses", [False, True])
-def test_what_the_system_takes_in_pieces_is_whole_or_gone(
+def test_partial_append_is_completed_or_removed(
     monkeypatch: pytest.MonkeyPatch, host: StorageHost, folder: str, taken: int, refuses: bool
 ) -> None:
-    """A partial `pwritev` is continued; where the rest is refused, the file is as before."""
+    """A partial `pwritev` is continued; when the rest is refused, the file is restored to its earlier size."""
     log = host.open(folder)
     first = batch()
     log.append_as_leader(first, EPOCH)
@@ -318,7 +322,7 @@ def test_what_the_system_takes_in_pieces_is_whole_or_gone(
         assert on_disk(log) == placed(first, 0) + placed(second, 2)
 
 
-def test_every_disk_takes_parts_alike(tmp_path: Path) -> None:
+def test_append_of_parts_writes_the_same_bytes_on_every_disk(tmp_path: Path) -> None:
     disks: tuple[Disk, ...] = (
         RealDisk(),
         TrackedDisk(str(tmp_path / "journal"), [str(tmp_path / "tracked")]),
@@ -340,7 +344,7 @@ def test_every_disk_takes_parts_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interval", [0, 500, 4096])
-def test_recovery_makes_the_indexes_that_appending_made(
+def test_recovery_rebuilds_the_same_indexes_as_appending(
     host: StorageHost, folder: str, interval: int
 ) -> None:
     rng = random.Random(interval)
@@ -363,7 +367,7 @@ def test_recovery_makes_the_indexes_that_appending_made(
 
 
 @pytest.mark.parametrize(("less", "every"), [(1, 2), (0, 3)])
-def test_an_entry_is_due_when_more_than_the_interval_lies_behind(
+def test_index_entry_is_added_after_more_than_the_interval(
     host: StorageHost, folder: str, less: int, every: int
 ) -> None:
     sent = batch(100)
@@ -380,7 +384,7 @@ def test_an_entry_is_due_when_more_than_the_interval_lies_behind(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_recovery_knows_the_producers_that_appending_knew(
+def test_recovery_rebuilds_the_same_producer_states_as_appending(
     host: StorageHost, folder: str, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -415,16 +419,16 @@ def test_recovery_knows_the_producers_that_appending_knew(
         if transactional:
             pending.add(producer)
     end = log.log_end_offset
-    known = [one._replace(marker_offset=-1) for one in log.producers.entries()]
+    known = [entry._replace(marker_offset=-1) for entry in log.producers.entries()]
     stable, aborted = log.last_stable_offset(end), log.aborted_transactions(Offset(0), end)
     assert aborted
     log.abandon()
     again = host.open(folder, topic, clean=False)
-    assert [one._replace(marker_offset=-1) for one in again.producers.entries()] == known
+    assert [entry._replace(marker_offset=-1) for entry in again.producers.entries()] == known
     assert again.last_stable_offset(end) == stable
     assert again.aborted_transactions(Offset(0), end) == aborted
 
 
 def index_files(segments: Sequence[LogSegment]) -> dict[str, bytes]:
-    paths = [one.path_of(kind) for one in segments for kind in (".index", ".timeindex")]
+    paths = [segment.path_of(kind) for segment in segments for kind in (".index", ".timeindex")]
     return {path: Path(path).read_bytes() for path in paths}

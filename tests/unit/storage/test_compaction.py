@@ -1,26 +1,21 @@
-"""What compaction leaves (B8): keys, tombstones, codecs, producers, transactions, lags, bounds."""
+"""Results of compaction (B8): keys, tombstones, codecs, producers, transactions, lags, bounds."""
 
 from __future__ import annotations
 
 import struct
-import tracemalloc
 from pathlib import Path
 
 import pytest
 from compacted_logs import EPOCH, Compaction, read_batches, records
-from harrow.cluster.errors import CorruptLogError, ErrorCode, KafkaError
+from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import Offset
-from harrow.cluster.storage.compaction.offset_map import ENTRY_BYTES, OffsetMap
 from harrow.cluster.storage.compaction.record_filter import (
     DELETE_HORIZON,
-    RecordFilter,
 )
-from harrow.cluster.storage.record_spans import record_spans
 from harrow.cluster.wire.batches import (
     HEADER_SIZE,
     build_batch,
     crc_matches,
-    decode_records,
     header_at,
     headers,
 )
@@ -34,11 +29,11 @@ def log(tmp_path: Path) -> Compaction:
 
 
 def left(log: Compaction) -> list[tuple[int, bytes | None, bytes | None]]:
-    return [(one.offset, one.key, one.value) for one in records(log.log)]
+    return [(record.offset, record.key, record.value) for record in records(log.log)]
 
 
-def test_an_index_of_another_file_brings_no_deleted_key_back(tmp_path: Path) -> None:
-    """The round before ended at 3, within the segment; the index says that offset 2 lies behind the tombstone."""
+def test_clean_with_a_stale_offset_index_brings_no_deleted_key_back(tmp_path: Path) -> None:
+    """The last round ended at offset 3 in the segment; the stale index places offset 2 behind the tombstone."""
     log = Compaction(
         str(tmp_path / "orders-0"), {"delete.retention.ms": 1_000, "segment.bytes": 10**6}
     )
@@ -51,7 +46,7 @@ def test_an_index_of_another_file_brings_no_deleted_key_back(tmp_path: Path) -> 
     log.log.roll()
     segment = log.log.segments[0]
     data = Path(segment.path_of(".log")).read_bytes()
-    (position,) = (one.position for one in headers(data) if one.header.base_offset == 6)
+    (position,) = (placed.position for placed in headers(data) if placed.header.base_offset == 6)
     index = Path(segment.path_of(".index"))
     assert index.stat().st_size
     index.write_bytes(struct.pack(">ii", 2, position))
@@ -68,7 +63,7 @@ def test_an_index_of_another_file_brings_no_deleted_key_back(tmp_path: Path) -> 
 # -- keys and values
 
 
-def test_the_last_value_of_each_key_stays_where_it_was(log: Compaction) -> None:
+def test_clean_keeps_the_last_value_of_each_key_at_its_offset(log: Compaction) -> None:
     log.put((b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     log.put((b"b", b"2"), (b"c", b"1"))
     log.put((b"a", b"3"))
@@ -78,7 +73,7 @@ def test_the_last_value_of_each_key_stays_where_it_was(log: Compaction) -> None:
     assert left(log)[-1] == (6, b"b", b"3")
 
 
-def test_what_is_compacted_away_is_not_read_from_memory_either(tmp_path: Path) -> None:
+def test_clean_removes_compacted_records_from_the_tail(tmp_path: Path) -> None:
     log = Compaction(str(tmp_path / "orders-0"), tail_bytes=10**6)
     for number in range(20):
         log.put((b"a", b"%d" % number), (b"b", b"%d" % number))
@@ -89,32 +84,37 @@ def test_what_is_compacted_away_is_not_read_from_memory_either(tmp_path: Path) -
     assert left(log) == [(38, b"a", b"19"), (39, b"b", b"19"), (40, b"c", b"active")]
 
 
-def test_the_active_segment_is_never_touched(log: Compaction) -> None:
+def test_clean_leaves_the_active_segment_unchanged(log: Compaction) -> None:
     log.put((b"a", b"1"))
     log.log.roll()
     for number in range(3):
         log.put((b"a", b"active %d" % number))
     assert log.clean()
-    assert [offset for offset, _, _ in left(log)] == [0, 1, 2, 3]  # the active one decides nothing
+    assert [offset for offset, _, _ in left(log)] == [
+        0,
+        1,
+        2,
+        3,
+    ]  # the active segment is not mapped
     assert not log.clean()
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_a_batch_keeps_its_codec_its_times_and_its_headers(log: Compaction, codec: int) -> None:
+def test_clean_keeps_codec_timestamps_and_headers_of_a_batch(log: Compaction, codec: int) -> None:
     pairs = [(b"k%d" % (n % 4), b"value %d" % n, (("h", b"%d" % n),)) for n in range(20)]
     times = [1_000 + 7 * (n % 11) for n in range(20)]
     batch = build_batch(pairs, timestamp_ms=0, timestamps_ms=times, codec=codec)
     log.log.append_as_leader(batch, EPOCH)
     log.seal_and_clean()
     ((header, inside),) = read_batches(log.log)
-    assert [one.offset for one in inside] == [16, 17, 18, 19]
-    assert [one.timestamp for one in inside] == times[16:]
-    assert [one.headers for one in inside] == [(("h", b"%d" % n),) for n in range(16, 20)]
+    assert [record.offset for record in inside] == [16, 17, 18, 19]
+    assert [record.timestamp for record in inside] == times[16:]
+    assert [record.headers for record in inside] == [(("h", b"%d" % n),) for n in range(16, 20)]
     assert (header.codec, header.base_offset, header.last_offset) == (codec, 0, 19)
     assert header.max_timestamp == max(times[16:])
 
 
-def test_a_batch_that_stays_whole_is_copied_byte_for_byte(log: Compaction) -> None:
+def test_clean_copies_a_batch_that_keeps_all_records_unchanged(log: Compaction) -> None:
     log.put((b"a", b"1"), (b"b", b"1"))
     path = Path(log.log.segments[0].path_of(".log"))
     before = path.read_bytes()
@@ -123,15 +123,15 @@ def test_a_batch_that_stays_whole_is_copied_byte_for_byte(log: Compaction) -> No
     assert path.read_bytes() == before
 
 
-def test_append_time_stays_the_batchs(tmp_path: Path) -> None:
+def test_clean_keeps_the_log_append_time_of_a_batch(tmp_path: Path) -> None:
     log = Compaction(str(tmp_path / "orders-0"), {"message.timestamp.type": "LogAppendTime"})
     log.put((b"a", b"1"), (b"b", b"1"), timestamp_ms=5)
     log.put((b"a", b"2"), timestamp_ms=6)
     log.seal_and_clean()
-    assert {one.timestamp for one in records(log.log)} == {log.host.clock.now}
+    assert {record.timestamp for record in records(log.log)} == {log.host.clock.now}
 
 
-def test_every_written_batch_has_a_good_crc_and_the_log_survives_recovery(log: Compaction) -> None:
+def test_clean_writes_valid_crcs_and_recovery_truncates_nothing(log: Compaction) -> None:
     for number in range(40):
         log.put((b"k%d" % (number % 7), b"%d" % number), (b"x%d" % number, None), codec=number % 5)
     log.seal_and_clean()
@@ -141,12 +141,12 @@ def test_every_written_batch_has_a_good_crc_and_the_log_survives_recovery(log: C
         assert all(crc_matches(data, placed) for placed in headers(data, partial_ok=False))
     log.log.abandon()
     again = log.host.open(log.folder, log.topic, clean=False)
-    assert [(one.offset, one.key, one.value) for one in records(again)] == before
+    assert [(record.offset, record.key, record.value) for record in records(again)] == before
     assert not [event for event in log.host.notes.events if event[1].get("truncated_bytes")]
 
 
-def test_where_the_round_ended_stays_readable(log: Compaction) -> None:
-    """The last batch of a round is kept without its records, so that a reader learns where the log goes on."""
+def test_clean_keeps_the_last_batch_of_a_round_as_an_empty_batch(log: Compaction) -> None:
+    """A reader learns from the empty batch where the log continues."""
     log.put((b"a", b"1"))
     log.put((b"a", None))
     log.log.roll()
@@ -168,7 +168,7 @@ def test_where_the_round_ended_stays_readable(log: Compaction) -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 4])
-def test_a_compacted_topic_refuses_a_record_without_a_key(log: Compaction, codec: int) -> None:
+def test_append_without_a_key_to_a_compacted_topic_is_refused(log: Compaction, codec: int) -> None:
     batch = build_batch([(b"k", b"v", ()), (None, b"v", ())], timestamp_ms=1, codec=codec)
     with pytest.raises(KafkaError) as refused:
         log.log.append_as_leader(batch, EPOCH)
@@ -178,7 +178,9 @@ def test_a_compacted_topic_refuses_a_record_without_a_key(log: Compaction, codec
     assert log.log.log_end_offset == 1
 
 
-def test_records_without_keys_from_before_the_policy_go(tmp_path: Path) -> None:
+def test_clean_removes_records_without_keys_that_were_appended_before_the_policy(
+    tmp_path: Path,
+) -> None:
     log = Compaction(str(tmp_path / "orders-0"), {"cleanup.policy": "delete"})
     log.log.append_as_leader(build_batch([(None, b"v", ())], timestamp_ms=1), EPOCH)
     log.put((b"k", b"v"))
@@ -190,16 +192,16 @@ def test_records_without_keys_from_before_the_policy_go(tmp_path: Path) -> None:
 # -- tombstones (KIP-534)
 
 
-def test_a_tombstone_stays_for_delete_retention_after_it_was_cleaned(log: Compaction) -> None:
+def test_clean_keeps_a_tombstone_until_its_delete_horizon(log: Compaction) -> None:
     log.put((b"a", b"1"), (b"b", b"1"))
     log.put((b"a", None), (b"c", b"1"))
-    log.host.clock.now += 5 * DAY  # its own age does not matter
+    log.host.clock.now += 5 * DAY  # the tombstone's age does not matter
     assert log.seal_and_clean()
     horizon = log.host.clock.now + DAY
     batch = next(header for header, inside in read_batches(log.log) if inside[0].value is None)
     assert batch.attributes & DELETE_HORIZON
     assert batch.base_timestamp == horizon
-    assert [one.timestamp for one in records(log.log)] == [horizon - 6 * DAY] * 3
+    assert [record.timestamp for record in records(log.log)] == [horizon - 6 * DAY] * 3
 
     log.host.clock.now = horizon - 1
     log.put((b"d", b"1"))
@@ -213,7 +215,7 @@ def test_a_tombstone_stays_for_delete_retention_after_it_was_cleaned(log: Compac
     assert left(log) == [(1, b"b", b"1"), (3, b"c", b"1"), (5, b"d", b"2")]
 
 
-def test_a_tombstone_in_the_active_segment_hides_nothing_yet(log: Compaction) -> None:
+def test_clean_ignores_a_tombstone_in_the_active_segment(log: Compaction) -> None:
     log.put((b"a", b"1"))
     log.log.roll()
     log.put((b"a", None))
@@ -221,10 +223,10 @@ def test_a_tombstone_in_the_active_segment_hides_nothing_yet(log: Compaction) ->
     assert left(log) == [(0, b"a", b"1"), (1, b"a", None)]
 
 
-# -- which part, when
+# -- which part of a log is cleaned, and when
 
 
-def test_only_logs_that_are_dirty_enough_are_cleaned(tmp_path: Path) -> None:
+def test_clean_skips_logs_below_the_cleanable_dirty_ratio(tmp_path: Path) -> None:
     log = Compaction(str(tmp_path / "orders-0"), {"min.cleanable.dirty.ratio": 0.5})
     for number in range(6):
         log.put((b"k%d" % number, b"v"))
@@ -240,7 +242,7 @@ def test_only_logs_that_are_dirty_enough_are_cleaned(tmp_path: Path) -> None:
     assert log.clean()
 
 
-def test_young_records_wait_for_min_compaction_lag(tmp_path: Path) -> None:
+def test_clean_skips_records_younger_than_min_compaction_lag(tmp_path: Path) -> None:
     log = Compaction(str(tmp_path / "orders-0"), {"min.compaction.lag.ms": 1_000})
     log.put((b"a", b"1"))
     log.log.roll()
@@ -256,7 +258,7 @@ def test_young_records_wait_for_min_compaction_lag(tmp_path: Path) -> None:
     assert left(log) == [(1, b"a", b"2")]
 
 
-def test_old_records_are_cleaned_whatever_the_ratio(tmp_path: Path) -> None:
+def test_clean_ignores_the_ratio_after_max_compaction_lag(tmp_path: Path) -> None:
     topic: dict[str, object] = {"min.cleanable.dirty.ratio": 1, "max.compaction.lag.ms": 1_000}
     log = Compaction(str(tmp_path / "orders-0"), topic)
     log.put((b"a", b"1"))
@@ -267,10 +269,12 @@ def test_old_records_are_cleaned_whatever_the_ratio(tmp_path: Path) -> None:
     assert left(log) == [(1, b"a", b"2")]
     log.put((b"a", b"3"))
     log.put((b"a", b"4"), timestamp_ms=log.host.clock.now + 1_001)
-    assert len(log.log.segments) > 2, "the active segment rolls in time to be compacted in time"
+    assert len(log.log.segments) > 2, (
+        "the active segment rolls early enough to be compacted in time"
+    )
 
 
-def test_nothing_at_or_above_the_high_watermark_decides(log: Compaction) -> None:
+def test_clean_ignores_records_at_and_above_the_high_watermark(log: Compaction) -> None:
     log.put((b"a", b"committed"))
     log.log.roll()
     log.put((b"a", b"not yet"))
@@ -282,7 +286,7 @@ def test_nothing_at_or_above_the_high_watermark_decides(log: Compaction) -> None
     assert left(log) == [(1, b"a", b"not yet")]
 
 
-def test_nothing_undecided_is_cleaned(log: Compaction) -> None:
+def test_clean_stops_at_an_open_transaction(log: Compaction) -> None:
     log.put((b"a", b"1"))
     log.log.roll()
     log.put(
@@ -296,8 +300,8 @@ def test_nothing_undecided_is_cleaned(log: Compaction) -> None:
     assert left(log) == [(1, b"a", b"open")]
 
 
-def test_what_does_not_fit_the_map_waits(tmp_path: Path) -> None:
-    """Memory is bounded: a round maps as many keys as fit, the next goes on from there."""
+def test_clean_with_a_full_offset_map_continues_in_the_next_round(tmp_path: Path) -> None:
+    """The memory is bounded: a round maps as many keys as fit, and the next round continues at that offset."""
     log = Compaction(
         str(tmp_path / "orders-0"), broker={"log.cleaner.dedupe.buffer.size": 192 * 12}
     )
@@ -313,7 +317,7 @@ def test_what_does_not_fit_the_map_waits(tmp_path: Path) -> None:
     assert [offset for offset, _, _ in left(log)] == list(range(30, 60))
 
 
-def test_segments_are_merged_as_far_as_they_fit(log: Compaction) -> None:
+def test_clean_merges_small_segments_up_to_segment_bytes(log: Compaction) -> None:
     for number in range(80):
         log.put((b"k%d" % (number % 4), b"%d" % number))
     before = len(log.log.segments)
@@ -324,12 +328,12 @@ def test_segments_are_merged_as_far_as_they_fit(log: Compaction) -> None:
     assert len(sizes) < before / 2
     assert all(size <= 600 for size in sizes)
     assert len(left(log)) == 5
-    for offset in range(log.log.log_end_offset):  # each look-up finds the next record that is left
+    for offset in range(log.log.log_end_offset):  # each lookup finds the next remaining record
         found = log.log.read(Offset(offset), 1, Offset(10**6), at_least_one=True)
         assert header_at(found.parts[0]).last_offset >= offset
 
 
-def test_a_group_never_spans_more_offsets_than_an_index_can_name(log: Compaction) -> None:
+def test_clean_does_not_merge_segments_beyond_the_index_offset_range(log: Compaction) -> None:
     log.put((b"a", b"1"))
     log.log.roll(base_offset=Offset(2**31))
     log.log.log_end_offset = Offset(2**31)
@@ -342,7 +346,7 @@ def test_a_group_never_spans_more_offsets_than_an_index_can_name(log: Compaction
     assert [offset for offset, _, _ in left(log)] == [2**31, 2**31 + 1]
 
 
-def test_a_damaged_batch_is_not_given_a_new_crc(log: Compaction) -> None:
+def test_clean_of_a_damaged_batch_stops_without_a_new_crc(log: Compaction) -> None:
     log.put((b"a", b"1"), (b"b", b"1"))
     log.put((b"a", b"2"))
     path = Path(log.log.segments[0].file.path)
@@ -360,7 +364,7 @@ def test_a_damaged_batch_is_not_given_a_new_crc(log: Compaction) -> None:
 # -- producers and transactions
 
 
-def test_the_last_sequence_of_a_producer_outlives_its_records(log: Compaction) -> None:
+def test_clean_keeps_the_last_sequence_of_a_producer_without_records(log: Compaction) -> None:
     for number in range(3):
         log.put((b"a", b"%d" % number), producer_id=7, producer_epoch=1, base_sequence=number)
     log.put((b"a", b"other"))
@@ -393,7 +397,7 @@ def transaction(log: Compaction, value: bytes, sequence: int, *, commit: bool) -
     log.end_transaction(9, commit=commit)
 
 
-def test_aborted_data_goes_and_supersedes_nothing(log: Compaction) -> None:
+def test_clean_removes_aborted_records_which_replace_no_other_record(log: Compaction) -> None:
     log.put((b"t", b"before"))
     transaction(log, b"aborted", 0, commit=False)
     transaction(log, b"committed", 2, commit=True)
@@ -402,12 +406,15 @@ def test_aborted_data_goes_and_supersedes_nothing(log: Compaction) -> None:
     assert log.seal_and_clean()
     assert [(key, value) for _, key, value in left(log)] == [(b"t", b"committed"), (b"u", b"after")]
     kinds = [header.is_control for header, inside in read_batches(log.log) if inside]
-    assert kinds.count(True) == 3, "markers stay while anything of their transactions was there"
+    assert kinds.count(True) == 3, "a marker stays in the round that removes its transaction's data"
     aborted = log.log.aborted_transactions(Offset(0), log.log.log_end_offset)
-    assert [(one.first_offset, one.last_offset) for one in aborted] == [(1, 3), (7, 9)]
+    assert [(aborted_txn.first_offset, aborted_txn.last_offset) for aborted_txn in aborted] == [
+        (1, 3),
+        (7, 9),
+    ]
 
 
-def test_a_marker_goes_after_its_data_and_its_horizon(log: Compaction) -> None:
+def test_clean_removes_a_marker_after_its_data_and_its_delete_horizon(log: Compaction) -> None:
     transaction(log, b"1", 0, commit=True)
     log.put((b"t", b"2"), (b"u", b"2"), producer_id=9, producer_epoch=1, base_sequence=0)
 
@@ -419,7 +426,7 @@ def test_a_marker_goes_after_its_data_and_its_horizon(log: Compaction) -> None:
         ]
         return [bool(header.attributes & DELETE_HORIZON) for header in control]
 
-    assert markers() == [False]  # its data went in this round
+    assert markers() == [False]  # this round removed its data
     assert markers() == [True]
     log.host.clock.now += DAY - 1
     assert markers() == [True]
@@ -427,7 +434,7 @@ def test_a_marker_goes_after_its_data_and_its_horizon(log: Compaction) -> None:
     assert markers() == []
 
 
-def test_the_marker_of_a_producer_without_data_keeps_its_epoch(log: Compaction) -> None:
+def test_clean_keeps_the_marker_of_a_producer_without_data(log: Compaction) -> None:
     log.end_transaction(5, commit=False, epoch=3)
     for _ in range(3):
         log.put((b"z", b""))
@@ -442,53 +449,3 @@ def test_the_marker_of_a_producer_without_data_keeps_its_epoch(log: Compaction) 
     assert entry.epoch == 3
     kept = [header for header, _ in read_batches(again) if header.is_control]
     assert [(header.producer_id, header.producer_epoch) for header in kept] == [(5, 3)]
-
-
-# -- the parts
-
-
-def test_records_are_walked_as_the_decoder_reads_them() -> None:
-    keys = [None, b"", b"k", b"k" * 70, b"k" * 9_000]
-    values = [None, b"", b"v", b"v" * 200]
-    new = [(key, value, (("h", None), ("i", b"x"))) for key in keys for value in values]
-    times = [10**12 + 7**n for n in range(len(new))]
-    batch = build_batch(new, timestamp_ms=0, timestamps_ms=times)
-    spans = record_spans(bytes(batch[HEADER_SIZE:]), len(new))
-    decoded = decode_records(batch)
-    assert [span[2:] for span in spans] == [
-        (one.offset, one.key, one.value is not None) for one in decoded
-    ]
-    assert spans[-1][1] == len(batch) - HEADER_SIZE
-    for cut in (1, 20, 100):
-        with pytest.raises(CorruptLogError):
-            record_spans(bytes(batch[HEADER_SIZE:-cut]), len(new))
-
-
-def test_the_offset_map_tells_long_keys_apart_in_bounded_memory() -> None:
-    count = 3_000
-    offsets = OffsetMap(ENTRY_BYTES * count, 1.0)
-    tracemalloc.start()
-    try:
-        for number in range(count):
-            assert not offsets.is_full
-            offsets.put(b"x" * 10_000 + b"%d" % number, number + 10**6)
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert offsets.is_full
-    assert taken <= ENTRY_BYTES * count
-    assert all(offsets.get(b"x" * 10_000 + b"%d" % n) == n + 10**6 for n in range(count))
-    assert offsets.get(b"x" * 10_000) == -1
-
-
-def test_a_horizon_is_not_set_beyond_what_was_cleaned() -> None:
-    offsets = OffsetMap(10**6)
-    offsets.update_latest_offset(0)
-    keep = RecordFilter(offsets, now_ms=100, delete_retention_ms=50)
-    batch = memoryview(build_batch([(b"a", None, ()), (b"b", b"", ())], timestamp_ms=1))
-    assert keep.filter_data(batch, header_at(batch), retain_empty=False) is batch
-    offsets.update_latest_offset(1)
-    keep = RecordFilter(offsets, now_ms=100, delete_retention_ms=50)
-    written = keep.filter_data(batch, header_at(batch), retain_empty=False)
-    assert header_at(written).base_timestamp == 150
-    assert [one.timestamp for one in decode_records(written)] == [1, 1]

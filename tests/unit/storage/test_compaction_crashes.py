@@ -1,7 +1,7 @@
-"""Compaction loses nothing, wherever it is cut off (B8): each change of the disk, each failpoint.
+"""Compaction loses nothing when a crash interrupts it (B8): before each change of the disk, at each failpoint.
 
-A log is compacted on a disk that dies before its n-th change, for every n, and again at every pass of every
-failpoint. The folder is then opened as after a crash, by the real loader, and compared with a model.
+A log is compacted on a disk that crashes before its n-th change, for every n, and again at every hit of every
+failpoint. The real loader then opens the folder as after a crash, and the result is compared with a model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOPIC: dict[str, object] = {"segment.bytes": 800, "delete.retention.ms": 0}
 
 
 def prepared(folder: Path, host: StorageHost) -> tuple[Compaction, Model]:
-    """Three groups to be swapped, tombstones past their horizon, an aborted transaction, producers."""
+    """A log with three groups of segments to swap, tombstones past their horizon, an aborted transaction, producers."""
     log = Compaction(str(folder / "orders-0"), TOPIC, host=host)
     model = Model()
 
@@ -48,7 +48,7 @@ def prepared(folder: Path, host: StorageHost) -> tuple[Compaction, Model]:
 
 
 def reopened(folder: Path, point: int) -> None:
-    """Open what a crash left, twice; the second time finds nothing to do."""
+    """Open the folder that the crash left, twice: the second opening changes nothing."""
     host = StorageHost()
     log = host.open(str(folder / "orders-0"), {**TOPIC, "cleanup.policy": "compact"}, clean=False,
                     recovery_point=point, tail_bytes=0)  # fmt: skip
@@ -71,13 +71,13 @@ def check(folder: Path, model: Model, end: int, point: int) -> None:
                     recovery_point=point, tail_bytes=0)  # fmt: skip
     assert log.log_end_offset == end
     found = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
-    aborted = {(one.first_offset, one.last_offset) for one in found}
+    aborted = {(transaction.first_offset, transaction.last_offset) for transaction in found}
     covered = {offset for first, last in aborted for offset in range(first, last + 1)}
     for header, inside in read_batches(log):
         if header.producer_id == 9 and inside:
             assert header.base_offset in covered, "an aborted record would be read as committed"
     for record in records(log):
-        if record.offset not in model.appended:  # the aborted one, while it is there
+        if record.offset not in model.appended:  # an aborted record that is not removed yet
             model.appended[record.offset] = (b"a1", b"aborted")
     kept = Model({o: pair for o, pair in model.appended.items() if pair[1] != b"aborted"})
     visible = [record for record in records(log) if record.value != b"aborted"]
@@ -88,13 +88,13 @@ def check(folder: Path, model: Model, end: int, point: int) -> None:
     assert offsets == sorted(set(offsets))
     assert all(kept.appended[r.offset] == (r.key, r.value) for r in visible)
     active = [record for record in visible if record.offset == end - 1]
-    assert active, "the active segment is never touched"
+    assert active, "the active segment is unchanged"
     log.abandon()
 
 
 @pytest.fixture(scope="module")
-def at_rest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model, int, int]:
-    """A folder to be copied: as it is before the compaction; its model, its end, its recovery point."""
+def prepared_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model, int, int]:
+    """A folder to copy, as it is before the compaction; its model, its log end offset, its recovery point."""
     folder = tmp_path_factory.mktemp("rest")
     log, model = prepared(folder, StorageHost())
     end, point = log.log.log_end_offset, log.log.recovery_point
@@ -110,10 +110,10 @@ def compaction(folder: Path, rest: Path) -> tuple[Compaction, CrashHost]:
     return Compaction(str(folder / "orders-0"), topic, host=host), host
 
 
-def test_the_whole_compaction_is_worth_cutting_off(
-    tmp_path: Path, at_rest: tuple[Path, Model, int, int]
+def test_compaction_without_a_crash_swaps_several_groups_and_hits_every_failpoint(
+    tmp_path: Path, prepared_folder: tuple[Path, Model, int, int]
 ) -> None:
-    rest, model, end, point = at_rest
+    rest, model, end, point = prepared_folder
     log, host = compaction(tmp_path, rest)
     before = log.log.size
     begin = len(host.disk.done)
@@ -129,10 +129,10 @@ def test_the_whole_compaction_is_worth_cutting_off(
     check(tmp_path, model, end, point)
 
 
-def test_a_crash_before_any_change_of_the_disk_loses_nothing(
-    tmp_path: Path, at_rest: tuple[Path, Model, int, int]
+def test_crash_before_any_change_of_the_disk_loses_no_record(
+    tmp_path: Path, prepared_folder: tuple[Path, Model, int, int]
 ) -> None:
-    rest, model, end, point = at_rest
+    rest, model, end, point = prepared_folder
     died: list[str] = []
     for number in range(1000):
         folder = tmp_path / str(number)
@@ -149,10 +149,10 @@ def test_a_crash_before_any_change_of_the_disk_loses_nothing(
     assert set(died) == {"create", "append", "map", "truncate", "rename", "sync", "replace"}
 
 
-def test_a_crash_at_any_failpoint_loses_nothing(
-    tmp_path: Path, at_rest: tuple[Path, Model, int, int]
+def test_crash_at_any_failpoint_loses_no_record(
+    tmp_path: Path, prepared_folder: tuple[Path, Model, int, int]
 ) -> None:
-    rest, model, end, point = at_rest
+    rest, model, end, point = prepared_folder
     died: list[str] = []
     for number in range(1000):
         folder = tmp_path / str(number)
@@ -168,12 +168,14 @@ def test_a_crash_at_any_failpoint_loses_nothing(
     assert set(died) == {name for name in DECLARED if name.startswith("cleaner.")}
 
 
-def test_a_replaced_transaction_index_never_outlives_its_segment(tmp_path: Path) -> None:
+def test_crash_during_a_swap_leaves_no_abort_without_its_marker(tmp_path: Path) -> None:
     rest = tmp_path / "rest"
     log = Compaction(str(rest / "orders-0"), TOPIC)
     log.put((b"a", b"aborted"), producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)  # fmt: skip
     log.end_transaction(9, commit=False)
-    for count in range(2):  # its data goes, then its entry, while its marker gets a horizon
+    for count in range(
+        2
+    ):  # the data is removed, then its abort, while the marker gets a delete horizon
         log.put((b"b", b"%d" % count))
         log.put((b"a", b"live"), producer_id=9, producer_epoch=1, base_sequence=count)
         log.log.roll()
@@ -194,6 +196,6 @@ def test_a_replaced_transaction_index_never_outlives_its_segment(tmp_path: Path)
         batches = read_batches(after)
         markers = {header.base_offset for header, inside in batches if inside and header.is_control}
         aborted = after.aborted_transactions(Offset(0), after.log_end_offset)
-        assert {one.last_offset for one in aborted} <= markers
+        assert {transaction.last_offset for transaction in aborted} <= markers
         ends.add(len(aborted))
     assert ends == {0, 1}

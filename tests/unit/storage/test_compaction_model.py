@@ -1,4 +1,4 @@
-"""Random keyed appends, tombstones, rolls, cleaning rounds, cuts and restarts against a dictionary (B8)."""
+"""Random keyed appends, tombstones, rolls, cleaning rounds, truncations and restarts against a dictionary (B8)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ steps = st.lists(
     | st.tuples(st.just("clean"), st.just(()), st.sampled_from([0, 1, 60_000]))
     | st.tuples(st.just("roll"), st.just(()), st.just(0))
     | st.tuples(st.just("committed"), st.just(()), st.integers(0, 100))
-    | st.tuples(st.just("cut"), st.just(()), st.integers(0, 100))
+    | st.tuples(st.just("truncate"), st.just(()), st.integers(0, 100))
     | st.tuples(st.just("restart"), st.just(()), st.integers(0, 1)),
     min_size=5,
     max_size=40,
@@ -30,7 +30,7 @@ steps = st.lists(
 
 
 class Machine:
-    """A log whose high watermark is moved by hand; cut above it, as followers are."""
+    """A log whose high watermark the steps raise, and which is truncated only above it, as a follower's log is."""
 
     def __init__(self, folder: str, entries: int) -> None:
         self.folder = f"{folder}/orders-0"
@@ -59,9 +59,11 @@ class Machine:
             log.roll()
         elif what == "committed":
             self.high += (end - self.high) * number // 100
-        elif what == "cut":
+        elif what == "truncate":
             log.truncate_to(Offset(self.high + (end - self.high) * number // 100))
-            for offset in [one for one in self.model.appended if one >= log.log_end_offset]:
+            for offset in [
+                offset for offset in self.model.appended if offset >= log.log_end_offset
+            ]:
                 del self.model.appended[offset]
             self.high = min(self.high, log.log_end_offset)
         elif number:
@@ -78,13 +80,13 @@ class Machine:
             self.begin(self.log.host)
 
     def dirty_from(self) -> int:
-        """Nothing that a round has not reached may be missing: the active segment, at least."""
+        """Return the first offset that no cleaning round may have reached: at most the active segment is dirty."""
         return self.log.log.segments[-1].base_offset
 
 
 @settings(max_examples=60, deadline=None)
 @given(steps, st.sampled_from([1, 3, 1_000]))
-def test_compaction_is_a_dictionary(
+def test_compaction_keeps_the_newest_record_of_each_key(
     todo: list[tuple[str, Sequence[KeyValue], int]], entries: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -97,6 +99,6 @@ def test_compaction_is_a_dictionary(
         while machine.log.clean():
             machine.model.check(machine.log.log)
         assert len(records(machine.log.log)) <= len(machine.model.newest()), (
-            "one record a key is left"
+            "at most one record remains for each key"
         )
         machine.log.log.close()

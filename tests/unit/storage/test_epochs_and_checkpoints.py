@@ -1,4 +1,4 @@
-"""The leader-epoch cache, checkpoint files and the small files of a folder."""
+"""The leader epoch cache, checkpoint files and the small files of a data folder."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ def cache(folder: Path, *pairs: tuple[int, int]) -> LeaderEpochs:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("epoch", "expected"),
     [(-1, (-1, -1)), (0, (0, 0)), (1, (1, 10)), (2, (1, 10)), (3, (3, 25)), (4, (3, 25)),
      (7, (7, 40)), (8, (-1, -1)), (9, (-1, -1))],
 )  # fmt: skip
-def test_end_offset_for(tmp_path: Path, asked: int, answer: tuple[int, int]) -> None:
+def test_end_offset_for_returns_kafkas_pair(
+    tmp_path: Path, epoch: int, expected: tuple[int, int]
+) -> None:
     epochs = cache(tmp_path, (1, 0), (3, 10), (7, 25))
-    assert epochs.end_offset_for(LeaderEpoch(asked), Offset(40)) == answer
+    assert epochs.end_offset_for(LeaderEpoch(epoch), Offset(40)) == expected
 
 
-def test_before_the_first_epoch_answers_its_start(tmp_path: Path) -> None:
+def test_end_offset_for_an_epoch_before_the_first_returns_the_first_start(tmp_path: Path) -> None:
     epochs = cache(tmp_path, (5, 100))
     assert epochs.end_offset_for(LeaderEpoch(2), Offset(200)) == (2, 100)
 
 
-def test_an_empty_cache_knows_nothing(tmp_path: Path) -> None:
+def test_empty_cache_returns_no_epoch(tmp_path: Path) -> None:
     epochs = cache(tmp_path)
     assert epochs.latest() == -1
     assert epochs.end_offset_for(LeaderEpoch(0), Offset(9)) == (-1, -1)
@@ -56,11 +58,11 @@ def test_an_empty_cache_knows_nothing(tmp_path: Path) -> None:
         ([(1, 5), (1, 2)], [(1, 2)]),  # the same leader, but earlier
         ([(1, 0), (2, 0)], [(2, 0)]),  # the first leader wrote nothing
         ([(1, 0), (2, 10), (3, 5)], [(1, 0), (3, 5)]),  # a newer leader overwrites
-        ([(1, 0), (3, 10), (2, 20)], [(1, 0), (2, 20)]),  # never non-monotonic
+        ([(1, 0), (3, 10), (2, 20)], [(1, 0), (2, 20)]),  # epochs stay monotonic
         ([(1, 0), (5, 10), (4, 10)], [(1, 0), (4, 10)]),
     ],
 )
-def test_assign(
+def test_assign_keeps_epochs_and_start_offsets_monotonic(
     tmp_path: Path, assigned: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
     epochs = cache(tmp_path, *assigned)
@@ -72,7 +74,9 @@ def test_assign(
     ("end", "expected"),
     [(0, []), (10, [(1, 0)]), (11, [(1, 0), (3, 10)]), (99, [(1, 0), (3, 10), (7, 25)])],
 )
-def test_truncate_from_end(tmp_path: Path, end: int, expected: list[tuple[int, int]]) -> None:
+def test_truncate_from_end_removes_epochs_at_and_above_the_offset(
+    tmp_path: Path, end: int, expected: list[tuple[int, int]]
+) -> None:
     epochs = cache(tmp_path, (1, 0), (3, 10), (7, 25))
     epochs.truncate_from_end(Offset(end))
     assert epochs.entries() == expected
@@ -88,14 +92,16 @@ def test_truncate_from_end(tmp_path: Path, end: int, expected: list[tuple[int, i
         (99, [(7, 99)]),
     ],
 )
-def test_truncate_from_start(tmp_path: Path, start: int, expected: list[tuple[int, int]]) -> None:
+def test_truncate_from_start_raises_the_start_of_the_first_epoch(
+    tmp_path: Path, start: int, expected: list[tuple[int, int]]
+) -> None:
     epochs = cache(tmp_path, (1, 0), (3, 10), (7, 25))
     epochs.truncate_from_start(Offset(start))
     assert epochs.entries() == expected
     assert LeaderEpochs(RealDisk(), str(tmp_path)).entries() == expected
 
 
-def test_the_file_is_kafkas(tmp_path: Path) -> None:
+def test_epoch_checkpoint_has_kafkas_format(tmp_path: Path) -> None:
     cache(tmp_path, (1, 0), (3, 10))
     assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n3 10\n"
 
@@ -106,14 +112,16 @@ def test_the_file_is_kafkas(tmp_path: Path) -> None:
      ("0\n1\na x 1\n", 3), ("0\n2\na 0 1\na 1 y\n", 4), ("0\n1\na 0 1\nb 0 1\n", 4),
      ("0\n1\na 0 -5\n", 3)],
 )  # fmt: skip
-def test_a_malformed_checkpoint_names_its_line(tmp_path: Path, text: str, line: int) -> None:
+def test_read_of_a_malformed_checkpoint_names_the_line(
+    tmp_path: Path, text: str, line: int
+) -> None:
     path = tmp_path / "x-checkpoint"
     path.write_text(text)
     with pytest.raises(CorruptLogError, match=f"x-checkpoint:{line}:"):
         OffsetCheckpoint(RealDisk(), str(path)).read()
 
 
-def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
+def test_checkpoint_is_read_back_as_written(tmp_path: Path) -> None:
     checkpoint = OffsetCheckpoint(RealDisk(), str(tmp_path / "x"))
     assert checkpoint.read() == {}
     offsets = {TP: Offset(5), TopicPartition("a", 3): Offset(2**40)}
@@ -122,13 +130,13 @@ def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
     assert (tmp_path / "x").read_text() == f"0\n2\na 3 {2**40}\norders 0 5\n"
 
 
-def test_an_epoch_checkpoint_that_goes_back_is_malformed(tmp_path: Path) -> None:
+def test_read_of_an_epoch_checkpoint_with_falling_epochs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n3 10\n2 20\n")
     with pytest.raises(CorruptLogError, match="leader-epoch-checkpoint:4:"):
         LeaderEpochs(RealDisk(), str(tmp_path))
 
 
-def test_small_files(tmp_path: Path) -> None:
+def test_topic_id_and_meta_properties_are_read_back_as_written(tmp_path: Path) -> None:
     disk, folder = RealDisk(), str(tmp_path)
     assert read_topic_id(disk, folder) == ""
     write_topic_id(disk, folder, "abcDEF_-123abcDEF_-123")
@@ -149,7 +157,7 @@ def test_small_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "epoch"), [(None, 42), (b"", -1), (b"[]", -1), (b"{}", -1)])
-def test_the_clean_shutdown_marker_is_taken_once(
+def test_clean_shutdown_marker_is_read_once(
     tmp_path: Path, content: bytes | None, epoch: int
 ) -> None:
     disk, folder = RealDisk(), str(tmp_path)
@@ -163,7 +171,7 @@ def test_the_clean_shutdown_marker_is_taken_once(
     assert take_clean_shutdown(disk, folder) == (False, -1)
 
 
-def test_epochs_must_not_be_negative(tmp_path: Path) -> None:
+def test_assign_of_a_negative_epoch_is_refused(tmp_path: Path) -> None:
     epochs: Any = cache(tmp_path)
     with pytest.raises(ValueError, match="negative"):
         epochs.assign(-1, 0)

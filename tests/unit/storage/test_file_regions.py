@@ -1,4 +1,4 @@
-"""B12: a read to be sent is byte for byte the read, as regions of files; memory is bounded for all logs together."""
+"""B12: file regions for a response hold the same bytes as a read; one budget bounds the tails of all logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def fill(log: Log, count: int, rng: random.Random) -> None:
         log.append_as_leader(build_batch(records, timestamp_ms=1_700_000_000_000), EPOCH)
 
 
-def test_regions_hold_the_same_bytes_as_a_read(host: StorageHost, tmp_path: Path) -> None:
+def test_read_to_send_returns_regions_with_the_bytes_of_a_read(
+    host: StorageHost, tmp_path: Path
+) -> None:
     rng = random.Random(11)
     log = host.open(str(tmp_path / "orders-0"), {"segment.bytes": 1_200_000}, tail_bytes=0)
     fill(log, 500, rng)
@@ -49,7 +51,9 @@ def test_regions_hold_the_same_bytes_as_a_read(host: StorageHost, tmp_path: Path
     assert regions > 50
 
 
-def test_a_region_costs_few_reads_however_large_it_is(host: StorageHost, tmp_path: Path) -> None:
+def test_read_to_send_of_a_large_region_needs_few_file_reads(
+    host: StorageHost, tmp_path: Path
+) -> None:
     log = host.open(str(tmp_path / "orders-0"), tail_bytes=0)
     fill(log, 600, random.Random(5))
     host.disk.reads = 0
@@ -58,7 +62,7 @@ def test_a_region_costs_few_reads_however_large_it_is(host: StorageHost, tmp_pat
     assert host.disk.reads <= 6
 
 
-def test_an_index_of_another_file_costs_time_and_no_batch(
+def test_read_to_send_with_a_foreign_index_returns_every_batch(
     host: StorageHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = host.open(str(tmp_path / "orders-0"), tail_bytes=0)
@@ -67,15 +71,15 @@ def test_an_index_of_another_file_costs_time_and_no_batch(
     wanted = b"".join(log.read(Offset(0), 500_000, ALL, at_least_one=True).parts)
     position, offset = segment.offsets.last_before(400_000, 2**40)
 
-    def lie(*_: object) -> tuple[int, int]:
+    def wrong_position(*_: object) -> tuple[int, int]:
         return position + 7, offset
 
-    monkeypatch.setattr(OffsetIndex, "last_before", lie)
+    monkeypatch.setattr(OffsetIndex, "last_before", wrong_position)
     found = log.read_to_send(Offset(0), 500_000, ALL, at_least_one=True)
     assert b"".join(bytes_of(part) for part in found.parts) == wanted
 
 
-def test_what_is_in_memory_is_not_read_from_the_file(host: StorageHost, tmp_path: Path) -> None:
+def test_read_to_send_from_the_tail_reads_no_file(host: StorageHost, tmp_path: Path) -> None:
     log = host.open(str(tmp_path / "orders-0"))
     fill(log, 100, random.Random(6))
     host.disk.reads = 0
@@ -84,7 +88,7 @@ def test_what_is_in_memory_is_not_read_from_the_file(host: StorageHost, tmp_path
     assert host.disk.reads == 0
 
 
-def test_all_tails_share_a_budget_and_the_one_at_rest_goes_first() -> None:
+def test_budget_empties_the_least_recently_used_tail_first() -> None:
     budget = TailBudget(10_000)
     tails = [Tail(5_000, budget) for _ in range(4)]
     batch = bytes(1_000 - ENTRY_COST)
@@ -92,7 +96,9 @@ def test_all_tails_share_a_budget_and_the_one_at_rest_goes_first() -> None:
         for tail in tails[:3]:
             tail.append(offset, offset, len(batch), (batch,))
     assert budget.used == 9_000
-    assert tails[0].read(0, 10**6, 10, at_least_one=True) is not None  # 1 is at rest now
+    assert (
+        tails[0].read(0, 10**6, 10, at_least_one=True) is not None
+    )  # tail 1 is the least recently used
     for offset in range(2):
         tails[3].append(offset, offset, len(batch), (batch,))
     assert [tail.size for tail in tails] == [3_000, 0, 3_000, 2_000]
@@ -103,7 +109,7 @@ def test_all_tails_share_a_budget_and_the_one_at_rest_goes_first() -> None:
     assert tails[1].read(2, 10**6, 10, at_least_one=True) is None
 
 
-def test_a_budget_is_kept_whatever_happens_to_its_tails() -> None:
+def test_budget_holds_under_random_operations() -> None:
     rng = random.Random(3)
     budget = TailBudget(50_000)
     tails = [Tail(20_000, budget) for _ in range(8)]
@@ -123,5 +129,5 @@ def test_a_budget_is_kept_whatever_happens_to_its_tails() -> None:
                 size = rng.choice((70, 3_000, 25_000))
                 tail.append(ends[at], ends[at], size, (bytes(61), bytes(size - 61)))
                 ends[at] += 1
-        assert budget.used == sum(one.size for one in tails) <= 50_000 + 20_000
-        assert all(one.size <= 20_000 for one in tails)
+        assert budget.used == sum(tail.size for tail in tails) <= 50_000 + 20_000
+        assert all(tail.size <= 20_000 for tail in tails)

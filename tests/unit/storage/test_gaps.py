@@ -1,6 +1,6 @@
-"""Missing offsets between segments (B8, B10): a hole that a power loss left is closed, a gap of compaction is kept.
+"""Missing offsets between segments (B8, B10): a gap from a power loss is closed, a gap from compaction is kept.
 
-The policy may change from `compact` to `delete` meanwhile: what is missing then was never to be kept.
+`cleanup.policy` may have changed from `compact` to `delete` in between: the gaps of compaction stay legal.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ def put(log: Log, *keys: int) -> None:
 
 
 def at(*offsets: int) -> bytes:
-    """What a leader sends: a batch at each of these offsets."""
+    """The bytes of a leader's fetch response: one batch at each of these offsets."""
     batches = (
-        build_batch([(b"k", bytes(60), ())], timestamp_ms=NOW, base_offset=one, leader_epoch=3)
-        for one in offsets
+        build_batch([(b"k", bytes(60), ())], timestamp_ms=NOW, base_offset=offset, leader_epoch=3)
+        for offset in offsets
     )
     return b"".join(batches)
 
 
 def offsets(log: Log) -> list[int]:
-    """Of every record, as a reader meets them."""
+    """Return the offset of every record, in the order of reading."""
     return [batch.base for batch in batches_of(log, log.log_start_offset)]
 
 
 def crashed(
     folder: Path, topic: Mapping[str, object]
 ) -> tuple[Log, list[dict[str, object]], LogManager]:
-    """The log after the broker's next start, and what was told of gaps."""
+    """Open the log after a crash; return it, the `log.gap-closed` events and the log manager."""
     host, logs = open_manager(folder)
     assert not logs.was_clean
     log = opened(logs, topic)
-    told = [fields for event, fields in host.notes.events if event == "log.gap-closed"]
-    return log, told, logs
+    closed_gaps = [fields for event, fields in host.notes.events if event == "log.gap-closed"]
+    return log, closed_gaps, logs
 
 
 def lose_end(log: Log, number: int) -> int:
-    """The last batch of a segment never reached the disk; its offset."""
+    """Remove the last batch of a segment, as if it had never reached the disk; return its offset."""
     path = Path(log.segments[number].file.path)
     data = path.read_bytes()
     last = list(headers(data))[-1]
@@ -77,26 +77,28 @@ def lose_end(log: Log, number: int) -> int:
 
 
 def neighbours(log: Log) -> Sequence[tuple[int, int]]:
-    """Where each sealed segment ends, and where the next begins."""
+    """Return the end offset of each sealed segment and the base offset of the next segment."""
     pairs = zip(log.segments, log.segments[1:], strict=False)
     return [(int(load_end(segment)), following.base_offset) for segment, following in pairs]
 
 
-def test_a_hole_is_closed_by_cutting_what_lies_behind_it(tmp_path: Path) -> None:
+def test_opening_after_a_crash_truncates_the_log_at_its_first_gap(tmp_path: Path) -> None:
     _, logs = open_manager(tmp_path)
     log = opened(logs, SMALL)
     put(log, *range(9))
     assert len(log.segments) > 3
-    hole = lose_end(log, 1)
+    gap = lose_end(log, 1)
     logs.close(clean=False)
-    log, told, logs = crashed(tmp_path, SMALL)
-    assert offsets(log) == list(range(hole))
-    assert [(one["log_end_offset"], one["offsets_cut"]) for one in told] == [(hole, 9 - hole)]
+    log, closed_gaps, logs = crashed(tmp_path, SMALL)
+    assert offsets(log) == list(range(gap))
+    assert [(event["log_end_offset"], event["offsets_cut"]) for event in closed_gaps] == [
+        (gap, 9 - gap)
+    ]
     logs.close(clean=False)
 
 
 @pytest.mark.parametrize("policy", [SMALL, COMPACT])
-def test_what_compaction_left_out_is_no_hole_whatever_the_policy_is_now(
+def test_opening_after_a_crash_keeps_the_gaps_of_compaction_under_each_policy(
     tmp_path: Path, policy: dict[str, object]
 ) -> None:
     host, logs = open_manager(tmp_path)
@@ -109,12 +111,12 @@ def test_what_compaction_left_out_is_no_hole_whatever_the_policy_is_now(
     assert any(end < begin for end, begin in neighbours(log)), "a segment ends in a gap"
     logs.close(clean=False)
     for _ in range(2):
-        log, told, logs = crashed(tmp_path, policy)
-        assert (offsets(log), log.log_end_offset, told) == (kept, 33, [])
+        log, closed_gaps, logs = crashed(tmp_path, policy)
+        assert (offsets(log), log.log_end_offset, closed_gaps) == (kept, 33, [])
         logs.close(clean=False)
 
 
-def test_a_hole_above_what_was_cleaned_is_a_hole(tmp_path: Path) -> None:
+def test_opening_after_a_crash_closes_a_gap_above_the_last_cleaned_offset(tmp_path: Path) -> None:
     host, logs = open_manager(tmp_path)
     log = opened(logs, COMPACT)
     put(log, *range(2), *[7] * 12, *range(2, 6), *[8] * 12)
@@ -122,30 +124,30 @@ def test_a_hole_above_what_was_cleaned_is_a_hole(tmp_path: Path) -> None:
     assert finish(logs.cleaner.clean_filthiest(logs.cleaner.offset_map()))
     host.tasks.run()
     put(log, *range(9))
-    hole = lose_end(log, -3)
-    assert hole > 30
-    kept = [offset for offset in offsets(log) if offset < hole]
+    gap = lose_end(log, -3)
+    assert gap > 30
+    kept = [offset for offset in offsets(log) if offset < gap]
     logs.close(clean=False)
-    log, told, logs = crashed(tmp_path, SMALL)
-    assert (offsets(log), len(told)) == (kept, 1)
+    log, closed_gaps, logs = crashed(tmp_path, SMALL)
+    assert (offsets(log), len(closed_gaps)) == (kept, 1)
     logs.close(clean=False)
 
 
-def test_a_follower_takes_its_leaders_gaps_and_keeps_them_over_a_crash(tmp_path: Path) -> None:
+def test_append_as_follower_keeps_the_leaders_gaps_over_a_crash(tmp_path: Path) -> None:
     _, logs = open_manager(tmp_path)
     log = opened(logs, SMALL)
     wanted = [0, 5, 6, 20, 21, 22, 40, 60, 61, 80, 99]
     log.append_as_follower(at(*wanted[:5]))
-    for one in wanted[5:]:
-        log.append_as_follower(at(one))
+    for offset in wanted[5:]:
+        log.append_as_follower(at(offset))
     assert len(log.segments) > 3
     assert all(end == begin for end, begin in neighbours(log))
     assert offsets(log) == wanted
     logs.close(clean=False)
-    log, told, logs = crashed(tmp_path, SMALL)
-    assert (offsets(log), log.log_end_offset, told) == (wanted, 100, [])
-    hole = lose_end(log, 1)
+    log, closed_gaps, logs = crashed(tmp_path, SMALL)
+    assert (offsets(log), log.log_end_offset, closed_gaps) == (wanted, 100, [])
+    gap = lose_end(log, 1)
     logs.close(clean=False)
-    log, told, logs = crashed(tmp_path, SMALL)
-    assert (offsets(log), len(told)) == ([one for one in wanted if one < hole], 1)
+    log, closed_gaps, logs = crashed(tmp_path, SMALL)
+    assert (offsets(log), len(closed_gaps)) == ([offset for offset in wanted if offset < gap], 1)
     logs.close(clean=False)

@@ -1,4 +1,4 @@
-"""A log: append, read, roll, truncate, look up by time, retention, refusals of the disk."""
+"""A log: append, read, roll, truncate, lookup by timestamp, retention, refused system calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def everything(log: Log) -> bytes:
     return data
 
 
-def test_a_leader_gives_offsets_and_epoch_and_leaves_the_callers_bytes(
+def test_append_as_leader_assigns_offset_and_epoch_without_changing_the_callers_bytes(
     host: StorageHost, folder: str
 ) -> None:
     log = host.open(folder)
@@ -62,18 +62,20 @@ def test_a_leader_gives_offsets_and_epoch_and_leaves_the_callers_bytes(
     assert host.disk.appends == 2
 
 
-def test_append_time_is_the_brokers(host: StorageHost, folder: str) -> None:
+def test_append_with_log_append_time_stores_the_brokers_time(
+    host: StorageHost, folder: str
+) -> None:
     log = host.open(folder, {"message.timestamp.type": "LogAppendTime"})
     host.clock.now = NOW + 5
     assert log.append_as_leader(batch(2, time=1), EPOCH).append_time_ms == NOW + 5
     data = read(log, 0)
     assert {record.timestamp for record in decode_records(data)} == {NOW + 5}
     log.abandon()
-    assert host.open(folder, clean=False).log_end_offset == 2  # the CRC is good
+    assert host.open(folder, clean=False).log_end_offset == 2  # the CRC is valid
 
 
 @pytest.mark.parametrize("tail_bytes", [0, 3_000, 10**6])
-def test_reads_are_whole_batches_within_bounds(folder: str, tail_bytes: int) -> None:
+def test_read_returns_whole_batches_within_the_bounds(folder: str, tail_bytes: int) -> None:
     host = StorageHost()
     log = host.open(folder, {"segment.bytes": 2_000}, tail_bytes=tail_bytes)
     size = len(batch(3, 50))
@@ -93,7 +95,7 @@ def test_reads_are_whole_batches_within_bounds(folder: str, tail_bytes: int) -> 
     assert read(log, 120) == b""
 
 
-def test_a_read_at_the_tail_touches_no_file_and_copies_nothing(
+def test_read_from_the_tail_reads_no_file_and_copies_no_bytes(
     host: StorageHost, folder: str
 ) -> None:
     log = host.open(folder)
@@ -108,7 +110,9 @@ def test_a_read_at_the_tail_touches_no_file_and_copies_nothing(
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 11])
-def test_outside_the_log_is_out_of_range(host: StorageHost, folder: str, offset: int) -> None:
+def test_read_outside_the_log_is_refused_as_out_of_range(
+    host: StorageHost, folder: str, offset: int
+) -> None:
     log = host.open(folder)
     log.append_as_leader(batch(10), EPOCH)
     log.increment_log_start_offset(Offset(5))
@@ -117,7 +121,7 @@ def test_outside_the_log_is_out_of_range(host: StorageHost, folder: str, offset:
     assert caught.value.code == ErrorCode.offset_out_of_range
 
 
-def test_a_follower_writes_what_came_and_learns_the_epochs(
+def test_append_as_follower_writes_the_bytes_unchanged_and_stores_the_epochs(
     host: StorageHost, folder: str, tmp_path: Path
 ) -> None:
     leader = host.open(folder)
@@ -135,7 +139,9 @@ def test_a_follower_writes_what_came_and_learns_the_epochs(
     assert follower.append_as_follower(b"").record_count == 0
 
 
-def test_a_follower_refuses_what_does_not_continue_it(host: StorageHost, folder: str) -> None:
+def test_append_as_follower_refuses_a_batch_that_does_not_continue_the_log(
+    host: StorageHost, folder: str
+) -> None:
     log = host.open(folder)
     log.append_as_follower(batch(2))
     for base in (0, 1):
@@ -152,7 +158,7 @@ def test_a_follower_refuses_what_does_not_continue_it(host: StorageHost, folder:
     assert log.log_end_offset == 2
 
 
-def test_a_follower_splits_what_spans_segments(
+def test_append_as_follower_splits_a_fetch_over_segments(
     host: StorageHost, folder: str, tmp_path: Path
 ) -> None:
     leader = host.open(folder)
@@ -167,7 +173,7 @@ def test_a_follower_splits_what_spans_segments(
     assert everything(follower) == data
 
 
-def test_rolls_by_index_and_age(host: StorageHost, folder: str) -> None:
+def test_append_rolls_by_a_full_index_and_by_age(host: StorageHost, folder: str) -> None:
     size = len(batch())
     topic: dict[str, object] = {
         "segment.bytes": 10 * size,
@@ -179,7 +185,7 @@ def test_rolls_by_index_and_age(host: StorageHost, folder: str) -> None:
     for _ in range(11):
         log.append_as_leader(batch(), EPOCH)
     bases = [segment.base_offset for segment in log.segments]
-    assert bases == [0, 7]  # the offset index takes six entries; the first batch has none
+    assert bases == [0, 7]  # the offset index holds six entries; the first batch has none
     log.append_as_leader(batch(time=NOW + 1_000), EPOCH)
     log.append_as_leader(batch(time=NOW + 1_001), EPOCH)
     assert log.segments[-1].base_offset == 12
@@ -188,7 +194,7 @@ def test_rolls_by_index_and_age(host: StorageHost, folder: str) -> None:
     assert caught.value.code == ErrorCode.record_list_too_large
 
 
-def test_rolling_flushes_in_the_background_and_moves_the_recovery_point(
+def test_roll_flushes_in_the_background_and_raises_the_recovery_point(
     host: StorageHost, folder: str
 ) -> None:
     log = host.open(folder, {"segment.bytes": 2 * len(batch())})
@@ -208,7 +214,7 @@ def test_rolling_flushes_in_the_background_and_moves_the_recovery_point(
 
 @pytest.mark.parametrize("tail_bytes", [0, 10**6])
 @pytest.mark.parametrize("at", [0, 1, 5, 6, 7, 19, 20, 29, 30, 31])
-def test_truncation_cuts_everything_that_speaks_of_it(
+def test_truncate_removes_batches_indexes_and_epochs_above_the_offset(
     tmp_path: Path, at: int, tail_bytes: int
 ) -> None:
     host = StorageHost()
@@ -235,7 +241,7 @@ def test_truncation_cuts_everything_that_speaks_of_it(
     assert reopened.epochs.entries() == log.epochs.entries()
 
 
-def test_truncating_past_the_end_still_drops_a_leaders_empty_epoch(
+def test_truncate_past_the_end_removes_an_epoch_without_batches(
     host: StorageHost, folder: str
 ) -> None:
     log = host.open(folder)
@@ -246,7 +252,7 @@ def test_truncating_past_the_end_still_drops_a_leaders_empty_epoch(
     assert log.epochs.entries() == [(3, 0)]
 
 
-def test_starting_over_elsewhere(host: StorageHost, folder: str) -> None:
+def test_truncate_fully_restarts_the_log_at_the_offset(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     log.append_as_leader(batch(3), EPOCH)
     log.truncate_fully_and_start_at(Offset(100))
@@ -265,8 +271,8 @@ def test_starting_over_elsewhere(host: StorageHost, folder: str) -> None:
     st.integers(-1, 61),
     st.integers(0, 30),
 )
-def test_look_up_by_time_is_the_first_record_at_or_after(
-    times: list[list[int]], asked: int, start: int
+def test_lookup_by_timestamp_returns_the_first_record_at_or_after_it(
+    times: list[list[int]], timestamp: int, start: int
 ) -> None:
     import tempfile
 
@@ -283,15 +289,17 @@ def test_look_up_by_time_is_the_first_record_at_or_after(
             (
                 (time, offset, EPOCH)
                 for offset, time in enumerate(flat)
-                if time >= asked and offset >= log.log_start_offset
+                if time >= timestamp and offset >= log.log_start_offset
             ),
             None,
         )
-        assert log.offset_for_timestamp(asked) == expected
+        assert log.offset_for_timestamp(timestamp) == expected
         log.close()
 
 
-def test_the_largest_timestamp(host: StorageHost, folder: str) -> None:
+def test_lookup_of_the_largest_timestamp_returns_its_first_record(
+    host: StorageHost, folder: str
+) -> None:
     log = host.open(folder)
     assert log.offset_of_max_timestamp() is None
     for time in (5, 9, 7):
@@ -301,7 +309,7 @@ def test_the_largest_timestamp(host: StorageHost, folder: str) -> None:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("torn_bytes", [0, 40])
-def test_a_refused_append_takes_the_log_offline_and_leaves_nothing(
+def test_refused_append_takes_the_log_offline_and_leaves_no_bytes(
     host: StorageHost, folder: str, error: int, torn_bytes: int
 ) -> None:
     log = host.open(folder)
@@ -326,7 +334,7 @@ def test_a_refused_append_takes_the_log_offline_and_leaves_nothing(
         log.close()
 
 
-def test_a_failed_fsync_does_not_move_the_recovery_point(host: StorageHost, folder: str) -> None:
+def test_failed_fsync_does_not_raise_the_recovery_point(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     log.append_as_leader(batch(), EPOCH)
     host.disk.refuse_syncs = True
@@ -336,7 +344,9 @@ def test_a_failed_fsync_does_not_move_the_recovery_point(host: StorageHost, fold
     assert log.failed is not None
 
 
-def test_flush_messages_makes_each_append_durable(host: StorageHost, folder: str) -> None:
+def test_append_with_flush_messages_raises_the_recovery_point(
+    host: StorageHost, folder: str
+) -> None:
     log = host.open(folder, {"flush.messages": 2})
     log.append_as_leader(batch(), EPOCH)
     assert log.recovery_point == 0
@@ -345,7 +355,7 @@ def test_flush_messages_makes_each_append_durable(host: StorageHost, folder: str
 
 
 def fill(host: StorageHost, folder: str, topic: dict[str, object]) -> Log:
-    """Five segments of two batches each, a second apart."""
+    """A log of five segments with two batches each, one second between batches."""
     log = host.open(folder, {"segment.bytes": 2 * len(batch()), **topic})
     for number in range(10):
         log.append_as_leader(batch(time=NOW + number * 1_000), EPOCH)
@@ -356,7 +366,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_retention_by_time(host: StorageHost, folder: str) -> None:
+def test_retention_by_time_deletes_expired_segments(host: StorageHost, folder: str) -> None:
     log = fill(host, folder, {"retention.ms": 4_000})
     host.clock.now = NOW + 7_500
     assert clean_up(host.host, log) == 2
@@ -366,12 +376,14 @@ def test_retention_by_time(host: StorageHost, folder: str) -> None:
     assert len(list(Path(folder).glob("*.log.deleted"))) == 2
     host.tasks.advance(60_000)
     assert list(Path(folder).glob("*.deleted")) == []
-    assert clean_up(host.host, log) == 3  # the active one is rolled first
+    assert clean_up(host.host, log) == 3  # the expired active segment is rolled first
     assert (bases(log), log.log_start_offset, log.log_end_offset) == ([10], 10, 10)
     assert clean_up(host.host, log) == 0
 
 
-def test_retention_by_size_and_by_start(host: StorageHost, folder: str) -> None:
+def test_retention_by_size_and_by_log_start_deletes_whole_segments(
+    host: StorageHost, folder: str
+) -> None:
     log = fill(host, folder, {"retention.ms": -1, "retention.bytes": 6 * len(batch())})
     assert clean_up(host.host, log) == 2
     assert bases(log) == [4, 6, 8]
@@ -380,7 +392,7 @@ def test_retention_by_size_and_by_start(host: StorageHost, folder: str) -> None:
     assert (bases(log), log.log_start_offset) == ([6, 8], 7)
 
 
-def test_retention_stops_at_the_high_watermark(host: StorageHost, folder: str) -> None:
+def test_retention_does_not_delete_above_the_high_watermark(host: StorageHost, folder: str) -> None:
     log = fill(host, folder, {"retention.ms": 0})
     host.clock.now = NOW + 10**6
     log.high_watermark = lambda: Offset(5)
@@ -388,7 +400,9 @@ def test_retention_stops_at_the_high_watermark(host: StorageHost, folder: str) -
     assert bases(log) == [4, 6, 8]
 
 
-def test_a_small_slice_of_a_large_frame_is_not_kept_alive(host: StorageHost, folder: str) -> None:
+def test_append_of_a_small_slice_does_not_keep_the_large_frame(
+    host: StorageHost, folder: str
+) -> None:
     log = host.open(folder)
     frame = bytes(10**6) + batch()
     log.append_as_follower(memoryview(frame)[10**6 :])

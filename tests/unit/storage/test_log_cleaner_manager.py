@@ -1,4 +1,4 @@
-"""Who may clean a log when (B8): the state table, checkpoints, what aborts a cleaning, the threads' pace and end."""
+"""When a log may be cleaned (B8): state table, checkpoints, events that abort a cleaning, the cleaners' I/O pace."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ TABLE: list[tuple[list[str], Phase | None]] = [
 
 
 @pytest.mark.parametrize(("events", "phase"), TABLE)
-def test_the_state_table(log: Compaction, events: list[str], phase: Phase | None) -> None:
+def test_events_lead_to_the_state_of_the_table(
+    log: Compaction, events: list[str], phase: Phase | None
+) -> None:
     filled(log)
     manager = log.cleaner.manager
     calls: dict[str, Callable[[], object]] = {
@@ -71,7 +73,7 @@ def test_the_state_table(log: Compaction, events: list[str], phase: Phase | None
     assert (manager.to_clean(log.log, 0).first_dirty == 40) == (DONE in events and not aborted)
 
 
-def test_nobody_resumes_what_nobody_paused(log: Compaction) -> None:
+def test_resume_without_a_pause_is_refused(log: Compaction) -> None:
     with pytest.raises(AssertionError):
         log.cleaner.manager.resume(TP)
 
@@ -83,7 +85,7 @@ def checkpoint(tmp_path: Path) -> str:
     return (tmp_path / "cleaner-offset-checkpoint").read_text()
 
 
-def test_the_checkpoint_survives_a_restart(tmp_path: Path, log: Compaction) -> None:
+def test_checkpoint_is_used_after_a_restart(tmp_path: Path, log: Compaction) -> None:
     assert filled(log).clean()
     assert checkpoint(tmp_path) == "0\n1\norders 0 40\n"
     assert not log.clean()
@@ -93,7 +95,7 @@ def test_the_checkpoint_survives_a_restart(tmp_path: Path, log: Compaction) -> N
     assert not again.clean()
 
 
-def test_a_truncation_lowers_the_checkpoint_for_good(tmp_path: Path, log: Compaction) -> None:
+def test_truncate_lowers_the_checkpoint_permanently(tmp_path: Path, log: Compaction) -> None:
     assert filled(log).clean()
     log.log.truncate_to(Offset(38))
     log.host.tasks.run()
@@ -104,11 +106,11 @@ def test_a_truncation_lowers_the_checkpoint_for_good(tmp_path: Path, log: Compac
         log.put((b"k1", b"again %d" % number))
     assert log.cleaner.manager.to_clean(log.log, 0).first_dirty == low
     assert log.seal_and_clean()
-    assert [one.offset for one in records(log.log)][-1] == log.log.log_end_offset - 1
+    assert [record.offset for record in records(log.log)][-1] == log.log.log_end_offset - 1
 
 
 @pytest.mark.parametrize("content", ["0\n1\norders 0 99\n", "nonsense", "0\n1\norders 0 -4\n"])
-def test_a_checkpoint_from_elsewhere_means_that_all_is_dirty(
+def test_restart_with_an_invalid_checkpoint_cleans_the_whole_log(
     tmp_path: Path, log: Compaction, content: str
 ) -> None:
     filled(log)
@@ -120,12 +122,14 @@ def test_a_checkpoint_from_elsewhere_means_that_all_is_dirty(
     assert checkpoint(tmp_path) == "0\n1\norders 0 40\n"
 
 
-def test_what_recovery_cut_off_is_never_clean_again(tmp_path: Path, log: Compaction) -> None:
-    """Else a tombstone below the old checkpoint would go, and the value that it deletes would stay."""
+def test_recovery_that_loses_the_log_resets_the_cleaner_checkpoint(
+    tmp_path: Path, log: Compaction
+) -> None:
+    """With the old checkpoint a round would remove a tombstone below it and keep the value that it deletes."""
     assert filled(log).clean()
     log.log.abandon()
     for path in Path(log.folder).iterdir():
-        path.unlink()  # the whole log is lost; its checkpoint is not
+        path.unlink()  # the whole log is lost, but not its checkpoint
     again = Compaction(log.folder, {"delete.retention.ms": 0}, host=log.host)
     assert checkpoint(tmp_path) == "0\n0\n"
     again.put((b"a", b"deleted later"))
@@ -136,10 +140,10 @@ def test_what_recovery_cut_off_is_never_clean_again(tmp_path: Path, log: Compact
         again.seal_and_clean()
         again.host.clock.now += 10
         again.put((b"k0", b"more"))
-    assert b"a" not in [one.key for one in records(again.log)]
+    assert b"a" not in [record.key for record in records(again.log)]
 
 
-def test_a_log_start_above_the_checkpoint_is_where_dirt_begins(log: Compaction) -> None:
+def test_log_start_above_the_checkpoint_is_the_first_dirty_offset(log: Compaction) -> None:
     filled(log)
     log.log.increment_log_start_offset(Offset(17))
     assert log.cleaner.manager.to_clean(log.log, 0).first_dirty == 17
@@ -147,14 +151,14 @@ def test_a_log_start_above_the_checkpoint_is_where_dirt_begins(log: Compaction) 
     assert len(records(log.log)) == 5
 
 
-def test_a_deleted_logs_checkpoint_goes_with_it(tmp_path: Path, log: Compaction) -> None:
+def test_delete_of_a_log_removes_its_checkpoint_entry(tmp_path: Path, log: Compaction) -> None:
     assert filled(log).clean()
     log.cleaner.manager.deleted(log.log)
     log.host.tasks.run()
     assert checkpoint(tmp_path) == "0\n0\n"
 
 
-def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
+def test_grab_filthiest_returns_logs_by_falling_dirty_ratio(tmp_path: Path) -> None:
     host = StorageHost()
     logs = [Compaction(str(tmp_path / f"orders-{n}"), host=host).log for n in range(3)]
     for number, log in enumerate(logs):
@@ -170,7 +174,7 @@ def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
     assert order == [1, 2, 0]
 
 
-# -- what aborts a cleaning, at each of its steps
+# -- events that abort a cleaning, at each of its steps
 
 
 def steps_of(log: Compaction) -> Cleaning:
@@ -202,7 +206,7 @@ def paused(log: Compaction) -> None:
 
 @pytest.mark.parametrize("event", [truncated, emptied, closed, failed, paused])
 @pytest.mark.parametrize("after", range(12))
-def test_nothing_of_an_aborted_cleaning_is_swapped_in(
+def test_aborted_cleaning_swaps_no_segment_in(
     log: Compaction, event: Callable[[Compaction], None], after: int
 ) -> None:
     filled(log)
@@ -211,29 +215,28 @@ def test_nothing_of_an_aborted_cleaning_is_swapped_in(
         if number == after:
             event(log)
             with pytest.raises(CleaningAbortedError):
-                log.cleaner.manager.check(log.log)  # what the driver asks before a swap
+                log.cleaner.manager.check(log.log)  # the cleaner's check before a swap
             if not isinstance(step, Replacement):
                 with pytest.raises((CleaningAbortedError, OSError, ValueError)):
                     list(steps)
             break
         if isinstance(step, Replacement):
-            break  # nothing is swapped in here: later groups are not reached
+            break  # this test does not swap, so the cleaning cannot reach the later groups
     steps.close()
     assert not list(Path(log.folder).glob("*.cleaned"))
 
 
-def test_retention_between_two_steps_keeps_the_swap_from_happening(tmp_path: Path) -> None:
+def test_retention_between_two_steps_prevents_the_swap(tmp_path: Path) -> None:
     log = filled(Compaction(str(tmp_path / "orders-0"), {"cleanup.policy": "compact,delete"}))
-    for step in steps_of(log).steps():
-        if isinstance(step, Replacement):
-            assert can_swap(log.log, step.old)
-            log.log.increment_log_start_offset(Offset(30))
-            clean_up(log.host.host, log.log)
-            assert not can_swap(log.log, step.old)
-            break
+    steps = steps_of(log).steps()
+    replacement = next(step for step in steps if isinstance(step, Replacement))
+    assert can_swap(log.log, replacement.old)
+    log.log.increment_log_start_offset(Offset(30))
+    clean_up(log.host.host, log.log)
+    assert not can_swap(log.log, replacement.old)
 
 
-def test_compact_and_delete_do_both(tmp_path: Path) -> None:
+def test_policy_compact_and_delete_cleans_and_expires(tmp_path: Path) -> None:
     topic = {"cleanup.policy": "compact,delete", "retention.ms": 1_000}
     log = filled(Compaction(str(tmp_path / "orders-0"), topic))
     assert log.clean()
@@ -241,11 +244,11 @@ def test_compact_and_delete_do_both(tmp_path: Path) -> None:
     log.host.clock.now += 1_001
     log.put((b"fresh", b"1"))
     log.cleaner.retain()
-    assert [one.key for one in records(log.log)] == [b"fresh"]
+    assert [record.key for record in records(log.log)] == [b"fresh"]
     assert log.log.log_start_offset == 40
 
 
-def test_a_disk_that_refuses_takes_the_log_offline(log: Compaction) -> None:
+def test_clean_with_a_refused_fsync_takes_the_log_offline(log: Compaction) -> None:
     filled(log)
     log.host.disk.refuse_syncs = True
     assert not log.clean()
@@ -253,7 +256,7 @@ def test_a_disk_that_refuses_takes_the_log_offline(log: Compaction) -> None:
     assert not list(Path(log.folder).glob("*.cleaned"))
 
 
-def test_a_swap_that_stops_half_way_takes_the_log_offline(
+def test_clean_with_a_refused_rename_takes_the_log_offline_and_loses_no_key(
     log: Compaction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(log)
@@ -271,12 +274,12 @@ def test_a_swap_that_stops_half_way_takes_the_log_offline(
     assert log.log.failed is not None
     log.log.abandon()
     again = log.host.open(log.folder, log.topic, clean=False)
-    assert {one.key: one.value for one in records(again)} == {
+    assert {record.key: record.value for record in records(again)} == {
         b"k%d" % (n % 5): b"%d" % n for n in range(40)
     }
 
 
-def test_cleaners_keep_the_pace_together(log: Compaction) -> None:
+def test_pace_is_shared_by_all_cleaners(log: Compaction) -> None:
     log.broker.dynamic["log.cleaner.io.max.bytes.per.second"] = 1_000
     assert log.cleaner.pace_ms(100) == 100
     assert log.cleaner.pace_ms(50) == 150

@@ -1,7 +1,7 @@
-"""B9, B10: a random log, its folder damaged in every way a crash or an operator can, opened again.
+"""B9, B10: a random log whose folder is damaged in every way a crash or an operator can, and then opened.
 
-No record before the first damaged byte is lost, nothing bad is served, what is served is what was
-appended; epochs and producers follow; a second open finds nothing left to do.
+No record before the first damaged byte is lost, no damaged batch is served, and every served batch was appended.
+Leader epochs and producer states agree with the batches. A second opening changes nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def last_sequences(batches: list[Kept]) -> dict[int, int]:
     return found
 
 
-def told(host: StorageHost) -> list[dict[str, Any]]:
+def recovery_events(host: StorageHost) -> list[dict[str, Any]]:
     return [fields for event, fields in host.notes.events if event == "log.recovered"]
 
 
@@ -61,9 +61,9 @@ def check(log: Log, history: History, damage: Damage) -> None:
     start = int(log.log_start_offset)
     served = batches_of(log, start)
     readable = [batch for batch in history.kept if batch.last >= start]
-    assert served == readable[: len(served)], "what is served is what was appended, from the front"
+    assert served == readable[: len(served)], "the served batches are a prefix of the appended ones"
     must = [batch for batch in readable if batch.last < damage.first_bad]
-    assert len(served) >= len(must), "nothing before the first damage is lost"
+    assert len(served) >= len(must), "no batch before the first damaged byte is lost"
     end = served[-1].last + 1 if served else log.log_end_offset
     assert log.log_end_offset == end
     alive = [batch for batch in history.kept if batch.last < end]
@@ -86,12 +86,12 @@ def check(log: Log, history: History, damage: Damage) -> None:
 )
 @example(
     ["append", "append", "append", "marker", "move start", "append"], False, 133, set(), "torn", "as written"
-)  # fmt: skip  # the log ends where it starts, and an epoch began before
+)  # fmt: skip  # the log end offset equals the log start offset, and an epoch started before it
 @example(
     [*["append"] * 11, "marker", "follow"], False, 36638, {"swap", "index", "indexes gone", "leftovers"},
     "", "as written",
-)  # fmt: skip  # a swap beside a smaller `.cleaned`: what it would replace stays
-def test_what_a_crash_or_an_operator_leaves_opens_to_the_letter(
+)  # fmt: skip  # a swap file beside a smaller `.cleaned` file: the segments that it would replace stay
+def test_open_of_a_damaged_folder_keeps_every_batch_before_the_damage(
     steps: list[str], clean: bool, seed: int, others: set[str], hurt: str, checkpoint: str
 ) -> None:
     with tempfile.TemporaryDirectory() as tmp:
@@ -105,7 +105,7 @@ def test_what_a_crash_or_an_operator_leaves_opens_to_the_letter(
         elif checkpoint == "from the future":
             history.point += 1_000
         point = history.point
-        if checkpoint == "from the future":  # the last segment is looked at all the same
+        if checkpoint == "from the future":  # the last segment is read nevertheless
             point = max(int(path.stem) for path in history.folder.glob("*.log"))
         damage = Damage(history.folder, chance, point, history.kept)
         if hurt and not clean:
@@ -118,18 +118,20 @@ def test_what_a_crash_or_an_operator_leaves_opens_to_the_letter(
         first.abandon()
         history.clean = False
         again = history.reopen()
-        assert sum(event["truncated_bytes"] for event in told(history.host)) == 0
+        assert sum(event["truncated_bytes"] for event in recovery_events(history.host)) == 0
         assert (again.log_end_offset, again.epochs.entries()) == found[:2]
         check(again, history, damage)
         history.stop(clean=True)
         last = history.reopen()
-        assert told(history.host) == [], "a clean stop leaves nothing to do"
+        assert recovery_events(history.host) == [], "a clean shutdown leaves nothing to recover"
         check(last, history, damage)
         last.abandon()
 
 
 @pytest.mark.parametrize("cut_below", [True, False])
-def test_what_was_cut_is_told_with_offsets_and_reason(tmp_path: Path, cut_below: bool) -> None:
+def test_recovery_event_names_the_removed_offsets_and_the_reason(
+    tmp_path: Path, cut_below: bool
+) -> None:
     history = History(tmp_path / "orders-0", random.Random(1))
     for _ in range(30):
         history.append()
@@ -141,7 +143,7 @@ def test_what_was_cut_is_told_with_offsets_and_reason(tmp_path: Path, cut_below:
     removed = [base for base in bases if base > victim.base]
     size = sum(path.stat().st_size for path in history.folder.glob("*.log"))
     log = history.reopen()
-    (event,) = told(history.host)
+    (event,) = recovery_events(history.host)
     assert event["log_end_offset"] == log.log_end_offset == victim.base
     assert event["removed_base_offsets"] == removed
     assert event["truncated_bytes"] == size - log.size
@@ -149,8 +151,8 @@ def test_what_was_cut_is_told_with_offsets_and_reason(tmp_path: Path, cut_below:
     assert ".log" in event["reason"]
 
 
-def test_a_crash_in_the_middle_of_removing_segments_leaves_no_hole(tmp_path: Path) -> None:
-    """What follows a bad batch goes before that batch does: the next start finds it again."""
+def test_crash_while_recovery_removes_segments_leaves_no_gap(tmp_path: Path) -> None:
+    """Recovery removes later segments before the bad batch, so that the next start finds the bad batch again."""
     history = History(tmp_path / "orders-0", random.Random(1))
     for _ in range(40):
         history.append()

@@ -1,4 +1,4 @@
-"""B13: several data folders: whose they are, what lies where, what a broken one takes with it."""
+"""B13: several data folders: the broker and cluster they belong to, the logs they hold, and failed folders."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def append(logs: LogManager, number: int, count: int = 1) -> None:
         ("/disk1/x/,y", ["/disk1/x", "/b/y"]),
     ],
 )
-def test_folders_are_named_as_kafka_names_them(text: str, expected: list[str]) -> None:
+def test_log_dirs_is_parsed_as_kafka_parses_it(text: str, expected: list[str]) -> None:
     assert log_folders(BrokerConfig.parse({"log.dirs": text}), "/b") == expected
 
 
-def test_a_folder_named_twice_is_refused() -> None:
+def test_log_dirs_with_a_repeated_folder_is_refused() -> None:
     with pytest.raises(ConfigError, match="twice"):
         log_folders(BrokerConfig.parse({"log.dirs": "a,a/"}), "/b")
 
 
-def test_each_folder_has_its_own_files_and_finds_its_own_logs_again(tmp_path: Path) -> None:
+def test_restart_finds_the_logs_and_checkpoints_of_each_folder(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in "abc"]
     logs = manager(*folders)
     for number in range(5):
@@ -73,7 +73,7 @@ def test_each_folder_has_its_own_files_and_finds_its_own_logs_again(tmp_path: Pa
     assert logs.read_high_watermarks() == marks
 
 
-def test_one_unclean_folder_is_recovered_alone(tmp_path: Path) -> None:
+def test_start_recovers_only_the_unclean_folder(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     logs = manager(*folders)
     append(logs, 0, 3)
@@ -91,7 +91,7 @@ def test_one_unclean_folder_is_recovered_alone(tmp_path: Path) -> None:
     assert [log.log_end_offset for log in logs.logs()] == [3, 3]
 
 
-def test_a_partition_in_two_folders_is_nobodys_guess(tmp_path: Path) -> None:
+def test_start_with_a_partition_in_two_folders_is_refused(tmp_path: Path) -> None:
     for name in "ab":
         logs = manager(tmp_path / name)
         append(logs, 0)
@@ -100,35 +100,35 @@ def test_a_partition_in_two_folders_is_nobodys_guess(tmp_path: Path) -> None:
         manager(tmp_path / "a", tmp_path / "b")
 
 
-def test_a_folder_that_cannot_be_read_is_offline_and_the_others_serve(tmp_path: Path) -> None:
+def test_start_with_an_unreadable_folder_serves_the_other_folders(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     logs = manager(*folders)
     append(logs, 0, 2)
     append(logs, 1, 2)
     logs.close(clean=True)
     (folders[1]).rename(tmp_path / "gone")
-    folders[1].write_text("no folder any more")
+    folders[1].write_text("a file instead of a folder")
     host = StorageHost()
     logs = manager(*folders, host=host)
-    told: list[str] = []
-    logs.on_folder_failed.append(lambda folder, _logs, _error: told.append(folder.path))
+    failures: list[str] = []
+    logs.on_folder_failed.append(lambda folder, _logs, _error: failures.append(folder.path))
     host.tasks.advance(0)
-    assert told == [str(folders[1])]
+    assert failures == [str(folders[1])]
     assert logs.get(tp(0)) is not None
-    # it may lie in the folder that is offline: an empty one in its place would be a loss
+    # The partition may lie in the offline folder: a new empty log in the other folder would lose its records.
     with pytest.raises(StorageError, match="offline"):
         logs.create(tp(1), ID, CONFIG.topic(), is_new=False)
     assert Path(logs.create(tp(2), ID, CONFIG.topic(), is_new=True).folder).parent == folders[0]
 
 
-def test_no_folder_at_all_ends_the_start(tmp_path: Path) -> None:
+def test_start_without_a_usable_folder_is_refused(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text("")
     with pytest.raises(StorageError, match="no data folder"):
         manager(tmp_path / "a", tmp_path / "b")
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_start_with_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     first = manager(tmp_path / "a")
     with pytest.raises(StorageError, match="in use"):
         manager(tmp_path / "a")
@@ -136,13 +136,15 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     manager(tmp_path / "a").close(clean=True)
 
 
-def test_a_folder_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
+def test_claim_by_another_broker_or_cluster_is_refused(tmp_path: Path) -> None:
     logs = manager(tmp_path / "a", tmp_path / "b")
     logs.claim("cluster-1", 3)
     logs.close(clean=True)
     found = [MetaProperties.read(StorageHost().disk, str(tmp_path / name)) for name in "ab"]
-    assert [(one.cluster_id, one.broker_id) for one in found if one] == [("cluster-1", 3)] * 2
-    ids = {one.directory_id for one in found if one}
+    assert [
+        (properties.cluster_id, properties.broker_id) for properties in found if properties
+    ] == [("cluster-1", 3)] * 2
+    ids = {properties.directory_id for properties in found if properties}
     assert len(ids) == 2
     logs = manager(tmp_path / "a", tmp_path / "b")
     logs.claim("cluster-1", 3)
@@ -154,7 +156,7 @@ def test_a_folder_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
     assert again.directory_id in ids
 
 
-def test_a_torn_partition_metadata_after_an_unclean_stop_costs_nothing(tmp_path: Path) -> None:
+def test_torn_partition_metadata_after_an_unclean_shutdown_loses_no_record(tmp_path: Path) -> None:
     logs = manager(tmp_path / "a")
     append(logs, 0, 2)
     logs.close(clean=False)

@@ -1,4 +1,4 @@
-"""All logs of a data folder: create, load, delete, checkpoints, clean and unclean stops."""
+"""All logs of a data folder: creation, loading, deletion, checkpoints, clean and unclean shutdowns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def manager(folder: Path, host: StorageHost | None = None) -> LogManager:
     return made
 
 
-def test_a_created_log_is_there_after_a_clean_stop(tmp_path: Path) -> None:
+def test_created_log_is_loaded_after_a_clean_shutdown(tmp_path: Path) -> None:
     logs = manager(tmp_path / "data")
     assert (logs.was_clean, logs.get(TP)) == (False, None)
     log = logs.create(TP, ID, CONFIG.topic({"retention.ms": 5}))
@@ -55,7 +55,7 @@ def test_a_created_log_is_there_after_a_clean_stop(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_an_unclean_stop_is_recovered(tmp_path: Path) -> None:
+def test_load_after_an_unclean_shutdown_recovers_the_log(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     logs.create(TP, ID, CONFIG.topic()).append_as_leader(batch(), EPOCH)
     logs.close(clean=False)
@@ -68,29 +68,29 @@ def test_an_unclean_stop_is_recovered(tmp_path: Path) -> None:
     assert [event for event, _ in host.notes.events] == ["log.recovered"]
 
 
-def test_topic_ids_do_not_mix(tmp_path: Path) -> None:
+def test_create_with_another_topic_id_is_refused(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     logs.create(TP, ID, CONFIG.topic())
     with pytest.raises(StorageError, match="delete the old replica"):
         logs.create(TP, OTHER_ID, CONFIG.topic())
 
 
-def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
+def test_delete_renames_the_log_folder_and_removes_it_later(tmp_path: Path) -> None:
     host = StorageHost()
     logs = manager(tmp_path, host)
     logs.create(TP, ID, CONFIG.topic())
     logs.delete(TP)
     logs.delete(TP)
-    (gone,) = tmp_path.glob("orders-0.*-delete")
-    assert len(gone.name) == len("orders-0.") + 32 + len("-delete")
+    (deleted,) = tmp_path.glob("orders-0.*-delete")
+    assert len(deleted.name) == len("orders-0.") + 32 + len("-delete")
     fresh = logs.create(TP, OTHER_ID, CONFIG.topic())
     assert fresh.log_end_offset == 0
     host.tasks.advance(60_000)
-    assert not gone.exists()
+    assert not deleted.exists()
     assert fresh.append_as_leader(batch(), EPOCH).first_offset == 0
 
 
-def test_a_folder_whose_deletion_was_interrupted_goes_at_the_next_start(tmp_path: Path) -> None:
+def test_load_removes_a_log_folder_whose_deletion_was_interrupted(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     logs.create(TP, ID, CONFIG.topic())
     logs.delete(TP)
@@ -100,7 +100,7 @@ def test_a_folder_whose_deletion_was_interrupted_goes_at_the_next_start(tmp_path
     assert list(tmp_path.glob("*-delete")) == []
 
 
-def test_high_watermarks_come_back_and_a_broken_file_is_done_without(tmp_path: Path) -> None:
+def test_high_watermarks_are_read_back_and_a_malformed_file_is_ignored(tmp_path: Path) -> None:
     host = StorageHost()
     logs = manager(tmp_path, host)
     assert logs.read_high_watermarks() == {}
@@ -112,7 +112,7 @@ def test_high_watermarks_come_back_and_a_broken_file_is_done_without(tmp_path: P
     assert "replication-offset-checkpoint:3" in host.notes.lines[-1]
 
 
-def test_a_moved_start_survives(tmp_path: Path) -> None:
+def test_checkpoint_keeps_a_raised_log_start_offset(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     log = logs.create(TP, ID, CONFIG.topic())
     for _ in range(5):
@@ -125,7 +125,7 @@ def test_a_moved_start_survives(tmp_path: Path) -> None:
     assert (found.log_start_offset, found.log_end_offset) == (3, 5)
 
 
-def test_a_failed_log_makes_the_stop_unclean(tmp_path: Path) -> None:
+def test_close_with_a_failed_log_writes_no_clean_shutdown_marker(tmp_path: Path) -> None:
     host = StorageHost()
     logs = manager(tmp_path, host)
     log = logs.create(TP, ID, CONFIG.topic())
@@ -136,7 +136,7 @@ def test_a_failed_log_makes_the_stop_unclean(tmp_path: Path) -> None:
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_clean_up_skips_nothing_but_failed_logs(tmp_path: Path) -> None:
+def test_clean_up_deletes_expired_segments_of_every_log(tmp_path: Path) -> None:
     host = StorageHost()
     logs = manager(tmp_path, host)
     log = logs.create(TP, ID, CONFIG.topic({"retention.ms": 1_000}))
@@ -145,7 +145,7 @@ def test_clean_up_skips_nothing_but_failed_logs(tmp_path: Path) -> None:
     assert log.log_start_offset == log.log_end_offset == 1
 
 
-def test_flush_overdue_follows_flush_ms(tmp_path: Path) -> None:
+def test_flush_overdue_flushes_after_flush_ms(tmp_path: Path) -> None:
     host = StorageHost()
     logs = manager(tmp_path, host)
     log = logs.create(TP, ID, CONFIG.topic({"flush.ms": 500}))

@@ -42,8 +42,8 @@ class LogsUnderPowerLoss(FragileLogs):
             case 1:
                 self.logs.checkpoint_recovery_points()
             case 2:
-                cut = Offset(self.rng.randint(log.log_start_offset, log.log_end_offset))
-                log.truncate_to(cut)
+                end = Offset(self.rng.randint(log.log_start_offset, log.log_end_offset))
+                log.truncate_to(end)
                 kept = {
                     o: v for o, v in self.acknowledged[number].items() if o < log.log_end_offset
                 }
@@ -59,7 +59,7 @@ class LogsUnderPowerLoss(FragileLogs):
                 self.written[number] |= set(enumerate(values, first))
 
     def acknowledge(self) -> None:
-        """Run what is due on the loop, then acknowledge the records below the acknowledgeable end."""
+        """Run the tasks that are due, then acknowledge the records below the acknowledgeable end."""
         self.host.tasks.run()
         for number in range(3):
             log = self.log(number)
@@ -80,8 +80,8 @@ def read(log: Log) -> dict[int, bytes]:
 
 @pytest.mark.usefixtures("journal_only")
 @pytest.mark.parametrize("policy", [{"flush.messages": 1}, {}], ids=["fsync each", "never"])
-@pytest.mark.parametrize("seed", [0, 5, 101, 102, 105, 135])  # each found a bug once
-def test_acknowledged_records_survive_a_power_loss(
+@pytest.mark.parametrize("seed", [0, 5, 101, 102, 105, 135])  # each of these seeds found a bug
+def test_power_loss_keeps_acknowledged_records(
     tmp_path: Path, seed: int, policy: dict[str, object]
 ) -> None:
     rng = random.Random(seed)
@@ -97,14 +97,14 @@ def test_acknowledged_records_survive_a_power_loss(
             assert logs.acknowledged[number].items() <= found.items(), f"partition {number}"
             assert set(found.items()) <= logs.written[number]
             assert list(found) == list(range(len(found)))
-        for number in range(3):  # what survived must survive the next power loss, too
+        for number in range(3):  # the surviving records must survive the next power loss, too
             logs.acknowledged[number] = (
                 read(logs.log(number)) if not logs.log(number).awaits_fsync else {}
             )
             logs.log(number).flush()
 
 
-def test_records_without_an_fsync_are_lost_with_the_power(tmp_path: Path) -> None:
+def test_power_loss_removes_records_without_an_fsync(tmp_path: Path) -> None:
     logs = LogsUnderPowerLoss(tmp_path, random.Random(1), {})
     for number in range(3):
         logs.log(number).append_as_leader(

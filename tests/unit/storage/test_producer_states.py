@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harrow.cluster.errors import CorruptLogError, ErrorCode, KafkaError
+from harrow.cluster.errors import CorruptLogError, ErrorCode, KafkaError, StorageError
 from harrow.cluster.ids import LeaderEpoch, Offset
 from harrow.cluster.storage import Log, Origin
 from harrow.cluster.storage.producers.producer_entry import BatchMetadata, ProducerEntry
@@ -46,7 +46,7 @@ def log(tmp_path: Path) -> Log:
     return StorageHost().open(str(tmp_path / "orders-0"))
 
 
-def test_a_retry_of_one_of_the_last_five_is_answered_with_the_first_append(log: Log) -> None:
+def test_retry_of_one_of_the_last_five_batches_returns_the_first_appends_offsets(log: Log) -> None:
     for sequence in range(0, 18, 3):
         log.append_as_leader(batch(sequence, 3), EPOCH)
     for sequence in range(3, 18, 3):
@@ -59,7 +59,9 @@ def test_a_retry_of_one_of_the_last_five_is_answered_with_the_first_append(log: 
 
 
 @pytest.mark.parametrize("sequence", [0, 2, 4, 100])
-def test_a_gap_or_a_step_back_is_out_of_order(log: Log, sequence: int) -> None:
+def test_append_with_a_sequence_gap_or_a_lower_sequence_is_out_of_order(
+    log: Log, sequence: int
+) -> None:
     log.append_as_leader(batch(0, 2), EPOCH)
     log.append_as_leader(batch(2), EPOCH)
     if sequence == 2:
@@ -68,19 +70,19 @@ def test_a_gap_or_a_step_back_is_out_of_order(log: Log, sequence: int) -> None:
         assert refusal(log, batch(sequence)) == ErrorCode.out_of_order_sequence_number
 
 
-def test_sequences_wrap_after_the_largest(log: Log) -> None:
+def test_append_after_the_largest_sequence_wraps_to_zero(log: Log) -> None:
     send(log, SEQUENCE_MAX - 1, SEQUENCE_MAX, 0, 1)
     log.append_as_leader(batch(0, epoch=1), EPOCH)
     assert refusal(log, batch(3, epoch=1)) == ErrorCode.out_of_order_sequence_number
 
 
-def test_a_batch_may_straddle_the_wrap(log: Log) -> None:
+def test_append_of_a_batch_across_the_sequence_wrap_is_accepted(log: Log) -> None:
     log.append_as_leader(batch(SEQUENCE_MAX - 1, 4), EPOCH)
     assert log.append_as_leader(batch(SEQUENCE_MAX - 1, 4), EPOCH).duplicate
     assert send(log, 2) == [4]
 
 
-def test_epochs_fence_and_begin_anew(log: Log) -> None:
+def test_higher_producer_epoch_restarts_the_sequence_and_fences_lower_epochs(log: Log) -> None:
     send(log, 0, 1, epoch=3)
     assert refusal(log, batch(2, epoch=2)) == ErrorCode.invalid_producer_epoch
     assert refusal(log, batch(2, epoch=4)) == ErrorCode.out_of_order_sequence_number
@@ -88,16 +90,18 @@ def test_epochs_fence_and_begin_anew(log: Log) -> None:
     assert refusal(log, batch(2, epoch=3)) == ErrorCode.invalid_producer_epoch
 
 
-def test_an_unknown_producer_may_begin_anywhere(log: Log) -> None:
+def test_append_by_an_unknown_producer_may_start_at_any_sequence(log: Log) -> None:
     assert send(log, 41, 42) == [0, 1]
 
 
-def test_producers_do_not_mix(log: Log) -> None:
+def test_append_by_another_producer_is_no_duplicate(log: Log) -> None:
     log.append_as_leader(batch(0, producer=1), EPOCH)
     assert not log.append_as_leader(batch(0, producer=2), EPOCH).duplicate
 
 
-def test_followers_record_without_judging(log: Log, tmp_path: Path) -> None:
+def test_append_as_follower_stores_producer_states_without_validation(
+    log: Log, tmp_path: Path
+) -> None:
     follower = StorageHost().open(str(tmp_path / "orders-1"))
     send(log, 0, 1, 2)
     data = b"".join(
@@ -108,7 +112,7 @@ def test_followers_record_without_judging(log: Log, tmp_path: Path) -> None:
     assert follower.append_as_leader(batch(1), EPOCH).first_offset == 1
 
 
-def test_markers_end_transactions_and_are_not_for_clients(log: Log) -> None:
+def test_marker_ends_the_transaction_and_is_refused_from_clients(log: Log) -> None:
     data = build_batch(
         [(None, b"x", ())],
         timestamp_ms=NOW,
@@ -141,7 +145,7 @@ def test_markers_end_transactions_and_are_not_for_clients(log: Log) -> None:
     assert fenced == ErrorCode.transaction_coordinator_fenced
 
 
-def test_snapshots_come_back_and_tell_corruption() -> None:
+def test_snapshot_is_decoded_as_encoded_and_corruption_is_detected() -> None:
     last = BatchMetadata(SEQUENCE_MAX, 2, 96, 99, NOW)
     entries = [ProducerEntry(7, 3, (last,), NOW, 4, 96), ProducerEntry(9, 1, (), NOW)]
     data = encode_snapshot(entries)
@@ -156,7 +160,9 @@ def test_snapshots_come_back_and_tell_corruption() -> None:
             decode_snapshot(data[:position], "x")
 
 
-def test_a_clean_stop_keeps_the_last_batch_a_crash_all_five(tmp_path: Path) -> None:
+def test_reopening_keeps_the_last_batch_after_a_clean_shutdown_and_all_five_after_a_crash(
+    tmp_path: Path,
+) -> None:
     host = StorageHost()
     folder = str(tmp_path / "orders-0")
     log = host.open(folder)
@@ -173,7 +179,7 @@ def test_a_clean_stop_keeps_the_last_batch_a_crash_all_five(tmp_path: Path) -> N
     assert send(log, 8) == [8]
 
 
-def test_truncation_takes_producers_back(tmp_path: Path) -> None:
+def test_truncate_restores_the_earlier_producer_state(tmp_path: Path) -> None:
     log = StorageHost().open(str(tmp_path / "orders-0"))
     send(log, *range(10))
     log.truncate_to(Offset(6))
@@ -184,7 +190,7 @@ def test_truncation_takes_producers_back(tmp_path: Path) -> None:
     assert log.producers.entries() == []
 
 
-def test_snapshots_are_taken_at_rolls_and_a_broken_one_is_done_without(tmp_path: Path) -> None:
+def test_snapshot_is_written_at_each_roll_and_a_corrupt_one_is_ignored(tmp_path: Path) -> None:
     host = StorageHost()
     folder = tmp_path / "orders-0"
     size = len(batch(0))
@@ -204,22 +210,22 @@ def test_snapshots_are_taken_at_rolls_and_a_broken_one_is_done_without(tmp_path:
     assert sum(1 for _ in folder.glob("*.snapshot")) == 3
 
 
-def test_silent_producers_expire(tmp_path: Path) -> None:
+def test_remove_expired_removes_producers_without_recent_appends(tmp_path: Path) -> None:
     host = StorageHost()
     log = host.open(str(tmp_path / "orders-0"))
     send(log, 0)
     assert log.producers.remove_expired(NOW + 86_400_000 - 1) == 0
     assert log.producers.remove_expired(NOW + 86_400_000) == 1
-    assert send(log, 5) == [1]  # nothing is known of it any more
+    assert send(log, 5) == [1]  # the log stores no state of this producer any more
 
 
-def test_a_failed_append_leaves_no_trace_in_producers(tmp_path: Path) -> None:
+def test_failed_append_leaves_the_producer_states_unchanged(tmp_path: Path) -> None:
     host = StorageHost()
     log = host.open(str(tmp_path / "orders-0"))
     send(log, 0)
     before = log.producers.entries()
     host.disk.refuse_appends = 5
-    with pytest.raises(Exception, match="offline"):
+    with pytest.raises(StorageError, match="offline"):
         send(log, 1)
     assert log.producers.entries() == before
     assert header_at(batch(0)).producer_id == 7

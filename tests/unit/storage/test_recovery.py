@@ -1,4 +1,4 @@
-"""Opening a log after a crash or a clean stop (B9, B10)."""
+"""Opening a log after a crash or a clean shutdown (B9, B10)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def recovered(host: StorageHost) -> list[dict[str, Any]]:
     return [fields for event, fields in host.notes.events if event == "log.recovered"]
 
 
-def test_a_torn_tail_at_every_byte_costs_only_the_last_batch(folder: Path) -> None:
+def test_torn_end_of_the_log_loses_only_the_last_batch(folder: Path) -> None:
     host = StorageHost()
     log = host.open(str(folder))
     fill(log, 4)
@@ -76,15 +76,15 @@ def test_a_torn_tail_at_every_byte_costs_only_the_last_batch(folder: Path) -> No
     path = last_log(folder)
     whole = path.read_bytes()
     size = len(batch(0))
-    for cut in range(1, size):
-        path.write_bytes(whole[:-cut])
+    for missing in range(1, size):
+        path.write_bytes(whole[:-missing])
         host = StorageHost()
         log = host.open(str(folder), clean=False)
         assert log.log_end_offset == 6
         assert contents(log) == data[:-size]
         (event,) = recovered(host)
-        assert event["truncated_bytes"] == size - cut
-        assert (event["reason"] == "") == (cut == size)
+        assert event["truncated_bytes"] == size - missing
+        assert (event["reason"] == "") == (missing == size)
         assert "cut off" in event["reason"]
         entry = log.producers.get(7)
         assert entry is not None
@@ -93,12 +93,12 @@ def test_a_torn_tail_at_every_byte_costs_only_the_last_batch(folder: Path) -> No
         assert path.stat().st_size == len(whole) - size
 
 
-def test_a_flipped_byte_anywhere_ends_the_log_before_its_batch(folder: Path) -> None:
+def test_flipped_byte_truncates_the_log_before_its_batch(folder: Path) -> None:
     log = StorageHost().open(str(folder), TOPIC)
-    told: list[ProducerEntry | None] = [None]
+    appended_states: list[ProducerEntry | None] = [None]
     for number in range(20):
         log.append_as_leader(batch(number), LeaderEpoch(number // 5))
-        told.append(log.producers.get(7))
+        appended_states.append(log.producers.get(7))
     data = contents(log)
     log.abandon()
     size = len(batch(0))
@@ -120,7 +120,7 @@ def test_a_flipped_byte_anywhere_ends_the_log_before_its_batch(folder: Path) -> 
         found = contents(log)
         if position % size in range(
             12, 16
-        ):  # the leader epoch is not under the CRC, but never falls
+        ):  # the CRC does not cover the leader epoch, but recovery refuses an epoch that falls
             epochs = [at // 5 for at in range(20)]
             epochs[bad] = header_at(
                 changed, (position // size) * size - starts[number]
@@ -128,18 +128,20 @@ def test_a_flipped_byte_anywhere_ends_the_log_before_its_batch(folder: Path) -> 
             falls = (at for at in range(20) if 0 <= epochs[at] < max(epochs[:at], default=0))
             assert len(found) == next(falls, 20) * size
         elif position % size < 8 and bad == 19 and log.log_end_offset > 40:
-            pass  # nor is the base offset: at the very end a jump looks like a compacted gap
+            pass  # the CRC does not cover the base offset: a jump in the last batch looks like a gap of compaction
         else:
             assert found == data[: bad * size]
-            now, then = log.producers.get(7), told[bad]
+            now, then = log.producers.get(7), appended_states[bad]
             assert (now is None) == (then is None)
-            if now is not None and then is not None:  # snapshots keep one batch of the five
+            if (
+                now is not None and then is not None
+            ):  # a snapshot keeps only the last of the five batches
                 assert now.batches == then.batches[-len(now.batches) :]
         log.abandon()
         shutil.rmtree(copy)
 
 
-def test_recovery_begins_at_the_recovery_point(folder: Path) -> None:
+def test_recovery_reads_segments_from_the_recovery_point(folder: Path) -> None:
     log = StorageHost().open(str(folder), TOPIC)
     fill(log)
     log.flush()
@@ -150,7 +152,9 @@ def test_recovery_begins_at_the_recovery_point(folder: Path) -> None:
     first.write_bytes(changed)
     host = StorageHost()
     log = host.open(str(folder), TOPIC, clean=False, recovery_point=40)
-    assert log.log_end_offset == 40  # a damaged byte below it is not looked for
+    assert (
+        log.log_end_offset == 40
+    )  # recovery does not read a damaged byte below the recovery point
     assert recovered(host)[0]["segments_read"] == 1
     log.abandon()
     host = StorageHost()
@@ -176,7 +180,7 @@ def test_recovery_rebuilds_the_indexes_byte_for_byte(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "odd size", "points past the end", "goes back"])
-def test_a_broken_index_is_rebuilt_even_after_a_clean_stop(folder: Path, damage: str) -> None:
+def test_broken_index_is_rebuilt_after_a_clean_shutdown(folder: Path, damage: str) -> None:
     log = StorageHost().open(str(folder), TOPIC)
     fill(log)
     data = contents(log)
@@ -199,7 +203,7 @@ def test_a_broken_index_is_rebuilt_even_after_a_clean_stop(folder: Path, damage:
     assert index_bytes(folder) == before
 
 
-def test_a_clean_stop_is_opened_without_reading_records(folder: Path) -> None:
+def test_opening_after_a_clean_shutdown_reads_no_records(folder: Path) -> None:
     log = StorageHost().open(str(folder))
     fill(log, 200)
     data = contents(log)
@@ -214,7 +218,7 @@ def test_a_clean_stop_is_opened_without_reading_records(folder: Path) -> None:
     assert log.offset_for_timestamp(NOW + 200) == (NOW + 200, 400, 40)
 
 
-def test_leftovers_are_swept(folder: Path) -> None:
+def test_opening_removes_leftover_files(folder: Path) -> None:
     log = StorageHost().open(str(folder), TOPIC)
     fill(log)
     data = contents(log)
@@ -234,7 +238,7 @@ def test_leftovers_are_swept(folder: Path) -> None:
     assert not (folder / "00000000000000000777.index").exists()
 
 
-def test_a_complete_swap_takes_the_place_of_what_it_replaces(folder: Path) -> None:
+def test_opening_completes_a_swap(folder: Path) -> None:
     log = StorageHost().open(str(folder), TOPIC)
     fill(log)
     data = contents(log)
@@ -247,7 +251,9 @@ def test_a_complete_swap_takes_the_place_of_what_it_replaces(folder: Path) -> No
     assert len(log.segments) == len(paths) - 1
 
 
-def test_an_end_below_the_start_begins_anew_there(folder: Path) -> None:
+def test_opening_a_log_that_ends_below_its_start_restarts_it_empty_at_the_start(
+    folder: Path,
+) -> None:
     log = StorageHost().open(str(folder))
     fill(log, 3)
     log.close()
@@ -258,7 +264,7 @@ def test_an_end_below_the_start_begins_anew_there(folder: Path) -> None:
     assert log.append_as_leader(batch(9), LeaderEpoch(9)).first_offset == 50
 
 
-def test_epochs_beyond_the_cut_go_and_lost_ones_come_back(folder: Path) -> None:
+def test_recovery_removes_epochs_above_the_log_end_and_restores_lost_epochs(folder: Path) -> None:
     log = StorageHost().open(str(folder))
     fill(log)
     entries = log.epochs.entries()
@@ -275,7 +281,7 @@ def test_epochs_beyond_the_cut_go_and_lost_ones_come_back(folder: Path) -> None:
     assert log.epochs.entries() == entries[:2]
 
 
-def test_zeros_at_the_end_are_cut(folder: Path) -> None:
+def test_recovery_truncates_zeros_at_the_end(folder: Path) -> None:
     log = StorageHost().open(str(folder))
     fill(log, 3)
     log.abandon()
@@ -288,8 +294,8 @@ def test_zeros_at_the_end_are_cut(folder: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_whatever_a_crash_leaves_a_prefix_comes_back(data: st.DataObject) -> None:
-    """Appends, truncations and flushes; then the last file loses bytes above what was fsynced."""
+def test_recovery_after_a_crash_restores_a_prefix_of_the_log(data: st.DataObject) -> None:
+    """Appends, truncations and flushes; then the last file loses bytes above the recovery point."""
     with tempfile.TemporaryDirectory() as tmp:
         folder = Path(tmp) / "orders-0"
         host = StorageHost()

@@ -1,4 +1,4 @@
-"""Retention (B7): by time, size and start offset; what it never touches; what becomes of the files."""
+"""Retention (B7): by time, size and log start offset; its limits; the deletion of the files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = len(build_batch([(b"k", b"v" * 10, ())], timestamp_ms=NOW))
 
 
 def filled(host: StorageHost, folder: Path, topic: dict[str, object], time: int = NOW) -> Log:
-    """Five segments of two batches each, a second apart."""
+    """A log of five segments with two batches each, one second between batches."""
     log = host.open(str(folder / "orders-0"), {"segment.bytes": 2 * SIZE, **topic})
     for number in range(10):
         at = time + number * 1_000 if time >= 0 else time
@@ -31,7 +31,9 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_without_timestamps_the_files_age_counts(tmp_path: Path, host: StorageHost) -> None:
+def test_retention_without_timestamps_uses_the_files_modification_time(
+    tmp_path: Path, host: StorageHost
+) -> None:
     log = filled(host, tmp_path, {"retention.ms": 4_000}, time=-1)
     assert len(log.segments) == 5
     for number, segment in enumerate(log.segments):
@@ -42,8 +44,8 @@ def test_without_timestamps_the_files_age_counts(tmp_path: Path, host: StorageHo
     assert bases(log) == [4, 6, 8]
 
 
-def test_the_first_segment_that_stays_ends_it(tmp_path: Path, host: StorageHost) -> None:
-    """A young segment keeps older ones behind it: only the front of a log goes."""
+def test_retention_stops_at_the_first_segment_that_stays(tmp_path: Path, host: StorageHost) -> None:
+    """A young segment keeps older segments behind it: retention deletes only from the front of a log."""
     log = filled(host, tmp_path, {"retention.ms": 1_000})
     log.segments[1].max_timestamp = NOW + 10**9
     host.clock.now = NOW + 10**6
@@ -51,7 +53,9 @@ def test_the_first_segment_that_stays_ends_it(tmp_path: Path, host: StorageHost)
     assert bases(log) == [2, 4, 6, 8]
 
 
-def test_the_active_segment_is_rolled_before_it_goes(tmp_path: Path, host: StorageHost) -> None:
+def test_retention_rolls_the_active_segment_before_deleting_it(
+    tmp_path: Path, host: StorageHost
+) -> None:
     log = filled(host, tmp_path, {"retention.ms": 0})
     host.clock.now = NOW + 10**6
     assert clean_up(host.host, log) == 5
@@ -65,7 +69,7 @@ def test_the_active_segment_is_rolled_before_it_goes(tmp_path: Path, host: Stora
 @pytest.mark.parametrize(
     ("keep", "left"), [(0, 0), (1, 1), (2, 1), (3, 2), (5, 3), (10, 5), (11, 5), (-1, 5)]
 )
-def test_size_keeps_at_least_what_is_asked(
+def test_retention_by_size_keeps_at_least_retention_bytes(
     tmp_path: Path, host: StorageHost, keep: int, left: int
 ) -> None:
     topic: dict[str, object] = {
@@ -78,7 +82,7 @@ def test_size_keeps_at_least_what_is_asked(
     assert log.size >= min(max(keep, 0), 10) * SIZE
 
 
-def test_the_start_offset_takes_whole_segments_but_never_the_active_one(
+def test_retention_by_log_start_deletes_whole_segments_except_the_active_one(
     tmp_path: Path, host: StorageHost
 ) -> None:
     log = filled(host, tmp_path, {"retention.ms": -1})
@@ -90,7 +94,7 @@ def test_the_start_offset_takes_whole_segments_but_never_the_active_one(
     assert bases(log) == [8]
 
 
-def test_a_compacted_topic_loses_only_what_lies_below_its_start(
+def test_retention_of_a_compacted_topic_deletes_only_below_the_log_start(
     tmp_path: Path, host: StorageHost
 ) -> None:
     topic: dict[str, object] = {
@@ -105,32 +109,34 @@ def test_a_compacted_topic_loses_only_what_lies_below_its_start(
     assert clean_up(host.host, log) == 2
 
 
-@pytest.mark.parametrize("mark", [0, 1, 2, 5, 9, 10])
-def test_nothing_above_the_high_watermark_goes(
-    tmp_path: Path, host: StorageHost, mark: int
+@pytest.mark.parametrize("high_watermark", [0, 1, 2, 5, 9, 10])
+def test_retention_deletes_nothing_above_the_high_watermark(
+    tmp_path: Path, host: StorageHost, high_watermark: int
 ) -> None:
     log = filled(host, tmp_path, {"retention.ms": 0, "retention.bytes": 0})
     host.clock.now = NOW + 10**6
-    log.high_watermark = lambda: Offset(mark)
+    log.high_watermark = lambda: Offset(high_watermark)
     clean_up(host.host, log)
-    assert log.log_start_offset == mark - mark % 2
+    assert log.log_start_offset == high_watermark - high_watermark % 2
     assert log.log_end_offset == 10
 
 
-def test_every_file_of_a_segment_waits_as_deleted(tmp_path: Path, host: StorageHost) -> None:
+def test_retention_renames_every_file_and_removes_it_after_the_delay(
+    tmp_path: Path, host: StorageHost
+) -> None:
     log = filled(host, tmp_path, {"retention.bytes": 8 * SIZE, "file.delete.delay.ms": 5_000})
     reader = log.segments[0].file
     assert clean_up(host.host, log) == 1
     names = sorted(path.name for path in Path(log.folder).glob("*.deleted"))
     assert names == [f"{0:020d}.{kind}.deleted" for kind in ("index", "log", "timeindex")]
-    assert len(reader.read_at(0, 10)) == 10, "who reads it goes on"
+    assert len(reader.read_at(0, 10)) == 10, "an open reader continues"
     host.tasks.advance(4_999)
     assert sorted(path.name for path in Path(log.folder).glob("*.deleted")) == names
     host.tasks.advance(1)
     assert not list(Path(log.folder).glob("*.deleted"))
 
 
-def test_a_restart_sweeps_what_waits(tmp_path: Path, host: StorageHost) -> None:
+def test_restart_removes_files_that_await_deletion(tmp_path: Path, host: StorageHost) -> None:
     log = filled(host, tmp_path, {"retention.bytes": 4 * SIZE})
     assert clean_up(host.host, log) == 3
     log.abandon()
@@ -139,7 +145,7 @@ def test_a_restart_sweeps_what_waits(tmp_path: Path, host: StorageHost) -> None:
     assert not list(Path(log.folder).glob("*.deleted"))
 
 
-def test_a_disk_that_refuses_to_rename_takes_the_log_offline(
+def test_retention_with_a_refused_rename_takes_the_log_offline(
     tmp_path: Path, host: StorageHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(host, tmp_path, {"retention.bytes": 0})

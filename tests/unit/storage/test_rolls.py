@@ -1,4 +1,4 @@
-"""B6: each reason for which a segment rolls, named in the trace; what lies 2^31 offsets apart."""
+"""B6: each reason to roll a segment, as the trace names it; offsets that are 2^31 apart."""
 
 from __future__ import annotations
 
@@ -32,33 +32,35 @@ def rolled(host: StorageHost) -> list[tuple[object, object]]:
     ]
 
 
-def test_by_size(host: StorageHost, folder: str) -> None:
+def test_append_rolls_by_size(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"segment.bytes": 3 * SIZE})
     for _ in range(7):
         log.append_as_leader(batch(), EPOCH)
     assert rolled(host) == [(3, "size"), (6, "size")]
 
 
-def test_by_age_of_records(host: StorageHost, folder: str) -> None:
+def test_append_rolls_by_the_age_of_the_records(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"segment.ms": 1_000})
     for time in (0, 1_000, 500, 1_001, 2_001, 2_002):
         log.append_as_leader(batch(NOW + time), EPOCH)
     assert rolled(host) == [(3, "age"), (5, "age")]
 
 
-def test_by_age_after_a_restart(host: StorageHost, folder: str) -> None:
-    """The first timestamp is read again from the file."""
+def test_append_after_a_restart_rolls_by_the_age_of_the_records(
+    host: StorageHost, folder: str
+) -> None:
+    """Opening reads the first timestamp of the active segment from the file."""
     log = host.open(folder, {"segment.ms": 1_000})
     log.append_as_leader(batch(), EPOCH)
     log.close()
     log = host.open(folder, {"segment.ms": 1_000})
-    host.clock.now += 10**6  # the clock does not count where records have a time
+    host.clock.now += 10**6  # the clock has no effect on records with timestamps
     log.append_as_leader(batch(NOW + 1_000), EPOCH)
     log.append_as_leader(batch(NOW + 1_001), EPOCH)
     assert rolled(host) == [(2, "age")]
 
 
-def test_by_the_clock_where_records_have_no_time(host: StorageHost, folder: str) -> None:
+def test_append_without_timestamps_rolls_by_the_clock(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"segment.ms": 1_000})
     log.append_as_leader(batch(-1), EPOCH)
     host.clock.now += 1_000
@@ -68,7 +70,7 @@ def test_by_the_clock_where_records_have_no_time(host: StorageHost, folder: str)
     assert rolled(host) == [(2, "age")]
 
 
-def test_jitter_makes_the_age_smaller(host: StorageHost, folder: str) -> None:
+def test_segment_jitter_lowers_the_age_of_a_roll(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"segment.ms": 1_000, "segment.jitter.ms": 1_000})
     jitter = StorageHost().random.randrange(1_000)
     log.append_as_leader(batch(), EPOCH)
@@ -78,27 +80,27 @@ def test_jitter_makes_the_age_smaller(host: StorageHost, folder: str) -> None:
     assert rolled(host) == [(2, "age")]
 
 
-def test_by_a_full_offset_index(host: StorageHost, folder: str) -> None:
+def test_append_rolls_by_a_full_offset_index(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"index.interval.bytes": 0, "segment.index.bytes": 40})
     for _ in range(8):
-        log.append_as_leader(batch(), EPOCH)  # one time: the time index has one entry
+        log.append_as_leader(batch(), EPOCH)  # equal timestamps: the time index has one entry
     assert rolled(host) == [(6, "offset index full")]
 
 
-def test_by_a_full_time_index(host: StorageHost, folder: str) -> None:
+def test_append_rolls_by_a_full_time_index(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"index.interval.bytes": 0, "segment.index.bytes": 40})
     for number in range(8):
         log.append_as_leader(batch(NOW + number), EPOCH)
-    # three entries of 12 bytes, the last kept for sealing; the first batch has none
+    # three entries of 12 bytes, the last reserved for sealing; the first batch has none
     assert rolled(host) == [(3, "time index full"), (6, "time index full")]
     times = (Path(folder) / f"{0:020d}.timeindex").read_bytes()
     assert [row[0] - NOW for row in struct.iter_unpack(">qi", times)] == [1, 2]
 
 
-def test_by_offset_overflow(host: StorageHost, folder: str) -> None:
+def test_append_rolls_by_offset_overflow(host: StorageHost, folder: str) -> None:
     log = host.open(folder, {"cleanup.policy": "compact"})
     far = 2**31
-    log.append_as_follower(at(0) + at(far - 1))  # the last that fits 31 bits
+    log.append_as_follower(at(0) + at(far - 1))  # the last offset that fits into 31 bits
     log.append_as_follower(at(far))
     assert rolled(host) == [(far, "offset overflow")]
     assert bases(log) == [0, far]
@@ -108,7 +110,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_one_fetch_over_a_gap_of_two_to_the_31_goes_into_two_segments(
+def test_append_of_a_fetch_with_a_gap_of_2_to_the_31_writes_two_segments(
     host: StorageHost, folder: str
 ) -> None:
     log = host.open(folder, {"cleanup.policy": "compact"})
@@ -118,15 +120,15 @@ def test_one_fetch_over_a_gap_of_two_to_the_31_goes_into_two_segments(
     assert log.log_end_offset == far + 2
     log.close()
     log = host.open(folder, {"cleanup.policy": "compact"}, tail_bytes=0)
-    for asked, base in ((0, 5), (6, far), (far + 1, far + 1)):
-        found = log.read(Offset(asked), 10**6, Offset(2**40), at_least_one=True)
+    for offset, base in ((0, 5), (6, far), (far + 1, far + 1)):
+        found = log.read(Offset(offset), 10**6, Offset(2**40), at_least_one=True)
         assert found.first_offset == base
 
 
-def test_an_empty_segment_gives_way_to_an_offset_it_cannot_name(
+def test_append_beyond_the_offset_range_of_an_empty_segment_rolls(
     host: StorageHost, folder: str
 ) -> None:
-    """A new follower of a compacted log whose first record lies far out."""
+    """A new follower of a compacted log whose first record has a large offset."""
     log = host.open(folder, {"cleanup.policy": "compact"})
     far = 3_000_000_000
     log.append_as_follower(at(far))
@@ -139,10 +141,10 @@ def test_an_empty_segment_gives_way_to_an_offset_it_cannot_name(
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("torn", [0, 7])
-def test_a_segment_that_an_old_cleaner_made_too_wide_is_split(
+def test_opening_splits_a_segment_beyond_the_offset_range(
     host: StorageHost, folder: str, clean: bool, torn: int
 ) -> None:
-    """KAFKA-6264: opening splits it; nothing of it is lost, but for a torn tail."""
+    """KAFKA-6264: an old cleaner made such segments; opening splits them and loses only a torn end."""
     far = 3_000_000_000
     path = Path(folder)
     path.mkdir()
@@ -160,7 +162,7 @@ def test_a_segment_that_an_old_cleaner_made_too_wide_is_split(
     assert again.notes.events == []
 
 
-def test_an_asked_roll_of_an_empty_segment_does_nothing(host: StorageHost, folder: str) -> None:
+def test_roll_of_an_empty_segment_does_nothing(host: StorageHost, folder: str) -> None:
     log = host.open(folder)
     log.roll("retention")
     assert rolled(host) == []

@@ -1,4 +1,4 @@
-"""The index files of a segment (B3, B4) and looking up through them (B5)."""
+"""The index files of a segment (B3, B4) and lookups through them (B5)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ TOPIC: dict[str, object] = {
 
 
 def fill(log: Log, count: int, *, first: int = 0, size: int = 40) -> None:
-    """Times go back now and then: the index must not."""
+    """Append batches whose timestamps sometimes fall; the entries of the time index must not."""
     for number in range(first, first + count):
         time = NOW + number * 10 - (35 if number % 3 == 0 else 0)
         log.append_as_leader(build_batch([(None, bytes(size), ())] * 2, timestamp_ms=time), EPOCH)
 
 
 def expected_indexes(path: Path) -> tuple[bytes, bytes]:
-    """Both index files of a sealed segment, worked out from its log as Kafka's append does."""
+    """Compute both index files of a sealed segment from its log, as Kafka's append does."""
     base = int(path.stem)
     offsets, times = b"", b""
     since, newest, newest_offset, last_time = 0, -1, base, -1
@@ -54,7 +54,7 @@ def expected_indexes(path: Path) -> tuple[bytes, bytes]:
     return offsets, times
 
 
-def test_sealed_indexes_are_byte_for_byte_as_kafkas(tmp_path: Path) -> None:
+def test_sealed_indexes_equal_kafkas_byte_for_byte(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     log = StorageHost().open(str(folder), TOPIC)
     fill(log, 100)
@@ -68,7 +68,7 @@ def test_sealed_indexes_are_byte_for_byte_as_kafkas(tmp_path: Path) -> None:
         assert len(offsets) > 8
 
 
-def test_an_index_is_preallocated_while_written_and_trimmed_at_roll_and_close(
+def test_index_is_preallocated_while_active_and_trimmed_at_roll_and_close(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "orders-0"
@@ -85,13 +85,13 @@ def test_an_index_is_preallocated_while_written_and_trimmed_at_roll_and_close(
     fill(log, 5, first=10)
     active = folder / f"{20:020d}.index"
     log.abandon()
-    assert active.stat().st_size == 1_000, "a crash leaves it as it was"
+    assert active.stat().st_size == 1_000, "a crash leaves the preallocated file"
     log = StorageHost().open(str(folder), TOPIC, clean=False)
     log.close()
     assert active.read_bytes() == expected_indexes(active.with_suffix(".log"))[0]
 
 
-def test_a_reopened_active_index_goes_on_and_is_trimmed_again(tmp_path: Path) -> None:
+def test_reopened_active_index_is_extended_and_trimmed_again(tmp_path: Path) -> None:
     folder = tmp_path / "orders-0"
     log = StorageHost().open(str(folder), TOPIC)
     fill(log, 15)
@@ -99,7 +99,7 @@ def test_a_reopened_active_index_goes_on_and_is_trimmed_again(tmp_path: Path) ->
     before = (folder / f"{0:020d}.index").read_bytes()
     log = StorageHost().open(str(folder), TOPIC)
     assert (folder / f"{0:020d}.index").read_bytes() == before, (
-        "mapped when there is an entry to write"
+        "the file is mapped only when an entry is written"
     )
     fill(log, 10, first=15)
     log.close()
@@ -115,7 +115,7 @@ def test_a_reopened_active_index_goes_on_and_is_trimmed_again(tmp_path: Path) ->
 
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("kept", [1, 3, 20])
-def test_mappings_of_sealed_indexes_are_bounded(tmp_path: Path, kept: int, small: bool) -> None:
+def test_lookups_keep_a_bounded_number_of_mappings(tmp_path: Path, kept: int, small: bool) -> None:
     maps = IndexMaps(kept, kept)
     indexes: list[OffsetIndex] = []
     for number in range(12):
@@ -139,8 +139,8 @@ def bytes_of(part: object) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_foreign_index_costs_time_and_never_a_record(tmp_path: Path, suffix: str) -> None:
-    """It passes every check that Kafka makes, and says another file's positions."""
+def test_lookup_with_a_foreign_index_finds_every_record(tmp_path: Path, suffix: str) -> None:
+    """The foreign index passes every check that Kafka makes, and holds another file's positions."""
     folder = tmp_path / "orders-0"
     log = StorageHost().open(str(folder), TOPIC)
     fill(log, 60, size=10)
@@ -160,7 +160,7 @@ def test_a_foreign_index_costs_time_and_never_a_record(tmp_path: Path, suffix: s
 
 
 class DyingDisk(RefusingDisk):
-    """The views of its first `deaths` mappings are dead: the loop has sealed what a thread looks into."""
+    """Closes its first `deaths` mappings at once: as if the event loop sealed the index during a thread's lookup."""
 
     __slots__ = ("deaths",)
 
@@ -176,12 +176,12 @@ class DyingDisk(RefusingDisk):
         return mapped
 
 
-def test_a_look_up_that_meets_a_mapping_given_up_goes_again(tmp_path: Path) -> None:
-    """B5 on a thread beside the loop."""
+def test_lookup_with_a_closed_mapping_is_repeated(tmp_path: Path) -> None:
+    """B5: a thread looks up while the event loop closes the mapping."""
     path = str(tmp_path / "x.timeindex")
     later = b"".join(
         struct.pack(">qi", 1_000 + n, 10 + n) for n in range(200)
-    )  # too many to be read
+    )  # too many entries for a lookup without a mapping
     Path(path).write_bytes(struct.pack(">qiqi", 5, 1, 9, 4) + later)
     disk = DyingDisk(0)
     index = TimeIndex(disk, path, 100, bytes_max=120, maps=IndexMaps())
@@ -199,7 +199,7 @@ def test_a_look_up_that_meets_a_mapping_given_up_goes_again(tmp_path: Path) -> N
     "data",
     [bytes(11), struct.pack(">qiqi", 9, 1, 5, 4), struct.pack(">qi", 9, -4), bytes(24)],
 )
-def test_what_cannot_be_a_time_index_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_load_of_a_malformed_time_index_is_refused(tmp_path: Path, data: bytes) -> None:
     path = str(tmp_path / "x.timeindex")
     Path(path).write_bytes(data)
     index = TimeIndex(RefusingDisk(), path, 100, bytes_max=120, maps=IndexMaps())
@@ -208,29 +208,29 @@ def test_what_cannot_be_a_time_index_is_refused(tmp_path: Path, data: bytes) -> 
     assert len(index) == 0
 
 
-def test_a_time_is_looked_for_in_the_segment_that_first_reached_it(tmp_path: Path) -> None:
+def test_lookup_by_timestamp_uses_the_segment_that_first_reached_it(tmp_path: Path) -> None:
     log = StorageHost().open(str(tmp_path / "orders-0"), {**TOPIC, "segment.bytes": 500})
     times = [10, 90, 20, 30, 40, 50, 60, 70, 80, 100, 95, 110, 105, 120, 130, 140]
     for time in times:
         log.append_as_leader(build_batch([(None, bytes(60), ())], timestamp_ms=time), EPOCH)
     assert len(log.segments) > 3
     for round_ in range(2):
-        for asked in range(150):
-            expected = next(((t, o, EPOCH) for o, t in enumerate(times) if t >= asked), None)
-            assert log.offset_for_timestamp(asked) == expected, (round_, asked)
-        for time in (150, 145, 160):  # rolls keep what is known of the sealed ones
+        for timestamp in range(150):
+            expected = next(((t, o, EPOCH) for o, t in enumerate(times) if t >= timestamp), None)
+            assert log.offset_for_timestamp(timestamp) == expected, (round_, timestamp)
+        for time in (150, 145, 160):  # rolls keep the largest timestamps of the sealed segments
             log.append_as_leader(build_batch([(None, bytes(60), ())], timestamp_ms=time), EPOCH)
             times.append(time)
     log.delete_oldest(2)
     start = log.log_start_offset
-    for asked in range(165):
+    for timestamp in range(165):
         expected = next(
-            ((t, o, EPOCH) for o, t in enumerate(times) if t >= asked and o >= start), None
+            ((t, o, EPOCH) for o, t in enumerate(times) if t >= timestamp and o >= start), None
         )
-        assert log.offset_for_timestamp(asked) == expected
+        assert log.offset_for_timestamp(timestamp) == expected
 
 
-def test_a_cut_keeps_the_largest_timestamp_that_a_full_time_index_did_not_take(
+def test_truncate_keeps_a_largest_timestamp_that_the_full_time_index_does_not_hold(
     host: StorageHost, folder: str
 ) -> None:
     topic: dict[str, object] = {"segment.index.bytes": 60, "index.interval.bytes": 61}
@@ -242,7 +242,7 @@ def test_a_cut_keeps_the_largest_timestamp_that_a_full_time_index_did_not_take(
         )
         for at, time in enumerate(times)
     ]
-    log.append_as_follower(b"".join(batches))  # one append: it goes into one segment
+    log.append_as_follower(b"".join(batches))  # one append writes all batches to one segment
     assert log.segments[-1].times.is_full
     log.truncate_to(Offset(7))
     assert log.segments[-1].max_timestamp == NOW + 100

@@ -1,4 +1,4 @@
-"""The transaction index, and what holds back readers of committed records (B1, F5)."""
+"""The transaction index and the last stable offset (B1, F5)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def txnindex(folder: Path, base: int = 0) -> Path:
 
 
 def interleaved(log: Log) -> Producers:
-    """1 begins at 0, 2 at 2; 2 aborts at 4 while 1 is open; 1 goes on, aborts at 7; 3 commits."""
+    """Append three transactions: 1 starts at 0, 2 at 2; 2 aborts at 4 while 1 is open; 1 aborts at 7; 3 commits."""
     producers = Producers(log)
     assert producers.send(1) == 0
     assert producers.send(2) == 2
@@ -73,18 +73,18 @@ def interleaved(log: Log) -> Producers:
 ENTRIES = [AbortedTxn(2, 2, 4, 0), AbortedTxn(1, 0, 7, 8)]
 
 
-def test_aborts_and_only_aborts_are_written_as_kafka_does(folder: Path) -> None:
+def test_commit_or_marker_without_a_transaction_creates_no_index(folder: Path) -> None:
     log = StorageHost().open(str(folder))
     producers = Producers(log)
     producers.send(9)
     producers.end(9, commit=True)
-    assert not txnindex(folder).exists(), "made by the first entry"
+    assert not txnindex(folder).exists(), "only an abort creates the file"
     producers.end(9, commit=False)
-    assert not txnindex(folder).exists(), "a marker without a transaction says nothing"
+    assert not txnindex(folder).exists(), "a marker without a transaction adds no entry"
     log.abandon()
 
 
-def test_entries_name_the_stable_offset_beside_other_transactions(folder: Path) -> None:
+def test_abort_stores_an_entry_with_the_last_stable_offset(folder: Path) -> None:
     log = StorageHost().open(str(folder))
     interleaved(log)
     expected = b"".join(struct.pack(">hqqqq", 0, *entry) for entry in ENTRIES)
@@ -95,7 +95,9 @@ def test_entries_name_the_stable_offset_beside_other_transactions(folder: Path) 
     assert log.aborted_transactions(Offset(8), Offset(11)) == []
 
 
-def test_the_last_stable_offset(folder: Path) -> None:
+def test_last_stable_offset_is_the_first_offset_of_the_oldest_open_transaction(
+    folder: Path,
+) -> None:
     log = StorageHost().open(str(folder))
     producers = Producers(log)
     all_of_it = Offset(100)
@@ -104,9 +106,9 @@ def test_the_last_stable_offset(folder: Path) -> None:
     producers.send(2)
     assert log.last_stable_offset(Offset(4)) == 0
     producers.end(1, commit=True)  # at 4
-    assert log.last_stable_offset(Offset(4)) == 0, "its marker is not replicated yet"
+    assert log.last_stable_offset(Offset(4)) == 0, "the marker is not replicated yet"
     assert log.last_stable_offset(Offset(5)) == 2
-    producers.send(1)  # a new transaction, at 5, after 2's
+    producers.send(1)  # a new transaction at 5, after producer 2's
     producers.end(2, commit=False)  # at 7
     assert log.last_stable_offset(Offset(7)) == 2
     assert log.last_stable_offset(Offset(8)) == 5
@@ -117,7 +119,7 @@ def test_the_last_stable_offset(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_open_transactions_survive_a_restart(folder: Path, clean: bool) -> None:
+def test_restart_keeps_open_transactions(folder: Path, clean: bool) -> None:
     log = StorageHost().open(str(folder))
     producers = interleaved(log)
     producers.send(5)
@@ -136,7 +138,7 @@ def test_open_transactions_survive_a_restart(folder: Path, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut off", "foreign version", "rubbish"])
-def test_recovery_writes_it_anew(folder: Path, damage: str) -> None:
+def test_recovery_rebuilds_a_damaged_transaction_index(folder: Path, damage: str) -> None:
     host = StorageHost()
     log = host.open(str(folder), {"segment.bytes": 300})
     interleaved(log)
@@ -160,42 +162,42 @@ def test_recovery_writes_it_anew(folder: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize(
-    ("cut", "entries", "stable"), [(10, 2, 8), (7, 1, 0), (5, 1, 0), (4, 0, 0), (2, 0, 0)]
+    ("end", "entries", "stable"), [(10, 2, 8), (7, 1, 0), (5, 1, 0), (4, 0, 0), (2, 0, 0)]
 )
-def test_truncation_takes_entries_and_opens_transactions_again(
-    folder: Path, cut: int, entries: int, stable: int, restart: bool
+def test_truncate_removes_aborts_and_reopens_their_transactions(
+    folder: Path, end: int, entries: int, stable: int, restart: bool
 ) -> None:
     host = StorageHost()
     log = host.open(str(folder))
     interleaved(log)
-    if restart:  # the snapshot that is loaded does not say where markers lay
+    if restart:  # the loaded snapshot does not hold the offsets of the markers
         log.close()
         log = host.open(str(folder))
-    log.truncate_to(Offset(cut))
+    log.truncate_to(Offset(end))
     assert log.aborted_transactions(Offset(0), Offset(100)) == ENTRIES[:entries]
-    assert log.last_stable_offset(Offset(cut)) == min(stable, cut)
+    assert log.last_stable_offset(Offset(end)) == min(stable, end)
     size = txnindex(folder).stat().st_size
     assert size == 34 * entries
     log.close()
     log = host.open(str(folder))
-    assert log.last_stable_offset(Offset(cut)) == min(stable, cut)
+    assert log.last_stable_offset(Offset(end)) == min(stable, end)
 
 
-def test_a_follower_writes_the_same_index(tmp_path: Path, folder: Path) -> None:
+def test_append_as_follower_writes_the_same_transaction_index(tmp_path: Path, folder: Path) -> None:
     host = StorageHost()
     leader = host.open(str(folder))
     interleaved(leader)
     data = (folder / f"{0:020d}.log").read_bytes()
     follower = host.open(str(tmp_path / "copy-0"))
-    follower.append_as_follower(data)  # all in one fetch
+    follower.append_as_follower(data)  # all batches in one fetch
     assert txnindex(tmp_path / "copy-0").read_bytes() == txnindex(folder).read_bytes()
     assert follower.producers.entries() == leader.producers.entries()
 
 
-def test_what_begins_behind_a_marker_in_the_same_fetch_is_not_beside_it(
+def test_append_as_follower_of_a_transaction_after_a_marker_stores_the_leaders_entries(
     tmp_path: Path, folder: Path
 ) -> None:
-    """Else a reader of committed records stops looking too early, and is not told of the second abort."""
+    """A wrong entry ends the search for aborts too early: a read_committed consumer then misses the second abort."""
     host = StorageHost()
     leader = host.open(str(folder))
     producers = Producers(leader)
@@ -209,11 +211,11 @@ def test_what_begins_behind_a_marker_in_the_same_fetch_is_not_beside_it(
     follower.append_as_follower(data)
     assert txnindex(tmp_path / "copy-0").read_bytes() == txnindex(folder).read_bytes()
     stable = follower.last_stable_offset(follower.log_end_offset)
-    told = [log.aborted_transactions(Offset(0), stable) for log in (leader, follower)]
-    assert told[0] == told[1] == [AbortedTxn(1, 0, 2, 3), AbortedTxn(1, 3, 7, 5)]
+    aborted = [log.aborted_transactions(Offset(0), stable) for log in (leader, follower)]
+    assert aborted[0] == aborted[1] == [AbortedTxn(1, 0, 2, 3), AbortedTxn(1, 3, 7, 5)]
 
 
-def test_readers_of_committed_records_stop_no_earlier_than_the_log_begins(folder: Path) -> None:
+def test_last_stable_offset_is_not_below_the_log_start(folder: Path) -> None:
     log = StorageHost().open(str(folder))
     producers = Producers(log)
     producers.send(1)
@@ -229,7 +231,7 @@ def test_readers_of_committed_records_stop_no_earlier_than_the_log_begins(folder
 @pytest.mark.parametrize(
     ("key", "value"), [(bytes(4), b""), (bytes(4), bytes(5)), (b"", bytes(6)), (bytes(3), b"")]
 )
-def test_a_control_batch_that_is_no_marker_ends_nothing(
+def test_control_batch_without_a_marker_ends_no_transaction(
     folder: Path, key: bytes, value: bytes
 ) -> None:
     host = StorageHost()
@@ -249,7 +251,7 @@ def test_a_control_batch_that_is_no_marker_ends_nothing(
     assert (again.log_end_offset, again.last_stable_offset(Offset(4))) == (4, 0)
 
 
-def test_markers_go_up(tmp_path: Path) -> None:
+def test_append_of_a_marker_that_does_not_rise_is_refused(tmp_path: Path) -> None:
     index = TransactionIndex(RefusingDisk(), str(tmp_path / "x.txnindex"), 5)
     index.append(AbortedTxn(1, 3, 9, 10))
     with pytest.raises(ValueError, match="after marker 9"):

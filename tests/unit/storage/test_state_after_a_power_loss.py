@@ -1,6 +1,6 @@
-"""B10: what is below the recovery point is durable, all that is said of it too; nothing else is believed.
+"""B10: everything below the recovery point survives a power loss, with its indexes and epochs; the rest is checked.
 
-Each case was found by an attack: a power loss at the wrong moment, and what the log then knew wrongly.
+Each case reproduces a defect that was found by an attack: after a power loss at the worst instant the log was wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from storage_host import TP
 pytestmark = pytest.mark.usefixtures("journal_only")
 
 
-def test_the_indexes_of_a_sealed_segment_are_durable_before_the_next_vouches_for_them(
+def test_roll_makes_the_indexes_durable_before_the_recovery_point_passes_the_segment(
     tmp_path: Path,
 ) -> None:
     broker = Broker(tmp_path, EACH)
@@ -55,7 +55,7 @@ def test_the_indexes_of_a_sealed_segment_are_durable_before_the_next_vouches_for
     broker.stop()
 
 
-def test_an_abort_is_not_forgotten_after_a_clean_stop(tmp_path: Path) -> None:
+def test_power_loss_after_a_clean_shutdown_keeps_an_abort(tmp_path: Path) -> None:
     broker = Broker(tmp_path, EACH)
     broker.put(in_transaction())
     broker.put(ABORT, origin=Origin.COORDINATOR)
@@ -68,7 +68,7 @@ def test_an_abort_is_not_forgotten_after_a_clean_stop(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_power_loss_soon_after_the_start_is_no_clean_stop(tmp_path: Path, seed: int) -> None:
+def test_power_loss_soon_after_the_start_is_an_unclean_shutdown(tmp_path: Path, seed: int) -> None:
     broker = Broker(tmp_path)
     broker.put(batch())
     broker.logs.close(clean=True)
@@ -82,8 +82,8 @@ def test_a_power_loss_soon_after_the_start_is_no_clean_stop(tmp_path: Path, seed
 
 
 @pytest.mark.parametrize("torn", ["0\n2\n1 0\n2 1", "0\n2\n1 0\n2 12"])
-def test_a_torn_checkpoint_is_not_believed(tmp_path: Path, torn: str) -> None:
-    """Of offset 12 the power loss left a 1."""
+def test_torn_epoch_checkpoint_is_rebuilt_from_the_batches(tmp_path: Path, torn: str) -> None:
+    """The power loss kept only the first digit of the offset 12, or lost the end of the line."""
     broker = Broker(tmp_path)
     for number in range(13):
         broker.put(batch(), 1 + number // 12)
@@ -96,9 +96,11 @@ def test_a_torn_checkpoint_is_not_believed(tmp_path: Path, torn: str) -> None:
     broker.stop()
 
 
-def test_epochs_are_those_of_the_batches_whatever_the_power_loss_kept(tmp_path: Path) -> None:
-    """What was cut off may be back, and the epoch that was written over it may be known already."""
-    told = 0
+def test_power_loss_after_a_truncation_leaves_the_epochs_of_the_stored_batches(
+    tmp_path: Path,
+) -> None:
+    """Truncated batches may return although the checkpoint already holds the epoch that overwrote them."""
+    returned = 0
     for seed in range(60):
         broker = Broker(tmp_path / str(seed))
         for _ in range(20):
@@ -110,17 +112,16 @@ def test_epochs_are_those_of_the_batches_whatever_the_power_loss_kept(tmp_path: 
         broker.log.append_as_follower(data)
         assert broker.log.epochs.entries() == [(1, 0), (2, 6)]
         log = broker.lose_power(None, seed)
-        there = stored(log)
-        assert log.epochs.entries() == epochs_of(there)
-        assert LeaderEpochs(broker.disk, log.folder).entries() == epochs_of(there), (
-            "and in the file"
-        )
-        told += there[-1][1] == 1 and log.log_end_offset > 6
+        batches = stored(log)
+        assert log.epochs.entries() == epochs_of(batches)
+        in_file = LeaderEpochs(broker.disk, log.folder).entries()
+        assert in_file == epochs_of(batches), "the checkpoint file agrees"
+        returned += batches[-1][1] == 1 and log.log_end_offset > 6
         broker.stop()
-    assert told, "the power loss brought back what was cut"
+    assert returned, "in some runs the power loss brought back truncated batches"
 
 
-def test_epochs_that_come_out_as_the_file_has_them_are_not_written_anew(tmp_path: Path) -> None:
+def test_opening_with_unchanged_epochs_does_not_rewrite_the_checkpoint(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     for epoch in (1, 1, 2, 5):
         broker.put(batch(), epoch)
@@ -133,7 +134,7 @@ def test_epochs_that_come_out_as_the_file_has_them_are_not_written_anew(tmp_path
     broker.stop()
 
 
-def test_what_was_cut_off_does_not_come_back_behind_what_was_written_over_it(
+def test_power_loss_does_not_bring_truncated_batches_back_behind_newer_ones(
     tmp_path: Path,
 ) -> None:
     seen: set[int] = set()
@@ -143,7 +144,7 @@ def test_what_was_cut_off_does_not_come_back_behind_what_was_written_over_it(
             broker.put(batch(60))
         broker.log.flush()
         broker.log.truncate_to(Offset(6))
-        broker.log.append_as_follower(batch(60, base_offset=6, leader_epoch=2))  # of the same size
+        broker.log.append_as_follower(batch(60, base_offset=6, leader_epoch=2))  # of equal size
         log = broker.lose_power(None, seed)
         epochs = [epoch for _, epoch in stored(log)]
         assert epochs == sorted(epochs)
@@ -152,19 +153,19 @@ def test_what_was_cut_off_does_not_come_back_behind_what_was_written_over_it(
     assert {6, 7, 20} & seen > {7}, "some losses kept the new batch, some brought the old ones back"
 
 
-def test_an_epoch_all_of_whose_records_compaction_took_is_remembered(tmp_path: Path) -> None:
+def test_opening_keeps_an_epoch_whose_records_compaction_removed(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     for base, epoch in ((0, 0), (1, 0), (4, 2), (5, 2)):
         broker.log.append_as_follower(batch(base_offset=base, leader_epoch=epoch))
     broker.stop()
-    known = "0\n3\n0 0\n1 2\n2 4\n"
-    (broker.data / str(TP) / "leader-epoch-checkpoint").write_text(known)
+    checkpoint = "0\n3\n0 0\n1 2\n2 4\n"
+    (broker.data / str(TP) / "leader-epoch-checkpoint").write_text(checkpoint)
     log = broker.begin()
     assert log.epochs.entries() == [(0, 0), (1, 2), (2, 4)]
     broker.stop()
 
 
-def test_what_compaction_took_of_an_epoch_is_still_where_it_began(tmp_path: Path) -> None:
+def test_opening_keeps_the_start_offset_of_an_epoch_after_compaction(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     for base, epoch in ((0, 1), (1, 1), (9, 2), (12, 3)):
         broker.log.append_as_follower(batch(base_offset=base, leader_epoch=epoch))
@@ -177,10 +178,10 @@ def test_what_compaction_took_of_an_epoch_is_still_where_it_began(tmp_path: Path
 
 
 @pytest.mark.parametrize("fully", [False, True])
-def test_a_log_that_was_cut_below_its_start_is_not_emptied_by_the_next_start(
+def test_opening_a_log_that_was_truncated_below_its_start_keeps_its_batches(
     tmp_path: Path, fully: bool
 ) -> None:
-    """An unclean election: the new leader ends below where DeleteRecords had begun the log."""
+    """After an unclean election the new leader's log ends below the log start offset that DeleteRecords had set."""
     broker = Broker(tmp_path)
     for _ in range(8):
         broker.put(batch())
@@ -196,7 +197,7 @@ def test_a_log_that_was_cut_below_its_start_is_not_emptied_by_the_next_start(
     broker.stop()
 
 
-def test_what_recovery_removed_does_not_come_back_behind_what_was_appended_since(
+def test_power_loss_does_not_bring_removed_batches_back_behind_appends_after_recovery(
     tmp_path: Path,
 ) -> None:
     for seed in range(30):
@@ -208,7 +209,7 @@ def test_what_recovery_removed_does_not_come_back_behind_what_was_appended_since
         broker.stop()
         path = Path(broker.log.segments[0].file.path)
         data = bytearray(path.read_bytes())
-        data[-1] ^= 1  # of the batch at 2
+        data[-1] ^= 1  # in the batch at offset 2
         path.write_bytes(data)
         log = broker.begin()
         assert stored(log) == [(0, 1), (1, 1)]
@@ -219,15 +220,15 @@ def test_what_recovery_removed_does_not_come_back_behind_what_was_appended_since
         broker.stop()
 
 
-def test_a_recovery_point_above_the_logs_end_is_lowered_at_the_start(tmp_path: Path) -> None:
-    """A crash after a cut, before the checkpoint that it needs: what is written next is not durable."""
+def test_opening_lowers_a_recovery_point_above_the_log_end(tmp_path: Path) -> None:
+    """A crash between a truncation and its checkpoint: later appends below the old recovery point are not durable."""
     broker = Broker(tmp_path)
     for _ in range(10):
         broker.put(batch(60))
     broker.log.flush()
     broker.logs.checkpoint_recovery_points()
     log = broker.log
-    log.on_cut = lambda _end: None  # the broker is gone
+    log.on_cut = lambda _end: None  # the broker crashes before it writes the checkpoint
     log.truncate_to(Offset(4))
     broker.stop()
     log = broker.begin()
@@ -238,9 +239,7 @@ def test_a_recovery_point_above_the_logs_end_is_lowered_at_the_start(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_log_without_records_is_there_after_a_clean_stop_and_a_power_loss(
-    tmp_path: Path, seed: int
-) -> None:
+def test_empty_log_survives_a_power_loss_after_a_clean_shutdown(tmp_path: Path, seed: int) -> None:
     broker = Broker(tmp_path)
     broker.logs.close(clean=True)
     lose_power(str(tmp_path / "unsynced"), seed=seed)
@@ -249,8 +248,8 @@ def test_a_log_without_records_is_there_after_a_clean_stop_and_a_power_loss(
     broker.stop()
 
 
-def test_what_recovery_cut_off_does_not_come_back_in_a_sealed_segment(tmp_path: Path) -> None:
-    cut = 0
+def test_power_loss_does_not_bring_batches_that_recovery_truncated_back(tmp_path: Path) -> None:
+    truncations = 0
     for seed in range(25):
         broker = Broker(tmp_path / str(seed), {"segment.ms": 3_600_000})
         for _ in range(4):
@@ -261,17 +260,17 @@ def test_what_recovery_cut_off_does_not_come_back_in_a_sealed_segment(tmp_path: 
             broker.put(batch(600))
         log = broker.lose_power(None, seed)
         if log.log_end_offset == 4:
-            cut += 1
+            truncations += 1
             broker.put(batch(60, NOW + 7_200_000), 2)  # rolls by age
             log.flush()
             broker.logs.checkpoint_recovery_points()
             log = broker.lose_power(None, seed + 1_000)
             assert stored(log) == [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2)]
         broker.stop()
-    assert cut, "a recovery cut something off"
+    assert truncations, "in some runs recovery truncated the log"
 
 
-def test_an_abort_that_was_cut_off_does_not_come_back(tmp_path: Path) -> None:
+def test_power_loss_does_not_bring_a_truncated_abort_back(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     broker.put(in_transaction())
     broker.put(ABORT, origin=Origin.COORDINATOR)
