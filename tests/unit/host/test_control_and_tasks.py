@@ -1,4 +1,4 @@
-"""The control socket from a synchronous client's side; tasks that fail leave a trail."""
+"""The control socket as a synchronous client uses it; failed tasks are traced and logged."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def with_host(folder: Path, main: Callable[[RealHost], Awaitable[None]]) -> None
     asyncio.run(whole())
 
 
-def test_operations_are_asked_over_the_socket(tmp_path: Path) -> None:
-    def asks(path: str) -> None:
+def test_control_client_calls_operations_over_the_socket(tmp_path: Path) -> None:
+    def call_operations(path: str) -> None:
         with ControlClient(path) as client:
             assert client.call("ping") == {"pid": os.getpid()}
             assert client.call("state") == {"partitions": []}
@@ -40,8 +40,8 @@ def test_operations_are_asked_over_the_socket(tmp_path: Path) -> None:
             assert client.call("responses")["rules"][0]["id"] == rule
             client.call("responses.clear", id=rule)
             refusals = {"nonsense": "no operation", "slow": "'n' is missing", "bad": "on purpose"}
-            for op, said in refusals.items():
-                with pytest.raises(ClusterError, match=said):
+            for op, message in refusals.items():
+                with pytest.raises(ClusterError, match=message):
                     client.call(op)
             with pytest.raises(ClusterError, match="direction"):
                 client.call("links.block", peers=["*"], direction="up")
@@ -60,25 +60,25 @@ def test_operations_are_asked_over_the_socket(tmp_path: Path) -> None:
         host.control.register("bad", bad)
         for line in (b"[]", b"not json", b'{"op": 5}', b"\xff"):
             assert (await host.control.answer(line))["ok"] is False
-        await host.tasks.run_blocking(asks, str(tmp_path / "control.sock"))
+        await host.tasks.run_blocking(call_operations, str(tmp_path / "control.sock"))
 
     with_host(tmp_path, main)
 
 
-def test_a_path_longer_than_a_unix_address(tmp_path: Path) -> None:
+def test_control_client_connects_to_a_path_longer_than_a_unix_address(tmp_path: Path) -> None:
     folder = tmp_path / ("deep" * 30)
 
-    def ask() -> None:
+    def call_ping() -> None:
         with ControlClient(str(folder / "control.sock")) as client:
             assert client.call("ping")
 
     async def main(host: RealHost) -> None:
-        await host.tasks.run_blocking(ask)
+        await host.tasks.run_blocking(call_ping)
 
     with_host(folder, main)
 
 
-def test_a_kept_client_finds_the_next_life_of_its_process(tmp_path: Path) -> None:
+def test_control_client_reconnects_to_the_next_incarnation_of_its_process(tmp_path: Path) -> None:
     client = ControlClient(str(tmp_path / "control.sock"))
 
     async def main(host: RealHost) -> None:
@@ -89,34 +89,34 @@ def test_a_kept_client_finds_the_next_life_of_its_process(tmp_path: Path) -> Non
     client.close()
 
 
-def test_an_absent_process_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_call_to_an_absent_process_names_it_and_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"broker-3.*is it running.*broker\.log"):
         ControlClient(str(tmp_path / "broker-3" / "control.sock")).call("ping")
 
 
-def test_a_stuck_process_is_named_with_the_remedy(tmp_path: Path) -> None:
-    asked, release = threading.Event(), threading.Event()
+def test_call_to_a_stuck_process_names_it_and_the_remedy(tmp_path: Path) -> None:
+    received, release = threading.Event(), threading.Event()
 
     async def main(host: RealHost) -> None:
         async def stuck(_fields: Mapping[str, Any]) -> Mapping[str, Any]:
-            asked.set()
+            received.set()
             await host.tasks.run_blocking(release.wait)
             return {}
 
-        def ask() -> None:
+        def call_stuck() -> None:
             client = ControlClient(str(tmp_path / "control.sock"), timeout_s=0.05)
             with pytest.raises(ClusterError, match="SIGSTOP"):
                 client.call("stuck")
             release.set()
 
         host.control.register("stuck", stuck)
-        await host.tasks.run_blocking(ask)
-        assert asked.is_set()
+        await host.tasks.run_blocking(call_stuck)
+        assert received.is_set()
 
     with_host(tmp_path, main)
 
 
-def test_a_failed_task_is_traced_and_logged_with_its_stack(tmp_path: Path) -> None:
+def test_failed_task_is_traced_and_logged_with_its_stack(tmp_path: Path) -> None:
     async def fails() -> None:
         raise ValueError("on purpose")
 
@@ -140,20 +140,20 @@ def test_a_failed_task_is_traced_and_logged_with_its_stack(tmp_path: Path) -> No
     assert "raise ValueError" in log
 
 
-def test_waiting_times_out_and_cancels_what_it_waited_for(tmp_path: Path) -> None:
+def test_wait_that_times_out_cancels_the_promise(tmp_path: Path) -> None:
     async def main(host: RealHost) -> None:
         promise = host.tasks.promise()
         with pytest.raises(TimeoutError):
             await host.tasks.wait(promise, 5)
         assert promise.done()
-        settled = host.tasks.promise()
-        host.tasks.call_later(1, settled.set_result, 42)
-        assert await host.tasks.wait(settled, 5000) == 42
+        completed = host.tasks.promise()
+        host.tasks.call_later(1, completed.set_result, 42)
+        assert await host.tasks.wait(completed, 5000) == 42
 
     with_host(tmp_path, main)
 
 
-def test_stopping_ends_every_task(tmp_path: Path) -> None:
+def test_stop_cancels_every_task(tmp_path: Path) -> None:
     ended: list[str] = []
 
     async def forever(host: RealHost) -> None:
@@ -171,7 +171,7 @@ def test_stopping_ends_every_task(tmp_path: Path) -> None:
     assert not (tmp_path / "control.sock").exists()
 
 
-def test_hosts_of_one_seed_draw_different_but_repeatable_numbers(tmp_path: Path) -> None:
+def test_hosts_of_one_seed_draw_equal_numbers_in_each_run(tmp_path: Path) -> None:
     drawn: list[float] = []
 
     async def main(host: RealHost) -> None:

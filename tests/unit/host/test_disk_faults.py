@@ -1,4 +1,4 @@
-"""K3: a rule acts from the n-th matching call on, so many times, on its paths only; nothing is left of it."""
+"""K3: a rule fails matching calls from the n-th on, as often as armed, only on its paths, until it is cleared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def disk(faults: DiskFaults) -> RealDisk:
     return RealDisk(faults)
 
 
-def outcome(call: Any, *args: Any) -> str:
+def result_of(call: Any, *args: Any) -> str:
     try:
         call(*args)
     except OSError as error:
@@ -30,12 +30,12 @@ def outcome(call: Any, *args: Any) -> str:
     return "ok"
 
 
-def test_the_nth_write_and_so_many_after_it_fail(
+def test_armed_write_fault_fails_from_the_nth_call_for_count_calls(
     disk: RealDisk, faults: DiskFaults, tmp_path: Path
 ) -> None:
     file = disk.open(str(tmp_path / "x"))
     faults.arm("write", nth=2, count=2, error="ENOSPC")
-    assert [outcome(file.append, [b"ab"]) for _ in range(5)] == [
+    assert [result_of(file.append, [b"ab"]) for _ in range(5)] == [
         "ok", "ENOSPC", "ENOSPC", "ok", "ok"
     ]  # fmt: skip
     assert file.read_at(0, 10) == b"ababab"
@@ -44,18 +44,18 @@ def test_the_nth_write_and_so_many_after_it_fail(
     assert (row["fired"], row["armed"]) == (2, False)
 
 
-def test_a_dead_folder_stays_dead_and_leaves_the_others_alone(
+def test_armed_sync_fault_fails_its_folder_until_it_is_cleared(
     disk: RealDisk, faults: DiskFaults, tmp_path: Path
 ) -> None:
     for name in ("good", "bad"):
         disk.make_folder(str(tmp_path / name))
     files = {name: disk.open(str(tmp_path / name / "log")) for name in ("good", "bad")}
     rule = faults.arm("sync", path="*/bad/*")
-    assert [outcome(files["bad"].sync) for _ in range(3)] == ["EIO"] * 3
-    assert outcome(disk.replace, str(tmp_path / "bad" / "c"), b"x") == "EIO"
-    assert outcome(files["good"].sync) == outcome(files["bad"].append, [b"x"]) == "ok"
+    assert [result_of(files["bad"].sync) for _ in range(3)] == ["EIO"] * 3
+    assert result_of(disk.replace, str(tmp_path / "bad" / "c"), b"x") == "EIO"
+    assert result_of(files["good"].sync) == result_of(files["bad"].append, [b"x"]) == "ok"
     faults.clear(rule)
-    assert outcome(files["bad"].sync) == "ok"
+    assert result_of(files["bad"].sync) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_dead_folder_stays_dead_and_leaves_the_others_alone(
         ("name", ["open", "map", "rename", "remove", "make_folder", "remove_folder", "lock"]),
     ],
 )
-def test_every_call_asks_its_operation(
+def test_armed_fault_fails_each_call_of_its_operation(
     disk: RealDisk, faults: DiskFaults, tmp_path: Path, operation: str, calls: list[str]
 ) -> None:
     path = str(tmp_path / "x")
@@ -95,15 +95,17 @@ def test_every_call_asks_its_operation(
         "lock": lambda: disk.lock(str(tmp_path / "l")),
     }
     faults.arm(operation)
-    assert {name for name, call in every.items() if outcome(call) == "EIO"} == set(calls)
+    assert {name for name, call in every.items() if result_of(call) == "EIO"} == set(calls)
     faults.clear()
-    assert {outcome(call) for call in every.values()} == {"ok"}
+    assert {result_of(call) for call in every.values()} == {"ok"}
 
 
-def test_the_control_socket_arms_reports_and_clears(faults: DiskFaults, disk: RealDisk) -> None:
+def test_control_operations_arm_report_and_clear_a_fault(
+    faults: DiskFaults, disk: RealDisk
+) -> None:
     operations = faults.operations()
     armed = operations["disk.fail"]({"operation": "name", "path": "*/no/*", "error": "EROFS"})
-    assert outcome(disk.make_folder, "/no/where") == "EROFS"
+    assert result_of(disk.make_folder, "/no/where") == "EROFS"
     (row,) = operations["disk.faults"]({})["rules"]
     assert (row["id"], row["seen"], row["last_path"]) == (armed["id"], 1, "/no/where")
     operations["disk.clear"]({"id": armed["id"]})
@@ -114,13 +116,13 @@ def test_the_control_socket_arms_reports_and_clears(faults: DiskFaults, disk: Re
     "fields",
     [{"operation": "seek"}, {"error": "ENOTHING"}, {"nth": 0}, {"error": "", "delay_ms": 0}],
 )
-def test_what_no_disk_does_is_refused(faults: DiskFaults, fields: dict[str, Any]) -> None:
+def test_arm_with_an_invalid_field_is_refused(faults: DiskFaults, fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         faults.operations()["disk.fail"]({"operation": "write", **fields})
     assert not faults.live
 
 
-def test_a_lock_is_for_one(disk: RealDisk, tmp_path: Path) -> None:
+def test_lock_is_exclusive_until_released(disk: RealDisk, tmp_path: Path) -> None:
     first = disk.lock(str(tmp_path / ".lock"))
     with pytest.raises(BlockingIOError):
         disk.lock(str(tmp_path / ".lock"))
@@ -129,19 +131,21 @@ def test_a_lock_is_for_one(disk: RealDisk, tmp_path: Path) -> None:
     disk.lock(str(tmp_path / ".lock")).release()
 
 
-def test_a_region_outlives_its_file(disk: RealDisk, tmp_path: Path) -> None:
+def test_region_is_readable_after_its_file_is_closed_and_removed(
+    disk: RealDisk, tmp_path: Path
+) -> None:
     file = disk.open(str(tmp_path / "log"))
     file.append([b"0123456789"])
     region = file.region(2, 5)
     file.close()
     disk.remove(str(tmp_path / "log"))
     assert (region.read(), len(region), region.size) == (b"23456", 5, 5)
-    cut = disk.open(str(tmp_path / "log"))
-    cut.append([b"0123456789"])
-    region = cut.region(2, 8)
-    cut.truncate(4)
+    truncated = disk.open(str(tmp_path / "log"))
+    truncated.append([b"0123456789"])
+    region = truncated.region(2, 8)
+    truncated.truncate(4)
     with pytest.raises(OSError, match="cut"):
         region.read()
-    cut.close()
+    truncated.close()
     with pytest.raises(OSError, match="closed"):
-        cut.sync()
+        truncated.sync()

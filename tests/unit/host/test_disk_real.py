@@ -1,4 +1,4 @@
-"""Appends are whole or not there; replacing is atomic; reading ends where the file does."""
+"""The real disk: an append is stored as a whole or not at all, replace is atomic, a read ends at the file's end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def disk() -> RealDisk:
     return RealDisk()
 
 
-def test_append_returns_where_it_begins_and_size_follows(disk: RealDisk, tmp_path: Path) -> None:
+def test_append_returns_its_position_and_raises_the_size(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "log"))
     assert file.append([b"abc", memoryview(b"de")]) == 0
     assert file.append([b"fgh"]) == 5
@@ -33,7 +33,9 @@ def test_append_returns_where_it_begins_and_size_follows(disk: RealDisk, tmp_pat
     again.close()
 
 
-def test_more_parts_than_one_system_call_takes(disk: RealDisk, tmp_path: Path) -> None:
+def test_append_of_more_parts_than_iov_max_writes_all_of_them(
+    disk: RealDisk, tmp_path: Path
+) -> None:
     file = disk.open(str(tmp_path / "log"))
     parts = [bytes([i % 251]) * 3 for i in range(IOV_MAX * 2 + 5)]
     file.append([b"head"])
@@ -42,7 +44,7 @@ def test_more_parts_than_one_system_call_takes(disk: RealDisk, tmp_path: Path) -
     file.close()
 
 
-def test_a_partial_write_is_continued(
+def test_append_continues_a_partial_write(
     disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.open(str(tmp_path / "log"))
@@ -58,8 +60,8 @@ def test_a_partial_write_is_continued(
     file.close()
 
 
-def test_a_refused_append_leaves_the_file_as_it_was(disk: RealDisk, tmp_path: Path) -> None:
-    # a real limit of the system: the write reaches 4 KiB, then EFBIG
+def test_refused_append_leaves_the_file_unchanged(disk: RealDisk, tmp_path: Path) -> None:
+    # A real limit of the system: the write reaches 4 KiB, then fails with EFBIG.
     file = disk.open(str(tmp_path / "log"))
     file.append([b"x" * 4000])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -78,7 +80,7 @@ def test_a_refused_append_leaves_the_file_as_it_was(disk: RealDisk, tmp_path: Pa
     file.close()
 
 
-def test_overwrite_truncate_sync(disk: RealDisk, tmp_path: Path) -> None:
+def test_write_at_truncate_and_append_change_the_file(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "log"))
     file.append([b"0123456789"])
     file.write_at(8, b"abc")
@@ -99,7 +101,9 @@ def test_replace_leaves_no_temporary_file(disk: RealDisk, tmp_path: Path) -> Non
     assert disk.modified_ms(path) > 1_600_000_000_000
 
 
-def test_folders_and_absent_things(disk: RealDisk, tmp_path: Path) -> None:
+def test_folder_operations_work_and_reading_an_absent_file_is_refused(
+    disk: RealDisk, tmp_path: Path
+) -> None:
     folder = str(tmp_path / "a" / "b")
     disk.make_folder(folder)
     disk.make_folder(folder)

@@ -1,4 +1,4 @@
-"""Frames over real sockets: whole, in order, under pauses, rules and garbage."""
+"""Frames over real sockets: whole and in order, with paused links, link rules and malformed frames."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from link_ends import run
 
 
 class Recorder:
-    """A handler that keeps what it gets and lets a test wait for it."""
+    """A handler that stores its frames, and lets a test wait for them."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -36,7 +36,7 @@ class Recorder:
 
 
 class Pair:
-    """A host that serves, one that calls, and one link between them."""
+    """A host that serves, a host that connects, and the link between them."""
 
     def __init__(self, server: RealHost, client: RealHost, port: int) -> None:
         self.server, self.client, self.port = server, client, port
@@ -88,7 +88,7 @@ def log_lines(folder: Path) -> list[str]:
     return (folder / "server" / "broker.log").read_text().splitlines()
 
 
-def test_frames_of_every_size_arrive_whole_and_in_order(tmp_path: Path) -> None:
+def test_frames_of_every_size_are_received_whole_and_in_order(tmp_path: Path) -> None:
     async def main() -> None:
         draw = random.Random(3)
         sizes = [0, 1, 4095, 4096, 4097, 262_144, 262_140, 1_048_576, 3_000_001] + [
@@ -98,8 +98,8 @@ def test_frames_of_every_size_arrive_whole_and_in_order(tmp_path: Path) -> None:
         async with pair(tmp_path) as p:
             caller = await p.connect()
             for frame in frames:
-                cut = draw.randrange(len(frame) + 1)
-                caller.link.send([frame[:cut], memoryview(frame)[cut:]])
+                middle = draw.randrange(len(frame) + 1)
+                caller.link.send([frame[:middle], memoryview(frame)[middle:]])
             called = await p.accepted.get()
             for frame in frames:
                 assert await called.frames.get() == frame
@@ -109,7 +109,7 @@ def test_frames_of_every_size_arrive_whole_and_in_order(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_trickle_is_reassembled(tmp_path: Path) -> None:
+def test_frame_in_many_small_pieces_is_reassembled(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             loop = asyncio.get_running_loop()
@@ -128,7 +128,9 @@ def test_a_trickle_is_reassembled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 1001, 2**31 - 1])
-def test_an_absurd_size_closes_that_connection_with_one_line(tmp_path: Path, size: int) -> None:
+def test_invalid_frame_size_closes_only_its_connection_with_one_log_line(
+    tmp_path: Path, size: int
+) -> None:
     async def main() -> None:
         async with pair(tmp_path, max_frame_bytes=1000) as p:
             good = await p.connect()
@@ -148,7 +150,7 @@ def test_an_absurd_size_closes_that_connection_with_one_line(tmp_path: Path, siz
 
 
 @pytest.mark.parametrize("error", [WireError("no such thing"), RuntimeError("a bug")])
-def test_what_a_handler_raises_ends_its_link_alone(tmp_path: Path, error: Exception) -> None:
+def test_exception_in_a_handler_closes_only_its_link(tmp_path: Path, error: Exception) -> None:
     def refuse(_recorder: Recorder, frame: bytes) -> None:
         if frame == b"bad":
             raise error
@@ -167,7 +169,7 @@ def test_what_a_handler_raises_ends_its_link_alone(tmp_path: Path, error: Except
     assert sum("closing the link" in line for line in log_lines(tmp_path)) == 1
 
 
-def test_a_paused_handler_gets_nothing_more_until_it_resumes(tmp_path: Path) -> None:
+def test_paused_link_delivers_no_frame_until_it_resumes(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             p.on_frame = lambda recorder, _frame: recorder.link.pause()
@@ -183,7 +185,7 @@ def test_a_paused_handler_gets_nothing_more_until_it_resumes(tmp_path: Path) -> 
     run(main())
 
 
-def test_closing_sends_what_was_queued_and_reset_does_not(tmp_path: Path) -> None:
+def test_close_sends_queued_frames_and_reset_does_not(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             caller = await p.connect()
@@ -204,7 +206,9 @@ def test_closing_sends_what_was_queued_and_reset_does_not(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "both"])
-def test_a_block_holds_and_healing_delivers_in_order(tmp_path: Path, direction: str) -> None:
+def test_blocked_link_holds_frames_and_heal_delivers_them_in_order(
+    tmp_path: Path, direction: str
+) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             caller = await p.connect()
@@ -216,7 +220,7 @@ def test_a_block_holds_and_healing_delivers_in_order(tmp_path: Path, direction: 
             for frame in frames:
                 caller.link.send([frame])
                 called.link.send([frame])
-            # whatever the rule lets through is through before the held side is looked at
+            # The frames of the open direction have arrived before the blocked direction is checked.
             if direction == "in":
                 assert [await called.frames.get() for _ in frames] == frames
             if direction == "out":
@@ -244,7 +248,7 @@ def test_a_block_holds_and_healing_delivers_in_order(tmp_path: Path, direction: 
     run(main())
 
 
-def test_a_block_in_the_middle_of_a_frame_and_of_a_burst_loses_nothing(tmp_path: Path) -> None:
+def test_block_and_heal_within_a_frame_loses_no_bytes(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             caller = await p.connect()
@@ -266,7 +270,7 @@ def test_a_block_in_the_middle_of_a_frame_and_of_a_burst_loses_nothing(tmp_path:
     run(main())
 
 
-def test_healing_by_reset_aborts_the_held_links_only(tmp_path: Path) -> None:
+def test_heal_by_reset_closes_only_the_links_with_held_frames(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             caller = await p.connect()
@@ -285,26 +289,26 @@ def test_healing_by_reset_aborts_the_held_links_only(tmp_path: Path) -> None:
     run(main())
 
 
-def test_neither_end_hears_of_a_close_through_a_partition(tmp_path: Path) -> None:
+def test_close_of_a_blocked_link_reaches_the_peer_after_heal(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             caller = await p.connect()
             called = await p.accepted.get()
             await p.op(p.client, "links.block", peers=["broker 1"])
-            caller.link.send([b"last words"])
+            caller.link.send([b"last frame"])
             caller.link.close()
             await caller.closed
             assert (await p.op(p.client, "links"))["links"][0]["closed"] is True
             assert not called.closed.done()
             await p.op(p.client, "links.heal")
-            assert await called.frames.get() == b"last words"
+            assert await called.frames.get() == b"last frame"
             assert "closed by the peer" in await called.closed
             assert (await p.op(p.client, "links"))["links"] == []
 
     run(main())
 
 
-def test_connecting_to_a_blocked_peer_hangs_until_healed_or_timed_out(tmp_path: Path) -> None:
+def test_connect_to_a_blocked_peer_waits_until_heal_or_timeout(tmp_path: Path) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             await p.op(p.client, "links.block", peers=["broker 1"], direction="out")
@@ -321,7 +325,7 @@ def test_connecting_to_a_blocked_peer_hangs_until_healed_or_timed_out(tmp_path: 
     run(main())
 
 
-def test_naming_a_blocked_peer_takes_its_frame_back_until_healed(tmp_path: Path) -> None:
+def test_frame_that_names_a_blocked_peer_is_held_until_heal(tmp_path: Path) -> None:
     served: list[bytes] = []
 
     def name(recorder: Recorder, frame: bytes) -> None:
@@ -349,20 +353,20 @@ def test_naming_a_blocked_peer_takes_its_frame_back_until_healed(tmp_path: Path)
     run(main())
 
 
-def test_an_accepted_link_whose_answers_nobody_reads_is_not_read_from(
+def test_accepted_link_with_unread_responses_stops_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harrow.cluster.host.real.link.CHOKE_BYTES", 1_000_000)
 
     peaks: list[int] = []
 
-    def answer(recorder: Recorder, _frame: bytes) -> None:
+    def respond(recorder: Recorder, _frame: bytes) -> None:
         recorder.link.send([b"y" * 100_000])
         peaks.append(recorder.link.unsent_bytes)
 
     async def main() -> None:
         async with pair(tmp_path) as p:
-            p.on_frame = answer
+            p.on_frame = respond
             caller = await p.connect()
             caller.link.pause()
             for _ in range(500):
@@ -372,7 +376,7 @@ def test_an_accepted_link_whose_answers_nobody_reads_is_not_read_from(
             p.client.tasks.call_later(20, caller.link.resume)
             for _ in range(500):
                 await caller.frames.get()
-            # not choked, the first read would have answered all 500 with 50 MB
+            # Without the limit the first read would have produced all 500 responses, 50 MB.
             assert len(peaks) == 500
             assert max(peaks) < 1_200_000
             assert called.link.unsent_bytes == 0
@@ -380,7 +384,9 @@ def test_an_accepted_link_whose_answers_nobody_reads_is_not_read_from(
     run(main())
 
 
-def test_nobody_listening_and_no_such_listener(tmp_path: Path) -> None:
+def test_connect_without_a_listener_and_listen_on_an_unknown_listener_are_refused(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         async with pair(tmp_path) as p:
             with pytest.raises(ConfigError, match="brokers"):
@@ -394,7 +400,7 @@ def test_nobody_listening_and_no_such_listener(tmp_path: Path) -> None:
     run(main())
 
 
-def test_closing_a_listener_ends_listening_though_another_process_holds_the_socket(
+def test_close_of_an_acceptor_refuses_connections_while_another_process_holds_the_socket(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""B12: regions of files leave by sendfile in their place in the frame, under pauses, rules and cuts."""
+"""B12: file regions are sent by sendfile at their position in the frame, with paused, blocked and reset links."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from link_ends import LinkEnds, run
 
 
 class Ends(LinkEnds):
-    """A link to which nobody sends."""
+    """A link whose other end sends no frame."""
 
     def __init__(self) -> None:
         super().__init__(Peer("client", "c"))
 
     def frame_received(self, frame: bytes) -> None:
-        raise AssertionError(f"nobody sends {len(frame)} bytes")
+        raise AssertionError(f"received {len(frame)} bytes")
 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes left by each sendfile."""
+    """Number of bytes that each sendfile sent."""
     counts: list[int] = []
     real = os.sendfile
 
@@ -46,7 +46,9 @@ def file_of(tmp_path: Path, data: bytes) -> RealFile:
     return file
 
 
-def test_buffers_and_regions_of_every_size_arrive_in_order(tmp_path: Path, sent: list[int]) -> None:
+def test_buffers_and_regions_of_every_size_are_received_in_order(
+    tmp_path: Path, sent: list[int]
+) -> None:
     rng = random.Random(7)
     data = rng.randbytes(3_000_000)
     file = file_of(tmp_path, data)
@@ -64,8 +66,8 @@ def test_buffers_and_regions_of_every_size_arrive_in_order(tmp_path: Path, sent:
     async def main() -> None:
         with closing(Ends()) as ends:
             for frame in frames:
-                ends.link.send([one for one, _ in frame])
-            file.close()  # what is under way keeps it open
+                ends.link.send([sent_part for sent_part, _ in frame])
+            file.close()  # the unsent regions keep the file open
             for frame in frames:
                 assert await ends.frame() == b"".join(plain for _, plain in frame)
             assert ends.link.unsent_bytes == 0
@@ -73,11 +75,16 @@ def test_buffers_and_regions_of_every_size_arrive_in_order(tmp_path: Path, sent:
             assert await ends.read(1) == b""
 
     run(main())
-    large = [len(plain) for frame in frames for one, plain in frame if not isinstance(one, bytes)]
+    large = [
+        len(plain)
+        for frame in frames
+        for sent_part, plain in frame
+        if not isinstance(sent_part, bytes)
+    ]
     assert sum(sent) == sum(size for size in large if size >= REGION_BYTES_LEAST)
 
 
-def test_a_blocked_link_keeps_regions_and_delivers_them_after_healing(tmp_path: Path) -> None:
+def test_blocked_link_holds_regions_and_heal_delivers_them(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(2_000_000)
     file = file_of(tmp_path, data)
 
@@ -98,7 +105,7 @@ def test_a_blocked_link_keeps_regions_and_delivers_them_after_healing(tmp_path: 
     run(main())
 
 
-def test_a_file_that_was_cut_resets_the_link_and_no_frame_is_completed(tmp_path: Path) -> None:
+def test_truncated_file_resets_the_link_without_completing_a_frame(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(2_000_000)
     file = file_of(tmp_path, data)
 
@@ -116,7 +123,7 @@ def test_a_file_that_was_cut_resets_the_link_and_no_frame_is_completed(tmp_path:
     run(main())
 
 
-def test_a_reset_gives_the_file_back(tmp_path: Path) -> None:
+def test_reset_closes_the_file_of_unsent_regions(tmp_path: Path) -> None:
     file = file_of(tmp_path, bytes(2_000_000))
     descriptor = file.region(0, 1).fd
 

@@ -1,4 +1,4 @@
-"""K2: what leaves a slow link leaves late, whole, in order and once, whatever happens to the link meanwhile."""
+"""K2: a slow link sends every frame late, whole, in order and once, whatever else happens to the link."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from harrow.cluster.host.seam import Part, Peer
 from link_ends import DEADLINE_S, LinkEnds, run
 
 FAR_MS = 10_000
-"""A delay that no test waits for: what arrives all the same was let go."""
+"""A delay longer than any test: a frame that arrives nevertheless was released."""
 
 
 class Ends(LinkEnds):
-    """A link under rules that has nothing to say."""
+    """A link under rules; its host must not log anything."""
 
     def __init__(self) -> None:
         super().__init__(Peer("broker", "2"))
@@ -41,20 +41,20 @@ class Ends(LinkEnds):
         self.link.apply()
 
     async def turn(self, ms: int = 0) -> None:
-        """The loop turns, for so long: traffic comes in steps."""
+        """Run the event loop for this long, so that the traffic arrives in steps."""
         turned = self.loop.create_future()
         self.loop.call_later(ms / 1000, turned.set_result, None)
         await turned
 
-    def silent(self) -> bool:
-        """Whether nothing has arrived at the other end."""
+    def has_received_nothing(self) -> bool:
+        """Return whether no byte has arrived at the other end."""
         try:
             return not self.theirs.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
 
 
-def test_a_frame_leaves_no_sooner_than_its_delay_and_in_order() -> None:
+def test_slow_link_sends_each_frame_after_its_delay_and_in_order() -> None:
     async def main() -> None:
         with closing(Ends()) as ends:
             ends.slow(30)
@@ -75,7 +75,7 @@ def test_a_frame_leaves_no_sooner_than_its_delay_and_in_order() -> None:
     run(main())
 
 
-def test_healing_lets_everything_go_at_once_and_before_what_follows() -> None:
+def test_heal_sends_delayed_frames_at_once_before_later_frames() -> None:
     async def main() -> None:
         with closing(Ends()) as ends:
             ends.slow(FAR_MS)
@@ -83,7 +83,7 @@ def test_healing_lets_everything_go_at_once_and_before_what_follows() -> None:
             for frame in frames[:20]:
                 ends.link.send([frame])
             await ends.turn()
-            assert ends.silent()
+            assert ends.has_received_nothing()
             assert ends.link.report()["waiting_bytes"] == ends.link.unsent_bytes > 0
             ends.heal()
             for frame in frames[20:]:
@@ -94,7 +94,7 @@ def test_healing_lets_everything_go_at_once_and_before_what_follows() -> None:
     run(main())
 
 
-def test_a_shorter_delay_lets_nothing_overtake() -> None:
+def test_shorter_delay_keeps_the_order_of_frames() -> None:
     async def main() -> None:
         with closing(Ends()) as ends:
             ends.slow(60)
@@ -106,7 +106,7 @@ def test_a_shorter_delay_lets_nothing_overtake() -> None:
     run(main())
 
 
-def test_a_rule_for_others_and_none_at_all_delay_nothing() -> None:
+def test_rule_for_another_peer_delays_no_frame() -> None:
     async def main() -> None:
         with closing(Ends()) as ends:
             ends.slow(FAR_MS, "registry")
@@ -122,25 +122,25 @@ def test_a_rule_for_others_and_none_at_all_delay_nothing() -> None:
     run(main())
 
 
-def test_an_answer_to_the_request_that_names_a_slow_peer_is_late() -> None:
+def test_response_to_the_request_that_names_a_slow_peer_is_delayed() -> None:
     async def main() -> None:
         with closing(Ends()) as ends:
 
-            def answer(frame: bytes) -> None:
+            def respond(frame: bytes) -> None:
                 ends.link.peer = Peer("client", "app")
-                ends.link.send([b"answer to ", frame])
+                ends.link.send([b"response to ", frame])
 
-            ends.on_frame = answer
+            ends.on_frame = respond
             ends.slow(20, "client *")
             begun = time.monotonic()
             await ends.loop.sock_sendall(ends.theirs, b"\0\0\0\2hi")
-            assert await ends.frame() == b"answer to hi"
+            assert await ends.frame() == b"response to hi"
             assert time.monotonic() - begun >= 0.02
 
     run(main())
 
 
-def test_closing_sends_what_is_late_and_then_ends() -> None:
+def test_close_sends_delayed_frames_before_the_link_ends() -> None:
     async def main() -> None:
         with closing(Ends()) as ends:
             ends.slow(20)
@@ -157,7 +157,7 @@ def test_closing_sends_what_is_late_and_then_ends() -> None:
 
 
 @pytest.mark.parametrize("closed_first", [False, True])
-def test_a_reset_forgets_what_is_late(closed_first: bool) -> None:
+def test_reset_discards_delayed_frames(closed_first: bool) -> None:
     async def main() -> None:
         with closing(Ends()) as ends:
             ends.slow(5)
@@ -175,7 +175,7 @@ def test_a_reset_forgets_what_is_late(closed_first: bool) -> None:
     run(main())
 
 
-def test_a_block_on_a_slow_link_holds_what_comes_due_and_healing_delivers_it() -> None:
+def test_block_of_a_slow_link_holds_due_frames_and_heal_delivers_them() -> None:
     async def main() -> None:
         with closing(Ends()) as ends:
             ends.slow(5)
@@ -187,7 +187,7 @@ def test_a_block_on_a_slow_link_holds_what_comes_due_and_healing_delivers_it() -
                 while ends.link.report()["waiting_bytes"]:
                     await ends.turn(1)
             await ends.turn()
-            assert ends.silent()
+            assert ends.has_received_nothing()
             assert ends.link.report()["held_out_bytes"] == ends.link.unsent_bytes == 17
             ends.heal()
             assert [await ends.frame(), await ends.frame()] == [b"late", b"later"]
@@ -195,7 +195,9 @@ def test_a_block_on_a_slow_link_holds_what_comes_due_and_healing_delivers_it() -
     run(main())
 
 
-def test_a_slow_link_chokes_on_what_is_late_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_link_with_many_delayed_bytes_stops_reading_and_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("harrow.cluster.host.real.link.CHOKE_BYTES", 1000)
 
     async def main() -> None:
@@ -210,7 +212,7 @@ def test_a_slow_link_chokes_on_what_is_late_and_goes_on(monkeypatch: pytest.Monk
     run(main())
 
 
-def test_regions_of_files_come_late_in_their_place_whatever_rules_come_and_go(
+def test_delayed_regions_are_received_in_order_while_rules_change(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
@@ -246,7 +248,7 @@ def test_regions_of_files_come_late_in_their_place_whatever_rules_come_and_go(
     run(main())
 
 
-def test_a_host_that_ends_sends_what_is_under_way(tmp_path: Path) -> None:
+def test_stop_of_a_host_sends_delayed_frames(tmp_path: Path) -> None:
     async def main() -> None:
         sock = socket.create_server(("127.0.0.1", 0))
         sock.setblocking(False)
@@ -265,19 +267,21 @@ def test_a_host_that_ends_sends_what_is_under_way(tmp_path: Path) -> None:
                 Peer("broker", "1"), "127.0.0.1", sock.getsockname()[1], lambda _: Handler(), timeout_ms=5000
             )  # fmt: skip
             there, _ = await asyncio.get_running_loop().sock_accept(sock)
-            told = {"op": "links.slow", "peers": ["broker 1"], "delay_ms": FAR_MS}
-            assert (await host.control.answer(json.dumps(told).encode()))["links"] == ["broker 1"]
-            link.send([b"last words"])
+            operation = {"op": "links.slow", "peers": ["broker 1"], "delay_ms": FAR_MS}
+            assert (await host.control.answer(json.dumps(operation).encode()))["links"] == [
+                "broker 1"
+            ]
+            link.send([b"last frame"])
             await host.stop()
             with there:
                 there.setblocking(False)
                 got = await asyncio.get_running_loop().sock_recv(there, 100)
-        assert got == b"\0\0\0\x0alast words"
+        assert got == b"\0\0\0\x0alast frame"
 
     run(main())
 
 
-def test_rules_that_make_slow_are_told_replaced_and_healed_by_name() -> None:
+def test_slow_rules_are_reported_replaced_and_healed_by_name() -> None:
     rules = LinkRules()
     rules.slow(["broker *", "registry"], 100)
     rules.slow(["broker 2"], 250)

@@ -1,8 +1,8 @@
-"""B11, K3: what a power loss leaves, against a model that keeps whole copies of everything that was fsynced.
+"""B11, K3: files after a power loss, against a model that keeps whole copies of all fsynced content.
 
-The model is as plain as can be: a file is an object with a live and a durable content, a folder one with
-live and durable names and the changes between them. Random operations run on both, lives end and begin,
-and then the power goes.
+The model is as simple as possible: a file is an object with a live and a durable content, a folder an object with
+live and durable names and the changes between them. Random operations run on both, incarnations end and start,
+and then the power is lost.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def on_disk(root: Path) -> dict[str, bytes | None]:
     }
 
 
-class World:
-    """The same operations on a tracked disk and on the model."""
+class DiskModel:
+    """Runs the same operations on a tracked disk and on the model."""
 
     NAMES = ("a", "b", "c.log", "d.index")
 
@@ -85,7 +85,7 @@ class World:
             handle.close()
         self.open_files, self.maps = [], []
 
-    def new_life(self) -> None:
+    def new_incarnation(self) -> None:
         self.close()
         self.disk = TrackedDisk(str(self.journal), [str(self.data)])
 
@@ -107,7 +107,7 @@ class World:
         getattr(self, "do_" + self.rng.choice((
             "make_folder", "open", "open", "append", "append", "append", "write_at", "truncate", "sync", "sync",
             "sync_file", "sync_folder", "replace", "rename", "remove", "remove_folder", "map", "scribble",
-            "scribble", "resize", "sync_map", "life", "by_hand",
+            "scribble", "resize", "sync_map", "incarnation", "by_hand",
         )))()  # fmt: skip
 
     def bytes(self, most: int = 3000) -> bytes:
@@ -129,7 +129,7 @@ class World:
             folder.change((name, file))
         assert isinstance(file, File)
         if id(file) in self.mapped or any(known is file for _, known in self.open_files):
-            handle.close()  # one writer a file, as the seam says
+            handle.close()  # a file has at most one open writer, as the seam requires
         else:
             self.open_files.append((handle, file))
 
@@ -205,7 +205,7 @@ class World:
         folder = self.root.live.get(name)
         if isinstance(folder, Folder) and self.rng.random() < 0.3:
             self.disk.remove_folder(f"{self.data}/{name}")
-            folder.change(*((one, None) for one in list(folder.live)))
+            folder.change(*((name_, None) for name_ in list(folder.live)))
             self.root.change((name, None))
 
     def do_map(self) -> None:
@@ -244,12 +244,12 @@ class World:
             mapped.sync()
             file.durable = file.live
 
-    def do_life(self) -> None:
+    def do_incarnation(self) -> None:
         if self.rng.random() < 0.3:
-            self.new_life()
+            self.new_incarnation()
 
     def do_by_hand(self) -> None:
-        """Between two lives somebody adds a file, and a kill came before the record of a rename."""
+        """Between two incarnations an operator adds a file, and a kill precedes the record of a rename."""
         if self.rng.random() < 0.2:
             self.close()
             name = f"hand{self.rng.randrange(10**9)}"
@@ -257,11 +257,11 @@ class World:
             file = File()
             file.live = b"by hand"
             self.root.change((name, file))
-            self.new_life()
+            self.new_incarnation()
 
 
 def survived(got: bytes, file: File) -> bool:
-    """Every byte is as of the end, as of the last fsync, or zero where none was."""
+    """Every byte is as at the end, as at the last fsync, or zero where neither content has a byte."""
     live, durable = file.live, file.durable
     if not min(len(live), len(durable)) <= len(got) <= max(len(live), len(durable)):
         return False
@@ -275,7 +275,7 @@ def check_drawn(found: dict[str, bytes | None], root: Folder) -> None:
 
 
 def may_be_left(found: dict[str, bytes | None], folder: Folder, prefix: str) -> bool:
-    """Whether a power loss may leave a folder so. A name that was removed and made again may be of either node."""
+    """Whether a power loss may leave a folder so. A name that was removed and created again may be of either node."""
     here = {n[len(prefix) :] for n in found if n.startswith(prefix) and "/" not in n[len(prefix) :]}
     possible: list[dict[str, File | Folder]] = [dict(folder.durable)]
     for change in folder.changes:
@@ -295,12 +295,12 @@ def node_may_be_left(found: dict[str, bytes | None], node: File | Folder, path: 
 
 
 def no_fsync(_fd: int) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 @pytest.fixture(autouse=True)
 def quick_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is tested is what the journal says; the real disk need not be waited for."""
+    """The journal decides these tests, so the real disk need not be synced."""
     monkeypatch.setattr(os, "fsync", no_fsync)
 
 
@@ -320,58 +320,58 @@ def folders(tmp_path: Path) -> Any:
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 60))
-@example(seed=346, steps=43)  # a folder is removed and made again, and neither change is durable
-def test_a_power_loss_leaves_what_was_fsynced(folders: Any, seed: int, steps: int) -> None:
+@example(seed=346, steps=43)  # a folder is removed and created again, and neither change is durable
+def test_power_loss_keeps_the_fsynced_content(folders: Any, seed: int, steps: int) -> None:
     rng = random.Random(seed)
-    world = World(folders(), rng)
+    model = DiskModel(folders(), rng)
     keep = rng.choice((0.0, 1.0, None))
     for _ in range(rng.choice((1, 2))):
         for _ in range(steps):
-            world.step()
-        world.close()
-        report = lose_power(str(world.journal), seed=seed, keep=keep)
-        found = on_disk(world.data)
+            model.step()
+        model.close()
+        report = lose_power(str(model.journal), seed=seed, keep=keep)
+        found = on_disk(model.data)
         if keep is None:
-            check_drawn(found, world.root)
-            break  # the model does not know what was drawn
-        assert found == tree(world.root, durable=keep == 0.0), report
-        again = lose_power(str(world.journal), seed=seed + 1, keep=0.0)
-        assert (again.lost_bytes, again.lost_names, on_disk(world.data)) == (0, 0, found)
-        settle(world.root, durable=keep == 0.0)
-        world.disk = TrackedDisk(str(world.journal), [str(world.data)])
+            check_drawn(found, model.root)
+            break  # the model does not contain the drawn state
+        assert found == tree(model.root, durable=keep == 0.0), report
+        again = lose_power(str(model.journal), seed=seed + 1, keep=0.0)
+        assert (again.lost_bytes, again.lost_names, on_disk(model.data)) == (0, 0, found)
+        make_durable(model.root, durable=keep == 0.0)
+        model.disk = TrackedDisk(str(model.journal), [str(model.data)])
 
 
-def settle(folder: Folder, *, durable: bool) -> None:
-    """After the loss what is there is there."""
+def make_durable(folder: Folder, *, durable: bool) -> None:
+    """Make the surviving content the durable content."""
     if durable:
         folder.live = dict(folder.durable)
     folder.sync()
     for node in folder.live.values():
         if isinstance(node, Folder):
-            settle(node, durable=durable)
+            make_durable(node, durable=durable)
         elif durable:
             node.live = node.durable
         else:
             node.durable = node.live
 
 
-def test_the_seed_repeats_a_loss(tmp_path: Path) -> None:
+def test_power_loss_with_the_same_seed_leaves_the_same_files(tmp_path: Path) -> None:
     found: list[dict[str, bytes | None]] = []
-    for one in range(2):
-        folder = tmp_path / str(one)
+    for run in range(2):
+        folder = tmp_path / str(run)
         folder.mkdir()
-        world = World(folder, random.Random(5))
+        model = DiskModel(folder, random.Random(5))
         for _ in range(80):
-            world.step()
-        world.close()
-        lose_power(str(world.journal), seed="the same")
-        found.append(on_disk(world.data))
+            model.step()
+        model.close()
+        lose_power(str(model.journal), seed="the same")
+        found.append(on_disk(model.data))
     assert found[0] == found[1]
     assert found[0]
 
 
-def test_unsynced_appends_are_torn_and_holed_by_some_seed(tmp_path: Path) -> None:
-    whole, holed, cut, gone = (set[int]() for _ in range(4))
+def test_power_loss_tears_and_zeroes_unsynced_appends_for_some_seed(tmp_path: Path) -> None:
+    whole, zeroed, torn, empty = (set[int]() for _ in range(4))
     for seed in range(60):
         folder = tmp_path / str(seed)
         (folder / "data").mkdir(parents=True)
@@ -383,13 +383,19 @@ def test_unsynced_appends_are_torn_and_holed_by_some_seed(tmp_path: Path) -> Non
         lose_power(str(folder / "journal"), seed=seed)
         left = (folder / "data" / "log").read_bytes()
         kind = (
-            gone if not left else holed if b"\0" in left else cut if len(left) < 20_000 else whole
+            empty
+            if not left
+            else zeroed
+            if b"\0" in left
+            else torn
+            if len(left) < 20_000
+            else whole
         )
         kind.add(seed)
-    assert whole and holed and cut and gone
+    assert whole and zeroed and torn and empty
 
 
-def test_a_rename_between_folders_is_refused(tmp_path: Path) -> None:
+def test_rename_between_folders_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data" / "one").mkdir(parents=True)
     disk = TrackedDisk(str(tmp_path / "journal"), [str(tmp_path / "data")])
     disk.open(str(tmp_path / "data" / "one" / "x")).close()

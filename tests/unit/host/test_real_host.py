@@ -1,4 +1,4 @@
-"""The real host's random numbers: the same in the next run, never those of an earlier life."""
+"""The real host's random numbers: equal in every run, different in each incarnation of a run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ async def draw(folder: Path) -> int:
     return host.random.getrandbits(128)
 
 
-def test_a_host_that_comes_back_draws_other_numbers_and_the_next_run_the_same(
+def test_restarted_host_draws_other_numbers_and_the_next_run_repeats_them(
     tmp_path: Path,
 ) -> None:
-    """A broker that was killed drew an old topic's id for a new topic: fetches by id went to the wrong one."""
+    """A restarted broker once drew an old topic's id for a new topic, and fetches by id reached the wrong topic."""
     first, second = asyncio.run(draw(tmp_path / "a")), asyncio.run(draw(tmp_path / "a"))
     assert first != second
     assert [asyncio.run(draw(tmp_path / "b")) for _ in range(2)] == [first, second]

@@ -1,4 +1,4 @@
-"""The simulated disk: what a killed process, and what a power cut, leaves (B2, B5), against a naive model."""
+"""The simulated disk: files after a killed process and after a power loss (B2, B5), against a simple model."""
 
 from __future__ import annotations
 
@@ -20,79 +20,79 @@ def disk() -> SimDisk:
     return made
 
 
-def after_power_cut(made: SimDisk, seed: int) -> SimDisk:
+def after_power_loss(made: SimDisk, seed: int) -> SimDisk:
     return made.survivor(random.Random(seed))
 
 
-def test_a_killed_process_loses_nothing_and_its_files_are_its_own() -> None:
+def test_kill_keeps_all_bytes_and_separates_the_files_of_the_incarnations() -> None:
     made = disk()
     file = made.open("/data/log")
     file.append([b"abc", b"def"])
     made.replace("/data/note", b"x", durable=False)
-    next_life = made.survivor()
+    survivor = made.survivor()
     file.append([b"zombie"])
-    assert next_life.read("/data/log") == b"abcdef"
-    assert next_life.read("/data/note") == b"x"
-    # and what was not synced is still not synced
-    assert {after_power_cut(next_life, seed).exists("/data/log") for seed in SEEDS} == {True, False}
+    assert survivor.read("/data/log") == b"abcdef"
+    assert survivor.read("/data/note") == b"x"
+    # The bytes that were not synced are still not synced.
+    assert {after_power_loss(survivor, seed).exists("/data/log") for seed in SEEDS} == {True, False}
 
 
-def test_a_sync_brings_bytes_and_names() -> None:
+def test_sync_makes_bytes_and_names_durable() -> None:
     made = disk()
     file = made.open("/data/log")
     file.append([b"stable"])
     file.sync()
     file.append([b"-lost"])
-    left = {after_power_cut(made, seed).read("/data/log") for seed in SEEDS}
+    left = {after_power_loss(made, seed).read("/data/log") for seed in SEEDS}
     assert all(content.startswith(b"stable") and len(content) <= 11 for content in left)
     assert b"stable" in left
     assert b"stable-lost" in left
-    assert any(0 < len(content) - 6 < 5 for content in left), "nothing was ever torn"
-    assert any(content.endswith(b"\0") for content in left), "zeroes were never there"
+    assert any(0 < len(content) - 6 < 5 for content in left), "some power loss must tear the append"
+    assert any(content.endswith(b"\0") for content in left), "some power loss must leave zeros"
 
 
-def test_a_truncation_that_was_not_synced_may_be_undone() -> None:
+def test_power_loss_may_undo_an_unsynced_truncation() -> None:
     made = disk()
     file = made.open("/data/log")
     file.append([b"0123456789"])
     file.sync()
     file.truncate(4)
     file.write_at(1, b"x")
-    left = {after_power_cut(made, seed).read("/data/log") for seed in SEEDS}
+    left = {after_power_loss(made, seed).read("/data/log") for seed in SEEDS}
     assert left == {b"0123456789", b"0123", b"0x23"}
 
 
-def test_replace_is_all_or_nothing_and_durable_unless_told_otherwise() -> None:
+def test_replace_is_atomic_and_durable_by_default() -> None:
     made = disk()
     made.replace("/data/note", b"old")
     made.replace("/data/note", b"new")
     for seed in SEEDS:
-        assert after_power_cut(made, seed).read("/data/note") == b"new"
+        assert after_power_loss(made, seed).read("/data/note") == b"new"
     made.replace("/data/note", b"newest", durable=False)
-    left = {after_power_cut(made, seed).read("/data/note") for seed in SEEDS}
+    left = {after_power_loss(made, seed).read("/data/note") for seed in SEEDS}
     assert b"new" in left
     assert b"newest" in left
     made.sync_file("/data/note")
-    assert {after_power_cut(made, seed).read("/data/note") for seed in SEEDS} == {b"newest"}
+    assert {after_power_loss(made, seed).read("/data/note") for seed in SEEDS} == {b"newest"}
 
 
-def test_names_survive_in_the_order_in_which_they_changed() -> None:
+def test_power_loss_keeps_a_prefix_of_the_name_changes() -> None:
     made = disk()
     made.open("/data/one").append([b"1"])
     made.rename("/data/one", "/data/two")
     made.make_folder("/data/folder")
-    left = {tuple(after_power_cut(made, seed).list("/data")) for seed in SEEDS}
+    left = {tuple(after_power_loss(made, seed).list("/data")) for seed in SEEDS}
     assert left == {(), ("one",), ("two",), ("folder", "two")}
     made.open("/data/folder/x").sync()
     for seed in SEEDS:
-        assert after_power_cut(made, seed).list("/data") == ["folder", "two"]
+        assert after_power_loss(made, seed).list("/data") == ["folder", "two"]
     made.rename("/data/folder", "/data/gone")
     assert made.list("/data/gone") == ["x"]
     made.remove_folder("/data/gone")
     assert made.list("/data") == ["two"]
 
 
-def test_a_mapped_file_survives_by_pages() -> None:
+def test_power_loss_of_a_mapped_file_keeps_whole_pages() -> None:
     made = disk()
     mapped = made.map("/data/index", 8_192)
     mapped.view[0:4] = b"page"
@@ -102,7 +102,7 @@ def test_a_mapped_file_survives_by_pages() -> None:
     assert made.survivor().read("/data/index")[:4] == b"PAGE"
     left = {
         (content[:4], content[4_096:4_099])
-        for content in (after_power_cut(made, seed).read("/data/index") for seed in SEEDS)
+        for content in (after_power_loss(made, seed).read("/data/index") for seed in SEEDS)
     }
     assert left == {(a, b) for a in (b"page", b"PAGE") for b in (b"two", b"\0\0\0")}
     mapped.resize(4)
@@ -111,7 +111,7 @@ def test_a_mapped_file_survives_by_pages() -> None:
     assert made.open("/data/index").read_at(0, 10) == b"PAGE"
 
 
-def test_regions_locks_refusals_and_absent_files() -> None:
+def test_regions_and_locks_work_and_absent_files_are_refused() -> None:
     made = disk()
     file = made.open("/data/log")
     file.append([b"0123456789"])
@@ -147,7 +147,7 @@ STEP = st.one_of(
 
 @given(st.lists(STEP, max_size=14), st.integers(0, 1_000))
 @settings(max_examples=150, deadline=None)
-def test_what_a_power_cut_leaves_is_a_state_the_file_has_been_in_since_its_last_sync(
+def test_power_loss_leaves_a_state_that_the_file_had_since_its_last_sync(
     steps: list[tuple[object, ...]], seed: int
 ) -> None:
     made = disk()
@@ -155,7 +155,7 @@ def test_what_a_power_cut_leaves_is_a_state_the_file_has_been_in_since_its_last_
     file.sync()
     model = b""
     since: list[bytes] = [model]
-    appended: list[tuple[bytes, bytes]] = []  # content before, and what an append added to it
+    appended: list[tuple[bytes, bytes]] = []  # content before an append, and the appended bytes
     for step in steps:
         before = model
         match step:
@@ -175,7 +175,7 @@ def test_what_a_power_cut_leaves_is_a_state_the_file_has_been_in_since_its_last_
                 since, appended = [], []
         since.append(model)
     assert file.read_at(0, 1_000) == model
-    left = after_power_cut(made, seed).read("/data/log")
+    left = after_power_loss(made, seed).read("/data/log")
     torn = [
         candidate
         for before, data in appended

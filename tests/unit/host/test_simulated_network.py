@@ -1,4 +1,4 @@
-"""The simulated network: order on a link, none between links, rules that hold back, resets that lose."""
+"""The simulated network: order within a link, none between links, rules that hold frames, resets that lose them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ SERVER = Peer("broker", "1")
 
 
 class End:
-    """What listens to one end of a link."""
+    """A handler at one end of a link."""
 
-    def __init__(self, link: Link, *, answers: bool = False) -> None:
+    def __init__(self, link: Link, *, responds: bool = False) -> None:
         self.link = link
         self.frames: list[bytes] = []
         self.closed: list[str] = []
-        self.tell: Callable[[], None] | None = None
-        self._answers = answers
+        self.on_frame: Callable[[], None] | None = None
+        self._responds = responds
 
     def frame_received(self, frame: bytes) -> None:
         if frame == b"garbage":
             raise WireError("garbage")
         self.frames.append(frame)
-        if self.tell is not None:
-            self.tell()
-        if self._answers:
+        if self.on_frame is not None:
+            self.on_frame()
+        if self._responds:
             self.link.send((b"re:", frame))
 
     def link_closed(self, reason: str) -> None:
@@ -39,7 +39,7 @@ class End:
 
 
 class Pair:
-    """A server that answers, and a client."""
+    """A server that responds to each frame, and a client."""
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)
@@ -54,7 +54,7 @@ class Pair:
         host = self.server.boot()
 
         def make(link: Link) -> End:
-            self.accepted.append(End(link, answers=True))
+            self.accepted.append(End(link, responds=True))
             return self.accepted[-1]
 
         async def listen() -> None:
@@ -98,7 +98,7 @@ def pair() -> Any:
     made.world.close()
 
 
-def test_frames_arrive_whole_in_order_and_later(pair: Pair) -> None:
+def test_sent_frames_are_received_whole_in_order_and_later(pair: Pair) -> None:
     end = pair.connect()
     for number in range(50):
         end.link.send((b"n", memoryview(str(number).encode())))
@@ -109,13 +109,13 @@ def test_frames_arrive_whole_in_order_and_later(pair: Pair) -> None:
     assert str(pair.accepted[0].link.peer).startswith("unknown client")
 
 
-def test_links_overtake_each_other_and_the_seed_decides_how() -> None:
+def test_frames_of_several_links_arrive_in_an_order_that_the_seed_decides() -> None:
     def order(seed: int) -> list[bytes]:
         pair = Pair(seed)
         ends = [pair.connect() for _ in range(6)]
         arrived: list[bytes] = []
         for number, accepted in enumerate(pair.accepted):
-            accepted.tell = partial(arrived.append, b"%d" % number)
+            accepted.on_frame = partial(arrived.append, b"%d" % number)
         for end in ends:
             end.link.send((b"x",))
         pair.world.loop.run_for(100)
@@ -124,12 +124,12 @@ def test_links_overtake_each_other_and_the_seed_decides_how() -> None:
 
     orders = [order(seed) for seed in range(5)]
     assert orders == [order(seed) for seed in range(5)]
-    assert len({tuple(one) for one in orders}) > 1
-    assert all(sorted(one) == [b"%d" % number for number in range(6)] for one in orders)
+    assert len({tuple(order_) for order_ in orders}) > 1
+    assert all(sorted(order_) == [b"%d" % number for number in range(6)] for order_ in orders)
 
 
 @pytest.mark.parametrize("mode", ["deliver", "reset"])
-def test_an_isolated_machine_hears_nothing_until_it_is_healed(pair: Pair, mode: str) -> None:
+def test_isolated_machine_receives_no_frame_until_heal(pair: Pair, mode: str) -> None:
     end = pair.connect()
     end.link.send((b"before",))
     pair.world.loop.run_for(50)
@@ -153,7 +153,7 @@ def test_an_isolated_machine_hears_nothing_until_it_is_healed(pair: Pair, mode: 
         assert len(end.closed) == len(pair.accepted[0].closed) == 1
 
 
-def test_a_connect_to_an_isolated_machine_times_out_and_to_a_dead_one_is_refused(
+def test_connect_to_an_isolated_machine_times_out_and_to_a_killed_one_is_refused(
     pair: Pair,
 ) -> None:
     assert pair.server.host is not None
@@ -170,7 +170,7 @@ def test_a_connect_to_an_isolated_machine_times_out_and_to_a_dead_one_is_refused
     assert isinstance(refused[0], ConnectionRefusedError)
 
 
-def test_one_way_cuts_let_requests_in_and_no_answers_out(pair: Pair) -> None:
+def test_block_outward_delivers_requests_and_holds_responses(pair: Pair) -> None:
     end = pair.connect()
     assert pair.server.host is not None
     pair.server.host.knobs.block(["client c"], "out")
@@ -183,7 +183,7 @@ def test_one_way_cuts_let_requests_in_and_no_answers_out(pair: Pair) -> None:
     assert end.frames == [b"re:x"]
 
 
-def test_the_kernel_of_a_killed_process_says_goodbye_and_a_power_cut_does_not(pair: Pair) -> None:
+def test_kill_closes_the_links_and_power_loss_does_not(pair: Pair) -> None:
     end = pair.connect()
     end.link.send((b"x",))
     pair.world.loop.run_for(50)
@@ -193,7 +193,7 @@ def test_the_kernel_of_a_killed_process_says_goodbye_and_a_power_cut_does_not(pa
     pair.serve()
     other = pair.connect()
     pair.server.cut_power()
-    other.link.send((b"into the void",))
+    other.link.send((b"never received",))
     waiting = pair.connecting()
     pair.world.loop.run_for(400)
     assert other.closed == waiting == []
@@ -203,7 +203,7 @@ def test_the_kernel_of_a_killed_process_says_goodbye_and_a_power_cut_does_not(pa
     assert isinstance(waiting[0], End)
 
 
-def test_a_reset_loses_what_has_not_arrived_on_both_sides(pair: Pair) -> None:
+def test_reset_loses_frames_in_flight_and_closes_both_ends(pair: Pair) -> None:
     end = pair.connect()
     end.link.send((b"lost",))
     assert pair.server.host is not None
@@ -216,7 +216,7 @@ def test_a_reset_loses_what_has_not_arrived_on_both_sides(pair: Pair) -> None:
     assert len(end.closed) == 1
 
 
-def test_a_slow_link_is_slow_until_it_is_not(pair: Pair) -> None:
+def test_slow_link_delays_frames_until_it_is_reset(pair: Pair) -> None:
     end = pair.connect()
     pair.host.knobs.slow(["*"], 200)
     end.link.send((b"x",))
@@ -230,7 +230,7 @@ def test_a_slow_link_is_slow_until_it_is_not(pair: Pair) -> None:
     assert end.frames[-1] == b"re:y"
 
 
-def test_a_paused_process_is_connected_to_and_reads_later(pair: Pair) -> None:
+def test_connect_to_a_paused_process_succeeds_and_it_reads_later(pair: Pair) -> None:
     pair.server.pause()
     end = pair.connect()
     end.link.send((b"x",))
@@ -241,7 +241,7 @@ def test_a_paused_process_is_connected_to_and_reads_later(pair: Pair) -> None:
     assert end.frames == [b"re:x"]
 
 
-def test_backpressure_garbage_and_frames_too_large(pair: Pair) -> None:
+def test_paused_link_holds_frames_and_invalid_frames_close_the_link(pair: Pair) -> None:
     end = pair.connect()
     pair.world.loop.run_for(10)
     accepted = pair.accepted[0]
@@ -260,7 +260,7 @@ def test_backpressure_garbage_and_frames_too_large(pair: Pair) -> None:
         assert len(pair.accepted[-1].closed) == 1
 
 
-def test_closing_delivers_what_was_sent_and_tells_both_once(pair: Pair) -> None:
+def test_close_delivers_sent_frames_and_notifies_both_ends_once(pair: Pair) -> None:
     end = pair.connect()
     end.link.send((b"last",))
     end.link.close()
@@ -271,10 +271,8 @@ def test_closing_delivers_what_was_sent_and_tells_both_once(pair: Pair) -> None:
     assert pair.accepted[0].closed == ["closed by the peer"]
 
 
-@pytest.mark.parametrize("then", ["goes on", "stands still", "dies"])
-def test_what_is_put_off_until_after_a_delivery_runs_in_the_same_instant(
-    pair: Pair, then: str
-) -> None:
+@pytest.mark.parametrize("then", ["running", "paused", "killed"])
+def test_deferred_call_runs_in_the_instant_of_the_delivery(pair: Pair, then: str) -> None:
     end, server = pair.connect(), pair.server
     host = server.host
     assert host is not None
@@ -286,25 +284,25 @@ def test_what_is_put_off_until_after_a_delivery_runs_in_the_same_instant(
         host.network.after_delivery(lambda: seen.append("after"))
         host.tasks.call_soon(lambda: seen.append("next turn"))
         seen.append("served")
-        if then == "stands still":
+        if then == "paused":
             server.pause()
-        elif then == "dies":
+        elif then == "killed":
             server.kill()
 
-    accepted.tell = served
+    accepted.on_frame = served
     end.link.send((b"second",))
     pair.world.loop.run_for(50)
-    if then == "stands still":
+    if then == "paused":
         assert seen == ["served"]
         server.resume()
         pair.world.loop.run_for(1)
     assert seen[0] == "served"
-    assert sorted(seen[1:]) == ([] if then == "dies" else ["after", "next turn"])
-    if then == "goes on":
+    assert sorted(seen[1:]) == ([] if then == "killed" else ["after", "next turn"])
+    if then == "running":
         assert seen[1] == "after"
 
 
-def test_a_paused_acceptor_serves_those_who_wait_once_it_goes_on(pair: Pair) -> None:
+def test_paused_acceptor_serves_waiting_connections_after_resume(pair: Pair) -> None:
     pair.acceptor.pause()
     end = pair.connect()
     end.link.send((b"early",))

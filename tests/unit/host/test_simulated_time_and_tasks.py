@@ -1,4 +1,4 @@
-"""The simulated host's loop and tasks: asyncio's rules on a virtual clock, lives that pause and end."""
+"""The simulated host's loop and tasks: asyncio's rules on a virtual clock, incarnations that pause and end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def world() -> Any:
 
 
 class Seen(list[Any]):
-    """What happened, in order."""
+    """The observed events, in order."""
 
 
 def boot(world: World, name: str = "one") -> SimHost:
@@ -30,7 +30,7 @@ def boot(world: World, name: str = "one") -> SimHost:
 def run(
     world: World, host: SimHost, body: Callable[[], Any], limit_ms: float = 10_000
 ) -> list[Any]:
-    """Run a coroutine to its end; its result, or what it raised."""
+    """Run a coroutine to its end; return its result, or the exception that it raised."""
     ended: list[Any] = []
 
     async def main() -> None:
@@ -40,11 +40,11 @@ def run(
             ended.append(error)
 
     host.tasks.spawn(main(), name="main")
-    assert world.loop.run_until(lambda: bool(ended), limit_ms), "it has not ended"
+    assert world.loop.run_until(lambda: bool(ended), limit_ms), "the coroutine has not ended"
     return ended
 
 
-def test_time_jumps_to_the_next_timer_and_calls_keep_their_order(world: World) -> None:
+def test_clock_jumps_to_the_next_timer_and_calls_keep_their_order(world: World) -> None:
     host, seen = boot(world), Seen()
     began = host.clock.monotonic_ms()
 
@@ -60,7 +60,7 @@ def test_time_jumps_to_the_next_timer_and_calls_keep_their_order(world: World) -
     assert world.loop.turns == 4
 
 
-def test_a_wait_ends_with_what_comes_first(world: World) -> None:
+def test_wait_ends_with_the_result_or_the_timeout(world: World) -> None:
     host = boot(world)
 
     async def in_time() -> str:
@@ -78,7 +78,7 @@ def test_a_wait_ends_with_what_comes_first(world: World) -> None:
     assert promise.done()  # cancelled with the wait, as asyncio does
 
 
-def test_a_wait_cancels_a_coroutine_and_runs_its_cleaning_up(world: World) -> None:
+def test_wait_that_times_out_cancels_the_coroutine_and_runs_its_finally(world: World) -> None:
     host, seen = boot(world), Seen()
 
     async def slow() -> None:
@@ -94,7 +94,7 @@ def test_a_wait_cancels_a_coroutine_and_runs_its_cleaning_up(world: World) -> No
     assert seen == ["cleaned"]
 
 
-def test_a_cancelled_task_ends_where_it_waits_and_an_inner_timeout_is_not_blamed(
+def test_cancel_ends_a_task_at_its_wait_without_a_timeout_error(
     world: World,
 ) -> None:
     host, seen = boot(world), Seen()
@@ -113,7 +113,7 @@ def test_a_cancelled_task_ends_where_it_waits_and_an_inner_timeout_is_not_blamed
     assert seen == []
 
 
-def test_blocking_calls_take_time_while_the_loop_goes_on(world: World) -> None:
+def test_blocking_call_takes_time_while_the_loop_continues(world: World) -> None:
     host, seen = boot(world), Seen()
     host.machine.slow_disk(50, 50)
     host.tasks.call_later(10, seen.append, "loop")
@@ -127,7 +127,7 @@ def test_blocking_calls_take_time_while_the_loop_goes_on(world: World) -> None:
     assert seen == ["loop", "thread"]
 
 
-def test_what_nobody_catches_is_in_the_trace(world: World) -> None:
+def test_uncaught_exception_is_traced(world: World) -> None:
     host = boot(world)
 
     async def body() -> None:
@@ -143,27 +143,29 @@ def test_what_nobody_catches_is_in_the_trace(world: World) -> None:
     assert failed[1].startswith("ValueError: invalid literal")
 
 
-def test_a_paused_life_finds_that_it_is_later_and_a_dead_one_finds_nothing(world: World) -> None:
-    one, other, seen = boot(world, "one"), boot(world, "other"), Seen()
-    began = one.clock.monotonic_ms()
+def test_paused_incarnation_runs_its_timers_after_resume_and_a_killed_one_does_not(
+    world: World,
+) -> None:
+    first, other, seen = boot(world, "one"), boot(world, "other"), Seen()
+    began = first.clock.monotonic_ms()
 
     def note(host: SimHost) -> None:
         seen.append((host.name, host.clock.monotonic_ms() - began))
 
-    for host in (one, other):
+    for host in (first, other):
         for delay in (10, 20):
             host.tasks.call_later(delay, note, host)
-    one.machine.pause()
+    first.machine.pause()
     world.loop.run_for(15)
     other.machine.kill()
     world.loop.run_for(85)
     assert seen == [("other", 10)]
-    one.machine.resume()
+    first.machine.resume()
     world.loop.run_for(1)
     assert seen == [("other", 10), ("one", 100), ("one", 100)]
 
 
-def test_coroutines_of_the_dead_clean_up_into_the_void(world: World) -> None:
+def test_finally_in_a_killed_process_has_no_effect(world: World) -> None:
     host, seen = boot(world), Seen()
 
     async def body() -> None:
@@ -184,7 +186,7 @@ def test_coroutines_of_the_dead_clean_up_into_the_void(world: World) -> None:
     assert not host.machine.disk.exists("/one/late")
 
 
-def test_a_failpoint_crashes_in_the_middle(world: World) -> None:
+def test_failpoint_with_crash_ends_the_process_at_once(world: World) -> None:
     host, seen = boot(world), Seen()
     file = host.disk.open("/one/log")
 
@@ -204,7 +206,7 @@ def test_a_failpoint_crashes_in_the_middle(world: World) -> None:
     assert seen == []
 
 
-def test_a_world_that_stands_still_says_so(world: World) -> None:
+def test_endless_calls_without_time_raise_a_livelock_error(world: World) -> None:
     host = boot(world)
 
     def again() -> None:
@@ -215,7 +217,7 @@ def test_a_world_that_stands_still_says_so(world: World) -> None:
         world.loop.run_for(1)
 
 
-def test_every_life_draws_other_numbers_and_the_next_world_the_same() -> None:
+def test_each_incarnation_draws_other_numbers_and_the_next_simulation_repeats_them() -> None:
     def draws() -> list[float]:
         world = World(7)
         machine = Machine(world, "one", Peer("broker", "1"))

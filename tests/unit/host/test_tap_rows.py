@@ -1,4 +1,4 @@
-"""The tap's rows say what was acknowledged and delivered, batch by batch."""
+"""The rows of the tap: the acknowledged and the delivered batches."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def tap(folder: Path) -> RealTap:
     return RealTap(str(folder), RealClock())
 
 
-def test_the_struct_and_the_dtype_are_one_layout() -> None:
+def test_struct_and_dtype_have_the_same_size() -> None:
     assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 80
 
 
-def test_produced_batches_are_numbered_from_the_answered_offset(tmp_path: Path) -> None:
+def test_produced_batches_have_offsets_from_the_responses_base_offset(tmp_path: Path) -> None:
     t = tap(tmp_path)
     sent = batch(0, 3, crc=11) + batch(0, 2, crc=0xFFFF_FFFF)
     t.produced(
@@ -74,7 +74,7 @@ def test_produced_batches_are_numbered_from_the_answered_offset(tmp_path: Path) 
     assert (known[int(first["client"])], known[int(first["topic"])]) == ("app", "orders")
 
 
-def test_a_batch_was_created_when_its_newest_record_says(tmp_path: Path) -> None:
+def test_produced_batch_is_created_at_its_largest_timestamp(tmp_path: Path) -> None:
     now_ns, now_ms = RealClock().monotonic_ns(), RealClock().wall_ms()
     t = tap(tmp_path)
     common: dict[str, Any] = {"base_offset": 0, "error": 0, "acks": 1, "lost": False}
@@ -90,7 +90,7 @@ def test_a_batch_was_created_when_its_newest_record_says(tmp_path: Path) -> None
     assert absurd["created_ns"] == absurd["completed_ns"]
 
 
-def test_a_refused_batch_has_no_offsets(tmp_path: Path) -> None:
+def test_refused_batch_has_no_offsets(tmp_path: Path) -> None:
     t = tap(tmp_path)
     common: dict[str, Any] = {"base_offset": -1, "acks": 1, "invoked_ns": 1, "lost": False}
     t.produced("app", "orders", 0, error=6, batches=batch(0, 3), **common)
@@ -102,7 +102,9 @@ def test_a_refused_batch_has_no_offsets(tmp_path: Path) -> None:
     assert rows["count"].tolist() == [3, 0]
 
 
-def test_fetched_rows_leave_out_what_no_application_sees(tmp_path: Path) -> None:
+def test_fetched_rows_exclude_control_and_partial_batches_and_earlier_records(
+    tmp_path: Path,
+) -> None:
     t = tap(tmp_path)
     control = batch(14, 1, attributes=0x20)
     whole = [batch(5, 5), batch(10, 4), control, batch(15, 1)]
@@ -116,7 +118,7 @@ def test_fetched_rows_leave_out_what_no_application_sees(tmp_path: Path) -> None
     ]
 
 
-def test_names_and_rows_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_restart_continues_names_and_rows(tmp_path: Path) -> None:
     for client in ("a\tb", "c", "a\tb"):
         t = tap(tmp_path)
         t.fetched(client, "orders", 0, offset=0, batches=[batch(0, 1)])
@@ -130,14 +132,14 @@ def test_names_and_rows_go_on_after_a_restart(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())
-def test_the_borders_of_buffers_mean_nothing(counts: list[int], data: st.DataObject) -> None:
+def test_headers_are_read_across_buffer_borders(counts: list[int], data: st.DataObject) -> None:
     whole = b"".join(batch(i * 10, count) for i, count in enumerate(counts))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
-    edges = [0, *cuts, len(whole)]
+    borders = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    edges = [0, *borders, len(whole)]
     pieces = [whole[a:b] for a, b in itertools.pairwise(edges)]
     assert [h.records for h in headers(pieces)] == counts
 
 
 @given(st.binary(max_size=300))
-def test_garbage_never_raises(garbage: bytes) -> None:
+def test_headers_of_random_bytes_raise_no_error(garbage: bytes) -> None:
     assert sum(1 for _ in headers([garbage])) <= 5

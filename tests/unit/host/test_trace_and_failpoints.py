@@ -1,4 +1,4 @@
-"""Events are whole JSON lines; failpoints act at the n-th hit and leave their evidence first."""
+"""Each event is one JSON line; a failpoint acts at its n-th hit, after it wrote its evidence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
 
 
-def test_an_event_is_one_json_line_with_time_and_host(tmp_path: Path) -> None:
+def test_emit_writes_one_json_line_with_time_and_host(tmp_path: Path) -> None:
     t = trace(tmp_path)
     before = time.monotonic_ns()
     t.emit("partition.isr", topic="ördérs\n", isr=(1, 2), odd={3, 1}, raw=b"\x01")
@@ -42,7 +42,7 @@ def test_an_event_is_one_json_line_with_time_and_host(tmp_path: Path) -> None:
     assert second["event"] == "broker.ready"
 
 
-def test_the_log_keeps_what_its_level_asks_for(tmp_path: Path) -> None:
+def test_log_drops_lines_below_its_level(tmp_path: Path) -> None:
     t = trace(tmp_path, level="warning")
     t.log("info", "quiet")
     t.log("error", "loud", topic="orders")
@@ -53,7 +53,9 @@ def test_the_log_keeps_what_its_level_asks_for(tmp_path: Path) -> None:
     assert lines[0].endswith("loud topic=orders")
 
 
-def test_a_full_disk_ends_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_emit_to_a_full_disk_counts_the_lost_events_and_continues(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     os.symlink("/dev/full", tmp_path / "trace.jsonl")
     t = trace(tmp_path)
     t.emit("one")
@@ -63,7 +65,7 @@ def test_a_full_disk_ends_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[s
     t.close()
 
 
-def test_error_fires_at_the_nth_hit_once(tmp_path: Path) -> None:
+def test_armed_error_fires_once_at_the_nth_hit(tmp_path: Path) -> None:
     t = trace(tmp_path)
     points = RealFailpoints(t)
     points.hit(AFTER_APPEND)
@@ -79,7 +81,7 @@ def test_error_fires_at_the_nth_hit_once(tmp_path: Path) -> None:
     assert [e["event"] for e in events(tmp_path)] == ["failpoint.fired"]
 
 
-def test_disarmed_it_is_harmless(tmp_path: Path) -> None:
+def test_disarmed_failpoint_does_nothing(tmp_path: Path) -> None:
     t = trace(tmp_path)
     points = RealFailpoints(t)
     points.arm(AFTER_APPEND, "error")
@@ -89,7 +91,7 @@ def test_disarmed_it_is_harmless(tmp_path: Path) -> None:
     t.close()
 
 
-def test_delay_waits_there(tmp_path: Path) -> None:
+def test_armed_delay_waits_at_the_failpoint(tmp_path: Path) -> None:
     t = trace(tmp_path)
     points = RealFailpoints(t)
     points.arm(AFTER_APPEND, "delay", delay_ms=30)
@@ -103,7 +105,9 @@ def test_delay_waits_there(tmp_path: Path) -> None:
     ("name", "action", "nth"),
     [("no.such", "crash", 1), (AFTER_APPEND, "explode", 1), (AFTER_APPEND, "crash", 0)],
 )
-def test_what_cannot_be_armed_is_refused(tmp_path: Path, name: str, action: str, nth: int) -> None:
+def test_arm_with_an_invalid_argument_is_refused(
+    tmp_path: Path, name: str, action: str, nth: int
+) -> None:
     t = trace(tmp_path)
     with pytest.raises(ConfigError):
         RealFailpoints(t).arm(name, action, nth=nth)
@@ -111,7 +115,7 @@ def test_what_cannot_be_armed_is_refused(tmp_path: Path, name: str, action: str,
 
 
 def in_child(folder: Path, action: str) -> int:
-    """Fork a child that meets an armed failpoint and then exits with code 3."""
+    """Fork a child that hits an armed failpoint and then exits with code 3."""
     pid = os.fork()
     if pid == 0:
         points = RealFailpoints(trace(folder))
@@ -121,7 +125,7 @@ def in_child(folder: Path, action: str) -> int:
     return pid
 
 
-def test_crash_is_a_kill_with_its_evidence_on_disk(tmp_path: Path) -> None:
+def test_armed_crash_kills_the_process_after_its_evidence_is_on_disk(tmp_path: Path) -> None:
     _, status = os.waitpid(in_child(tmp_path, "crash"), 0)
     assert os.WIFSIGNALED(status)
     assert os.WTERMSIG(status) == signal.SIGKILL
@@ -129,7 +133,7 @@ def test_crash_is_a_kill_with_its_evidence_on_disk(tmp_path: Path) -> None:
     assert (event["name"], event["action"]) == (AFTER_APPEND, "crash")
 
 
-def test_stop_stands_still_until_continued(tmp_path: Path) -> None:
+def test_armed_stop_pauses_the_process_until_sigcont(tmp_path: Path) -> None:
     pid = in_child(tmp_path, "stop")
     _, status = os.waitpid(pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
@@ -138,12 +142,12 @@ def test_stop_stands_still_until_continued(tmp_path: Path) -> None:
     assert os.WEXITSTATUS(status) == 3
 
 
-def test_every_declared_failpoint_says_where_it_sits() -> None:
+def test_every_declared_failpoint_has_a_description() -> None:
     assert DECLARED
     assert all(name.count(".") == 1 and len(doc) > 10 for name, doc in DECLARED.items())
 
 
-def test_every_declared_failpoint_is_hit_somewhere_in_the_cluster() -> None:
+def test_every_declared_failpoint_is_used_in_the_cluster() -> None:
     cluster = Path(failpoints.__file__).parents[1]
     rooms = [p for p in cluster.rglob("*.py") if p.parent.name != "host"]
     text = "".join(path.read_text() for path in rooms)

@@ -1,4 +1,4 @@
-"""When what was sent leaves a real link: at once, or with all else that one delivery brings about, at its end."""
+"""When a real link writes sent frames to its socket: at once, or at the end of the delivery that sent them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Pair(LinkEnds):
     """One of two links of a host."""
 
     def arrived(self) -> bytes:
-        """What can be read at the other end in this very moment."""
+        """Return the bytes that the other end can read at this instant."""
         try:
             return self.theirs.recv(1 << 16)
         except BlockingIOError:
@@ -26,7 +26,7 @@ def framed(frame: bytes) -> bytes:
 
 
 def with_pairs(test: Callable[[Pair, Pair, asyncio.Future[None]], None]) -> list[str]:
-    """Run `test`, wait for the future that it was given, and tell what the host logged."""
+    """Run `test`, wait for the future that it received, and return the lines that the host logged."""
     logged: list[str] = []
 
     async def main() -> None:
@@ -43,7 +43,7 @@ def with_pairs(test: Callable[[Pair, Pair, asyncio.Future[None]], None]) -> list
     return logged
 
 
-def test_outside_of_a_delivery_it_leaves_at_once() -> None:
+def test_send_outside_a_delivery_writes_at_once() -> None:
     def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
         a.link.send([b"one"])
         assert a.arrived() == framed(b"one")
@@ -53,43 +53,43 @@ def test_outside_of_a_delivery_it_leaves_at_once() -> None:
     with_pairs(test)
 
 
-def test_all_that_a_delivery_sends_leaves_at_its_end_together() -> None:
+def test_send_during_a_delivery_writes_at_its_end() -> None:
     def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
         seen: list[tuple[bytes, bytes]] = []
 
-        def answer(frame: bytes) -> None:
+        def respond(frame: bytes) -> None:
             seen.append((a.arrived(), b.arrived()))
             for link in (b.link, a.link, b.link):
                 link.send([b"to ", frame])
             if frame == b"y":
-                asyncio.get_running_loop().call_soon(look)
+                asyncio.get_running_loop().call_soon(check)
 
-        def look() -> None:
+        def check() -> None:
             assert seen == [(b"", b""), (b"", b"")]
             assert a.arrived() == framed(b"to x") + framed(b"to y")
             assert b.arrived() == 2 * framed(b"to x") + 2 * framed(b"to y")
             done.set_result(None)
 
-        a.on_frame = answer
+        a.on_frame = respond
         a.theirs.send(framed(b"x") + framed(b"y"))
 
     with_pairs(test)
 
 
-def test_a_delivery_that_fails_holds_nobody_elses_answers_back() -> None:
+def test_failed_delivery_writes_the_frames_for_other_links() -> None:
     def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
-        def answer(_frame: bytes) -> None:
+        def respond(_frame: bytes) -> None:
             b.link.send([b"for b"])
-            asyncio.get_running_loop().call_soon(look)
+            asyncio.get_running_loop().call_soon(check)
             raise WireError("garbage")
 
-        def look() -> None:
+        def check() -> None:
             assert b.arrived() == framed(b"for b")
             b.link.send([b"at once again"])
             assert b.arrived() == framed(b"at once again")
             done.set_result(None)
 
-        a.on_frame = answer
+        a.on_frame = respond
         a.theirs.send(framed(b"x"))
 
     logged = with_pairs(test)
@@ -97,24 +97,24 @@ def test_a_delivery_that_fails_holds_nobody_elses_answers_back() -> None:
     assert "garbage" in logged[0]
 
 
-def test_what_is_put_off_until_after_a_delivery_runs_once_its_answers_have_left() -> None:
+def test_deferred_call_runs_after_the_delivery_wrote_its_frames() -> None:
     def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
         seen: list[object] = []
 
-        def answer(frame: bytes) -> None:
+        def respond(frame: bytes) -> None:
             b.link.send([b"to ", frame])
             if frame == b"x":
                 a.context.after_delivery(fail)
-                a.context.after_delivery(look)
+                a.context.after_delivery(check)
                 asyncio.get_running_loop().call_soon(end)
 
         def fail() -> None:
             seen.append("failed")
             raise ValueError("a bug")
 
-        def look() -> None:
+        def check() -> None:
             seen.append(b.arrived())
-            b.link.send([b"at once"])  # no delivery any more
+            b.link.send([b"at once"])  # the delivery has ended
             seen.append(b.arrived())
             a.context.after_delivery(lambda: seen.append("next turn"))
 
@@ -122,7 +122,7 @@ def test_what_is_put_off_until_after_a_delivery_runs_once_its_answers_have_left(
             assert seen == ["failed", framed(b"to x") + framed(b"to y"), framed(b"at once")]
             asyncio.get_running_loop().call_soon(lambda: done.set_result(None))
 
-        a.on_frame = answer
+        a.on_frame = respond
         a.theirs.send(framed(b"x") + framed(b"y"))
         done.add_done_callback(lambda _: seen.append("done"))
         after.append(seen)
@@ -134,11 +134,11 @@ def test_what_is_put_off_until_after_a_delivery_runs_once_its_answers_have_left(
     assert "a bug" in logged[0]
 
 
-def test_what_was_sent_so_far_may_leave_before_a_delivery_ends() -> None:
+def test_flush_during_a_delivery_writes_the_frames_sent_so_far() -> None:
     def test(a: Pair, b: Pair, done: asyncio.Future[None]) -> None:
         seen: list[bytes] = []
 
-        def answer(frame: bytes) -> None:
+        def respond(frame: bytes) -> None:
             b.link.send([b"first"])
             a.context.flush_answered()
             seen.append(b.arrived())
@@ -148,7 +148,7 @@ def test_what_was_sent_so_far_may_leave_before_a_delivery_ends() -> None:
                 done.set_result(None)
             seen.append(b.arrived())
 
-        a.on_frame = answer
+        a.on_frame = respond
         a.theirs.send(framed(b"x") + framed(b"y"))
         done.add_done_callback(lambda _: after.append(seen))
 
