@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from brokers_by_hand import Placed, Seen, place
+from brokers_by_hand import PlacedTopic, ReplicaView, place
 from harrow import Cluster
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
@@ -35,7 +35,7 @@ def broker_port(cluster: Cluster, node: int) -> int:
     return cluster.brokers[node].listeners["BROKERS"].bind.port
 
 
-def orders(placed: Placed) -> dict[int, tuple[int, Any]]:
+def orders(placed: PlacedTopic) -> dict[int, tuple[int, Any]]:
     """`(version, entity)` of each inter-broker request, as a false controller would send it to broker 1."""
     topic_id = json.loads(
         placed.cluster.registry_control("tree")["tree"][f"/brokers/topics/{placed.topic}"]
@@ -84,7 +84,7 @@ def orders(placed: Placed) -> dict[int, tuple[int, Any]]:
     }
 
 
-def sight(placed: Placed) -> tuple[Seen, Seen, Any, int]:
+def sight(placed: PlacedTopic) -> tuple[ReplicaView, ReplicaView, Any, int]:
     """The replicas by their own brokers, the registry's state, and how many brokers broker 1 names to clients."""
     state = placed.cluster.describe().partition(placed.topic, 0)
     with placed.raw(1) as raw:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from harrow import Cluster
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.admin import NewTopic as Placed
+from kafka.admin import NewTopic as PlacedTopic
 from kafka.structs import TopicPartition as Where
 from load_on_cluster import SOCKETS, admin_of
 from topics_and_traces import trace_events
@@ -140,7 +140,7 @@ def test_compacted_logs_are_replicated_and_kept_when_the_policy_changes() -> Non
         }
         with admin_of(cluster) as admin:
             admin.create_topics(
-                [Placed("kept", replica_assignments={0: [1]}, topic_configs=config)]
+                [PlacedTopic("kept", replica_assignments={0: [1]}, topic_configs=config)]
             )
             pairs = [(f"key-{n % 40 if n % 100 < 80 else n}", f"{n}" * 40) for n in range(600)]
             assert produce(cluster, "kept", pairs) == 600

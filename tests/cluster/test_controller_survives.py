@@ -14,7 +14,7 @@ from harrow.cluster.view import PartitionView
 from kafka.errors import KafkaError
 from load_on_cluster import SOCKETS, Load, admin_of
 from raw_kafka import RawKafka
-from registry_in_process import Heard
+from registry_in_process import RecordedEvents
 from registry_visitor import visit
 from topics_and_traces import broker_epochs, create_placed, trace_events
 from waiting import until
@@ -218,7 +218,7 @@ def test_ten_controller_elections_have_ten_controller_epochs(
     async def unseat(client: RegistryClient) -> list[int]:
         seen: list[int] = []
         for _ in range(10):
-            while await client.exists("/controller", watch=(heard := Heard())) is None:
+            while await client.exists("/controller", watch=(heard := RecordedEvents())) is None:
                 await heard.next()
             seen.append(int((await client.get("/controller_epoch"))[0]))
             await client.delete_tree("/controller")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers_by_hand import Placed, besides_the_controller, place
+from brokers_by_hand import PlacedTopic, besides_the_controller, place
 from harrow.cluster import Cluster
 from waiting import until
 
@@ -18,7 +18,7 @@ LAG_MS = 800
 
 
 @contextmanager
-def pair(**config: object) -> Generator[tuple[Placed, int, int]]:
+def pair(**config: object) -> Generator[tuple[PlacedTopic, int, int]]:
     """A topic on two of three brokers, a leader and a follower, with every change of an offset in the trace."""
     settings = {"harrow.trace.hw.interval.ms": 0, "min.insync.replicas": 1}
     dotted = {name.replace("_", "."): value for name, value in config.items()}
@@ -27,7 +27,7 @@ def pair(**config: object) -> Generator[tuple[Placed, int, int]]:
         yield place(cluster, "orders", leader, follower), leader, follower
 
 
-def offset_changes(orders: Placed, leader: int, follower: int) -> list[tuple[Any, ...]]:
+def offset_changes(orders: PlacedTopic, leader: int, follower: int) -> list[tuple[Any, ...]]:
     """Returns every change of an offset on both brokers, in the order of their common clock."""
     rows = [(row, "leader") for row in orders.events(leader, *OFFSETS)]
     rows += [(row, "follower") for row in orders.events(follower, *OFFSETS)]
@@ -100,7 +100,7 @@ def rewrite(checkpoint: Path, line: str) -> None:
     checkpoint.write_text("\n".join([version, count, *kept, line, ""]))
 
 
-def isr_changes(orders: Placed, leader: int) -> list[tuple[str, list[int]]]:
+def isr_changes(orders: PlacedTopic, leader: int) -> list[tuple[str, list[int]]]:
     return [(row["cause"], row["isr"]) for row in orders.events(leader, "partition.isr")]
 
 
@@ -121,7 +121,7 @@ def test_isolating_a_follower_removes_it_from_the_isr_until_it_catches_up() -> N
         assert joined_at(orders, a) >= 2
 
 
-def known_before(orders: Placed, leader: int, cause: str) -> list[tuple[int, int]]:
+def known_before(orders: PlacedTopic, leader: int, cause: str) -> list[tuple[int, int]]:
     """Returns (ns, LEO) of the follower as its leader stored it, up to and with the first ISR change with `cause`."""
     known: list[tuple[int, int]] = []
     for row in orders.events(leader, "partition.isr", "partition.follower_leo"):
@@ -132,7 +132,7 @@ def known_before(orders: Placed, leader: int, cause: str) -> list[tuple[int, int
     raise AssertionError(f"no {cause} in the trace of broker {leader}")
 
 
-def joined_at(orders: Placed, leader: int) -> int:
+def joined_at(orders: PlacedTopic, leader: int) -> int:
     """Returns the follower's LEO, as stored by its leader, when it joined the ISR."""
     return known_before(orders, leader, "expand")[-1][1]
 

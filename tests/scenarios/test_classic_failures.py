@@ -8,7 +8,7 @@ follower that cannot reach its new leader has truncated and not fetched yet.
 from __future__ import annotations
 
 import pytest
-from brokers_by_hand import Placed, besides_the_controller, place
+from brokers_by_hand import PlacedTopic, besides_the_controller, place
 from directed_failures import (
     LAGGING_FOLLOWERS,
     acknowledged,
@@ -35,14 +35,14 @@ def by_rule(*rules: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def orders(harrow: Harrow, rule: str) -> Placed:
+def orders(harrow: Harrow, rule: str) -> PlacedTopic:
     """A topic on three of four brokers, the first broker leads; the fourth broker is the controller."""
     return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
 
 
 @by_rule("high-watermark", "kip-320")
 def test_truncating_to_the_high_watermark_loses_a_committed_record(
-    harrow: Harrow, orders: Placed, rule: str
+    harrow: Harrow, orders: PlacedTopic, rule: str
 ) -> None:
     a, b, c = fast_double_failure(orders, truncates_to_the_high_watermark=rule == "high-watermark")
     start_again(orders, a, b)
@@ -64,7 +64,7 @@ def test_truncating_to_the_high_watermark_loses_a_committed_record(
 
 @by_rule("high-watermark", "kip-101")
 def test_logs_diverge_when_the_new_leader_appends_before_the_old_leader_returns(
-    harrow: Harrow, orders: Placed, rule: str
+    harrow: Harrow, orders: PlacedTopic, rule: str
 ) -> None:
     a, b, c = fast_double_failure(orders, truncates_to_the_high_watermark=rule == "high-watermark")
     acknowledged(orders, c, "n1")
@@ -82,7 +82,7 @@ def test_logs_diverge_when_the_new_leader_appends_before_the_old_leader_returns(
 
 @by_rule("kip-101", "kip-279", "kip-320")
 def test_a_fast_double_election_diverges_unless_the_leader_returns_its_epoch(
-    harrow: Harrow, orders: Placed, rule: str
+    harrow: Harrow, orders: PlacedTopic, rule: str
 ) -> None:
     """KIP-279: only B has records of epoch 1; the leader of epoch 2 cannot know where epoch 1 ends."""
     a, b, c = orders.nodes()
@@ -93,7 +93,7 @@ def test_a_fast_double_election_diverges_unless_the_leader_returns_its_epoch(
     orders.await_ends(leo={a: 3, b: 1, c: 3})
     cut_off(orders, c, b)
     orders.cluster.brokers[a].kill()
-    orders.await_state(leader=b, isr=(b, c), told=c)
+    orders.await_state(leader=b, isr=(b, c), at_broker=c)
     late = [orders.produce(b, value, timeout_ms=1).error_code for value in ("y1", "y2")]
     assert late == [7, 7], "REQUEST_TIMED_OUT: C is in the ISR and does not have the records"
     orders.cluster.brokers[b].kill()
@@ -111,7 +111,7 @@ def test_a_fast_double_election_diverges_unless_the_leader_returns_its_epoch(
     assert [(before, end) for before, end, _ in cuts(orders, b)] == [(3, 1)]
 
 
-def cuts(orders: Placed, node: int) -> list[tuple[int, int, str]]:
+def cuts(orders: PlacedTopic, node: int) -> list[tuple[int, int, str]]:
     """Returns (from, to, cause) of every truncation on `node`."""
     events = orders.events(node, "partition.truncated")
     return [(row["from"], row["to"], row["cause"]) for row in events]

@@ -6,7 +6,7 @@ Each test runs twice, on brokers with the planted bug and on unplanted brokers, 
 from __future__ import annotations
 
 import pytest
-from brokers_by_hand import Placed, besides_the_controller, place
+from brokers_by_hand import PlacedTopic, besides_the_controller, place
 from directed_failures import (
     LAGGING_FOLLOWERS,
     acknowledged,
@@ -43,7 +43,7 @@ def check_verdict(harrow: Harrow, plants: tuple[str, ...], anomalies: set[str]) 
 
 
 @pytest.fixture
-def orders(harrow: Harrow, plants: tuple[str, ...]) -> Placed:
+def orders(harrow: Harrow, plants: tuple[str, ...]) -> PlacedTopic:
     """A topic with a replica on each broker except the controller; the first replica leads."""
     assert [plant.module for plant in harrow.cluster.plants] == list(plants)
     return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
@@ -51,7 +51,7 @@ def orders(harrow: Harrow, plants: tuple[str, ...]) -> Placed:
 
 @with_and_without("kip_101", brokers=4)
 def test_kip_101_loses_a_committed_record_after_two_leader_failures(
-    harrow: Harrow, orders: Placed, plants: tuple[str, ...]
+    harrow: Harrow, orders: PlacedTopic, plants: tuple[str, ...]
 ) -> None:
     a, b, _c = fast_double_failure(orders, truncates_to_the_high_watermark=bool(plants))
     start_again(orders, a, b)
@@ -60,7 +60,7 @@ def test_kip_101_loses_a_committed_record_after_two_leader_failures(
 
 @with_and_without("kafka_7128", brokers=5)
 def test_kafka_7128_loses_a_committed_record_when_a_slow_follower_joins_and_is_elected(
-    harrow: Harrow, orders: Placed, plants: tuple[str, ...]
+    harrow: Harrow, orders: PlacedTopic, plants: tuple[str, ...]
 ) -> None:
     """C lacks m1, which A, B and D have. B is elected with a high watermark below m1; C fetches from B; B dies."""
     a, b, c, d = orders.nodes()
@@ -93,7 +93,7 @@ def test_kafka_7128_loses_a_committed_record_when_a_slow_follower_joins_and_is_e
     assert lost == ({1} if plants else {2})
 
 
-def fetched_from(orders: Placed, leader: int, follower: int) -> bool:
+def fetched_from(orders: PlacedTopic, leader: int, follower: int) -> bool:
     """True when the leader received a fetch of the follower at offset 1, by the leader's trace."""
     events = orders.events(leader, "partition.follower_leo")
     return any((row["node"], row["leo"]) == (follower, 1) for row in events)

@@ -7,7 +7,7 @@ The faults are directed: the loss happens in every run.
 from __future__ import annotations
 
 import pytest
-from brokers_by_hand import Placed, besides_the_controller, place
+from brokers_by_hand import PlacedTopic, besides_the_controller, place
 from harrow import Harrow
 from harrow.harness.errors import VerdictError
 from waiting import until
@@ -16,12 +16,12 @@ PATIENT_ISR = {"replica.lag.time.max.ms": 60_000, "min.insync.replicas": 1}
 
 
 @pytest.fixture
-def orders(harrow: Harrow) -> Placed:
+def orders(harrow: Harrow) -> PlacedTopic:
     """A topic on all brokers except the controller."""
     return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
 
 
-def fail_over(orders: Placed, leader: int, follower: int) -> None:
+def fail_over(orders: PlacedTopic, leader: int, follower: int) -> None:
     """Kills the leader, waits until the follower leads, and restarts the old leader until it is in sync."""
     orders.cluster.brokers[leader].kill()
     orders.await_state(leader=follower, isr=(follower,))
@@ -31,7 +31,7 @@ def fail_over(orders: Placed, leader: int, follower: int) -> None:
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
 def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
-    harrow: Harrow, orders: Placed
+    harrow: Harrow, orders: PlacedTopic
 ) -> None:
     """H1: the client gets no response and assumes success; the verdict names the loss and reports it as allowed."""
     leader, follower = orders.nodes()
@@ -57,7 +57,7 @@ def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
 def test_killing_an_isolated_leader_with_acks_1_loses_its_records(
-    harrow: Harrow, orders: Placed
+    harrow: Harrow, orders: PlacedTopic
 ) -> None:
     """H2: the leader acknowledges, and is killed before its follower has fetched."""
     leader, follower = orders.nodes()

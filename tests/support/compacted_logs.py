@@ -1,4 +1,4 @@
-"""Keyed logs, their compaction without a loop, and a model of what must be left of them (B8)."""
+"""Keyed logs, their compaction without an event loop, and a model of the records that it must keep (B8)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMPACT: dict[str, object] = {
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a storage coroutine: on a `StorageHost` none waits."""
+    """Run a storage coroutine to its end; on a `StorageHost` no coroutine waits."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -47,7 +47,7 @@ def finish(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Compaction:
-    """A log, and the cleaner of its broker."""
+    """A log and the cleaner of its broker."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class Compaction:
         self.offsets = self.cleaner.offset_map()
 
     def put(self, *records: KeyValue, **batch: Any) -> int:
-        """Append one batch; the offset of its first record."""
+        """Append one batch; return the offset of its first record."""
         batch.setdefault("timestamp_ms", self.host.clock.now)
         data = build_batch([(key, value, ()) for key, value in records], **batch)
         return self.log.append_as_leader(data, EPOCH).first_offset
 
     def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0) -> int:
-        """Append a marker."""
+        """Append a marker; return its offset."""
         data = build_end_txn_marker(
             commit=commit,
             producer_id=producer_id,
@@ -87,19 +87,19 @@ class Compaction:
         return self.log.append_as_leader(data, EPOCH, origin=Origin.COORDINATOR).first_offset
 
     def clean(self) -> bool:
-        """One round, if the log is due."""
+        """Run one round, if the log is dirty enough; return whether it was cleaned."""
         cleaned = finish(self.cleaner.clean_filthiest(self.offsets))
         self.host.tasks.run()
         return cleaned
 
     def seal_and_clean(self) -> bool:
-        """Roll, so that everything may be compacted, then one round."""
+        """Roll, so that every record may be compacted, then run one round."""
         self.log.roll()
         return self.clean()
 
 
 def read_batches(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
-    """Every batch from the log's start to its end, as a fetch of everything reads it."""
+    """Return every batch from the log start to the log end, as a fetch of the whole log reads it."""
     found: list[tuple[BatchHeader, list[Record]]] = []
     offset: int = log.log_start_offset
     while offset < log.log_end_offset:
@@ -115,27 +115,29 @@ def read_batches(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
 
 
 def records(log: Log) -> list[Record]:
-    """Every data record."""
-    return [one for header, inside in read_batches(log) if not header.is_control for one in inside]
+    """Return every data record."""
+    return [
+        record for header, inside in read_batches(log) if not header.is_control for record in inside
+    ]
 
 
 @dataclass(slots=True)
 class Model:
-    """What was appended, and what of it must be left."""
+    """The appended records, and the rule which of them must remain."""
 
     appended: dict[int, tuple[bytes, bytes | None]] = field(default_factory=dict[int, KeyValue])
 
     def note(self, first_offset: int, pairs: Sequence[KeyValue]) -> None:
-        """A batch landed."""
+        """Store the records of an appended batch."""
         for number, pair in enumerate(pairs):
             self.appended[first_offset + number] = pair
 
     def newest(self) -> dict[bytes, tuple[int, bytes | None]]:
-        """Key → offset and value of its last record."""
+        """Map each key to the offset and value of its last record."""
         return {key: (offset, value) for offset, (key, value) in sorted(self.appended.items())}
 
     def check(self, log: Log, *, dirty_from: int | None = None) -> None:
-        """Every key's last value is there, nothing false, nothing out of order, and `dirty_from` on is whole."""
+        """Assert that each key's last value remains, records are correct and in order, complete from `dirty_from` on."""
         left = records(log)
         offsets = [record.offset for record in left]
         assert offsets == sorted(set(offsets))
@@ -154,39 +156,39 @@ class Model:
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """The process crashed."""
 
 
-class DyingDisk(RefusingDisk):
-    """A disk that obeys `steps` more changes, then none: what it holds then is what a crash leaves."""
+class CrashingDisk(RefusingDisk):
+    """A disk that performs `steps` more changes and then fails: its content is then the content after a crash."""
 
-    __slots__ = ("cause", "dead", "done", "steps")
+    __slots__ = ("cause", "changes", "has_crashed", "steps")
 
     def __init__(self) -> None:
         super().__init__()
         self.steps = -1
-        self.done: list[str] = []
-        self.dead = False
+        self.changes: list[str] = []
+        self.has_crashed = False
         self.cause = ""
-        """What it died of."""
+        """The change or the failpoint at which the disk failed."""
 
-    def change(self, what: str, path: str) -> None:
-        """Asked before each change of anything."""
-        if self.dead or self.steps == 0:
-            self.die(what)
+    def change(self, operation: str, path: str) -> None:
+        """Count one change; fail if no more changes are allowed."""
+        if self.has_crashed or self.steps == 0:
+            self.crash(operation)
         self.steps -= 1
-        self.done.append(f"{what} {path.rpartition('/')[2]}")
+        self.changes.append(f"{operation} {path.rpartition('/')[2]}")
 
-    def die(self, cause: str) -> NoReturn:
-        """Nothing is obeyed from now on."""
-        self.dead = True
+    def crash(self, cause: str) -> NoReturn:
+        """Fail this change and all later ones."""
+        self.has_crashed = True
         self.cause = self.cause or cause
         raise Crash(self.cause)
 
     def open(self, path: str, *, create: bool = True) -> DiskFile:
         if create and not self.exists(path):
             self.change("create", path)
-        return DyingFile(RealDisk.open(self, path, create=create), self)
+        return CrashingFile(RealDisk.open(self, path, create=create), self)
 
     def map(self, path: str, size: int) -> MappedFile:
         self.change("map", path)
@@ -209,10 +211,10 @@ class DyingDisk(RefusingDisk):
             super().remove(path)
 
 
-class DyingFile:
-    """A file of a `DyingDisk`."""
+class CrashingFile:
+    """A file of a `CrashingDisk`."""
 
-    def __init__(self, file: DiskFile, disk: DyingDisk) -> None:
+    def __init__(self, file: DiskFile, disk: CrashingDisk) -> None:
         self._file, self._disk = file, disk
         self.path = file.path
         self.read_at, self.region, self.size = file.read_at, file.region, file.size
@@ -231,31 +233,31 @@ class DyingFile:
         self._file.truncate(size)
 
     def sync(self) -> None:
-        self._disk.change("sync", self.path)  # not waited for: this process does not lose the power
+        self._disk.change("sync", self.path)  # no real fsync: these tests lose no power
 
 
 class CrashHost(StorageHost):
-    """A host that dies at the n-th change of its disk, or at the n-th pass of a failpoint of compaction."""
+    """A host that crashes at the n-th change of its disk, or at the n-th hit of a failpoint of compaction."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk: DyingDisk = DyingDisk()
-        self.failpoints = self  # type: ignore[assignment]  # the trace stays the notes'
-        self.passed: list[str] = []
-        self.dies_at = -1
+        self.disk: CrashingDisk = CrashingDisk()
+        self.failpoints = self  # type: ignore[assignment]  # only the failpoints are replaced
+        self.hits: list[str] = []
+        self.crashes_at = -1
 
     def hit(self, name: str) -> None:
-        """A failpoint."""
+        """Count a hit of a compaction failpoint; crash at the n-th."""
         if not name.startswith("cleaner."):
             return
-        if len(self.passed) == self.dies_at:
-            self.disk.die(name)
-        self.passed.append(name)
+        if len(self.hits) == self.crashes_at:
+            self.disk.crash(name)
+        self.hits.append(name)
 
 
 def crashes(run: Callable[[], object], host: CrashHost) -> str:
-    """Where `run` died; "" when it came through. The host is dead in either case."""
+    """Return the point at which `run` crashed, or "" if it completed. The host has crashed in either case."""
     with contextlib.suppress(Crash):
         run()
-    host.disk.dead = True
+    host.disk.has_crashed = True
     return host.disk.cause

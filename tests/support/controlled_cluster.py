@@ -24,12 +24,12 @@ from harrow.cluster.wire.internal import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from registry_in_process import Heard, RegistryFixture, created
+from registry_in_process import RecordedEvents, RegistryFixture, created
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAZA"
 
 
-class ReceivedRequests(Heard):
+class ReceivedRequests(RecordedEvents):
     """The requests of controllers to one broker; refuses older controller and broker epochs."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ its new leader has truncated and has not fetched yet.
 
 from __future__ import annotations
 
-from brokers_by_hand import Placed
+from brokers_by_hand import PlacedTopic
 from harrow import Harrow
 from harrow.harness.checks import Verdict
 from harrow.harness.errors import VerdictError
@@ -29,18 +29,18 @@ def judge(harrow: Harrow) -> Verdict:
         return found.verdict
 
 
-def acknowledged(orders: Placed, node: int, value: str, *, acks: int = -1) -> None:
+def acknowledged(orders: PlacedTopic, node: int, value: str, *, acks: int = -1) -> None:
     answer = orders.produce(node, value, acks=acks)
     assert answer.error_code == 0, answer
 
 
-def cut_off(orders: Placed, node: int, leader: int) -> None:
+def cut_off(orders: PlacedTopic, node: int, leader: int) -> None:
     """Isolates `node` from `leader`."""
     orders.cluster.control(node, "links.block", peers=[f"broker {leader}"], direction="both")
 
 
 def fast_double_failure(
-    orders: Placed, *, truncates_to_the_high_watermark: bool
+    orders: PlacedTopic, *, truncates_to_the_high_watermark: bool
 ) -> tuple[int, int, int]:
     """m1 is committed and acknowledged; A dies, B leads, C follows B but fetches nothing; B dies, C leads."""
     a, b, c = orders.nodes()
@@ -54,7 +54,7 @@ def fast_double_failure(
     orders.await_checkpoint(a, 2)
     cut_off(orders, c, b)
     orders.cluster.brokers[a].kill()
-    orders.await_state(leader=b, isr=(b, c), told=c)
+    orders.await_state(leader=b, isr=(b, c), at_broker=c)
     if truncates_to_the_high_watermark:
         orders.await_ends(leo={c: 1})
     orders.cluster.brokers[b].kill()
@@ -63,7 +63,7 @@ def fast_double_failure(
     return a, b, c
 
 
-def start_again(orders: Placed, *nodes: int) -> None:
+def start_again(orders: PlacedTopic, *nodes: int) -> None:
     """Starts the dead brokers one after another, each until it is in sync."""
     for node in nodes:
         orders.cluster.brokers[node].start()

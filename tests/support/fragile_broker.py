@@ -1,4 +1,4 @@
-"""A broker's logs on a disk whose power may be lost, and what is in one of them after that."""
+"""A broker's logs on a disk that may lose power, and the batches in a log after the power loss."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EACH: dict[str, object] = {"flush.messages": 1}
 
 
 class FragileLogs:
-    """All logs of a broker whose power may be lost."""
+    """All logs of a broker that may lose power."""
 
     def __init__(self, folder: Path, topic: dict[str, object] | None = None) -> None:
         self.folder, self.topic = folder, topic or {}
@@ -36,7 +36,7 @@ class FragileLogs:
         self.data.mkdir(parents=True, exist_ok=True)
 
     def load(self) -> None:
-        """The broker starts."""
+        """Start the broker: load its logs."""
         self.host = StorageHost()
         self.disk = TrackedDisk(str(self.folder / "unsynced"), [str(self.data)])
         self.host.disk = self.disk  # type: ignore[assignment]
@@ -44,19 +44,19 @@ class FragileLogs:
         self.logs.load()
 
     def stop(self) -> None:
-        """As by kill -9."""
+        """Stop the broker as kill -9 does."""
         self.logs.close(clean=False)
         for call in self.host.tasks.spawned:
             call.close()
 
-    def cut_power(self, seed: int, keep: float | None) -> None:
-        """The same, and what was not durable is gone, or as much of it as `keep` and the seed say."""
+    def stop_and_lose_power(self, seed: int, keep: float | None) -> None:
+        """Stop as `stop` does, and remove the data that is not durable; `keep` and the seed decide how much of it."""
         self.stop()
         lose_power(str(self.folder / "unsynced"), seed=seed, keep=keep)
 
 
 class Broker(FragileLogs):
-    """One log of a broker whose power may be lost."""
+    """One log of a broker that may lose power."""
 
     def __init__(self, folder: Path, topic: dict[str, object] | None = None) -> None:
         super().__init__(folder, topic)
@@ -69,12 +69,12 @@ class Broker(FragileLogs):
         return self.log
 
     def put(self, data: bytes, epoch: int = 1, **how: Any) -> None:
-        """Append and let the fsync that it waits for happen."""
+        """Append, and run the fsync that the append waits for."""
         self.log.append_as_leader(data, LeaderEpoch(epoch), **how)
         self.host.tasks.run()
 
     def lose_power(self, keep: float | None = 0.0, seed: int = 0) -> Log:
-        self.cut_power(seed, keep)
+        self.stop_and_lose_power(seed, keep)
         return self.begin()
 
 
@@ -92,7 +92,7 @@ ABORT = build_end_txn_marker(
 
 
 def stored(log: Log) -> list[tuple[int, int]]:
-    """Base offset and leader epoch of every batch; each has a good CRC."""
+    """Return base offset and leader epoch of every batch; assert that each has a valid CRC."""
     found: list[tuple[int, int]] = []
     for batch in batches_of(log, log.log_start_offset):
         (placed,) = headers(batch.data, partial_ok=False)
@@ -102,5 +102,5 @@ def stored(log: Log) -> list[tuple[int, int]]:
 
 
 def epochs_of(batches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    firsts = [next(group) for _, group in itertools.groupby(batches, key=lambda one: one[1])]
+    firsts = [next(group) for _, group in itertools.groupby(batches, key=lambda batch: batch[1])]
     return [(epoch, base) for base, epoch in firsts]

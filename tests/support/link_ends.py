@@ -1,4 +1,4 @@
-"""A real link on one end of a socket pair, and the plain socket at the other."""
+"""A real link on one end of a socket pair, and the plain socket on the other end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEADLINE_S = 20
 
 
 def run(main: Awaitable[None]) -> None:
-    """On a loop of its own, bounded."""
+    """Run `main` in an event loop of its own, with a deadline."""
 
     async def bounded() -> None:
         await asyncio.wait_for(main, DEADLINE_S)
@@ -24,7 +24,7 @@ def run(main: Awaitable[None]) -> None:
 
 
 class LinkEnds:
-    """`link` to `peer` and `theirs`; several may share a context. What comes in goes to `on_frame`."""
+    """`link` to `peer`, and `theirs`; several links may share a context. Received frames are passed to `on_frame`."""
 
     def __init__(self, peer: Peer, context: LinkContext[RealLink] | None = None) -> None:
         self.ours, self.theirs = socket.socketpair()
@@ -45,24 +45,24 @@ class LinkEnds:
         self.link.start(self)
 
     def log(self, level: str, message: str) -> None:
-        """What the link has to say."""
+        """Store a line that the link logs."""
         self.logged.append(f"{level}: {message}")
 
     def close(self) -> None:
-        """Both ends."""
+        """Close both ends."""
         self.link.close(reset=True)
         self.theirs.close()
 
     def frame_received(self, frame: bytes) -> None:
-        """The link's handler."""
+        """Receive a frame, as the link's handler."""
         self.on_frame(frame)
 
     def link_closed(self, reason: str) -> None:
-        """The link's handler, once."""
+        """Receive the close of the link, as its handler; called once."""
         self.closed.set_result(reason)
 
     async def read(self, size: int) -> bytes:
-        """So many bytes at the other end; fewer where it was closed."""
+        """Read this many bytes at the other end; fewer if it was closed."""
         data = b""
         while len(data) < size:
             more = await self.loop.sock_recv(self.theirs, size - len(data))
@@ -72,5 +72,5 @@ class LinkEnds:
         return data
 
     async def frame(self) -> bytes:
-        """The next frame at the other end."""
+        """Return the next frame at the other end."""
         return await self.read(int.from_bytes(await self.read(4)))

@@ -1,7 +1,7 @@
-"""Random logs, what a crash or an operator does to their folders, and what must be left: the model of B10.
+"""Random logs, the damage that a crash or an operator does to their folders, and the required result: the model of B10.
 
-`History` drives a log and remembers every batch that is in it; `Damage` spoils the folder and remembers
-the first offset that it may have hurt. Used by `test_log_damage.py`.
+`History` drives a log and stores every batch that is in it; `Damage` damages the folder and stores
+the first offset that may be affected. Used by `test_log_damage.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOPIC: dict[str, object] = {
 PAGE = 96
 
 
-class Kept(NamedTuple):
+class KeptBatch(NamedTuple):
     """A batch that was appended and not truncated."""
 
     base: int
@@ -37,12 +37,12 @@ class Kept(NamedTuple):
 
 @dataclass
 class History:
-    """One log, driven by random operations, and the batches that must be in it."""
+    """One log, driven by random operations, and the batches that it must hold."""
 
     folder: Path
     chance: random.Random
     host: StorageHost = field(default_factory=StorageHost)
-    kept: list[Kept] = field(default_factory=list[Kept])
+    kept: list[KeptBatch] = field(default_factory=list[KeptBatch])
     epoch: int = 0
     point: int = 0
     """The recovery point checkpoint."""
@@ -182,12 +182,12 @@ class History:
 
 
 def void(_: object) -> None:
-    """Drop an answer."""
+    """Discard a result."""
 
 
-def batches_of(log: Log, start: int) -> list[Kept]:
-    """What a reader gets from `start` on, through files and tail."""
-    found: list[Kept] = []
+def batches_of(log: Log, start: int) -> list[KeptBatch]:
+    """Return the batches that a reader receives from `start` on, from files and tail."""
+    found: list[KeptBatch] = []
     offset = start
     while True:
         parts = log.read(Offset(offset), 10**9, Offset(2**60), at_least_one=True).parts
@@ -196,27 +196,27 @@ def batches_of(log: Log, start: int) -> list[Kept]:
             return found
         for position, size, header in headers(data, partial_ok=False):
             batch = data[position : position + size]
-            found.append(Kept(header.base_offset, header.last_offset, batch))
+            found.append(KeptBatch(header.base_offset, header.last_offset, batch))
         offset = found[-1].last + 1
 
 
 def plain(part: object) -> bytes:
-    """The bytes of a part, be it a buffer or a region of a file."""
+    """Return the bytes of a part, which is a buffer or a region of a file."""
     read = getattr(part, "read", None)
     return read() if read is not None else bytes(part)  # type: ignore[call-overload, no-any-return]
 
 
 @dataclass
 class Damage:
-    """What was done to a folder."""
+    """The damage that was done to a folder."""
 
     folder: Path
     chance: random.Random
     point: int
-    """Log bytes at or above this offset may be hurt."""
-    kept: Sequence[Kept]
+    """Only log bytes at or above this offset may be damaged."""
+    kept: Sequence[KeptBatch]
     first_bad: int = 2**60
-    """Batches that end below it were not touched."""
+    """Batches that end below this offset are undamaged."""
     notes: list[str] = field(default_factory=list[str])
 
     @property
@@ -227,7 +227,7 @@ class Damage:
     def other_kinds(self) -> dict[str, Callable[[], None]]:
         return {
             "index": self.index,
-            "indexes gone": self.indexes_gone,
+            "indexes missing": self.indexes_missing,
             "leftovers": self.leftovers,
             "swap": self.swap,
             "epochs": self.epochs,
@@ -237,28 +237,28 @@ class Damage:
     def _logs(self) -> list[Path]:
         return sorted(self.folder.glob("*.log"))
 
-    def _hurtable(self) -> list[Kept]:
-        """Batches that recovery is bound to look at."""
+    def _damageable(self) -> list[KeptBatch]:
+        """Batches that recovery must read."""
         return [batch for batch in self.kept if batch.base >= self.point]
 
-    def _place(self, batch: Kept) -> tuple[Path, int]:
+    def _place(self, batch: KeptBatch) -> tuple[Path, int]:
         for path in reversed(self._logs()):
             at = path.read_bytes().find(batch.data)
             if at >= 0:
                 return path, at
         raise AssertionError(f"batch {batch.base} is in no file")
 
-    def _hurt(self, batch: Kept) -> None:
+    def _mark_damaged(self, batch: KeptBatch) -> None:
         self.first_bad = min(self.first_bad, batch.base)
 
     def torn(self) -> None:
-        if self._hurtable():
+        if self._damageable():
             batch = self.kept[-1]
             path, at = self._place(batch)
-            cut = self.chance.randint(0, len(batch.data) - 1)
-            path.write_bytes(path.read_bytes()[: at + cut])
-            self._hurt(batch)
-            self.notes.append(f"torn {path.name} at {at + cut}")
+            kept_bytes = self.chance.randint(0, len(batch.data) - 1)
+            path.write_bytes(path.read_bytes()[: at + kept_bytes])
+            self._mark_damaged(batch)
+            self.notes.append(f"torn {path.name} at {at + kept_bytes}")
 
     def zeroed(self) -> None:
         self._page(bytes)
@@ -267,10 +267,10 @@ class Damage:
         self._page(self.chance.randbytes)
 
     def _page(self, fill: Callable[[int], bytes]) -> None:
-        """A page of what was written goes wrong, from inside a batch on."""
-        if not self._hurtable():
+        """Damage one page of the file, from inside a batch on."""
+        if not self._damageable():
             return
-        batch = self.chance.choice(self._hurtable())
+        batch = self.chance.choice(self._damageable())
         path, at = self._place(batch)
         whole = path.read_bytes()
         begin = at + self.chance.randrange(len(batch.data))
@@ -278,7 +278,7 @@ class Damage:
         changed = whole[:begin] + fill(size) + whole[begin + size :]
         if protected(whole[at:], changed[at:]):
             path.write_bytes(changed)
-            self._hurt(batch)
+            self._mark_damaged(batch)
             self.notes.append(f"page of {path.name} at {begin}")
 
     def index(self) -> None:
@@ -288,8 +288,8 @@ class Damage:
         path = self.chance.choice(files)
         data = path.read_bytes()
         others = [other for other in files if other.suffix == path.suffix and other != path]
-        kind = self.chance.choice(["gone", "short", "stale", "random", "zeroes", "foreign"])
-        if kind == "gone":
+        kind = self.chance.choice(["missing", "short", "stale", "random", "zeroes", "foreign"])
+        if kind == "missing":
             path.unlink()
         elif kind == "short":
             path.write_bytes(data[: self.chance.randint(0, len(data))])
@@ -303,7 +303,7 @@ class Damage:
             path.write_bytes(self.chance.choice(others).read_bytes())
         self.notes.append(f"{kind} {path.name}")
 
-    def indexes_gone(self) -> None:
+    def indexes_missing(self) -> None:
         for path in self.folder.glob("*index"):
             path.unlink()
 
@@ -315,10 +315,10 @@ class Damage:
         (self.folder / "00000000000000000999.timeindex").write_bytes(bytes(12))
 
     def swap(self) -> None:
-        """A cleaning that ended but for its last renames: two neighbours are one.
+        """Leave a cleaning that ended before its last renames: two neighbouring segments are merged.
 
-        What it replaces is taken away only where no `.cleaned` is left at or below it: a cleaning has none any
-        more when it comes to that, and a swap beside one never got through (B9).
+        The replaced segment is removed only where no `.cleaned` file remains at or below it: at this stage a
+        cleaning has no such file any more, and a swap file beside one belongs to a swap that never completed (B9).
         """
         paths = self._logs()
         if len(paths) < 3:
@@ -335,11 +335,11 @@ class Damage:
         path = self.folder / "leader-epoch-checkpoint"
         if not path.exists():
             return
-        kind = self.chance.choice(["gone", "malformed", "future"])
-        if kind == "gone":
+        kind = self.chance.choice(["missing", "malformed", "future"])
+        if kind == "missing":
             path.unlink()
         elif kind == "malformed":
-            path.write_bytes(path.read_bytes()[:4])  # the entries that it counts are not there
+            path.write_bytes(path.read_bytes()[:4])  # the file counts entries that it does not hold
         else:
             lines = path.read_text().splitlines()
             lines[1] = str(int(lines[1]) + 1)
@@ -354,10 +354,10 @@ class Damage:
 
 
 def protected(whole: bytes, changed: bytes) -> bool:
-    """True when the first batch that differs does so in bytes that its CRC, length or magic guard."""
+    """Return whether the first batch that differs does so in bytes that its CRC, length or magic protect."""
     for position, size, _ in headers(whole):
         old, new = whole[position : position + size], changed[position : position + size]
         if old != new:
-            guarded = [*range(8, 12), *range(16, size)]
-            return any(old[at] != new[at] for at in guarded)
+            protected_bytes = [*range(8, 12), *range(16, size)]
+            return any(old[at] != new[at] for at in protected_bytes)
     return False

@@ -1,7 +1,7 @@
-"""Log files that no broker wrote: every coordinator record type, and damage of the kinds that a dump must tell of.
+"""Log files that no broker wrote: every coordinator record type, and the kinds of damage that a dump must report.
 
 Owns: `write_samples` (records of all types and versions by their schemas, with values of every shape) and
-`write_damaged`. Kafka's own tool judges both once (`kafka_writes.py`), so a wrong schema of ours shows.
+`write_damaged`. Kafka's own tool reads both once (`kafka_writes.py`), so that the comparison shows a wrong schema.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ TRANSACTIONS = "odd_transaction_log/00000000000000000000.log"
 
 
 NEWER = b"\0\7" + bytes(4) + b"\xff" * 4 + bytes(8) + b"\xff\xff"
-"""A subscription of a version to come, with nothing in it: Kafka reads it."""
+"""An empty subscription of a future version: Kafka reads it."""
 
 
 class Encoder:
-    """Encodes made-up values by a schema; every call of `message` makes others."""
+    """Encodes sample values by a schema; every call of `message` uses other values."""
 
     def __init__(self) -> None:
         self.turn = 0
 
     def message(self, schema: Struct, version: int) -> bytes:
-        """Bytes behind the version."""
+        """Return the bytes after the version."""
         return self._struct(schema, version, flexible=version >= schema.flexible)
 
     def _struct(self, schema: Struct, version: int, *, flexible: bool) -> bytes:
         out, tagged = bytearray(), list[bytes]()
-        for one in schema.fields:
-            if not one.since <= version <= one.until:
+        for member in schema.fields:
+            if not member.since <= version <= member.until:
                 continue
             self.turn += 1
-            if one.tag is None:
-                out += self._value(one, one.kind, version, flexible=flexible)
+            if member.tag is None:
+                out += self._value(member, member.kind, version, flexible=flexible)
             elif self.turn % 3:
-                value = self._value(one, one.kind, version, flexible=flexible)
-                tagged.append(varint(one.tag) + varint(len(value)) + value)
+                value = self._value(member, member.kind, version, flexible=flexible)
+                tagged.append(varint(member.tag) + varint(len(value)) + value)
         if flexible:
             out += varint(len(tagged) + 1) + b"".join(tagged) + varint(77) + varint(2) + b"??"
         return bytes(out)
 
-    def _value(self, one: Field, kind: Kind, version: int, *, flexible: bool) -> bytes:
-        is_null = one.nullable and self.turn % 4 == 1
+    def _value(self, member: Field, kind: Kind, version: int, *, flexible: bool) -> bytes:
+        is_null = member.nullable and self.turn % 4 == 1
         if isinstance(kind, Struct):
             if is_null:
-                return b"\xff" if one.tag is None else b"\0"
-            prefix = b"\1" if one.nullable else b""
+                return b"\xff" if member.tag is None else b"\0"
+            prefix = b"\1" if member.nullable else b""
             return prefix + self._struct(kind, version, flexible=flexible)
         if isinstance(kind, Many):
             count = self.turn % 3
@@ -101,7 +101,7 @@ def varint(value: int) -> bytes:
 
 
 def length(size: int | None, width: int, flexible: bool) -> bytes:
-    """How long what follows is; None: it is null."""
+    """Encode the length of the following bytes; None means that the value is null."""
     if flexible:
         return varint(0 if size is None else size + 1)
     return (-1 if size is None else size).to_bytes(width, "big", signed=True)
@@ -120,7 +120,7 @@ def _all_versions(
 
 
 def _classic_groups() -> Iterator[NewRecord]:
-    """Subscriptions and assignments that are messages, and some that are none."""
+    """Subscriptions and assignments that are valid messages, and some that are not."""
     encoder = Encoder()
     key = b"\0\2" + b"\0\5group"
     inner = [
@@ -153,11 +153,11 @@ BROKEN: tuple[NewRecord, ...] = (
     (b"\0\3\0\1g", b"\0\0\0\0\0\1", ()),
     (b"\0\1\0\1g\0\1t\0\0\0\1trailing", b"\0\3" + bytes(40), ()),
 )
-"""Types that nobody knows, and bytes that end too early."""
+"""Unknown types, and bytes that end too early."""
 
 
 def write_samples(folder: Path) -> None:
-    """`OFFSETS` and `TRANSACTIONS` in `folder`."""
+    """Write `OFFSETS` and `TRANSACTIONS` to `folder`."""
     rows = [*_all_versions(KEYS, VALUES, 5), *_classic_groups(), *BROKEN]
     _write(folder / OFFSETS, rows)
     _write(
@@ -176,7 +176,7 @@ def _write(path: Path, rows: list[NewRecord]) -> None:
 
 
 def write_damaged(folder: Path, *, source: Path) -> None:
-    """`damaged/`: a segment of `source` (a log's folder with base offset 0) whose files do not fit any more."""
+    """Write `damaged/`: a segment of `source` (a log folder with base offset 0) whose files no longer agree."""
     target = folder / "damaged"
     target.mkdir(parents=True, exist_ok=True)
     name = f"{0:020d}"
@@ -186,7 +186,7 @@ def write_damaged(folder: Path, *, source: Path) -> None:
     marker = [(struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 41), ())]
     for base, records in ((1000, control), (1005, marker)):
         log += build_batch(records, timestamp_ms=TIME, base_offset=base, is_control=True)
-    log += bytes(range(30, 60)) + b"\x7f\xff\xff\xff"  # longer than what is left
+    log += bytes(range(30, 60)) + b"\x7f\xff\xff\xff"  # a length greater than the remaining bytes
     (target / f"{name}.log").write_bytes(log[:-4])
     index = bytearray((source / f"{name}.index").read_bytes())
     index[3] += 1

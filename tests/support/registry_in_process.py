@@ -1,4 +1,4 @@
-"""A registry and its clients in the test's own loop, on real hosts and real sockets."""
+"""A registry and its clients in the test's own event loop, on real hosts and real sockets."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DEADLINE_S = 20.0
 _numbers = itertools.count()
 
 
-class Heard:
-    """Collects what happens and lets a test wait for it."""
+class RecordedEvents:
+    """Stores the events that it is called with, and lets a test wait for them."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -46,21 +46,21 @@ class Heard:
 
 
 async def created(client: RegistryClient, path: str) -> None:
-    """Wait until it is there."""
-    heard = Heard()
-    if await client.exists(path, watch=heard) is None:
-        await heard.next()
+    """Wait until the node exists."""
+    recorder = RecordedEvents()
+    if await client.exists(path, watch=recorder) is None:
+        await recorder.next()
 
 
 async def deleted(client: RegistryClient, path: str) -> None:
-    """Wait until it is gone."""
-    heard = Heard()
-    if await client.exists(path, watch=heard) is not None:
-        await heard.next()
+    """Wait until the node is deleted."""
+    recorder = RecordedEvents()
+    if await client.exists(path, watch=recorder) is not None:
+        await recorder.next()
 
 
 class RegistryFixture:
-    """One server on a fixed port; `restart` it on the same or another store."""
+    """One server on a fixed port; a test may stop it and start it again on the same or another store."""
 
     def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
         self.folder = folder
@@ -110,7 +110,7 @@ class RegistryFixture:
 
 
 class ZooKeeperFixture(RegistryFixture):
-    """A root of its own in a real ZooKeeper, and clients of it; its server stays up."""
+    """A root of its own in a real ZooKeeper, and clients of it; the server keeps running."""
 
     async def start(self) -> None:
         self.connect = f"{zookeeper_server.shared().connect}/test-{os.getpid()}-{next(_numbers)}"
@@ -132,9 +132,9 @@ def run(
     test: Callable[[RegistryFixture], Coroutine[Any, Any, None]],
     on: str = "embedded",
 ) -> None:
-    """Run `test` with a registry, and take everything down."""
+    """Run `test` with a registry; stop the registry and its clients afterwards."""
     if on == "zookeeper":
-        zookeeper_server.shared()  # or skip
+        zookeeper_server.shared()  # skips the test where ZooKeeper is not installed
 
     async def main() -> None:
         async with asyncio.timeout(60), AsyncExitStack() as stack:
@@ -146,4 +146,4 @@ def run(
     asyncio.run(main())
 
 
-__all__ = ["Event", "Heard", "RegistryFixture", "run"]
+__all__ = ["Event", "RecordedEvents", "RegistryFixture", "run"]

@@ -1,4 +1,4 @@
-"""A session of the test's own with a running cluster's registry: for tests that change what brokers watch."""
+"""A test's own session with a running cluster's registry, for tests that change nodes which the brokers watch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A host for storage tests: the real file system, a clock that is set, a disk that can be told to refuse.
+"""A host for storage tests: the real file system, a manual clock, and a disk whose calls a test can refuse.
 
-Spawned coroutines and timers are kept and run when the test says so (`run_tasks`, `advance`).
+The host stores spawned coroutines and timers; they run when the test calls `tasks.run` or `tasks.advance`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from harrow.cluster.storage import Log, LogOptions, open_log
 TP = TopicPartition("orders", 0)
 
 _OPEN: list[RefusingFile] = []
-"""Every file that a test opened: a log that is left open as by a crash keeps its descriptors otherwise."""
+"""Every file that a test opened: a log that is left open as by a crash would keep its descriptors."""
 
 _NEVER_RUN: list[Coroutine[Any, Any, object]] = []
-"""Keeps coroutines alive that a test leaves alone: collected unrun, each would be a warning."""
+"""Coroutines that a test never runs; without this reference each would cause a warning when it is collected."""
 
 
 def close_all() -> None:
-    """End what the test left open: its files, and the coroutines that it never ran."""
+    """Close what the test left open: its files, and the coroutines that it never ran."""
     while _NEVER_RUN:
         _NEVER_RUN.pop().close()
     while _OPEN:
         _OPEN.pop().close()
 
 
-class SetClock:
+class ManualClock:
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self.now = wall_ms
 
@@ -49,7 +49,7 @@ class SetClock:
         return self.now * 1_000_000
 
 
-class HeldTimer:
+class ManualTimer:
     def __init__(self, due: int, call: Callable[..., object], args: tuple[object, ...]) -> None:
         self.due, self.call, self.args = due, call, args
         self.cancelled = False
@@ -58,14 +58,16 @@ class HeldTimer:
         self.cancelled = True
 
 
-class HeldTasks:
-    def __init__(self, clock: SetClock) -> None:
+class ManualTasks:
+    def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
-        self.timers: list[HeldTimer] = []
+        self.timers: list[ManualTimer] = []
         self.spawned: list[Coroutine[Any, Any, object]] = []
 
-    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> HeldTimer:
-        timer = HeldTimer(self._clock.now + int(delay_ms), call, args)
+    def call_later(
+        self, delay_ms: float, call: Callable[..., object], *args: object
+    ) -> ManualTimer:
+        timer = ManualTimer(self._clock.now + int(delay_ms), call, args)
         self.timers.append(timer)
         return timer
 
@@ -83,7 +85,7 @@ class HeldTasks:
         return Lock()
 
     def run(self) -> None:
-        """Run every spawned coroutine to its end: none waits, `run_blocking` calls at once."""
+        """Run every spawned coroutine to its end: no coroutine waits, and `run_blocking` calls at once."""
         while self.spawned:
             coroutine = self.spawned.pop(0)
             try:
@@ -103,7 +105,7 @@ class HeldTasks:
 
 
 class RefusingFile:
-    """A file that passes everything on until its disk refuses."""
+    """A file that passes every call on to the real file until its disk refuses."""
 
     def __init__(self, file: DiskFile, disk: RefusingDisk) -> None:
         self._file, self._disk = file, disk
@@ -115,7 +117,7 @@ class RefusingFile:
     def append(self, parts: Sequence[Buffer]) -> int:
         if self._disk.refuse_appends:
             torn = b"".join(parts)[: self._disk.torn_bytes]
-            self._file.append([torn])  # a partial write that the disk could not take back
+            self._file.append([torn])  # a partial write that the disk could not remove
             raise OSError(self._disk.refuse_appends, "refused by the test", self.path)
         self._disk.appends += 1
         return self._file.append(parts)
@@ -163,8 +165,8 @@ class RefusingDisk(RealDisk):
         return file
 
 
-class Notes:
-    """Trace and failpoints that only remember."""
+class RecordedNotes:
+    """Trace and failpoints that only record their calls."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, object]]] = []
@@ -184,11 +186,11 @@ class Notes:
 class StorageHost:
     def __init__(self) -> None:
         self.name = "broker 1"
-        self.clock = SetClock()
-        self.tasks = HeldTasks(self.clock)
+        self.clock = ManualClock()
+        self.tasks = ManualTasks(self.clock)
         self.disk = RefusingDisk()
         self.random = random.Random(1)
-        self.notes = Notes()
+        self.notes = RecordedNotes()
         self.trace = self.failpoints = self.notes
 
     @property
@@ -205,7 +207,7 @@ class StorageHost:
         log_start_offset: int = 0,
         tail_bytes: int = 4 * 1024 * 1024,
     ) -> Log:
-        """The log in `folder`, which is made where it is absent."""
+        """Open the log in `folder`; create the folder if it is absent."""
         self.disk.make_folder(folder)
         options = LogOptions(
             config=BrokerConfig.parse({}).topic(topic),

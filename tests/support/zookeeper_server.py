@@ -1,4 +1,4 @@
-"""Debian's ZooKeeper as a process of a test's own, where it is installed (docs/zookeeper.md says how)."""
+"""Debian's ZooKeeper as a process of the tests, where it is installed (docs/zookeeper.md says how)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ JAR = Path("/usr/share/java/zookeeper.jar")
 TICK_MS = 100
 """Sessions may be as short as two ticks."""
 SESSION_MS_MOST = 60_000
-"""ZooKeeper's own limit is twenty ticks: whoever asks for more is given those and not told."""
+"""The limit of session timeouts. ZooKeeper's default is twenty ticks: it silently lowers a longer requested timeout."""
 
 
-def lacking() -> str:
-    """Why there is no ZooKeeper here; empty when there is one."""
+def missing_requirement() -> str:
+    """Return why ZooKeeper cannot run here; empty if it can."""
     if not JAR.exists():
         return "no ZooKeeper is installed (apt-get install zookeeper)"
     if shutil.which("java") is None:
@@ -36,13 +36,15 @@ def lacking() -> str:
 
 _shared: list[ZooKeeperServer] = []
 
-needs_zookeeper = pytest.mark.skipif(bool(lacking()), reason=lacking() or "there is one")
+needs_zookeeper = pytest.mark.skipif(
+    bool(missing_requirement()), reason=missing_requirement() or "installed"
+)
 
 
 def shared() -> ZooKeeperServer:
-    """One server for all tests of this process that need nothing but paths of their own; skips without."""
-    if lacking():
-        pytest.skip(lacking())
+    """Return the server of all tests of this process that need only paths of their own; skip where there is none."""
+    if missing_requirement():
+        pytest.skip(missing_requirement())
     if not _shared:
         server = ZooKeeperServer(Path(tempfile.mkdtemp(prefix="harrow-zookeeper-")))
         server.start()
@@ -53,7 +55,7 @@ def shared() -> ZooKeeperServer:
 
 
 class ZooKeeperServer:
-    """One server on a port that stays its own; `kill` and `start` again on the same data."""
+    """One server that keeps its port; `kill` and `start` may follow each other on the same data."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,7 +67,7 @@ class ZooKeeperServer:
 
     @property
     def connect(self) -> str:
-        """What `zookeeper.connect` is set to."""
+        """The value of `zookeeper.connect`."""
         return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
@@ -81,7 +83,7 @@ class ZooKeeperServer:
         self.kill()
 
     def start(self) -> None:
-        """Begin, and wait until it answers."""
+        """Start the server, and wait until it responds."""
         config = self.folder / "zoo.cfg"
         config.write_text(
             f"tickTime={TICK_MS}\nmaxSessionTimeout={SESSION_MS_MOST}\n"
@@ -95,20 +97,20 @@ class ZooKeeperServer:
                  f"{self.folder}:{JAR}", "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        until(self._answers)
+        until(self._responds)
 
     def kill(self) -> None:
-        """SIGKILL; no-op on a dead one."""
+        """Send SIGKILL; does nothing if the server is not running."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(30)
             self._process = None
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         with (
             contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", self.port), 5) as asked,
+            socket.create_connection(("127.0.0.1", self.port), 5) as connection,
         ):
-            asked.sendall(b"ruok")
-            return asked.recv(4) == b"imok"
+            connection.sendall(b"ruok")
+            return connection.recv(4) == b"imok"
         return False

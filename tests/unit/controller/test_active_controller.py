@@ -19,7 +19,7 @@ from harrow.cluster.controller.partition_writer import PartitionWriter
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from harrow.cluster.registry import Create, Delete, DeleteTree, Set
-from registry_in_process import Heard, RegistryFixture, deleted, run
+from registry_in_process import RecordedEvents, RegistryFixture, deleted, run
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -211,7 +211,7 @@ def test_isr_changes_are_sent_to_every_broker(tmp_path: Path) -> None:
         assert await store.write_isr(*args[:3], (NodeId(2),), args[4], 0) is None
         assert await store.write_isr(TopicPartition("none", 0), *args[1:], 0) is None
         await received.until(known)
-        heard = Heard()
+        heard = RecordedEvents()
         while await client.children("/isr_change_notification", watch=heard):
             await heard.next()
 
@@ -232,7 +232,7 @@ def test_zombie_controller_changes_nothing(tmp_path: Path) -> None:
         await cluster.topic("t", (2, 3, 1))
         await cluster.leader_received(1, T0, 2, 0)
         zombie = cluster.nodes[1]
-        zombie.registry.on_expired.append(expired := Heard())
+        zombie.registry.on_expired.append(expired := RecordedEvents())
         zombie.host.network.block(["registry"])  # type: ignore[attr-defined] # a fault injection point of the real host
         received = cluster.received[NodeId(3)]
         await received.until(lambda: received.controller_epoch == 2 and received.live == {2, 3})
@@ -300,7 +300,7 @@ def test_registry_restart_causes_no_election(tmp_path: Path) -> None:
         await cluster.start(1, 2)
         await cluster.topic("t", (1, 2))
         await cluster.leader_received(2, T0, 1, 0)
-        states = Heard()
+        states = RecordedEvents()
         cluster.nodes[1].registry.on_state.append(states)
         await cluster.registry.stop()
         await states.until(lambda: "disconnected" in states.events)

@@ -33,19 +33,20 @@ from harrow.cluster.wire.topic_ids import topic_id_of
 from request_contexts import CLIENT_LISTENER, client_context
 
 T = TypeVar("T")
-GONE = NodeId(-2)
+DELETED_LEADER = NodeId(-2)
+"""The leader in an UpdateMetadata request for a partition that is deleted."""
 
 
 async def turn() -> None:
-    """Let everything that is ready run once."""
+    """Wait until everything that is ready has run once."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     loop.call_soon(ready.set_result, None)
     await ready
 
 
-class StillClock:
-    """Time that stands unless it is moved."""
+class ManualClock:
+    """A clock that moves only when a timer is due."""
 
     now_ms = 1_000
 
@@ -54,9 +55,9 @@ class StillClock:
 
 
 class LoopTasks:
-    """The seam's tasks on the running loop."""
+    """The seam's tasks on the running event loop."""
 
-    def __init__(self, clock: StillClock) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         self.running: set[asyncio.Task[Any]] = set()
         self._clock = clock
 
@@ -65,7 +66,7 @@ class LoopTasks:
 
     def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Any:
         def due() -> None:
-            self._clock.now_ms += int(delay_ms)  # the clock stands still between timers
+            self._clock.now_ms += int(delay_ms)  # the clock is constant between timers
             call(*args)
 
         return asyncio.get_running_loop().call_later(delay_ms / 1000, due)
@@ -82,14 +83,14 @@ class LoopTasks:
         async with asyncio.timeout(timeout_ms / 1000):
             return await awaitable
 
-    async def idle(self) -> None:
-        """Until every spawned task has ended."""
+    async def wait_for_tasks(self) -> None:
+        """Wait until every spawned task has ended."""
         while self.running:
             await self.running.pop()
 
 
-class Notes:
-    """The trace, kept."""
+class RecordedTrace:
+    """A trace that stores its lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -98,27 +99,27 @@ class Notes:
         self.lines.append(f"{level} {message}")
 
 
-class ToyHost:
-    """As much of a host as the metadata room touches."""
+class FakeHost:
+    """The part of a host that the metadata room uses."""
 
     name = "broker 1"
 
     def __init__(self) -> None:
-        self.clock = StillClock()
+        self.clock = ManualClock()
         self.tasks = LoopTasks(self.clock)
-        self.trace = Notes()
+        self.trace = RecordedTrace()
         self.random = random.Random(7)
 
 
 class TreeRegistry:
-    """The registry's client without a network: the tree itself."""
+    """The registry's client without a network: it calls the tree."""
 
     def __init__(self) -> None:
         self.tree = RegistryTree()
         self.session: int = self.tree.open_session("test", 10_000, 0).result
-        self.away = False
-        self.comes_back = False
-        """Whoever waits for the link gets it; otherwise the wait passes its time."""
+        self.is_unavailable = False
+        self.reconnects = False
+        """Whether a wait for the link succeeds; otherwise the wait times out."""
         self.before: Callable[[Operation], None] | None = None
         self.after: Callable[[], None] = lambda: None
 
@@ -126,13 +127,13 @@ class TreeRegistry:
         return self.tree.apply(self.session, operation, 0).result
 
     async def until_connected(self) -> None:
-        if not self.comes_back:
+        if not self.reconnects:
             raise TimeoutError
-        self.away = False
+        self.is_unavailable = False
 
     async def _do(self, operation: Operation) -> Any:
-        if self.away:
-            raise RegistryUnavailableError("nobody answers")
+        if self.is_unavailable:
+            raise RegistryUnavailableError("the registry does not respond")
         if self.before is not None:
             call, self.before = self.before, None
             call(operation)
@@ -177,7 +178,7 @@ class TreeRegistry:
 def partition(
     index: int, leader: int, replicas: Sequence[int], *, isr: Sequence[int] = (), epoch: int = 0
 ) -> internal.UpdateMetadataPartitionState:
-    """One partition as the controller tells it."""
+    """One partition as the controller sends it."""
     return internal.UpdateMetadataPartitionState(
         partition_index=index,
         controller_epoch=ControllerEpoch(1),
@@ -190,7 +191,7 @@ def partition(
 
 
 def topic(name: str, topic_id: str | None, *rows: Any) -> internal.UpdateMetadataTopicState:
-    """One topic as the controller tells it."""
+    """One topic as the controller sends it."""
     return internal.UpdateMetadataTopicState(
         topic_name=name,
         topic_id=None if topic_id is None else topic_id_of(topic_id),
@@ -233,10 +234,10 @@ def update(
 
 
 class MetadataTestBed:
-    """Broker 1, the controller of three."""
+    """Broker 1, the controller of three brokers."""
 
-    def __init__(self, *, obeys: bool = True, **settings: object) -> None:
-        self.host = ToyHost()
+    def __init__(self, *, controller_acts: bool = True, **settings: object) -> None:
+        self.host = FakeHost()
         self.registry = TreeRegistry()
         self.config = BrokerConfig.parse(
             {name.replace("_", "."): v for name, v in settings.items()}
@@ -247,14 +248,14 @@ class MetadataTestBed:
         rows = MetadataHandlers(self.host, self.config, self.cache, self.admin).handlers()  # type: ignore[arg-type] # a part
         self.table = {row.api_key: row.handler for row in rows}
         self.cache.update(update())
-        if obeys:
-            self.registry.after = self.obey
+        if controller_acts:
+            self.registry.after = self.act_as_controller
 
-    def obey(self) -> None:
-        """What the controller would do about the registry as it is now."""
+    def act_as_controller(self) -> None:
+        """Act as the controller on the registry's content: send UpdateMetadata for new and for marked topics."""
         nodes = self.registry.dump()
         marked = {p.rsplit("/", 1)[1] for p in nodes if p.startswith("/admin/delete_topics/")}
-        told: list[Any] = []
+        topics: list[Any] = []
         for path, data in nodes.items():
             name = path.removeprefix("/brokers/topics/")
             if (
@@ -264,16 +265,18 @@ class MetadataTestBed:
             ):
                 node = json.loads(data)
                 rows = [partition(int(p), r[0], r) for p, r in node["partitions"].items()]
-                told.append(topic(name, node["topic_id"], *rows))
+                topics.append(topic(name, node["topic_id"], *rows))
         for name in marked:
             known = self.cache.topic(name)
             if known is not None:
-                told.append(topic(name, None, *(partition(p, GONE, ()) for p in known.partitions)))
-        if told:
-            self.cache.update(update(*told))
+                topics.append(
+                    topic(name, None, *(partition(p, DELETED_LEADER, ()) for p in known.partitions))
+                )
+        if topics:
+            self.cache.update(update(*topics))
 
-    async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
-        """A request to the room's handler and its decoded answer; a KafkaError is answered as a server does."""
+    async def request(self, api_key: int, version: int, **fields: Any) -> Any:
+        """Send a request to the room's handler; return the decoded response. A KafkaError becomes an error response."""
         from harrow.cluster.errors import KafkaError
 
         s = messages.schema(api_key, version, "request")

@@ -10,19 +10,19 @@ from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
 from harrow.cluster.wire.internal import FULL
 from harrow.cluster.wire.topic_ids import topic_id_of
 
-from .metadata_test_bed import GONE, MetadataTestBed, partition, topic, turn, update
+from .metadata_test_bed import DELETED_LEADER, MetadataTestBed, partition, topic, turn, update
 
 ID_A, ID_B = "AQIDBAUGBwgREhMUFRYXGA", "BQIDBAUGBwgREhMUFRYXGA"
 
 
-def world() -> MetadataTestBed:
+def bed() -> MetadataTestBed:
     found = MetadataTestBed()
     found.cache.update(update(topic("a", ID_A, partition(0, 1, (1, 2)), partition(1, 2, (2, 3)))))
     return found
 
 
 def test_update_stores_brokers_with_both_listeners() -> None:
-    cache = world().cache
+    cache = bed().cache
     assert [row.node_id for row in cache.brokers()] == [1, 2, 3]
     assert cache.address(NodeId(2), "CLIENTS") == ("h", 9002)
     assert cache.address(NodeId(2), "OTHER") is None
@@ -33,7 +33,7 @@ def test_update_stores_brokers_with_both_listeners() -> None:
 
 
 def test_topics_are_found_by_name_and_by_id() -> None:
-    cache = world().cache
+    cache = bed().cache
     assert cache.topic_name(topic_id_of(ID_A)) == "a"
     assert cache.topic_id("a") == topic_id_of(ID_A)
     assert cache.topic_by_id(topic_id_of(ID_A)) is cache.topic("a")
@@ -44,7 +44,7 @@ def test_topics_are_found_by_name_and_by_id() -> None:
 
 
 def test_update_changes_its_partitions_and_all_live_brokers() -> None:
-    cache = world().cache
+    cache = bed().cache
     cache.update(
         update(topic("a", ID_A, partition(0, 2, (1, 2), isr=(2,), epoch=1)), brokers=(2, 3))
     )
@@ -56,33 +56,35 @@ def test_update_changes_its_partitions_and_all_live_brokers() -> None:
 
 
 def test_partitions_with_the_deletion_leader_are_removed_and_reported() -> None:
-    cache = world().cache
-    told: list[list[TopicPartition]] = []
-    cache.on_deleted.append(told.append)
-    gone = cache.update(update(topic("a", ID_A, partition(0, GONE, ()), partition(1, GONE, ()))))
-    assert gone == [TopicPartition("a", 0), TopicPartition("a", 1)]
-    assert told == [gone]
+    cache = bed().cache
+    deletions: list[list[TopicPartition]] = []
+    cache.on_deleted.append(deletions.append)
+    deleted = cache.update(
+        update(topic("a", ID_A, partition(0, DELETED_LEADER, ()), partition(1, DELETED_LEADER, ())))
+    )
+    assert deleted == [TopicPartition("a", 0), TopicPartition("a", 1)]
+    assert deletions == [deleted]
     assert cache.topic("a") is None
     assert cache.topic_name(topic_id_of(ID_A)) is None
 
 
 def test_topic_with_a_new_id_replaces_the_older_topic() -> None:
-    cache = world().cache
-    gone = cache.update(update(topic("a", ID_B, partition(0, 3, (3,)))))
-    assert sorted(gone) == [TopicPartition("a", 0), TopicPartition("a", 1)]
+    cache = bed().cache
+    deleted = cache.update(update(topic("a", ID_B, partition(0, 3, (3,)))))
+    assert sorted(deleted) == [TopicPartition("a", 0), TopicPartition("a", 1)]
     assert cache.partition_count("a") == 1
     assert cache.topic_name(topic_id_of(ID_A)) is None
     assert cache.topic_name(topic_id_of(ID_B)) == "a"
 
 
 def test_full_update_removes_topics_that_it_does_not_list() -> None:
-    cache = world().cache
+    cache = bed().cache
     cache.update(update(topic("b", ID_B, partition(0, 3, (3,))), kind=FULL))
     assert [row.name for row in cache.topics()] == ["b"]
 
 
 def test_update_of_an_older_controller_is_refused_and_changes_nothing() -> None:
-    cache = world().cache
+    cache = bed().cache
     cache.update(update(epoch=5, controller=2))
     with pytest.raises(KafkaError) as refused:
         cache.update(update(epoch=4, controller=3, brokers=()))
@@ -91,11 +93,13 @@ def test_update_of_an_older_controller_is_refused_and_changes_nothing() -> None:
 
 
 def test_update_for_an_earlier_registration_is_refused() -> None:
-    cache = world().cache
+    cache = bed().cache
     cache.broker_epoch = BrokerEpoch(20)
     cache.update(update(broker_epoch=20))
     cache.update(update(broker_epoch=-1))
-    cache.update(update(broker_epoch=21))  # the new registration, before we have heard of it
+    cache.update(
+        update(broker_epoch=21)
+    )  # of a newer registration that this broker has not processed yet
     with pytest.raises(KafkaError) as refused:
         cache.update(update(broker_epoch=19))
     assert refused.value.code is ErrorCode.stale_broker_epoch
@@ -103,7 +107,7 @@ def test_update_for_an_earlier_registration_is_refused() -> None:
 
 def test_wait_completes_with_the_update_that_fulfils_it() -> None:
     async def run() -> None:
-        cache = world().cache
+        cache = bed().cache
         woken = asyncio.create_task(cache.await_leaders("b", 2, 60_000))
         await turn()
         cache.update(update(topic("b", ID_B, partition(0, 1, (1,)))))
@@ -118,7 +122,7 @@ def test_wait_completes_with_the_update_that_fulfils_it() -> None:
 
 def test_wait_ends_at_its_deadline_and_leaves_no_operation() -> None:
     async def run() -> None:
-        cache = world().cache
+        cache = bed().cache
         assert not await cache.await_absence("a", 0)
         assert await cache.await_absence("nothing", 0)
         cache.update(update())

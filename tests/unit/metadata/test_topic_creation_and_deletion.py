@@ -1,4 +1,4 @@
-"""Topics are refused, created, waited for and deleted by the handlers of CreateTopics and DeleteTopics (A4)."""
+"""CreateTopics and DeleteTopics: refusals, creation, deletion, and waiting for both (A4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(coroutine)
 
 
-def wanted(version: int = 7, **fields: Any) -> Any:
+def creatable(version: int = 7, **fields: Any) -> Any:
     s = messages.schema(CREATE, version, "request")
     values = {"name": "orders", "num_partitions": 2, "replication_factor": 3, **fields}
     values["configs"] = tuple(
@@ -36,26 +36,26 @@ def wanted(version: int = 7, **fields: Any) -> Any:
 
 
 async def create(
-    world: MetadataTestBed, *topics: Any, version: int = 7, timeout_ms: int = 5_000, **fields: Any
+    bed: MetadataTestBed, *topics: Any, version: int = 7, timeout_ms: int = 5_000, **fields: Any
 ) -> list[Any]:
-    answer = await world.ask(
+    response = await bed.request(
         CREATE, version, topics=topics, timeout=messages.milliseconds(timeout_ms), **fields
     )
-    return list(answer.topics)
+    return list(response.topics)
 
 
 @pytest.mark.parametrize("version", messages.versions_known(CREATE))
 def test_created_topic_has_the_nodes_of_kafka_3_9(version: int) -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        row = wanted(version, configs={"min.insync.replicas": "2"})
-        (result,) = await create(world, row, version=version)
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        row = creatable(version, configs={"min.insync.replicas": "2"})
+        (result,) = await create(bed, row, version=version)
         assert (result.name, result.error_code, result.error_message) == (
             "orders",
             ErrorCode.none,
             None,
         )
-        nodes = world.registry.dump()
+        nodes = bed.registry.dump()
         node = json.loads(nodes["/brokers/topics/orders"])
         assert sorted(node) == [
             "adding_replicas",
@@ -69,7 +69,7 @@ def test_created_topic_has_the_nodes_of_kafka_3_9(version: int) -> None:
         assert all(sorted(replicas) == [1, 2, 3] for replicas in node["partitions"].values())
         config = json.loads(nodes["/config/topics/orders"])
         assert config == {"version": 1, "config": {"min.insync.replicas": "2"}}
-        assert world.cache.partition_count("orders") == 2
+        assert bed.cache.partition_count("orders") == 2
         if version >= 7:
             assert text_of(result.topic_id) == node["topic_id"]
         if version >= 5:
@@ -77,7 +77,7 @@ def test_created_topic_has_the_nodes_of_kafka_3_9(version: int) -> None:
             in_force = {entry.name: entry.value for entry in result.configs}
             assert in_force["min.insync.replicas"] == "2"
 
-    run(story())
+    run(scenario())
 
 
 REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
@@ -104,46 +104,48 @@ REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "code", "says"), REFUSALS)
+@pytest.mark.parametrize(("fields", "code", "message"), REFUSALS)
 def test_invalid_topic_is_refused_with_the_code_of_kafka(
-    fields: dict[str, Any], code: ErrorCode, says: str
+    fields: dict[str, Any], code: ErrorCode, message: str
 ) -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        (result,) = await create(world, wanted(**fields))
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        (result,) = await create(bed, creatable(**fields))
         assert result.error_code is code
-        assert says in result.error_message
-        assert not any(path.startswith("/brokers/topics/") for path in world.registry.dump())
+        assert message in result.error_message
+        assert not any(path.startswith("/brokers/topics/") for path in bed.registry.dump())
 
-    run(story())
+    run(scenario())
 
 
-def test_open_counts_come_from_the_settings() -> None:
-    async def story() -> None:
-        world = MetadataTestBed(num_partitions=4, default_replication_factor=2)
-        (result,) = await create(world, wanted(num_partitions=-1, replication_factor=-1))
+def test_creation_without_counts_uses_the_settings() -> None:
+    async def scenario() -> None:
+        bed = MetadataTestBed(num_partitions=4, default_replication_factor=2)
+        (result,) = await create(bed, creatable(num_partitions=-1, replication_factor=-1))
         assert (result.num_partitions, result.replication_factor) == (4, 2)
 
-    run(story())
+    run(scenario())
 
 
 def test_manual_assignment_is_written() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        row = wanted(num_partitions=-1, replication_factor=-1, assignments={0: [3, 1], 1: [2, 3]})
-        (result,) = await create(world, row)
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        row = creatable(
+            num_partitions=-1, replication_factor=-1, assignments={0: [3, 1], 1: [2, 3]}
+        )
+        (result,) = await create(bed, row)
         assert result.error_code is ErrorCode.none
-        node = json.loads(world.registry.dump()["/brokers/topics/orders"])
+        node = json.loads(bed.registry.dump()["/brokers/topics/orders"])
         assert node["partitions"] == {"0": [3, 1], "1": [2, 3]}
 
-    run(story())
+    run(scenario())
 
 
 def test_each_topic_of_a_request_has_its_own_result() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
+    async def scenario() -> None:
+        bed = MetadataTestBed()
         results = await create(
-            world, wanted(name="a"), wanted(name="b!"), wanted(name="c"), wanted(name="c")
+            bed, creatable(name="a"), creatable(name="b!"), creatable(name="c"), creatable(name="c")
         )
         assert [(row.name, row.error_code) for row in results] == [
             ("a", ErrorCode.none),
@@ -151,193 +153,197 @@ def test_each_topic_of_a_request_has_its_own_result() -> None:
             ("c", ErrorCode.invalid_request),
         ]
 
-    run(story())
+    run(scenario())
 
 
 def test_existing_name_and_colliding_metric_name_are_refused() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        await create(world, wanted(name="a.b"))
-        results = await create(world, wanted(name="a.b"), wanted(name="a_b"))
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        await create(bed, creatable(name="a.b"))
+        results = await create(bed, creatable(name="a.b"), creatable(name="a_b"))
         assert [row.error_code for row in results] == [
             ErrorCode.topic_already_exists,
             ErrorCode.invalid_topic_exception,
         ]
 
-    run(story())
+    run(scenario())
 
 
 def test_concurrent_creation_changes_neither_topic_nor_settings() -> None:
-    async def story() -> None:
-        world = MetadataTestBed(obeys=False)
-        world.registry.apply(Create("/brokers/topics/orders", "theirs", make_parents=True))
-        world.registry.apply(Create("/config/topics/orders", "theirs", make_parents=True))
-        (result,) = await create(world, wanted())
+    async def scenario() -> None:
+        bed = MetadataTestBed(controller_acts=False)
+        bed.registry.apply(Create("/brokers/topics/orders", "theirs", make_parents=True))
+        bed.registry.apply(Create("/config/topics/orders", "theirs", make_parents=True))
+        (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.topic_already_exists
-        nodes = world.registry.dump()
+        nodes = bed.registry.dump()
         assert (nodes["/brokers/topics/orders"], nodes["/config/topics/orders"]) == (
             "theirs",
             "theirs",
         )
 
-    run(story())
+    run(scenario())
 
 
 def test_settings_left_behind_by_a_deleted_topic_are_replaced() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        world.registry.apply(Create("/config/topics/orders", "old", make_parents=True))
-        world.registry.apply(Create("/brokers/topics", make_parents=True))
-        (result,) = await create(world, wanted())
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        bed.registry.apply(Create("/config/topics/orders", "old", make_parents=True))
+        bed.registry.apply(Create("/brokers/topics", make_parents=True))
+        (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.none
-        assert json.loads(world.registry.dump()["/config/topics/orders"])["config"] == {}
+        assert json.loads(bed.registry.dump()["/config/topics/orders"])["config"] == {}
 
-    run(story())
+    run(scenario())
 
 
 def test_broker_that_is_not_the_controller_refuses() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        world.cache.update(update(controller=2))
-        (result,) = await create(world, wanted())
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        bed.cache.update(update(controller=2))
+        (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.not_controller
-        (result,) = await delete(world, "orders")
+        (result,) = await delete(bed, "orders")
         assert result.error_code is ErrorCode.not_controller
 
-    run(story())
+    run(scenario())
 
 
 def test_validate_only_writes_nothing() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        (result,) = await create(world, wanted(), validate_only=True)
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        (result,) = await create(bed, creatable(), validate_only=True)
         assert (result.error_code, result.topic_id, result.num_partitions) == (
             ErrorCode.none,
             None,
             2,
         )
-        assert "/brokers/topics/orders" not in world.registry.dump()
+        assert "/brokers/topics/orders" not in bed.registry.dump()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 1])
 def test_creation_without_leaders_in_time_times_out(timeout_ms: int) -> None:
-    async def story() -> None:
-        world = MetadataTestBed(obeys=False)
-        (result,) = await create(world, wanted(), timeout_ms=timeout_ms)
+    async def scenario() -> None:
+        bed = MetadataTestBed(controller_acts=False)
+        (result,) = await create(bed, creatable(), timeout_ms=timeout_ms)
         assert result.error_code is ErrorCode.request_timed_out
-        assert "/brokers/topics/orders" in world.registry.dump()
+        assert "/brokers/topics/orders" in bed.registry.dump()
 
-    run(story())
+    run(scenario())
 
 
 def test_creation_without_a_registry_times_out() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        world.registry.away = True
-        (result,) = await create(world, wanted())
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        bed.registry.is_unavailable = True
+        (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.request_timed_out
-        assert "/brokers/topics/orders" not in world.registry.dump()
+        assert "/brokers/topics/orders" not in bed.registry.dump()
 
-    run(story())
+    run(scenario())
 
 
 def test_requests_are_applied_when_the_registry_returns_in_time() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        world.registry.away = world.registry.comes_back = True
-        (result,) = await create(world, wanted())
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        bed.registry.is_unavailable = bed.registry.reconnects = True
+        (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.none
-        world.registry.away = True
-        (result,) = await delete(world, "orders")
+        bed.registry.is_unavailable = True
+        (result,) = await delete(bed, "orders")
         assert result.error_code is ErrorCode.none
-        assert world.cache.topic("orders") is None
+        assert bed.cache.topic("orders") is None
 
-    run(story())
+    run(scenario())
 
 
 async def delete(
-    world: MetadataTestBed, *names: str, version: int = 6, timeout_ms: int = 5_000
+    bed: MetadataTestBed, *names: str, version: int = 6, timeout_ms: int = 5_000
 ) -> list[Any]:
     s = messages.schema(DELETE, version, "request")
-    answer = await world.ask(
+    response = await bed.request(
         DELETE,
         version,
         topics=tuple(s.DeleteTopicState(name=name) for name in names),
         topic_names=names,
         timeout=messages.milliseconds(timeout_ms),
     )
-    return list(answer.responses)
+    return list(response.responses)
 
 
 @pytest.mark.parametrize("version", messages.versions_known(DELETE))
 def test_deletion_marks_the_topic_and_waits_for_its_removal(version: int) -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        await create(world, wanted())
-        results = await delete(world, "orders", "nothing", version=version)
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        await create(bed, creatable())
+        results = await delete(bed, "orders", "nothing", version=version)
         assert [(row.name, row.error_code) for row in results] == [
             ("orders", ErrorCode.none),
             ("nothing", ErrorCode.unknown_topic_or_partition),
         ]
-        assert "/admin/delete_topics/orders" in world.registry.dump()
-        assert world.cache.topic("orders") is None
+        assert "/admin/delete_topics/orders" in bed.registry.dump()
+        assert bed.cache.topic("orders") is None
 
-    run(story())
+    run(scenario())
 
 
-def test_a_topic_is_deleted_by_its_id() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        (made,) = await create(world, wanted())
+def test_delete_by_topic_id_deletes_the_topic() -> None:
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        (made,) = await create(bed, creatable())
         s = messages.schema(DELETE, 6, "request")
         row = s.DeleteTopicState(name=None, topic_id=made.topic_id)
         timeout = messages.milliseconds(5_000)
-        answer = await world.ask(DELETE, 6, topics=(row,), timeout=timeout)
-        assert [(r.name, r.topic_id, r.error_code) for r in answer.responses] == [
+        response = await bed.request(DELETE, 6, topics=(row,), timeout=timeout)
+        assert [(r.name, r.topic_id, r.error_code) for r in response.responses] == [
             ("orders", made.topic_id, ErrorCode.none)
         ]
-        answer = await world.ask(DELETE, 6, topics=(row,), timeout=timeout)
-        assert answer.responses[0].error_code is ErrorCode.unknown_topic_id
+        response = await bed.request(DELETE, 6, topics=(row,), timeout=timeout)
+        assert response.responses[0].error_code is ErrorCode.unknown_topic_id
 
-    run(story())
+    run(scenario())
 
 
 def test_deletion_is_refused_if_disabled_and_may_time_out() -> None:
-    async def story() -> None:
-        world = MetadataTestBed(delete_topic_enable=False)
+    async def scenario() -> None:
+        bed = MetadataTestBed(delete_topic_enable=False)
         for version, code in (
             (6, ErrorCode.topic_deletion_disabled),
             (1, ErrorCode.invalid_request),
         ):
-            (result,) = await delete(world, "orders", version=version)
+            (result,) = await delete(bed, "orders", version=version)
             assert result.error_code is code
-        world = MetadataTestBed()
-        await create(world, wanted())
-        world.registry.after = lambda: None
-        for _ in range(2):  # marked already is no error
-            (result,) = await delete(world, "orders", timeout_ms=0)
+        bed = MetadataTestBed()
+        await create(bed, creatable())
+        bed.registry.after = lambda: None
+        for _ in range(2):  # a topic that is already marked is no error
+            (result,) = await delete(bed, "orders", timeout_ms=0)
             assert result.error_code is ErrorCode.request_timed_out
 
-    run(story())
+    run(scenario())
 
 
 def test_internal_topic_waits_for_enough_brokers_and_is_created_once() -> None:
-    async def story() -> None:
-        world = MetadataTestBed()
-        asked = {"partitions": 5, "replication_factor": 3, "config": {"cleanup.policy": "compact"}}
-        world.cache.update(update(brokers=(1, 2)))
+    async def scenario() -> None:
+        bed = MetadataTestBed()
+        arguments = {
+            "partitions": 5,
+            "replication_factor": 3,
+            "config": {"cleanup.policy": "compact"},
+        }
+        bed.cache.update(update(brokers=(1, 2)))
         with pytest.raises(KafkaError) as refused:
-            await world.admin.ensure_topic("__consumer_offsets", **asked)  # type: ignore[arg-type] # spelled once
+            await bed.admin.ensure_topic("__consumer_offsets", **arguments)  # type: ignore[arg-type] # spelled once
         assert refused.value.code is ErrorCode.invalid_replication_factor
-        world.cache.update(update())
+        bed.cache.update(update())
         await asyncio.gather(
-            world.admin.ensure_topic("__consumer_offsets", **asked),  # type: ignore[arg-type] # as above
-            world.admin.ensure_topic("__consumer_offsets", **asked),  # type: ignore[arg-type] # as above
+            bed.admin.ensure_topic("__consumer_offsets", **arguments),  # type: ignore[arg-type] # as above
+            bed.admin.ensure_topic("__consumer_offsets", **arguments),  # type: ignore[arg-type] # as above
         )
-        assert world.cache.partition_count("__consumer_offsets") == 5
-        config = json.loads(world.registry.dump()["/config/topics/__consumer_offsets"])
+        assert bed.cache.partition_count("__consumer_offsets") == 5
+        config = json.loads(bed.registry.dump()["/config/topics/__consumer_offsets"])
         assert config["config"] == {"cleanup.policy": "compact"}
 
-    run(story())
+    run(scenario())

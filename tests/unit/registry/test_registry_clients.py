@@ -1,4 +1,4 @@
-"""What a client of the registry does is the same on the embedded one and on a real ZooKeeper (D3)."""
+"""The registry's client behaves the same with the embedded server and with a real ZooKeeper (D3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harrow.cluster.registry import (
     Set,
 )
 from harrow.cluster.registry.operations import WriteOperation
-from registry_in_process import Event, Heard, RegistryFixture, run
+from registry_in_process import Event, RecordedEvents, RegistryFixture, run
 
 Test = Callable[[RegistryFixture], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]
@@ -35,9 +35,9 @@ def on_each(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     return lambda test: run(tmp_path, test, request.param)
 
 
-async def refused(kind: type[NodeError], asked: Any, path: str, index: int = -1) -> None:
+async def refused(kind: type[NodeError], operation: Any, path: str, index: int = -1) -> None:
     with pytest.raises(kind) as raised:
-        await asked
+        await operation
     assert type(raised.value) is kind
     assert (raised.value.path, raised.value.index) == (path, index)
 
@@ -66,7 +66,7 @@ def test_node_operations_succeed_or_are_refused(on_each: Run) -> None:
         assert (await client.exists("/a") or stat).children == 1
         await client.delete_tree("/a")
         assert await client.exists("/a") is None
-        await client.delete_tree("/a")  # no error where there is none
+        await client.delete_tree("/a")  # deleting an absent tree is no error
 
     on_each(test)
 
@@ -100,11 +100,11 @@ def test_refused_multi_changes_nothing_and_names_the_operation(on_each: Run) -> 
         )
         assert epoch.czxid == created.czxid == deep.czxid
         assert (await client.get("/t/0/state"))[1].czxid == deep.czxid
-        answers = await client.multi(
+        results = await client.multi(
             [Check("/epoch", 0), Set("/a", "y", 0), Set("/t/0/state", "z", 0)]
         )
-        assert answers[0] is None
-        assert [one.version for one in answers[1:]] == [1, 1]
+        assert results[0] is None
+        assert [stat.version for stat in results[1:]] == [1, 1]
         await refused(
             BadVersionError, client.multi([Check("/epoch", 5), Set("/a", "no")]), "/epoch", 0
         )
@@ -148,13 +148,15 @@ def test_events_arrive_before_later_responses(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         writer, reader = await registry.client("broker 1"), await registry.client("broker 2")
         await writer.create("/a", "0")
-        heard = Heard()
+        recorder = RecordedEvents()
         for value in range(1, 40):
-            await reader.get("/a", watch=heard)
+            await reader.get("/a", watch=recorder)
             await writer.set("/a", str(value))
-            while (await reader.get("/a"))[0] != str(value):  # an ensemble's reader may lag
-                assert len(heard.events) < value
-            assert len(heard.events) == value
+            while (await reader.get("/a"))[0] != str(
+                value
+            ):  # another server of an ensemble may lag
+                assert len(recorder.events) < value
+            assert len(recorder.events) == value
 
     on_each(test)
 
@@ -163,7 +165,7 @@ def test_each_kind_of_watch_fires_once(on_each: Run) -> None:
     async def test(registry: RegistryFixture) -> None:
         writer, reader = await registry.client("broker 1"), await registry.client("broker 2")
         await writer.create("/p")
-        data, below, absent = Heard(), Heard(), Heard()
+        data, below, absent = RecordedEvents(), RecordedEvents(), RecordedEvents()
         await reader.get("/p", watch=data)
         await reader.children("/p", watch=below)
         assert await reader.exists("/p/x", watch=absent) is None
@@ -173,15 +175,15 @@ def test_each_kind_of_watch_fires_once(on_each: Run) -> None:
         await writer.set("/p", "1")
         await writer.set("/p", "2")
         assert await data.next() == [Event("changed", "/p")]
-        gone = Heard()
-        await reader.get("/p/x", watch=gone)
+        deleted = RecordedEvents()
+        await reader.get("/p/x", watch=deleted)
         await writer.delete("/p/x")
-        assert await gone.next() == [Event("deleted", "/p/x")]
+        assert await deleted.next() == [Event("deleted", "/p/x")]
         with pytest.raises(NoNodeError):
             await reader.get("/none", watch=data)
         await writer.create("/none")
         await reader.get("/none")
-        assert [len(one.events) for one in (data, below, absent, gone)] == [1, 1, 1, 1]
+        assert [len(recorder.events) for recorder in (data, below, absent, deleted)] == [1, 1, 1, 1]
 
     on_each(test)
 
@@ -193,10 +195,10 @@ def test_session_end_deletes_its_ephemeral_nodes(on_each: Run) -> None:
         assert made.stat.ephemeral_owner == owner.session_id != other.session_id
         assert (await other.get("/mine"))[1].ephemeral_owner == owner.session_id
         await refused(BadRequestError, owner.create("/mine/child"), "/mine/child")
-        heard = Heard()
-        await other.exists("/mine", watch=heard)
+        recorder = RecordedEvents()
+        await other.exists("/mine", watch=recorder)
         await owner.close()
-        assert await heard.next() == [Event("deleted", "/mine")]
+        assert await recorder.next() == [Event("deleted", "/mine")]
         assert await other.exists("/mine") is None
 
     on_each(test)

@@ -29,20 +29,20 @@ from harrow.cluster.registry import (
 from harrow.cluster.registry.server import RegistryServer
 from harrow.cluster.registry.store import SqliteStore
 from harrow.cluster.registry.tree_rows import Changes
-from registry_in_process import Heard, RegistryFixture, run
+from registry_in_process import RecordedEvents, RegistryFixture, run
 
 
 def test_event_arrives_before_the_change_can_be_read(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         writer, reader = await registry.client("broker 1"), await registry.client("broker 2")
         await writer.create("/a", "0")
-        heard = Heard()
+        recorder = RecordedEvents()
         for value in range(1, 50):
-            await reader.get("/a", watch=heard)
+            await reader.get("/a", watch=recorder)
             await writer.set("/a", str(value))
             data, _ = await reader.get("/a")
             assert data == str(value)
-            assert len(heard.events) == value
+            assert len(recorder.events) == value
 
     run(tmp_path, test)
 
@@ -65,30 +65,30 @@ def test_multi_over_a_link_is_all_or_nothing(tmp_path: Path) -> None:
 
 def test_lost_link_keeps_the_session_and_missed_watches_fire(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
-        host = await registry.host("away")
-        away, writer = (
+        host = await registry.host("cut-off")
+        cut_off, writer = (
             await registry.client("broker 1", host=host),
             await registry.client("broker 2"),
         )
-        session = away.session_id
-        await away.create("/mine", ephemeral=True)
+        session = cut_off.session_id
+        await cut_off.create("/mine", ephemeral=True)
         await writer.create("/a")
-        heard, states = Heard(), Heard()
-        away.on_state.append(states)
-        await away.get("/a", watch=heard)
-        await away.exists("/none", watch=heard)
-        await away.children("/a", watch=heard)
-        host.network.block(["registry"])  # type: ignore[attr-defined] # a knob of the real host
+        recorder, states = RecordedEvents(), RecordedEvents()
+        cut_off.on_state.append(states)
+        await cut_off.get("/a", watch=recorder)
+        await cut_off.exists("/none", watch=recorder)
+        await cut_off.children("/a", watch=recorder)
+        host.network.block(["registry"])  # type: ignore[attr-defined] # a link rule of the real host
         await writer.set("/a", "new")
         await writer.create("/none")
-        host.network.heal("reset")  # type: ignore[attr-defined]  # a knob of the real host
+        host.network.heal("reset")  # type: ignore[attr-defined]  # a link rule of the real host
         await states.until(lambda: states.events[-2:] == ["disconnected", "connected"])
-        await heard.next(2)
-        assert sorted(str(event.kind) for event in heard.events) == ["changed", "created"]
-        assert away.session_id == session
+        await recorder.next(2)
+        assert sorted(str(event.kind) for event in recorder.events) == ["changed", "created"]
+        assert cut_off.session_id == session
         assert await writer.exists("/mine") is not None
         await writer.create("/a/child")  # the children watch was set again
-        await heard.next(3)
+        await recorder.next(3)
 
     run(tmp_path, test)
 
@@ -97,14 +97,14 @@ def test_operation_without_a_link_fails_and_says_whether_it_may_be_applied(
     tmp_path: Path,
 ) -> None:
     async def test(registry: RegistryFixture) -> None:
-        host = await registry.host("away")
+        host = await registry.host("cut-off")
         client = await registry.client(host=host)
         await client.create("/a")
-        host.network.block(["registry"])  # type: ignore[attr-defined]  # a knob of the real host
+        host.network.block(["registry"])  # type: ignore[attr-defined]  # a link rule of the real host
         write = asyncio.ensure_future(client.set("/a", "x"))
         read = asyncio.ensure_future(client.get("/a"))
         await asyncio.wait([write], timeout=0)
-        host.network.heal("reset")  # type: ignore[attr-defined]  # a knob of the real host
+        host.network.heal("reset")  # type: ignore[attr-defined]  # a link rule of the real host
         for task, maybe in ((write, True), (read, False)):
             with pytest.raises(RegistryUnavailableError) as raised:
                 await task
@@ -125,14 +125,14 @@ def test_silent_client_expires_and_learns_it_on_reconnecting(tmp_path: Path) -> 
         other = await registry.client("broker 2")
         first = zombie.session_id
         await zombie.create("/mine", ephemeral=True)
-        expired, gone = Heard(), Heard()
+        expired, deleted = RecordedEvents(), RecordedEvents()
         zombie.on_expired.append(expired)
-        await other.exists("/mine", watch=gone)
-        host.network.block(["registry"])  # type: ignore[attr-defined]  # a knob of the real host
-        await gone.next()
-        assert gone.events[0].kind == "deleted"
-        assert expired.events == []  # it cannot know yet
-        host.network.heal("deliver")  # type: ignore[attr-defined]  # a knob of the real host
+        await other.exists("/mine", watch=deleted)
+        host.network.block(["registry"])  # type: ignore[attr-defined]  # a link rule of the real host
+        await deleted.next()
+        assert deleted.events[0].kind == "deleted"
+        assert expired.events == []  # the client has not received the expiry yet
+        host.network.heal("deliver")  # type: ignore[attr-defined]  # a link rule of the real host
         await expired.next()
         await zombie.until_connected()
         assert zombie.session_id > first
@@ -145,11 +145,11 @@ def test_close_ends_a_session_at_once_without_expiry(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         leaving, other = await registry.client("broker 1"), await registry.client("broker 2")
         await leaving.create("/mine", ephemeral=True)
-        gone, expired = Heard(), Heard()
+        deleted, expired = RecordedEvents(), RecordedEvents()
         leaving.on_expired.append(expired)
-        await other.exists("/mine", watch=gone)
+        await other.exists("/mine", watch=deleted)
         await leaving.close()
-        await gone.next()
+        await deleted.next()
         assert expired.events == []
         with pytest.raises(RegistryUnavailableError):
             await leaving.get("/mine")
@@ -163,7 +163,7 @@ def test_server_restart_keeps_sessions_and_nodes(tmp_path: Path) -> None:
         registry.store = SqliteStore(str(tmp_path / "tree.sqlite"))
         await registry.start()
         client = await registry.client(timeout_ms=2000)
-        states = Heard()
+        states = RecordedEvents()
         client.on_state.append(states)
         session = client.session_id
         await client.create("/mine", "x", ephemeral=True)
@@ -182,7 +182,7 @@ def test_server_restart_keeps_sessions_and_nodes(tmp_path: Path) -> None:
 def test_newer_link_of_a_session_replaces_the_older_link(tmp_path: Path) -> None:
     async def test(registry: RegistryFixture) -> None:
         client = await registry.client()
-        states = Heard()
+        states = RecordedEvents()
         client.on_state.append(states)
         reader, writer = await asyncio.open_connection("127.0.0.1", registry.port)
         hello: dict[str, Any] = {
@@ -192,8 +192,8 @@ def test_newer_link_of_a_session_replaces_the_older_link(tmp_path: Path) -> None
         body = json.dumps(hello).encode()
         writer.write(len(body).to_bytes(4, "big") + body)
         size = int.from_bytes(await reader.readexactly(4), "big")
-        answer = json.loads(await reader.readexactly(size))
-        assert answer["hello"]["session"] == client.session_id
+        response = json.loads(await reader.readexactly(size))
+        assert response["hello"]["session"] == client.session_id
         await states.until(lambda: "disconnected" in states.events)
         writer.close()
         await client.until_connected()
@@ -260,11 +260,11 @@ def test_failing_store_ends_the_server_without_a_response(tmp_path: Path) -> Non
     run(tmp_path, test)
 
 
-# ------------------------------------------------------- a server that was away
+# ------------------------------------------------------- a server that was paused
 
 
-class _Frozen:
-    """A host whose clock and timers the test moves."""
+class ManualHost:
+    """A host with a manual clock and manual timers."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -295,13 +295,13 @@ class _Frozen:
             call()
 
 
-# the server's timer comes this late; is a session of 300 ms expired by it, having been silent for so long?
+# A session of 300 ms was silent for this long when the server's late timer ran; the server must not expire it.
 @pytest.mark.parametrize(("late", "silent", "alive"), [(0, 100, True), (5000, 5100, True)])
 def test_stopped_server_extends_the_sessions_by_its_absence(
     late: int, silent: int, alive: bool, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        host: Any = _Frozen()
+        host: Any = ManualHost()
         server = RegistryServer(host, SqliteStore(str(tmp_path / "tree")))
         await server.start()
         session = server.tree.open_session("broker 1", 300, 0).result
@@ -309,7 +309,7 @@ def test_stopped_server_extends_the_sessions_by_its_absence(
         assert host.now == silent
         host.run_timers()
         assert (session in server.tree.sessions) is alive
-        # and from then on time counts again
+        # After that the session's time counts again.
         while session in server.tree.sessions:
             host.now = host.timers[0][0]
             host.run_timers()
@@ -351,14 +351,14 @@ def test_kill_keeps_every_transaction_with_a_response(tmp_path: Path) -> None:
         keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         keeper.bind(("127.0.0.1", 0))
-        asyncio.run(_kill_and_look(tmp_path, keeper.getsockname()[1]))
+        asyncio.run(check_after_kill(tmp_path, keeper.getsockname()[1]))
 
 
-async def _kill_and_look(tmp_path: Path, port: int) -> None:
+async def check_after_kill(tmp_path: Path, port: int) -> None:
     host = RealHost("broker-1", str(tmp_path / "broker-1"))
     await host.start()
     client = RegistryClient(host, ("127.0.0.1", port), "broker 1", 5000)
-    answered = 0
+    acknowledged = 0
     with _process(tmp_path / "registry", port) as child:
         await client.start()
         await client.create("/count", "0")
@@ -366,20 +366,23 @@ async def _kill_and_look(tmp_path: Path, port: int) -> None:
         session = client.session_id
         with contextlib.suppress(RegistryUnavailableError):
             while True:
-                if answered == 100:
+                if acknowledged == 100:
                     os.kill(child.pid, signal.SIGKILL)
-                await client.set("/count", str(answered + 1))
-                answered += 1
+                await client.set("/count", str(acknowledged + 1))
+                acknowledged += 1
     with _process(tmp_path / "registry", port):
         await client.until_connected()
         assert client.session_id == session
         data, stat = await client.get("/count")
-        assert int(data) in (answered, answered + 1)  # the last one's outcome was unknown
+        assert int(data) in (
+            acknowledged,
+            acknowledged + 1,
+        )  # the result of the last write is unknown
         assert stat.version == int(data)
         assert await client.exists("/mine") is not None
         await client.close()
     await host.stop()
-    assert answered >= 100
+    assert acknowledged >= 100
 
 
 def test_expiry_fails_operations_in_flight(tmp_path: Path) -> None:

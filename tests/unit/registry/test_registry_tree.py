@@ -43,7 +43,7 @@ def opened(tree: RegistryTree, name: str = "broker 1", timeout_ms: int = 100, no
 
 
 class Model:
-    """What the tree should be, without any cleverness: it copies everything."""
+    """A simple model of the tree: it copies all nodes before each operation."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[str, int, int]] = {}  # data, version, owner
@@ -53,12 +53,12 @@ class Model:
         try:
             parts = operation.operations if isinstance(operation, Multi) else (operation,)
             for part in parts:
-                self._one(session, part)
+                self.perform_one(session, part)
         except KeyError:
             self.nodes = before
             raise
 
-    def _one(self, session: int, operation: Any) -> None:
+    def perform_one(self, session: int, operation: Any) -> None:
         path: str = operation.path
         if isinstance(operation, DeleteTree):
             for found in [p for p in self.nodes if p == path or p.startswith(path + "/")]:
@@ -68,7 +68,7 @@ class Model:
             if above and above not in self.nodes:
                 if not operation.make_parents:
                     raise KeyError(path)
-                self._one(session, Create(above, make_parents=True))
+                self.perform_one(session, Create(above, make_parents=True))
             if path in self.nodes or (above and self.nodes[above][2]):
                 raise KeyError(path)
             self.nodes[path] = (operation.data, 0, session if operation.ephemeral else 0)
@@ -110,8 +110,8 @@ steps = st.lists(
 def test_tree_behaves_like_the_model(script: Sequence[tuple[str, Any]]) -> None:
     tree, model, store = RegistryTree(), Model(), MemoryStore()
     ids: dict[str, int] = {}
-    for who, operation in script:
-        if who == "end":
+    for client, operation in script:
+        if client == "end":
             if "second" in ids:
                 session = ids.pop("second")
                 result = tree.close_session(session)
@@ -119,20 +119,20 @@ def test_tree_behaves_like_the_model(script: Sequence[tuple[str, Any]]) -> None:
                 store.commit(result.changes)
                 model.close(session)
             continue
-        if who not in ids:
-            result = tree.open_session(who, 100, 0)
+        if client not in ids:
+            result = tree.open_session(client, 100, 0)
             assert result.changes is not None
             store.commit(result.changes)
-            ids[who] = result.result
+            ids[client] = result.result
         before, zxid = tree.rows(), tree.zxid
         try:
-            result = tree.apply(ids[who], operation, 0)
+            result = tree.apply(ids[client], operation, 0)
         except NodeError:
             with pytest.raises(KeyError):
-                model.perform(ids[who], operation)
-            assert (tree.rows(), tree.zxid) == (before, zxid)  # nothing has happened
+                model.perform(ids[client], operation)
+            assert (tree.rows(), tree.zxid) == (before, zxid)  # the tree is unchanged
             continue
-        model.perform(ids[who], operation)
+        model.perform(ids[client], operation)
         if result.changes is not None:
             assert tree.zxid == zxid + 1
             store.commit(result.changes)
@@ -223,9 +223,9 @@ WATCHES: list[tuple[Any, Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("read", "write", "heard"), WATCHES, ids=str)
+@pytest.mark.parametrize(("read", "write", "expected"), WATCHES, ids=str)
 def test_watch_fires_once_and_missed_change_fires_on_resume(
-    read: Any, write: Any, heard: list[str]
+    read: Any, write: Any, expected: list[str]
 ) -> None:
     for present in (True, False):
         tree = RegistryTree()
@@ -237,13 +237,13 @@ def test_watch_fires_once_and_missed_change_fires_on_resume(
         kind = "children" if isinstance(read, Children) else "data" if exists else "exists"
         if present:
             fired = [f"{e.kind} {e.path}" for _, e in tree.apply(writer, write, 0).events]
-        else:  # the link was away: it names its watches when it is back
+        else:  # the client lost its link, and names its watches when it reconnects
             tree.resume(watcher, seen, {}, 0)
             assert tree.apply(writer, write, 0).events == ()
             missed = tree.resume(watcher, seen, {kind: [read.path]}, 0)
             fired = [f"{e.kind} {e.path}" for e in missed]
-        assert fired == heard
-        if heard:
+        assert fired == expected
+        if expected:
             again = Create("/a/again", make_parents=True)
             assert tree.apply(writer, again, 0).events == ()
 
@@ -256,9 +256,9 @@ def test_watch_fires_only_for_its_session() -> None:
     assert tree.apply(first, Set("/a", "x"), 0).events == ((second, Event("changed", "/a")),)
 
 
-# session timeout 100, heard at these times; when does it expire?
+# The session timeout is 100 ms; the server received a heartbeat at these times.
 @pytest.mark.parametrize(
-    ("heard", "at", "expired"),
+    ("heartbeats", "at", "expired"),
     [
         ([], 99, False),
         ([], 100, True),
@@ -268,25 +268,25 @@ def test_watch_fires_only_for_its_session() -> None:
         ([99, 198], 250, False),
     ],
 )
-def test_sessions_expire_after_silence(heard: list[int], at: int, expired: bool) -> None:
+def test_sessions_expire_after_silence(heartbeats: list[int], at: int, expired: bool) -> None:
     tree = RegistryTree()
     session = opened(tree)
-    for now in heard:
+    for now in heartbeats:
         assert tree.sessions.touch(session, now)
     assert tree.sessions.expired(at) == ([session] if expired else [])
 
 
 def test_session_end_removes_its_ephemeral_nodes_in_one_transaction() -> None:
     tree = RegistryTree()
-    dying, watcher = opened(tree), opened(tree)
+    closing, watcher = opened(tree), opened(tree)
     for path in ("/ids", "/stays"):
-        tree.apply(dying, Create(path), 0)
-    tree.apply(dying, Create("/ids/1", ephemeral=True), 0)
-    tree.apply(dying, Create("/controller", ephemeral=True), 0)
+        tree.apply(closing, Create(path), 0)
+    tree.apply(closing, Create("/ids/1", ephemeral=True), 0)
+    tree.apply(closing, Create("/controller", ephemeral=True), 0)
     tree.apply(watcher, Children("/ids", watch=True), 0)
     tree.apply(watcher, Exists("/controller", watch=True), 0)
     zxid = tree.zxid
-    result = tree.close_session(dying)
+    result = tree.close_session(closing)
     assert tree.zxid == zxid + 1
     assert tree.dump() == {"/ids": "", "/stays": ""}
     assert {str(event) for _, event in result.events} == {
@@ -294,9 +294,9 @@ def test_session_end_removes_its_ephemeral_nodes_in_one_transaction() -> None:
         str(Event("children", "/ids")),
     }
     with pytest.raises(SessionExpiredError):
-        tree.apply(dying, Get("/ids"), 0)
+        tree.apply(closing, Get("/ids"), 0)
     with pytest.raises(SessionExpiredError):
-        tree.resume(dying, 0, {}, 0)
+        tree.resume(closing, 0, {}, 0)
 
 
 def test_loaded_sessions_get_their_full_timeout() -> None:

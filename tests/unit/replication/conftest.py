@@ -1,4 +1,4 @@
-"""Closes the simulations of a test: a coroutine must not outlive its loop."""
+"""Closes the simulations of a test: a coroutine must not outlive its event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .simulation import OPEN
 
 @pytest.fixture(autouse=True)
 def close_simulations() -> Iterator[None]:
-    """Close every simulation that the test made; each must have ended without an unhandled exception."""
+    """Close every simulation that the test created; each must have ended without an unhandled exception."""
     yield
     while OPEN:
         OPEN.pop().close()

@@ -1,4 +1,4 @@
-"""Bare partitions for tables: a log that is a list, and two replicas that talk by plain calls."""
+"""Partitions for table tests: the log is a list, and two replicas exchange data by plain calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAG_MS = 100
 
 
 class ListLog:
-    """The part of a log that a partition uses; a record is (epoch, value), a batch one record."""
+    """The part of a log that a partition uses; a record is (epoch, value), a batch is one record."""
 
     def __init__(self, config: dict[str, object] | None = None) -> None:
         self.records: list[tuple[int, str]] = []
@@ -39,7 +39,7 @@ class ListLog:
     def log_end_offset(self) -> Offset:
         return Offset(len(self.records))
 
-    acknowledgeable_end = log_end_offset  # nothing waits for an fsync
+    acknowledgeable_end = log_end_offset  # no append waits for an fsync
 
     def put(self, epoch: int, value: str) -> None:
         if epoch > self.epochs.latest():
@@ -62,7 +62,7 @@ class ListLog:
 
 
 class Replica:
-    """A partition over a `ListLog`, with what a fetcher and a fetch handler would do."""
+    """A partition over a `ListLog`, which does what a fetcher and a fetch handler do."""
 
     def __init__(
         self, node: int, rule: str = "kip-320", config: dict[str, object] | None = None
@@ -87,7 +87,7 @@ class Replica:
         return self.partition.high_watermark
 
     def restart(self) -> None:
-        """kill -9 and back: the log stays, the HW is the checkpoint's (written at every change here)."""
+        """Restart after kill -9: the log stays, and the HW is the checkpointed HW (written at every change here)."""
         self.partition = self._open(self.hw)
 
     def produce(self, value: str, *, acks: int = 1, now: int = 0) -> None:
@@ -98,19 +98,21 @@ class Replica:
         return self.partition.become_leader(state(self.node, epoch, isr, version=version), now)
 
     def follow(self, leader: Replica, epoch: int, isr: tuple[int, ...]) -> None:
-        """Become follower and truncate by the rule, asking `leader` as often as the rule does."""
+        """Become follower and truncate by the rule, with as many requests to `leader` as the rule needs."""
         self.partition.become_follower(state(leader.node, epoch, isr))
-        asked = latest_epoch(self.partition)
-        cut = self.rule.start(self.partition)
-        self.partition.truncate_to(cut.offset)
-        while not cut.done and self.rule.asks:
-            answer = leader.log.epochs.end_offset_for(LeaderEpoch(asked), leader.log.log_end_offset)
-            cut = self.rule.answered(self.partition, *answer)
-            self.partition.truncate_to(cut.offset)
-            asked = latest_epoch(self.partition)
+        epoch_in_question = latest_epoch(self.partition)
+        point = self.rule.start(self.partition)
+        self.partition.truncate_to(point.offset)
+        while not point.done and self.rule.asks:
+            end = leader.log.epochs.end_offset_for(
+                LeaderEpoch(epoch_in_question), leader.log.log_end_offset
+            )
+            point = self.rule.answered(self.partition, *end)
+            self.partition.truncate_to(point.offset)
+            epoch_in_question = latest_epoch(self.partition)
 
     def fetch(self, leader: Replica, *, now: int = 0) -> None:
-        """One round: request, the leader's bookkeeping, its answer, the append."""
+        """Run one fetch round: the request, the leader's follower state, the response, the append."""
         offset = self.partition.log_end_offset
         if offset > leader.leo and not self.rule.on_fetch:
             self.partition.truncate_to(leader.leo)  # OFFSET_OUT_OF_RANGE

@@ -1,4 +1,4 @@
-"""Clients of a `Simulation`: fetches, offsets, the result of an append; and three brokers with one topic."""
+"""Clients of a `Simulation` (fetches, offsets, the result of an append), and a simulation of three brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .simulation import ORDERS, SimPromise, Simulation
 
 
 class Consumer:
-    """Fetches of `tp` at broker `node`."""
+    """A consumer that fetches `tp` from broker `node`."""
 
     def __init__(
         self, sim: Simulation, node: int = 1, version: int = 12, tp: TopicPartition = ORDERS
@@ -27,7 +27,7 @@ class Consumer:
             topic, self.tp.partition, epoch, offset, last, -1, row.get("size", 1 << 20)
         )
         fetch = FetchRequest(
-            row.get("replica", -1), row.get("life", -1), wait, min_bytes, 1 << 20,
+            row.get("replica", -1), row.get("incarnation", -1), wait, min_bytes, 1 << 20,
             row.get("isolation", 0), 0, -1, [part], [], "",
         )  # fmt: skip
         body = encode_fetch_request(self.version, fetch)
@@ -36,38 +36,38 @@ class Consumer:
         self.sim.send(target, 1, self.version, body, "reader", promise)
         return promise
 
-    def answer(self, promise: SimPromise) -> FetchedPartition:
+    def response(self, promise: SimPromise) -> FetchedPartition:
         assert self.sim.loop.run_until(promise.done, 60_000)
         view = promise.result()
         return decode_fetch_response(self.version, bytes(view)).partitions[0]
 
     def fetch(self, offset: int, **row: Any) -> FetchedPartition:
-        return self.answer(self.send(offset, **row))
+        return self.response(self.send(offset, **row))
 
 
 PATIENT: dict[str, object] = {"replica.lag.time.max.ms": 60_000}
-"""Nobody leaves the ISR while a test lasts."""
+"""No replica leaves the ISR during a test."""
 
 
 def three(**config: object) -> Simulation:
-    """`ORDERS` on three brokers, the first its leader."""
+    """A simulation with `ORDERS` on three brokers; broker 1 is the leader."""
     sim = Simulation(3, seed=1, config=config)
     sim.create(ORDERS, [1, 2, 3])
     sim.loop.run_for(50)
     return sim
 
 
-def result_of(sim: Simulation, answers: list[Any], limit_ms: float = 10_000) -> Any:
-    """The one result of an append, when there is one."""
-    assert sim.loop.run_until(lambda: bool(answers), limit_ms)
-    assert len(answers) == 1
-    return answers[0]
+def result_of(sim: Simulation, results: list[Any], limit_ms: float = 10_000) -> Any:
+    """Run until the append has its result; return it."""
+    assert sim.loop.run_until(lambda: bool(results), limit_ms)
+    assert len(results) == 1
+    return results[0]
 
 
 def list_offset(sim: Simulation, timestamp: int, version: int = 7, isolation: int = 0) -> Any:
-    """ListOffsets of `ORDERS` at broker 1, as a consumer asks: its row of the answer."""
+    """Send ListOffsets for `ORDERS` to broker 1 as a consumer; return the partition of the response."""
     s = messages.schema(2, version, "request")
     row = s.ListOffsetsPartition(partition_index=ORDERS.partition, timestamp=timestamp)
     topic = s.ListOffsetsTopic(name=ORDERS.topic, partitions=(row,))
     entity = s.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=(topic,))
-    return sim.ask(1, 2, version, entity).topics[0].partitions[0]
+    return sim.call(1, 2, version, entity).topics[0].partitions[0]

@@ -1,9 +1,9 @@
 """Replica managers of several brokers on simulated machines: real partitions, fetchers and logs, a scripted controller.
 
-Owns: links with a latency drawn from the seed, which carry requests straight to the handlers; a registry of partition
-states with conditional writes; and a controller that does what the test says. Machines, clocks, disks and tasks are
+Owns: links with a latency drawn from the seed, which carry requests directly to the handlers; a registry of partition
+states with conditional writes; and a controller that follows the test. Machines, clocks, disks and tasks are
 those of `cluster/host/simulated`. Everything is deterministic in the seed. A broker that is killed loses its memory
-and keeps its disk (kill -9). An exception that a task or a callback of a broker lets out fails the test
+and keeps its disk (kill -9). An unhandled exception in a task or a callback of a broker fails the test
 (`conftest.py`).
 """
 
@@ -41,12 +41,12 @@ from request_contexts import broker_context
 ORDERS = TopicPartition("orders", 0)
 SimPromise = HostPromise[Any]
 OPEN: list[Simulation] = []
-"""Simulations that the current test has made; `conftest.py` closes them."""
+"""Simulations that the current test created; `conftest.py` closes them."""
 
 
 @dataclass
 class RegistryState:
-    """One partition's state as the registry has it."""
+    """The state of one partition in the registry."""
 
     leader: int
     leader_epoch: int
@@ -56,13 +56,13 @@ class RegistryState:
 
 
 class SimRegistry:
-    """`IsrStore` with a delay, and answers that may be lost."""
+    """An `IsrStore` with a delay, whose responses may be lost."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.states: dict[TopicPartition, RegistryState] = {}
-        self.cut_off: set[int] = set()
-        self.lose_answers = 0
+        self.unreachable_from: set[int] = set()
+        self.lose_responses = 0
         self.delay_ms = 1.0
 
     async def write_isr(
@@ -73,8 +73,8 @@ class SimRegistry:
         sim = self._simulation
         sleep = sim.brokers[leader].host.tasks.sleep
         await sleep(self.delay_ms)
-        if leader in self.cut_off:
-            raise TimeoutError("the registry does not answer")
+        if leader in self.unreachable_from:
+            raise TimeoutError("the registry does not respond")
         state = self.states[tp]
         same = (leader, leader_epoch, list(isr)) == (state.leader, state.leader_epoch, state.isr)
         if state.version != expected_version:
@@ -82,14 +82,14 @@ class SimRegistry:
         state.isr, state.version = list(isr), state.version + 1
         version = state.version
         await sleep(self.delay_ms)
-        if self.lose_answers > 0:
-            self.lose_answers -= 1
-            raise TimeoutError("the answer was lost")
+        if self.lose_responses > 0:
+            self.lose_responses -= 1
+            raise TimeoutError("the response was lost")
         return version
 
 
 class ListTap:
-    """A tap that keeps its rows in a list."""
+    """A tap that stores its rows in a list."""
 
     enabled = True
 
@@ -109,7 +109,7 @@ class ListTap:
 
 
 class SimBroker:
-    """One broker across its lives."""
+    """One broker over all its incarnations."""
 
     def __init__(self, simulation: Simulation, node_id: int, config: dict[str, object]) -> None:
         self._simulation = simulation
@@ -118,7 +118,7 @@ class SimBroker:
         self.machine = Machine(simulation.world, name, Peer("broker", str(node_id)))
         self.tap = ListTap()
         self._config = BrokerConfig.parse(config)
-        self.lives = 0
+        self.incarnations = 0
         self.epoch = -1
         self.host: SimHost
         self.replicas: ReplicaManager
@@ -131,13 +131,13 @@ class SimBroker:
         return self.machine.alive
 
     def traced(self, event: str) -> list[dict[str, Any]]:
-        """Fields of all events of that name."""
+        """Return the fields of all trace events with this name."""
         events = self._simulation.world.trace.events
         return [row for _, host, name, row in events if (host, name) == (self.machine.name, event)]
 
     def start(self) -> None:
         sim = self._simulation
-        self.lives += 1
+        self.incarnations += 1
         self.host = host = self.machine.boot()
         host.tap = self.tap
         logs = self.logs = LogManager(host, f"/{self.machine.name}", self._config)
@@ -151,7 +151,7 @@ class SimBroker:
         self.register()
 
     def register(self) -> None:
-        """Open a session, which gives a broker epoch."""
+        """Open a registry session, which assigns a broker epoch."""
         self._simulation.epochs += 1
         self.epoch = self._simulation.epochs
         self.replicas.broker_epoch = BrokerEpoch(self.epoch)
@@ -160,7 +160,7 @@ class SimBroker:
         self.machine.kill()
 
     def serve(self, request: Request) -> None:
-        """Hand a request to its handler, as a connection does."""
+        """Pass a request to its handler, as a connection does."""
         handler = self.table.lookup(request.api_key, request.version).handler
         try:
             running = handler(request)
@@ -174,31 +174,31 @@ class SimBroker:
             self.host.tasks.spawn(running, name="request")
 
 
-class Once:
-    """One answer for what takes many."""
+class FirstResult:
+    """The promise of one request, which passes its result on to the `receiver` of several requests."""
 
-    def __init__(self, settled: Any) -> None:
-        self._settled: Any = settled
+    def __init__(self, receiver: Any) -> None:
+        self._receiver: Any = receiver
         self._done = False
 
     def done(self) -> bool:
-        return self._done or bool(self._settled.done())
+        return self._done or bool(self._receiver.done())
 
     def set_result(self, result: Any, /) -> None:
         self._done = True
-        self._settled.set_result(result)
+        self._receiver.set_result(result)
 
     def set_exception(self, error: BaseException, /) -> None:
         self._done = True
-        self._settled.set_exception(error)
+        self._receiver.set_exception(error)
 
 
 class SimPeer:
-    """What a fetcher gets: a client of another broker whose messages take their time."""
+    """A fetcher's client of another broker, whose messages have a latency."""
 
     def __init__(self, simulation: Simulation, source: SimBroker, target: SimBroker) -> None:
         self._sim, self._source, self._target = simulation, source, target
-        self._life = target.lives
+        self._incarnation = target.incarnations
         self._closed = False
         self._pending: list[SimPromise] = []
 
@@ -210,34 +210,34 @@ class SimPeer:
 
     async def request(self, api_key: int, version: int, entity: Any, timeout_ms: float) -> Any:
         body = messages.encode_request(api_key, version, entity)
-        answer = await self.request_parts(api_key, version, (body,), timeout_ms)
-        return messages.decode_response(api_key, version, answer)
+        response = await self.request_parts(api_key, version, (body,), timeout_ms)
+        return messages.decode_response(api_key, version, response)
 
     async def connect(self, api_key: int, timeout_ms: float) -> None:
         del api_key, timeout_ms
         sim, source = self._sim, self._source
-        if self._closed or not self._target.alive or self._life != self._target.lives:
-            self._life = self._target.lives
+        if self._closed or not self._target.alive or self._incarnation != self._target.incarnations:
+            self._incarnation = self._target.incarnations
             await source.host.tasks.sleep(sim.latency())
             raise ConnectionRefusedError(f"broker {self._target.node_id} is dead")
 
     def request_if_connected(
-        self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float, settled: Any
+        self, api_key: int, version: int, body_parts: Sequence[Buffer], timeout_ms: float, receiver: Any
     ) -> bool:  # fmt: skip
         sim, source = self._sim, self._source
-        if self._closed or not self._target.alive or self._life != self._target.lives:
+        if self._closed or not self._target.alive or self._incarnation != self._target.incarnations:
             return False
-        self._pending = [one for one in self._pending if not one.done()] + [settled]
+        self._pending = [promise for promise in self._pending if not promise.done()] + [receiver]
         frame = b"".join(bytes(part) for part in body_parts)
         client_id = f"broker-{source.node_id}"
-        sent = cast("SimPromise", Once(settled))
+        sent = cast("SimPromise", FirstResult(receiver))
         sim.send(self._target, api_key, version, frame, client_id, sent, sender=source)
 
-        def late() -> None:
+        def time_out() -> None:
             if not sent.done():
-                sent.set_exception(TimeoutError("no answer"))
+                sent.set_exception(TimeoutError("no response"))
 
-        sim.later(timeout_ms, late)
+        sim.later(timeout_ms, time_out)
         return True
 
     async def request_parts(
@@ -245,9 +245,9 @@ class SimPeer:
     ) -> memoryview:
         sim, source = self._sim, self._source
         promise = cast("SimPromise", source.host.tasks.promise())
-        self._pending = [one for one in self._pending if not one.done()] + [promise]
-        if self._closed or not self._target.alive or self._life != self._target.lives:
-            self._life = self._target.lives
+        self._pending = [earlier for earlier in self._pending if not earlier.done()] + [promise]
+        if self._closed or not self._target.alive or self._incarnation != self._target.incarnations:
+            self._incarnation = self._target.incarnations
             await source.host.tasks.sleep(sim.latency())
             raise ConnectionRefusedError(f"broker {self._target.node_id} is dead")
         frame = b"".join(bytes(part) for part in body_parts)
@@ -281,7 +281,7 @@ class Simulation:
         for node in range(1, brokers + 1):
             self.brokers[node] = SimBroker(self, node, self.config)
 
-    # --- what brokers know of the cluster (`ClusterMetadata`)
+    # --- metadata of the brokers (`ClusterMetadata`)
 
     def is_alive(self, node_id: NodeId, /) -> bool:
         return node_id not in self.missing_in_metadata and self.brokers[node_id].alive
@@ -294,21 +294,21 @@ class Simulation:
         del topic
         return {}
 
-    # --- the world
+    # --- the simulated environment
 
     def latency(self) -> float:
         return self.random.uniform(0.05, 2.0)
 
     def loop_promise(self) -> SimPromise:
-        """A promise of the client."""
+        """Return a promise of the client."""
         return cast("SimPromise", self.client.tasks.promise())
 
     def later(self, delay_ms: float, call: Callable[[], object]) -> None:
-        """Run `call` after `delay_ms` of virtual time, whichever brokers are alive then."""
+        """Run `call` after `delay_ms` of virtual time, independent of the brokers' incarnations."""
         self.loop.call_after(None, int(delay_ms * NS_PER_MS), call)
 
     def close(self) -> None:
-        """End the simulation, which had no unhandled exception."""
+        """End the simulation; assert that it had no unhandled exception."""
         failed = [row for _, _, event, row in self.world.trace.events if event == "task.failed"]
         self.world.close()
         assert not failed, failed
@@ -317,20 +317,20 @@ class Simulation:
         self, target: SimBroker, api_key: int, version: int, body: bytes, client_id: str,
         promise: SimPromise, *, sender: SimBroker | None = None,
     ) -> None:  # fmt: skip
-        """Deliver a request after a while; its answer settles `promise` after another."""
-        life, sender_life = target.lives, sender.lives if sender else 0
+        """Deliver a request after a latency; its response completes `promise` after another latency."""
+        incarnation, sender_incarnation = target.incarnations, sender.incarnations if sender else 0
 
-        def cut() -> bool:
+        def is_blocked() -> bool:
             if sender is None:
                 return False
             return (sender.node_id, target.node_id) in self.blocked
 
         def arrive() -> None:
-            if not target.alive or target.lives != life:
+            if not target.alive or target.incarnations != incarnation:
                 if not promise.done():
-                    promise.set_exception(ConnectionResetError("died"))
+                    promise.set_exception(ConnectionResetError("the broker was killed"))
                 return
-            if cut():
+            if is_blocked():
                 self.later(5, arrive)
                 return
             request = Request(
@@ -342,31 +342,33 @@ class Simulation:
         def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
             if on_send is not None:
                 on_send(False)
-            answer = b"".join(bytes_of(part) for part in parts or ())
+            response = b"".join(bytes_of(part) for part in parts or ())
 
             def deliver() -> None:
-                if cut():
+                if is_blocked():
                     self.later(5, deliver)
                     return
-                gone = sender is not None and (sender.lives != sender_life or not sender.alive)
-                if not promise.done() and not gone:
-                    promise.set_result(memoryview(answer))
+                sender_restarted = sender is not None and (
+                    sender.incarnations != sender_incarnation or not sender.alive
+                )
+                if not promise.done() and not sender_restarted:
+                    promise.set_result(memoryview(response))
 
             self.later(self.latency(), deliver)
 
         self.later(self.latency(), arrive)
 
     def request(self, node: int, api_key: int, version: int, entity: Any) -> SimPromise:
-        """Ask a broker as a client; the promise gets the response's bytes."""
+        """Send a request to a broker as a client; the promise receives the bytes of the response."""
         promise = self.loop_promise()
         body = messages.encode_request(api_key, version, entity)
         self.send(self.brokers[node], api_key, version, body, "test", promise)
         return promise
 
-    def ask(self, node: int, api_key: int, version: int, entity: Any) -> Any:
-        """Ask and run until the answer is there."""
+    def call(self, node: int, api_key: int, version: int, entity: Any) -> Any:
+        """Send a request, run until the response arrives, and return it."""
         promise = self.request(node, api_key, version, entity)
-        assert self.loop.run_until(promise.done, 60_000), "no answer"
+        assert self.loop.run_until(promise.done, 60_000), "no response"
         return messages.decode_response(api_key, version, promise.result())
 
     # --- the controller
@@ -379,25 +381,25 @@ class Simulation:
     def create(self, tp: TopicPartition, replicas: Sequence[int]) -> None:
         first = replicas[0]
         self.registry.states[tp] = RegistryState(first, 0, list(replicas), list(replicas))
-        self.tell(tp)
+        self.send_leader_and_isr(tp)
 
     def elect(self, tp: TopicPartition, leader: int, isr: Sequence[int] | None = None) -> None:
-        """Write a new leader (and maybe ISR) with the next epoch, and tell all replicas that live."""
+        """Write a new leader (and possibly a new ISR) with the next epoch, and send it to all live replicas."""
         state = self.registry.states[tp]
         state.leader, state.leader_epoch = leader, state.leader_epoch + 1
         state.version += 1
         if isr is not None:
             state.isr = list(isr)
-        self.tell(tp)
+        self.send_leader_and_isr(tp)
 
-    def tell(self, tp: TopicPartition, nodes: Sequence[int] | None = None) -> None:
-        """Send the registry's state to replicas; each hears of it after a latency of its own."""
+    def send_leader_and_isr(self, tp: TopicPartition, nodes: Sequence[int] | None = None) -> None:
+        """Send the registry's state to replicas; each receives it after a latency of its own."""
         state = self.registry.states[tp]
         for node in nodes if nodes is not None else state.replicas:
             if self.brokers[node].alive:
-                self.request(node, 4, 7, self.order(tp, node))
+                self.request(node, 4, 7, self.leader_and_isr(tp, node))
 
-    def order(self, tp: TopicPartition, node: int, **changed: Any) -> LeaderAndIsrRequest:
+    def leader_and_isr(self, tp: TopicPartition, node: int, **changed: Any) -> LeaderAndIsrRequest:
         state = self.registry.states[tp]
         fields: dict[str, Any] = {
             "partition_index": tp.partition,
@@ -430,18 +432,18 @@ class Simulation:
         self, node: int, tp: TopicPartition, values: Sequence[bytes], *, acks: int = -1,
         timeout_ms: int = 5_000, **batch: Any,
     ) -> list[Any]:  # fmt: skip
-        """Append directly at a broker; the list gets the result when there is one."""
-        answers: list[Any] = []
+        """Append directly at a broker; the list receives the result when the append completes."""
+        results: list[Any] = []
         records = [(None, value, ()) for value in values]
         data = build_batch(records, timestamp_ms=self.brokers[node].host.clock.wall_ms(), **batch)
         self.brokers[node].replicas.append(
             {tp: data}, acks=acks, timeout_ms=timeout_ms,
-            done=lambda results: answers.append(results[tp]),
+            done=lambda appended: results.append(appended[tp]),
         )  # fmt: skip
-        return answers
+        return results
 
     def content(self, node: int, tp: TopicPartition) -> list[tuple[int, int, bytes]]:
-        """(base offset, leader epoch, bytes behind the epoch) of every batch in a replica's log."""
+        """Return (base offset, leader epoch, bytes after the epoch) of every batch in a replica's log."""
         log = self.partition(node, tp).log
         offset, found = log.log_start_offset, list[tuple[int, int, bytes]]()
         while offset < log.log_end_offset:

@@ -31,7 +31,7 @@ ALL = [NodeId(1), NodeId(2), NodeId(3)]
 
 
 class Leader:
-    """Broker 1 leads ten records on three replicas; 2 and 3 fetch when the test says so."""
+    """Broker 1 leads a log of ten records on three replicas; replicas 2 and 3 fetch when the test calls `fetch`."""
 
     def __init__(self, folder: str, topic: dict[str, object] | None = None) -> None:
         log = StorageHost().open(folder, topic)
@@ -58,7 +58,7 @@ class Leader:
         self.partition.follower_fetched(node, Offset(10), Offset(log_start), 0, BrokerEpoch(1))
 
     def delete(self, offset: int) -> tuple[DelayedDeleteRecords, list[Results]]:
-        """The operation for `offset`, tried once, and the answers that came."""
+        """Return the delete operation for `offset` after one attempt, and the list that receives its results."""
         required = delete_before(self.partition, offset)
         result = DeleteRecordsResult(
             error=ErrorCode.none,
@@ -66,17 +66,17 @@ class Leader:
             leadership_generation=self.partition.leadership_generation,
         )
         manager = SimpleNamespace(partition={TP: self.partition}.get)
-        answers: list[Results] = []
+        responses: list[Results] = []
         operation = DelayedDeleteRecords(
-            cast("PartitionDirectory", manager), 100, {TP: result}, answers.append
+            cast("PartitionDirectory", manager), 100, {TP: result}, responses.append
         )
         operation.try_complete()
-        return operation, answers
+        return operation, responses
 
 
-def outcome(answers: list[Results]) -> tuple[ErrorCode, int]:
-    (answer,) = answers
-    return answer[TP].error, answer[TP].low_watermark
+def deletion_result(responses: list[Results]) -> tuple[ErrorCode, int]:
+    (response,) = responses
+    return response[TP].error, response[TP].low_watermark
 
 
 @pytest.fixture
@@ -85,40 +85,40 @@ def leader(tmp_path: Path) -> Leader:
 
 
 def test_delete_records_waits_for_every_live_replica(leader: Leader) -> None:
-    operation, answers = leader.delete(6)
-    assert leader.partition.log.log_start_offset == 6, "the leader's own are gone at once"
+    operation, responses = leader.delete(6)
+    assert leader.partition.log.log_start_offset == 6, "the leader deletes its own records at once"
     leader.fetch(NodeId(2), 6)
     assert not operation.try_complete()
     leader.fetch(NodeId(3), 5)
     assert not operation.try_complete()
     leader.fetch(NodeId(3), 7)
     assert operation.try_complete()
-    assert outcome(answers) == (ErrorCode.none, 6)
+    assert deletion_result(responses) == (ErrorCode.none, 6)
 
 
 def test_delete_records_does_not_wait_for_a_dead_replica(leader: Leader) -> None:
-    operation, answers = leader.delete(6)
+    operation, responses = leader.delete(6)
     leader.fetch(NodeId(2), 6)
     leader.dead.add(NodeId(3))
     assert operation.try_complete()
-    assert outcome(answers) == (ErrorCode.none, 6)
+    assert deletion_result(responses) == (ErrorCode.none, 6)
 
 
 def test_delete_records_times_out_while_a_replica_lags(leader: Leader) -> None:
-    operation, answers = leader.delete(-1)
+    operation, responses = leader.delete(-1)
     assert leader.partition.log.log_start_offset == 10
     operation.expire()
-    assert outcome(answers) == (ErrorCode.request_timed_out, -1)
+    assert deletion_result(responses) == (ErrorCode.request_timed_out, -1)
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_delete_records_fails_when_leadership_is_lost(leader: Leader, again: bool) -> None:
-    operation, answers = leader.delete(6)
+    operation, responses = leader.delete(6)
     leader.partition.become_follower(leader.state(LeaderEpoch(2), NodeId(2)))
-    if again:  # a new generation: what happened in between is not known
+    if again:  # a new leadership generation: the log may have been truncated in between
         leader.lead(LeaderEpoch(3))
     assert operation.try_complete()
-    assert outcome(answers) == (ErrorCode.not_leader_or_follower, -1)
+    assert deletion_result(responses) == (ErrorCode.not_leader_or_follower, -1)
 
 
 @pytest.mark.parametrize("offset", [-2, 11])

@@ -23,13 +23,13 @@ TPS = [TopicPartition("orders", index) for index in range(5)]
 LAG_MS = 300
 
 
-class Spy:
-    """Follower fetches that a broker serves, with their answers."""
+class FetchRecorder:
+    """Records the follower fetches that a broker serves, and the responses."""
 
     def __init__(self, broker: SimBroker) -> None:
-        self.seen: list[tuple[FetchRequest, FetchResponse]] = []
+        self.fetches: list[tuple[FetchRequest, FetchResponse]] = []
         self._serve = broker.serve
-        setattr(broker, "serve", self.serve)  # noqa: B010 - a spy in front of the real one
+        setattr(broker, "serve", self.serve)  # noqa: B010 - records, then calls the real method
 
     def serve(self, request: Request) -> None:
         if request.api_key != 1:
@@ -39,48 +39,48 @@ class Spy:
 
         def complete(parts: Any, on_send: Any) -> None:
             body = b"".join(bytes(part) for part in parts)
-            self.seen.append((fetch, decode_fetch_response(request.version, body)))
+            self.fetches.append((fetch, decode_fetch_response(request.version, body)))
             request.respond_parts(parts, on_send=on_send)
 
-        overheard = Request(
+        recorded = Request(
             request.api_key, request.version, request.correlation_id, request.client_id, request.frame,
             request.body_at, request.context, request.received_ns, complete,
         )  # fmt: skip
-        self._serve(overheard)
+        self._serve(recorded)
 
     def of(self, node: int) -> list[tuple[FetchRequest, FetchResponse]]:
-        return [row for row in self.seen if row[0].replica_id == node]
+        return [row for row in self.fetches if row[0].replica_id == node]
 
 
 def cluster(**config: object) -> Simulation:
     sim = Simulation(3, seed=3, config={"replica.lag.time.max.ms": LAG_MS, **config})
     for tp in TPS:
         sim.create(tp, [1, 2, 3])
-    sim.loop.run_for(700)  # every follower has a session that has waited once
+    sim.loop.run_for(700)  # every follower has a session with one completed wait
     return sim
 
 
 def produced(sim: Simulation, tp: TopicPartition, leader: int = 1) -> None:
-    answers = sim.produce(leader, tp, [b"a"])
-    assert sim.loop.run_until(lambda: bool(answers), 5_000)
-    assert answers[0].error is ErrorCode.none
+    results = sim.produce(leader, tp, [b"a"])
+    assert sim.loop.run_until(lambda: bool(results), 5_000)
+    assert results[0].error is ErrorCode.none
 
 
 def test_session_fetches_and_responses_carry_only_changed_partitions() -> None:
     sim = cluster()
-    spy = Spy(sim.brokers[1])
+    recorder = FetchRecorder(sim.brokers[1])
     produced(sim, TPS[2])
     sim.loop.run_for(1_200)
-    seen = spy.of(2)
-    assert len(seen) >= 2
-    assert len({fetch.session_id for fetch, _ in seen}) == 1
-    assert all(fetch.session_id > 0 for fetch, _ in seen)
-    epochs = [fetch.session_epoch for fetch, _ in seen]
+    fetches = recorder.of(2)
+    assert len(fetches) >= 2
+    assert len({fetch.session_id for fetch, _ in fetches}) == 1
+    assert all(fetch.session_id > 0 for fetch, _ in fetches)
+    epochs = [fetch.session_epoch for fetch, _ in fetches]
     assert epochs == list(range(epochs[0], epochs[0] + len(epochs)))
-    named = [row.partition for fetch, _ in seen for row in fetch.partitions]
-    sent = [row.partition for _, answer in seen for row in answer.partitions]
-    assert named == [2]  # once, after its bytes came
-    assert sent == [2]  # its high watermark; the bytes were answered to the fetch before
+    named = [row.partition for fetch, _ in fetches for row in fetch.partitions]
+    sent = [row.partition for _, response in fetches for row in response.partitions]
+    assert named == [2]  # once, after the follower appended the record
+    assert sent == [2]  # the high watermark; the earlier fetch's response carried the record
     assert all(sim.partition(node, TPS[2]).high_watermark == 1 for node in (1, 2, 3))
 
 
@@ -91,13 +91,15 @@ def test_idle_partitions_stay_in_sync() -> None:
     for tp in TPS:
         sim.produce(1, tp, [b"a"], acks=1)
         remotes = [sim.partition(1, tp).remote(node) for node in (2, 3)]
-        assert [remote.log_end_offset for remote in remotes] == [0, 0], "no fetch came since"
+        assert [remote.log_end_offset for remote in remotes] == [0, 0], (
+            "no fetch has named the partition since"
+        )
         assert all(sim.loop.now_ms - remote.last_caught_up_ms <= 502 for remote in remotes)
     sim.loop.run_for(3 * LAG_MS)
     assert [sim.registry.states[tp].isr for tp in TPS] == [[1, 2, 3]] * len(TPS)
 
 
-def test_a_fetch_walks_only_the_rows_that_changed() -> None:
+def test_session_fetch_visits_only_the_changed_partitions() -> None:
     sim = cluster()
     sim.loop.run_for(1_200)
     sessions = [sim.partition(1, TPS[0]).remote(node).session_row.session for node in (2, 3)]
@@ -111,7 +113,7 @@ def test_a_fetch_walks_only_the_rows_that_changed() -> None:
     assert [list(session.changed_rows) for session in sessions] == [[], []]
 
 
-def test_a_log_start_that_moves_is_sent_and_named() -> None:
+def test_changed_log_start_is_sent_to_the_followers_and_named_by_them() -> None:
     sim = cluster()
     produced(sim, TPS[2])
     sim.loop.run_for(1_200)
@@ -119,7 +121,7 @@ def test_a_log_start_that_moves_is_sent_and_named() -> None:
     sim.loop.run_for(1_200)
     assert [sim.partition(node, TPS[2]).log.log_start_offset for node in (1, 2, 3)] == [1, 1, 1]
     assert sim.partition(1, TPS[2]).low_watermark == 1
-    # A follower's own retention counts too.
+    # A follower's own retention counts, too.
     produced(sim, TPS[2])
     sim.loop.run_for(1_200)
     sim.partition(3, TPS[2]).log.increment_log_start_offset(2)
@@ -127,8 +129,8 @@ def test_a_log_start_that_moves_is_sent_and_named() -> None:
     assert sim.partition(1, TPS[2]).remote(3).log_start_offset == 2
 
 
-def test_a_follower_that_no_fetch_names_still_joins_the_isr() -> None:
-    """Its broker becomes alive for metadata after it caught up: the session evaluates the row again."""
+def test_follower_joins_the_isr_without_a_fetch_that_names_the_partition() -> None:
+    """The follower's broker becomes alive for metadata after it caught up: the session rechecks the partition."""
     sim = cluster()
     sim.missing_in_metadata.add(3)
     sim.elect(TPS[0], 1, [1, 2])
@@ -139,27 +141,27 @@ def test_a_follower_that_no_fetch_names_still_joins_the_isr() -> None:
     assert sim.registry.states[TPS[0]].isr == [1, 2, 3]
 
 
-def test_another_leader_of_one_partition_ends_the_session_and_the_rest_goes_on() -> None:
+def test_new_leader_of_one_partition_ends_the_session_and_the_others_continue() -> None:
     sim = cluster()
-    spy = Spy(sim.brokers[1])
+    recorder = FetchRecorder(sim.brokers[1])
     sim.elect(TPS[0], 2)
     sim.loop.run_for(200)
     for tp in TPS:
         produced(sim, tp, 2 if tp is TPS[0] else 1)
     sim.loop.run_for(1_200)
-    full = [fetch for fetch, _ in spy.of(3) if fetch.session_id == 0 and fetch.partitions]
+    full = [fetch for fetch, _ in recorder.of(3) if fetch.session_id == 0 and fetch.partitions]
     assert full
-    last = spy.of(3)[-1][0]
+    last = recorder.of(3)[-1][0]
     assert last.session_id > 0
     assert [sim.partition(n, tp).log_end_offset for tp in TPS for n in (1, 2, 3)] == [1] * 15
 
 
-def test_a_new_epoch_of_the_same_leader_ends_the_session() -> None:
+def test_new_epoch_of_the_same_leader_ends_the_session() -> None:
     sim = cluster()
-    spy = Spy(sim.brokers[1])
+    recorder = FetchRecorder(sim.brokers[1])
     sim.elect(TPS[0], 1)
     sim.loop.run_for(1_200)
-    fulls = [fetch for fetch, _ in spy.of(2) if fetch.session_epoch == 0]
+    fulls = [fetch for fetch, _ in recorder.of(2) if fetch.session_epoch == 0]
     assert {row.current_leader_epoch for row in fulls[-1].partitions if row.partition == 0} == {1}
     produced(sim, TPS[0])
 
@@ -186,16 +188,16 @@ def test_full_responses_starve_no_partition() -> None:
 
 
 ROW = FetchPartition("", 0, -1, 0, -1, 0, 1000)
-ASKED = FetchRequest(-1, -1, 0, 0, 1000, 0, 7, 1, [], [], "")
+SESSION_FETCH = FetchRequest(-1, -1, 0, 0, 1000, 0, 7, 1, [], [], "")
 
 
 @pytest.mark.parametrize(
     ("changed", "code"),
     [
-        ({"session_id": 7}, ErrorCode.fetch_session_id_not_found),  # a consumer's: it never got one
+        ({"session_id": 7}, ErrorCode.fetch_session_id_not_found),  # a consumer never has a session
         ({"replica_id": 3, "session_id": 10_000}, ErrorCode.fetch_session_id_not_found),
         ({"replica_id": 2, "wrong": "epoch"}, ErrorCode.invalid_fetch_session_epoch),
-        ({"replica_id": 2, "wrong": "life"}, ErrorCode.fetch_session_id_not_found),
+        ({"replica_id": 2, "wrong": "incarnation"}, ErrorCode.fetch_session_id_not_found),
         ({"replica_id": 2, "wrong": "row"}, ErrorCode.fetch_session_id_not_found),
     ],
 )
@@ -203,17 +205,17 @@ def test_fetch_that_is_not_the_next_of_its_session_is_refused(
     changed: dict[str, Any], code: ErrorCode
 ) -> None:
     sim = cluster()
-    spy = Spy(sim.brokers[1])
+    recorder = FetchRecorder(sim.brokers[1])
     produced(sim, TPS[0])
-    sim.loop.run_for(700)  # the next one waits by now
-    known = spy.of(2)[-1][0]
+    sim.loop.run_for(700)  # the next fetch waits at the leader now
+    known = recorder.of(2)[-1][0]
     wrong = changed.pop("wrong", "")
-    fetch = ASKED._replace(**changed)
+    fetch = SESSION_FETCH._replace(**changed)
     if wrong:
         fetch = fetch._replace(
             session_id=known.session_id,
             session_epoch=known.session_epoch + (5 if wrong == "epoch" else 2),
-            replica_epoch=known.replica_epoch + (wrong == "life"),
+            replica_epoch=known.replica_epoch + (wrong == "incarnation"),
             partitions=[ROW._replace(topic=sim.topic_id("orders"), partition=77)],
         )
     promise = sim.loop_promise()
@@ -221,10 +223,10 @@ def test_fetch_that_is_not_the_next_of_its_session_is_refused(
     sim.send(sim.brokers[1], 1, 17, body, "test", promise)
     assert sim.loop.run_until(promise.done, 1_000)
     assert decode_fetch_response(17, bytes(promise.result())).error == code
-    produced(sim, TPS[1])  # and the follower goes on, in full if need be
+    produced(sim, TPS[1])  # the follower continues, with a full fetch if necessary
 
 
-def test_a_log_that_fails_ends_the_session() -> None:
+def test_failed_log_ends_the_session() -> None:
     sim = cluster()
     partition = sim.partition(1, TPS[0])
     partition.fail()
@@ -238,9 +240,9 @@ def test_a_log_that_fails_ends_the_session() -> None:
 def test_log_failure_caused_by_an_acknowledgement_ends_the_session_at_once(
     data: bool,
 ) -> None:
-    """The fetch moves one HW; its producer makes the log of another row fail, which has records to send or not."""
+    """The fetch advances one HW; the acknowledged producer then makes another partition's log fail."""
     sim = cluster()
-    spy = Spy(sim.brokers[1])
+    recorder = FetchRecorder(sim.brokers[1])
     manager, other = sim.brokers[1].replicas, sim.partition(1, TPS[3])
     acknowledged: list[float] = []
 
@@ -248,16 +250,18 @@ def test_log_failure_caused_by_an_acknowledgement_ends_the_session_at_once(
         acknowledged.append(sim.loop.now_ms)
         if data:
             sim.produce(1, TPS[3], [b"a"], acks=1)
-        manager.log_failures.log_failed(other, StorageError("gone"))
+        manager.log_failures.log_failed(other, StorageError("the disk failed"))
 
     records = build_batch([(None, b"a", ())], timestamp_ms=1)
     manager.append({TPS[0]: records}, acks=-1, timeout_ms=5_000, done=fail)
     assert sim.loop.run_until(lambda: bool(acknowledged), 1_000)
     sim.loop.run_for(50)
     for node in (2, 3):
-        ended = [answer for _, answer in spy.of(node) if answer.error]
-        assert [answer.error for answer in ended] == [ErrorCode.fetch_session_id_not_found]
-    served = [row for _, answer in spy.seen for row in answer.partitions if not row.error]
+        ended = [response for _, response in recorder.of(node) if response.error]
+        assert [response.error for response in ended] == [ErrorCode.fetch_session_id_not_found]
+    served = [
+        row for _, response in recorder.fetches for row in response.partitions if not row.error
+    ]
     assert not [row for row in served if row.partition == 3 and len(row.records)]
     for tp in (TPS[1], TPS[2]):
         produced(sim, tp)
@@ -281,10 +285,10 @@ def test_end_of_a_session_keeps_the_time_at_which_idle_followers_were_caught_up(
 def test_a_restarted_follower_without_its_last_records_keeps_the_lag_time() -> None:
     """Its new registration voids its offsets (KIP-903), but not when the idle partition was caught up."""
     sim = cluster()
-    spy = Spy(sim.brokers[1])
+    recorder = FetchRecorder(sim.brokers[1])
     produced(sim, TPS[1])
     sim.loop.run_for(20 * LAG_MS)
-    last = spy.of(3)[-1][0]
+    last = recorder.of(3)[-1][0]
     row = ROW._replace(topic=sim.topic_id("orders"), partition=1, current_leader_epoch=0)
     full = last._replace(
         session_id=0, session_epoch=0, replica_epoch=last.replica_epoch + 1, partitions=[row]

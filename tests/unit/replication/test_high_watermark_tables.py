@@ -1,4 +1,4 @@
-"""C1 to C4 as tables, on bare partitions."""
+"""C1 to C4 as tables, on partitions without brokers."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_two_fetch_rounds_make_a_record_visible_as_in_article_004() -> None:
     ("isr", "fetches", "now", "expected"),
     [
         ((1, 2, 3), {2: 5, 3: 4}, 10, 4),  # the slowest of the ISR
-        ((1, 2), {2: 5, 3: 4}, 10, 5),  # 3 is outside, never caught up
-        ((1,), {2: 3, 3: 4}, 10, 10),  # alone
-        ((1, 2, 3), {2: 10}, 10, 0),  # 3 has said nothing in this epoch yet
+        ((1, 2), {2: 5, 3: 4}, 10, 5),  # 3 is outside the ISR and never caught up
+        ((1,), {2: 3, 3: 4}, 10, 10),  # the leader alone
+        ((1, 2, 3), {2: 10}, 10, 0),  # 3 has not fetched in this epoch yet
     ],
 )
-def test_leader_high_watermark_is_the_least_of_the_isr(
+def test_high_watermark_is_the_smallest_log_end_of_the_isr(
     isr: tuple[int, ...], fetches: dict[int, int], now: int, expected: int
 ) -> None:
     leader = Replica(1)
@@ -64,18 +64,18 @@ def test_leader_high_watermark_is_the_least_of_the_isr(
     assert leader.hw == expected
 
 
-def test_a_caught_up_follower_outside_the_isr_holds_the_high_watermark_back() -> None:
+def test_caught_up_follower_outside_the_isr_delays_the_high_watermark() -> None:
     leader = leading(10, isr=(1,))
-    fetched(leader, 2, 10, now=1)  # at the end: caught up now
+    fetched(leader, 2, 10, now=1)  # at the log end: caught up
     leader.produce("x", now=2)
-    assert leader.hw == 10  # waits for 2, which is about to join
+    assert leader.hw == 10  # waits for 2, which is about to join the ISR
     leader.partition.advance_high_watermark(1 + LAG_MS)
     assert leader.hw == 10
     leader.partition.advance_high_watermark(2 + LAG_MS)
-    assert leader.hw == 11  # it has been away for too long
+    assert leader.hw == 11  # 2 has not fetched for too long
 
 
-def test_the_high_watermark_never_goes_back() -> None:
+def test_high_watermark_never_falls() -> None:
     leader = leading(10)
     fetched(leader, 2, 10, 1)
     fetched(leader, 3, 10, 1)
@@ -90,7 +90,7 @@ def test_new_leader_epoch_resets_remote_log_ends() -> None:
     fetched(leader, 2, 10, 1)
     leader.lead(2, (1, 2, 3))
     fetched(leader, 3, 10, 2)
-    assert leader.hw == 0  # 2's word was of the old epoch
+    assert leader.hw == 0  # 2's fetch was in the old epoch
     fetched(leader, 2, 10, 3)
     assert leader.hw == 10
 
@@ -100,7 +100,7 @@ def test_restarted_follower_counts_from_its_new_registration_only() -> None:
     fetched(leader, 2, 10, 1, epoch=5)
     fetched(leader, 2, 3, 2, epoch=6)
     with pytest.raises(KafkaError) as stale:
-        fetched(leader, 2, 10, 3, epoch=5)  # a late request of the dead
+        fetched(leader, 2, 10, 3, epoch=5)  # a late request of the earlier incarnation
     assert stale.value.code is ErrorCode.stale_broker_epoch
     fetched(leader, 3, 10, 3)
     assert leader.partition.propose_expansion(NodeId(2)) is None
@@ -115,17 +115,17 @@ def test_high_watermark_uses_the_maximal_isr_while_a_proposal_is_open() -> None:
     assert shrink is not None
     assert shrink.isr == (1, 2)
     leader.partition.advance_high_watermark(3 + LAG_MS)
-    assert leader.hw == 0  # 3 is in until the registry agrees
+    assert leader.hw == 0  # 3 is in the ISR until the registry accepts the proposal
     assert leader.partition.isr_accepted(shrink, 1, 3 + LAG_MS)
     assert leader.hw == 10
     expand_needs = leader.partition.propose_expansion(NodeId(3))
-    assert expand_needs is None  # it has said nothing
+    assert expand_needs is None  # 3 has not fetched
     fetched(leader, 3, 10, 4 + LAG_MS)
     expand = leader.partition.propose_expansion(NodeId(3))
     assert expand is not None
     leader.produce("x", now=500)
     fetched(leader, 2, 11, 501)
-    assert leader.hw == 10  # 3 counts before it is in
+    assert leader.hw == 10  # 3 counts before the registry accepts the proposal
     assert leader.partition.propose_shrink(10_000) is None  # one change at a time
 
 
@@ -144,7 +144,7 @@ def test_leader_and_isr_with_the_same_epoch_changes_only_a_newer_isr() -> None:
     fetched(leader, 2, 10, 1)
     shrink = leader.partition.propose_shrink(10 * LAG_MS)
     assert shrink is not None
-    leader.lead(1, (1, 2, 3), version=0)  # what it knows already
+    leader.lead(1, (1, 2, 3), version=0)  # the state that the leader already has
     assert leader.partition.proposal is shrink
     leader.lead(1, (1, 2), version=1)  # its own write, received from the controller
     assert leader.partition.proposal is None
@@ -157,7 +157,9 @@ def test_leader_and_isr_with_the_same_epoch_changes_only_a_newer_isr() -> None:
     ("offset", "epoch_start", "high", "joins"),
     [(9, 0, 10, False), (10, 0, 10, True), (10, 12, 10, False), (12, 12, 10, True)],
 )
-def test_who_may_join_the_isr(offset: int, epoch_start: int, high: int, joins: bool) -> None:
+def test_follower_joins_the_isr_at_the_high_watermark_and_the_epoch_start(
+    offset: int, epoch_start: int, high: int, joins: bool
+) -> None:
     leader = Replica(1)
     for number in range(epoch_start):
         leader.log.put(0, str(number))
@@ -170,16 +172,16 @@ def test_who_may_join_the_isr(offset: int, epoch_start: int, high: int, joins: b
     assert (leader.partition.propose_expansion(NodeId(3)) is not None) is joins
 
 
-def test_a_follower_that_is_always_one_fetch_behind_stays_in_sync() -> None:
+def test_follower_that_is_always_one_fetch_behind_stays_in_sync() -> None:
     leader = leading(1, isr=(1, 2))
     for round_ in range(1, 20):
-        fetched(leader, 2, round_ - 1, now=round_ * LAG_MS // 2)  # where the end was last time
+        fetched(leader, 2, round_ - 1, now=round_ * LAG_MS // 2)  # the log end at the last fetch
         leader.log.put(1, "x")
     assert leader.partition.propose_shrink(20 * LAG_MS // 2) is None
     assert leader.partition.propose_shrink(40 * LAG_MS) is not None
 
 
-def test_latest_offset_waits_for_the_epochs_start() -> None:
+def test_latest_offset_is_not_available_before_the_epoch_start_is_committed() -> None:
     leader = leading(10)
     with pytest.raises(KafkaError) as refused:
         leader.partition.check_latest()
@@ -190,7 +192,7 @@ def test_latest_offset_waits_for_the_epochs_start() -> None:
     assert leader.partition.high_watermark == 10
 
 
-def test_start_from_the_checkpoint_but_never_beyond_the_log() -> None:
+def test_start_limits_the_checkpointed_high_watermark_to_the_log_end() -> None:
     replica = Replica(1)
     for number in range(5):
         replica.log.put(0, str(number))
@@ -199,7 +201,7 @@ def test_start_from_the_checkpoint_but_never_beyond_the_log() -> None:
     assert replica.hw == 5
 
 
-def test_min_insync_replicas_before_and_after_the_append() -> None:
+def test_min_insync_replicas_is_checked_before_and_after_the_append() -> None:
     leader = leading(1, isr=(1,), **{"min.insync.replicas": 2})
     with pytest.raises(KafkaError) as refused:
         leader.produce("x", acks=-1)
@@ -224,5 +226,5 @@ def test_min_insync_replicas_before_and_after_the_append() -> None:
         (2, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_fencing_by_leader_epoch(epoch: int, error: ErrorCode) -> None:
+def test_check_leader_fences_other_leader_epochs(epoch: int, error: ErrorCode) -> None:
     assert leading(1).partition.check_leader(epoch) is error

@@ -1,4 +1,4 @@
-"""Orders of the controller, look-ups, following, and disks that fail, on whole brokers on a virtual clock."""
+"""LeaderAndIsr and StopReplica, offset lookups, followers, and failing disks, on whole brokers on a virtual clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ends(sim: Simulation) -> list[int]:
 # --- offsets
 
 
-def test_list_offsets() -> None:
+def test_list_offsets_returns_latest_earliest_and_by_timestamp() -> None:
     sim = three()
     result_of(sim, sim.produce(1, TP, [b"a", b"b"]))
     assert (list_offset(sim, -1).offset, list_offset(sim, -2).offset) == (2, 0)
@@ -42,7 +42,7 @@ def test_list_offsets() -> None:
     ("version", "expected"),
     [(4, ErrorCode.leader_not_available), (7, ErrorCode.offset_not_available)],
 )
-def test_latest_is_not_available_while_a_new_leader_is_behind(
+def test_list_offsets_latest_is_not_available_while_a_new_leader_is_behind(
     version: int, expected: ErrorCode
 ) -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
@@ -56,7 +56,7 @@ def test_latest_is_not_available_while_a_new_leader_is_behind(
     assert list_offset(sim, -1, version).error_code is expected
 
 
-def test_offset_for_leader_epoch() -> None:
+def test_offset_for_leader_epoch_returns_the_end_of_each_epoch() -> None:
     sim = three()
     result_of(sim, sim.produce(1, TP, [b"a"]))
     sim.elect(TP, 1)
@@ -66,30 +66,34 @@ def test_offset_for_leader_epoch() -> None:
     for epoch in (0, 1, 7):
         row = s.OffsetForLeaderPartition(partition=0, leader_epoch=LeaderEpoch(epoch))
         topic = s.OffsetForLeaderTopic(topic=TP.topic, partitions=(row,))
-        found = sim.ask(1, 23, 4, s.OffsetForLeaderEpochRequest(topics=(topic,)))
-        answer = found.topics[0].partitions[0]
-        rows.append((answer.leader_epoch, answer.end_offset))
+        found = sim.call(1, 23, 4, s.OffsetForLeaderEpochRequest(topics=(topic,)))
+        response = found.topics[0].partitions[0]
+        rows.append((response.leader_epoch, response.end_offset))
     assert rows == [(0, 1), (1, 1), (-1, -1)]
 
 
-# --- orders (C8, D2, D6)
+# --- requests of the controller (C8, D2, D6)
 
 
 def test_leader_and_isr_of_an_older_controller_is_refused() -> None:
     sim = three()
-    answer = sim.ask(1, 4, 7, sim.order(TP, 1, controller_epoch=0, leader=2, leader_epoch=9))
-    assert answer.error_code is ErrorCode.stale_controller_epoch
+    response = sim.call(
+        1, 4, 7, sim.leader_and_isr(TP, 1, controller_epoch=0, leader=2, leader_epoch=9)
+    )
+    assert response.error_code is ErrorCode.stale_controller_epoch
     assert sim.partition(1, TP).is_leader
 
 
 def test_leader_and_isr_for_another_registration_is_refused() -> None:
     sim = three()
     epoch = sim.brokers[1].epoch
-    old = sim.ask(1, 4, 7, sim.order(TP, 1, broker_epoch=epoch - 1, leader=2, leader_epoch=9))
+    old = sim.call(
+        1, 4, 7, sim.leader_and_isr(TP, 1, broker_epoch=epoch - 1, leader=2, leader_epoch=9)
+    )
     assert old.error_code is ErrorCode.stale_broker_epoch
-    later = sim.request(1, 4, 7, sim.order(TP, 1, broker_epoch=epoch + 9, leader_epoch=9))
+    later = sim.request(1, 4, 7, sim.leader_and_isr(TP, 1, broker_epoch=epoch + 9, leader_epoch=9))
     sim.loop.run_for(100)
-    assert not later.done()  # it may be registering just now
+    assert not later.done()  # the broker may be registering at this instant
     sim.brokers[1].replicas.broker_epoch = BrokerEpoch(epoch + 9)
     assert sim.loop.run_until(later.done, 100)
     assert sim.partition(1, TP).leader_epoch == 9
@@ -100,10 +104,10 @@ def test_older_leader_epoch_is_refused_and_the_same_epoch_changes_nothing() -> N
     sim.elect(TP, 1)
     sim.loop.run_for(20)
     generation = sim.partition(1, TP).leadership_generation
-    answer = sim.ask(1, 4, 7, sim.order(TP, 1, leader_epoch=0, leader=2))
-    assert answer.topics[0].partition_errors[0].error_code is ErrorCode.stale_controller_epoch
-    answer = sim.ask(1, 4, 7, sim.order(TP, 1))
-    assert answer.topics[0].partition_errors[0].error_code is ErrorCode.none
+    response = sim.call(1, 4, 7, sim.leader_and_isr(TP, 1, leader_epoch=0, leader=2))
+    assert response.topics[0].partition_errors[0].error_code is ErrorCode.stale_controller_epoch
+    response = sim.call(1, 4, 7, sim.leader_and_isr(TP, 1))
+    assert response.topics[0].partition_errors[0].error_code is ErrorCode.none
     assert sim.partition(1, TP).leadership_generation == generation
     assert sim.partition(1, TP).is_leader
 
@@ -113,7 +117,10 @@ def test_leadership_hooks_get_leaders_and_followers() -> None:
     seen: list[tuple[list[int], list[int]]] = []
     sim.brokers[1].replicas.on_leadership.append(
         lambda leaders, followers: seen.append(
-            ([one.leader_epoch for one in leaders], [one.leader_epoch for one in followers])
+            (
+                [partition.leader_epoch for partition in leaders],
+                [partition.leader_epoch for partition in followers],
+            )
         )
     )
     sim.elect(TP, 2)
@@ -126,7 +133,7 @@ def test_leadership_hooks_get_leaders_and_followers() -> None:
 def stop_replica(sim: Simulation, node: int, *, delete: bool) -> Any:
     row = StopReplicaPartitionState(partition_index=0, delete_partition=delete)
     topic = StopReplicaTopicState(topic_name=TP.topic, partition_states=(row,))
-    return sim.ask(node, 5, 4, StopReplicaRequest(
+    return sim.call(node, 5, 4, StopReplicaRequest(
         controller_id=sim.brokers[1].node_id, controller_epoch=ControllerEpoch(1),
         broker_epoch=BrokerEpoch(sim.brokers[node].epoch), topic_states=(topic,),
     ))  # fmt: skip
@@ -135,10 +142,10 @@ def stop_replica(sim: Simulation, node: int, *, delete: bool) -> Any:
 def test_stop_replica_deletes_the_log_and_fails_waiting_operations() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     sim.brokers[3].kill()
-    answers = sim.produce(1, TP, [b"a"])
+    results = sim.produce(1, TP, [b"a"])
     response = stop_replica(sim, 1, delete=True)
     assert response.partition_errors[0].error_code is ErrorCode.none
-    assert answers[0].error is ErrorCode.not_leader_or_follower
+    assert results[0].error is ErrorCode.not_leader_or_follower
     assert sim.partition(1, TP) is None
     assert sim.brokers[1].logs.get(TP) is None
 
@@ -165,10 +172,10 @@ def test_new_topic_of_the_same_name_starts_with_an_empty_log() -> None:
     assert ends(sim) == [0, 0, 0]
 
 
-# --- following
+# --- followers
 
 
-def test_a_partition_added_during_a_long_poll_is_fetched_at_once() -> None:
+def test_partition_added_during_a_long_poll_is_fetched_at_once() -> None:
     sim = three(**{"replica.fetch.wait.max.ms": 5_000})
     other = TopicPartition("other", 0)
     sim.loop.run_for(200)
@@ -195,28 +202,28 @@ def test_follower_behind_the_log_start_restarts_at_the_log_start() -> None:
     sim.loop.run_for(3_000)
     sim.partition(1, TP).log.increment_log_start_offset(2)
     sim.brokers[3].start()
-    sim.tell(TP, [3])
+    sim.send_leader_and_isr(TP, [3])
     sim.loop.run_for(500)
     log = sim.partition(3, TP).log
     assert (log.log_start_offset, log.log_end_offset) == (2, 3)
 
 
-def test_the_isr_shrinks_and_grows_again() -> None:
+def test_restarted_follower_leaves_and_rejoins_the_isr() -> None:
     sim = three(**{"replica.lag.time.max.ms": 300})
     sim.brokers[3].kill()
     result_of(sim, sim.produce(1, TP, [b"a"], timeout_ms=5_000))
     assert sim.registry.states[TP].isr == [1, 2]
     sim.brokers[3].start()
-    sim.tell(TP, [3])
+    sim.send_leader_and_isr(TP, [3])
     assert sim.loop.run_until(lambda: len(sim.registry.states[TP].isr) == 3, 1_000)
     sim.loop.run_for(20)
     causes = [row["cause"] for row in sim.brokers[1].traced("partition.isr")]
     assert causes == ["shrink", "expand"]
 
 
-def test_isr_write_with_a_lost_answer_is_repeated_until_known() -> None:
+def test_isr_write_with_a_lost_response_is_repeated_until_its_result_is_known() -> None:
     sim = three(**{"replica.lag.time.max.ms": 300})
-    sim.registry.lose_answers = 1
+    sim.registry.lose_responses = 1
     sim.brokers[3].kill()
     assert result_of(sim, sim.produce(1, TP, [b"a"])).error is ErrorCode.none
     assert sim.partition(1, TP).version == sim.registry.states[TP].version == 1
@@ -224,18 +231,18 @@ def test_isr_write_with_a_lost_answer_is_repeated_until_known() -> None:
 
 def test_leader_without_registry_acknowledges_no_record_that_the_isr_lacks() -> None:
     sim = three(**{"replica.lag.time.max.ms": 200})
-    sim.registry.cut_off.add(1)
+    sim.registry.unreachable_from.add(1)
     sim.brokers[2].kill()
     sim.brokers[3].kill()
-    answers = sim.produce(1, TP, [b"a"], timeout_ms=3_000)
-    assert result_of(sim, answers).error is ErrorCode.request_timed_out
+    results = sim.produce(1, TP, [b"a"], timeout_ms=3_000)
+    assert result_of(sim, results).error is ErrorCode.request_timed_out
     assert sim.partition(1, TP).high_watermark == 0
 
 
 # --- disks (B11)
 
 
-def test_a_failed_disk_takes_the_partition_offline() -> None:
+def test_failed_disk_takes_the_partition_offline() -> None:
     sim = three(**{"replica.lag.time.max.ms": 60_000})
     failed: list[object] = []
     sim.brokers[1].replicas.log_failures.on_failure.append(failed.append)
@@ -248,7 +255,7 @@ def test_a_failed_disk_takes_the_partition_offline() -> None:
     assert failed == [sim.partition(1, TP)]
 
 
-def test_a_failpoint_after_the_append_leaves_the_record_to_the_followers() -> None:
+def test_failpoint_after_the_append_keeps_the_record_for_the_followers() -> None:
     sim = three()
 
     sim.brokers[1].host.control.call("failpoint.arm", name="log.after-append", action="error")
@@ -257,7 +264,7 @@ def test_a_failpoint_after_the_append_leaves_the_record_to_the_followers() -> No
     assert ends(sim)[1] == 1
 
 
-def test_state_is_plain_data() -> None:
+def test_state_returns_plain_data() -> None:
     sim = three()
     result_of(sim, sim.produce(1, TP, [b"a"]))
     (row,) = sim.brokers[1].replicas.state()

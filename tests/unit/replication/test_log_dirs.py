@@ -1,4 +1,4 @@
-"""DescribeLogDirs: folders, what lies in them, and one that is offline (B13)."""
+"""DescribeLogDirs: data folders, the partitions in them, and an offline folder (B13)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DESCRIBE_LOG_DIRS = 35
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
 
 
-def described(sim: Simulation, *asked: tuple[str, tuple[int, ...]], version: int = 4) -> Any:
-    """The one folder of broker 1, of the partitions asked for; of all without any."""
+def described(sim: Simulation, *requested: tuple[str, tuple[int, ...]], version: int = 4) -> Any:
+    """Return broker 1's only data folder with the requested partitions, or with all partitions if none is named."""
     s = messages.schema(DESCRIBE_LOG_DIRS, version, "request")
     rows = tuple(
-        s.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in asked
+        s.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in requested
     )
     entity = s.DescribeLogDirsRequest(topics=rows or None)
-    (folder,) = sim.ask(1, DESCRIBE_LOG_DIRS, version, entity).results
+    (folder,) = sim.call(1, DESCRIBE_LOG_DIRS, version, entity).results
     return folder
 
 
@@ -36,13 +36,13 @@ def sizes(folder: Any) -> dict[tuple[str, int], int]:
 
 @pytest.fixture
 def sim() -> Simulation:
-    made = Simulation(3, seed=1)
+    simulation = Simulation(3, seed=1)
     for tp in ORDERS:
-        made.create(tp, [1, 2, 3])
-    made.loop.run_for(50)
-    made.produce(1, ORDERS[1], [b"x" * 100])
-    made.loop.run_for(500)
-    return made
+        simulation.create(tp, [1, 2, 3])
+    simulation.loop.run_for(50)
+    simulation.produce(1, ORDERS[1], [b"x" * 100])
+    simulation.loop.run_for(500)
+    return simulation
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
@@ -58,7 +58,9 @@ def test_describe_log_dirs_returns_every_partition_with_its_size(
     assert all((r.offset_lag, r.is_future_key) == (0, False) for r in folder.topics[0].partitions)
 
 
-def test_describe_log_dirs_returns_only_requested_partitions_that_are_here(sim: Simulation) -> None:
+def test_describe_log_dirs_returns_only_requested_partitions_of_this_broker(
+    sim: Simulation,
+) -> None:
     folder = described(sim, ("orders", (1, 7)), ("nothing", (0,)))
     assert list(sizes(folder)) == [("orders", 1)]
 
@@ -71,7 +73,7 @@ def test_describe_log_dirs_returns_the_lag_behind_the_high_watermark(sim: Simula
 
 def test_describe_log_dirs_reports_an_offline_folder(sim: Simulation) -> None:
     logs = sim.brokers[1].logs
-    logs.folders[0].failed = StorageError("gone")
+    logs.folders[0].failed = StorageError("the disk failed")
     folder = described(sim)
     assert folder.error_code is ErrorCode.kafka_storage_error
     assert (folder.log_dir, folder.topics) == (logs.folders[0].path, ())

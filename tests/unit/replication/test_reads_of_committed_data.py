@@ -1,4 +1,4 @@
-"""read_committed stops at the first open transaction and gets the aborted ones (E4, F5)."""
+"""read_committed stops at the first open transaction and receives the aborted transactions (E4, F5)."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ READ_COMMITTED = 1
 
 
 def write(sim: Simulation, producer_id: int, sequence: int, *values: bytes) -> int:
-    """Append a batch to `producer_id`'s open transaction; its offset."""
-    answers = sim.produce(
+    """Append a batch to `producer_id`'s open transaction; return its offset."""
+    appended = sim.produce(
         1, TP, values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True,
     )  # fmt: skip
-    return committed(sim, answers)
+    return committed(sim, appended)
 
 
 def end(sim: Simulation, producer_id: int, *, commit: bool) -> int:
-    """Append the marker as the transaction coordinator does; its offset."""
+    """Append the marker as the transaction coordinator does; return its offset."""
     marker = build_end_txn_marker(
         commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
     )  # fmt: skip
-    answers: list[Any] = []
+    appended: list[Any] = []
     sim.brokers[1].replicas.append(
         {TP: marker},
         acks=-1,
         timeout_ms=5_000,
-        done=lambda results: answers.append(results[TP]),
+        done=lambda results: appended.append(results[TP]),
         internal=True,
     )
-    return committed(sim, answers)
+    return committed(sim, appended)
 
 
-def committed(sim: Simulation, answers: list[Any]) -> int:
-    result = result_of(sim, answers, 5_000)
+def committed(sim: Simulation, appended: list[Any]) -> int:
+    result = result_of(sim, appended, 5_000)
     assert result.error == 0
     offset: int = result.base_offset
     return offset
@@ -57,12 +57,12 @@ def test_read_committed_stops_before_an_open_transaction(node: int) -> None:
     committed(sim, sim.produce(1, TP, [b"plain"]))
     opened = write(sim, 7, 0, b"open")
     committed(sim, sim.produce(1, TP, [b"behind"]))
-    sim.loop.run_for(1_000)  # followers know the HW
+    sim.loop.run_for(1_000)  # the followers receive the HW
     assert opened == 1
-    answer = Consumer(sim, node=node).fetch(0, isolation=READ_COMMITTED)
-    assert (answer.high_watermark, answer.last_stable_offset, answer.aborted) == (3, 1, [])
-    assert b"plain" in bytes(answer.records)
-    assert b"open" not in bytes(answer.records)
+    response = Consumer(sim, node=node).fetch(0, isolation=READ_COMMITTED)
+    assert (response.high_watermark, response.last_stable_offset, response.aborted) == (3, 1, [])
+    assert b"plain" in bytes(response.records)
+    assert b"open" not in bytes(response.records)
     everything = Consumer(sim, node=node).fetch(0)
     assert (everything.last_stable_offset, everything.aborted) == (1, None)
     assert b"behind" in bytes(everything.records)
@@ -81,10 +81,14 @@ def test_read_committed_fetch_completes_at_the_marker_not_at_the_data(
     assert not waiting.done(), "two batches are below the HW, none is stable"
     began = sim.loop.now_ms
     end(sim, 7, commit=commit)
-    answer = consumer.answer(waiting)
+    response = consumer.response(waiting)
     assert sim.loop.now_ms - began < 2_000
-    assert (answer.high_watermark, answer.last_stable_offset, answer.aborted) == (3, 3, aborted)
-    assert b"b" in bytes(answer.records), "who reads leaves out what was aborted"
+    assert (response.high_watermark, response.last_stable_offset, response.aborted) == (
+        3,
+        3,
+        aborted,
+    )
+    assert b"b" in bytes(response.records), "the consumer drops the aborted records"
 
 
 def test_earliest_of_two_open_transactions_limits_read_committed() -> None:
@@ -94,12 +98,12 @@ def test_earliest_of_two_open_transactions_limits_read_committed() -> None:
     end(sim, 7, commit=True)
     assert Consumer(sim).fetch(0, isolation=READ_COMMITTED).last_stable_offset == 1
     end(sim, 8, commit=False)
-    answer = Consumer(sim).fetch(0, isolation=READ_COMMITTED)
-    assert (answer.last_stable_offset, answer.aborted) == (4, [(8, 1)])
+    response = Consumer(sim).fetch(0, isolation=READ_COMMITTED)
+    assert (response.last_stable_offset, response.aborted) == (4, [(8, 1)])
 
 
 def test_aborted_transactions_cover_only_the_records_that_were_read() -> None:
-    """Each segment has its own: the list does not grow with the log."""
+    """Each segment has its own transaction index: the list does not grow with the log."""
     sim = three(**PATIENT, **{"log.segment.bytes": 300})
     for number in range(6):
         write(sim, 7, number, b"x" * 200)

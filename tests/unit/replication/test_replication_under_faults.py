@@ -1,9 +1,9 @@
-"""The heart of the matter: random kills, isolations, elections and lost registry answers, and nothing acked is lost.
+"""Random kills, isolations, elections and lost registry responses lose no acknowledged record.
 
-acks=all, min.insync.replicas=2, clean elections (spec H4). One idempotent producer retries until it is
-answered; others fire and forget who answered what. At the end everything heals, and every
-acknowledged record lies at its acknowledged offset in every replica, the replicas are equal byte for
-byte, and the idempotent producer's records are there once and in order.
+acks=all, min.insync.replicas=2, clean elections (spec H4). One idempotent producer retries until its batch is
+acknowledged; the other producers send each record once and store which records were acknowledged. At the end all
+faults heal. Then every acknowledged record is at its acknowledged offset in every replica, the replicas are equal
+byte for byte, and the records of the idempotent producer are stored once and in order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONFIG: dict[str, object] = {
 
 
 class Nemesis:
-    """Does one random thing after another and plays the controller meanwhile."""
+    """Causes random faults one after another, acts as the controller, and runs the producers."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
@@ -46,14 +46,16 @@ class Nemesis:
         return self.sim.brokers[node].alive and node not in self.isolated
 
     def session_ended(self, node: int) -> None:
-        """D4: the dead leave the ISR, unless last; the next in AR order leads."""
+        """D4: a broker without a session leaves the ISR, unless it is the last member; the next live replica leads."""
         state = self.sim.registry.states[TP]
         if node not in state.isr and state.leader != node:
             return
-        isr = [one for one in state.isr if one != node] or state.isr
+        isr = [replica for replica in state.isr if replica != node] or state.isr
         leader = state.leader
         if leader == node or leader < 0:
-            alive = [one for one in state.replicas if one in isr and self.usable(one)]
+            alive = [
+                replica for replica in state.replicas if replica in isr and self.usable(replica)
+            ]
             leader = alive[0] if alive else -1
         self.elect(leader, isr)
 
@@ -61,14 +63,14 @@ class Nemesis:
         state = self.sim.registry.states[TP]
         if state.leader < 0 and node in state.isr:
             self.elect(node, state.isr)
-        self.sim.tell(TP, [node])
+        self.sim.send_leader_and_isr(TP, [node])
 
     def elect(self, leader: int, isr: list[int]) -> None:
         state = self.sim.registry.states[TP]
         state.leader, state.isr = leader, list(isr)
         state.leader_epoch += 1
         state.version += 1
-        self.sim.tell(TP, [node for node in state.replicas if self.usable(node)])
+        self.sim.send_leader_and_isr(TP, [node for node in state.replicas if self.usable(node)])
 
     # --- faults
 
@@ -86,7 +88,7 @@ class Nemesis:
         if broker.alive:
             return
         broker.start()
-        self.session_ended(node)  # a bounce is a failure and then a start (D6)
+        self.session_ended(node)  # a quick restart is a failure followed by a start (D6)
         self.joined(node)
 
     def isolate(self) -> None:
@@ -95,7 +97,7 @@ class Nemesis:
             return
         node = self.random.choice(up)
         self.isolated.add(node)
-        self.sim.registry.cut_off.add(node)
+        self.sim.registry.unreachable_from.add(node)
         for other in self.sim.brokers:
             self.sim.blocked |= {(node, other), (other, node)}
         self.later(self.random.uniform(20, 80), lambda: self.session_ended_if_isolated(node))
@@ -109,7 +111,7 @@ class Nemesis:
         if node not in self.isolated:
             return
         self.isolated.discard(node)
-        self.sim.registry.cut_off.discard(node)
+        self.sim.registry.unreachable_from.discard(node)
         self.sim.blocked = {pair for pair in self.sim.blocked if node not in pair}
         for other in self.isolated:
             self.sim.blocked |= {(node, other), (other, node)}
@@ -119,22 +121,22 @@ class Nemesis:
             self.session_ended(node)
             self.joined(node)
 
-    def move(self) -> None:
-        """A preferred election, twice at times, so that a broker may miss an epoch."""
+    def elect_another_leader(self) -> None:
+        """Run a preferred election, sometimes two at once, so that a broker may miss an epoch."""
         state = self.sim.registry.states[TP]
         for _ in range(self.random.choice((1, 1, 2))):
-            able = [one for one in state.isr if self.usable(one)]
+            able = [replica for replica in state.isr if self.usable(replica)]
             if able:
                 self.elect(self.random.choice(able), state.isr)
 
     def flaky_registry(self) -> None:
-        self.sim.registry.lose_answers += 1
+        self.sim.registry.lose_responses += 1
         self.sim.registry.delay_ms = self.random.choice((0.5, 1.0, 20.0))
 
     # --- clients
 
     def leaders(self) -> list[int]:
-        """Whoever believes to lead: zombies too."""
+        """Return every broker that acts as leader, including zombies."""
         found: list[int] = []
         for node, broker in self.sim.brokers.items():
             partition = self.sim.partition(node, TP)
@@ -142,32 +144,32 @@ class Nemesis:
                 found.append(node)
         return found
 
-    def fire(self) -> None:
+    def produce_once(self) -> None:
         leaders = self.leaders()
         if not leaders:
             return
         node = self.random.choice(leaders)
         self.sent += 1
-        value = b"fire-%d" % self.sent
+        value = b"produce_once-%d" % self.sent
         timeout = self.random.choice((5, 50, 500))
 
-        def noted() -> None:
-            if answers and answers[0].error is ErrorCode.none:
-                self.acked[answers[0].base_offset] = value
+        def record_acknowledgement() -> None:
+            if results and results[0].error is ErrorCode.none:
+                self.acked[results[0].base_offset] = value
 
-        answers: list[Any] = self.sim.produce(node, TP, [value], timeout_ms=timeout)
-        broker, life = self.sim.brokers[node], self.sim.brokers[node].lives
+        results: list[Any] = self.sim.produce(node, TP, [value], timeout_ms=timeout)
+        broker, incarnation = self.sim.brokers[node], self.sim.brokers[node].incarnations
 
-        def look() -> None:
-            if answers:
-                noted()
-            elif broker.alive and broker.lives == life:
-                self.later(1, look)
+        def check() -> None:
+            if results:
+                record_acknowledgement()
+            elif broker.alive and broker.incarnations == incarnation:
+                self.later(1, check)
 
-        look()
+        check()
 
-    def retry(self) -> None:
-        """The idempotent producer: the same batch again until it is acknowledged."""
+    def produce_idempotently(self) -> None:
+        """Send the idempotent producer's batch again until it is acknowledged."""
         if self.pending and self.pending[0].error is ErrorCode.none:
             self.acked[self.pending[0].base_offset] = self.pending_value
             self.sequence += 1
@@ -187,19 +189,19 @@ class Nemesis:
         self.sim.later(delay_ms, call)
 
     def run(self, steps: int) -> None:
-        faults = [self.kill, self.isolate, self.move, self.flaky_registry]
+        faults = [self.kill, self.isolate, self.elect_another_leader, self.flaky_registry]
         for _ in range(steps):
             draw = self.random.random()
             if draw < 0.12:
                 self.random.choice(faults)()
             elif draw < 0.5:
-                self.retry()
+                self.produce_idempotently()
             else:
-                self.fire()
+                self.produce_once()
             self.sim.loop.run_for(self.random.uniform(0, 12))
 
     def heal(self) -> None:
-        self.sim.registry.lose_answers = 0
+        self.sim.registry.lose_responses = 0
         self.sim.registry.delay_ms = 1.0
         for node in list(self.isolated):
             self.rejoin(node)
@@ -207,9 +209,9 @@ class Nemesis:
             self.restart(node)
         converged = self.sim.loop.run_until(self.converged, 30_000)
         assert converged, [self.sim.partition(n, TP) for n in self.sim.brokers]
-        self.retry()
+        self.produce_idempotently()
         self.sim.loop.run_for(200)
-        self.retry()
+        self.produce_idempotently()
         assert self.sim.loop.run_until(self.converged, 30_000)
 
     def converged(self) -> bool:
@@ -217,14 +219,14 @@ class Nemesis:
         if sorted(state.isr) != sorted(state.replicas):
             return False
         partitions = [self.sim.partition(node, TP) for node in self.sim.brokers]
-        ends = {one.log_end_offset for one in partitions}
-        return len(ends) == 1 and all(one.high_watermark in ends for one in partitions)
+        ends = {partition.log_end_offset for partition in partitions}
+        return len(ends) == 1 and all(partition.high_watermark in ends for partition in partitions)
 
 
 def check(nemesis: Nemesis) -> None:
     sim = nemesis.sim
     contents = [sim.content(node, TP) for node in sim.brokers]
-    assert contents[0] == contents[1] == contents[2], "replicas diverge"
+    assert contents[0] == contents[1] == contents[2], "the replicas are equal"
     by_offset = {base: body for base, _, body in contents[0]}
     for offset, value in nemesis.acked.items():
         assert offset in by_offset, f"acked {value!r} at {offset} is lost"
@@ -232,7 +234,9 @@ def check(nemesis: Nemesis) -> None:
     log = sim.partition(1, TP).log
     data = b"".join(log.read(0, 1 << 30, log.log_end_offset, at_least_one=True).parts)
     sequences = [h.base_sequence for _, _, h in headers(data) if h.producer_id == 7]
-    assert sequences == sorted(set(sequences)), "the idempotent producer's batches repeat"
+    assert sequences == sorted(set(sequences)), (
+        "the idempotent producer's batches are stored once and in order"
+    )
     assert set(range(nemesis.sequence)) <= set(sequences)
 
 
@@ -245,4 +249,4 @@ def test_random_faults_lose_no_acknowledged_record_and_replicas_agree(seed: int)
     nemesis.run(150)
     nemesis.heal()
     check(nemesis)
-    assert nemesis.acked, "nothing was acknowledged: the run says nothing"
+    assert nemesis.acked, "no record was acknowledged, so the run checks nothing"

@@ -1,4 +1,4 @@
-"""C7: each truncation rule on its table, and the two failures of seed 004 by rule."""
+"""C7: each truncation strategy on its table, and the two failures of article 004 under each strategy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TWO = (1, 2)
 
 
 def pair(rule: str) -> tuple[Replica, Replica]:
-    """A (1) leads B (2); two records, B has both, the second not yet below B's HW (seed 004, 3.1)."""
+    """A (1) leads B (2); B has both records, and B's HW is below the second (article 004, 3.1)."""
     a, b = Replica(1, rule), Replica(2, rule)
     a.partition.become_leader(state(1, 0, TWO, replicas=TWO), 0)
     b.follow(a, 0, TWO)
@@ -24,13 +24,13 @@ def pair(rule: str) -> tuple[Replica, Replica]:
         a.produce(value)
         b.fetch(a)
     b.fetch(a)
-    b.partition.high_watermark = Offset(1)  # its last round's answer never arrived
+    b.partition.high_watermark = Offset(1)  # B never received the response of its last fetch
     assert (a.leo, a.hw, b.leo, b.hw) == (2, 2, 2, 1)
     return a, b
 
 
 @pytest.mark.parametrize("rule", NAMES)
-def test_record_loss_when_b_restarts_and_leads_while_a_is_away(rule: str) -> None:
+def test_restart_and_election_of_b_loses_a_record_only_by_high_watermark(rule: str) -> None:
     a, b = pair(rule)
     b.restart()
     b.follow(a, 1, TWO)
@@ -45,7 +45,7 @@ def test_record_loss_when_b_restarts_and_leads_while_a_is_away(rule: str) -> Non
 
 
 @pytest.mark.parametrize("rule", NAMES)
-def test_divergence_both_die_and_b_that_has_less_leads_first(rule: str) -> None:
+def test_power_loss_and_election_of_b_diverges_only_by_high_watermark(rule: str) -> None:
     a, b = pair(rule)
     del b.log.records[1:]  # power loss: m1 never reached B's disk
     b.restart()
@@ -72,7 +72,7 @@ def epochs_of(replica: Replica, *records: int) -> None:
             -1,
             -1,
             TruncationPoint(offset=3, done=True),
-        ),  # unknown at the leader: the HW
+        ),  # unknown at the leader: truncates to the HW
         ("kip-101", 1, 12, TruncationPoint(offset=12, done=True)),
         ("kip-101", 3, 50, TruncationPoint(offset=20, done=True)),
         ("kip-279", -1, -1, TruncationPoint(offset=3, done=True)),
@@ -97,11 +97,11 @@ def test_truncation_point_of_each_strategy(
     assert STRATEGIES[rule].answered(follower.partition, epoch, end) == expected
 
 
-def test_kip_279_truncates_its_own_later_epoch_and_asks_again() -> None:
+def test_kip_279_truncates_its_own_later_epoch_and_requests_again() -> None:
     follower = Replica(2)
     epochs_of(follower, *[1] * 5, *[4] * 5)
-    cut = STRATEGIES["kip-279"].answered(follower.partition, 3, 7)
-    assert cut == TruncationPoint(offset=5, done=False)
+    point = STRATEGIES["kip-279"].answered(follower.partition, 3, 7)
+    assert point == TruncationPoint(offset=5, done=False)
 
 
 HISTORY = st.lists(st.integers(1, 6), min_size=0, max_size=5)
@@ -109,17 +109,17 @@ HISTORY = st.lists(st.integers(1, 6), min_size=0, max_size=5)
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 4), HISTORY, HISTORY, st.sampled_from(("kip-279", "kip-320")))
-def test_any_two_logs_agree_after_following(
+def test_any_two_logs_agree_after_truncation_and_fetches(
     common: int, leader_more: list[int], follower_more: list[int], rule: str
 ) -> None:
-    """Leaders' epochs are unique: even ones are the leader's, odd ones the follower's here."""
+    """Leader epochs are unique: here even epochs are the leader's, odd epochs the follower's."""
     leader, follower = Replica(1, rule), Replica(2, rule)
     for number in range(common):
-        for one in (leader, follower):
-            one.log.put(1, f"common-{number}")
-    for one, more, parity in ((leader, leader_more, 0), (follower, follower_more, 1)):
+        for replica in (leader, follower):
+            replica.log.put(1, f"common-{number}")
+    for replica, more, parity in ((leader, leader_more, 0), (follower, follower_more, 1)):
         for epoch in sorted(more):
-            one.log.put(10 + 2 * epoch + parity, f"{one.node}-{one.leo}")
+            replica.log.put(10 + 2 * epoch + parity, f"{replica.node}-{replica.leo}")
     leader.partition.become_leader(state(1, 100, TWO, replicas=TWO), 0)
     follower.follow(leader, 100, TWO)
     for _ in range(20):

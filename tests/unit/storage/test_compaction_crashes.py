@@ -116,15 +116,15 @@ def test_compaction_without_a_crash_swaps_several_groups_and_hits_every_failpoin
     rest, model, end, point = prepared_folder
     log, host = compaction(tmp_path, rest)
     before = log.log.size
-    begin = len(host.disk.done)
+    begin = len(host.disk.changes)
     assert log.clean()
     assert log.log.size < before * 0.8
-    done = host.disk.done[begin:]
-    swapped = [step for step in done if step.startswith("rename") and step.endswith(".log.swap")]
+    changes = host.disk.changes[begin:]
+    swapped = [step for step in changes if step.startswith("rename") and step.endswith(".log.swap")]
     assert len(swapped) >= 2, "several groups"
-    assert any(".txnindex" in step for step in done)
-    assert len([step for step in done if step.endswith(".log.deleted")]) > len(swapped)
-    assert set(host.passed) >= {name for name in DECLARED if name.startswith("cleaner.")}
+    assert any(".txnindex" in step for step in changes)
+    assert len([step for step in changes if step.endswith(".log.deleted")]) > len(swapped)
+    assert set(host.hits) >= {name for name in DECLARED if name.startswith("cleaner.")}
     log.log.abandon()
     check(tmp_path, model, end, point)
 
@@ -133,7 +133,7 @@ def test_crash_before_any_change_of_the_disk_loses_no_record(
     tmp_path: Path, prepared_folder: tuple[Path, Model, int, int]
 ) -> None:
     rest, model, end, point = prepared_folder
-    died: list[str] = []
+    crash_points: list[str] = []
     for number in range(1000):
         folder = tmp_path / str(number)
         log, host = compaction(folder, rest)
@@ -142,30 +142,30 @@ def test_crash_before_any_change_of_the_disk_loses_no_record(
         log.log.abandon()
         if not where:
             break
-        died.append(where)
+        crash_points.append(where)
         check(folder, model, end, point if number % 2 else 0)
         shutil.rmtree(folder)
-    assert len(died) > 50
-    assert set(died) == {"create", "append", "map", "truncate", "rename", "sync", "replace"}
+    assert len(crash_points) > 50
+    assert set(crash_points) == {"create", "append", "map", "truncate", "rename", "sync", "replace"}
 
 
 def test_crash_at_any_failpoint_loses_no_record(
     tmp_path: Path, prepared_folder: tuple[Path, Model, int, int]
 ) -> None:
     rest, model, end, point = prepared_folder
-    died: list[str] = []
+    crash_points: list[str] = []
     for number in range(1000):
         folder = tmp_path / str(number)
         log, host = compaction(folder, rest)
-        host.dies_at = number
+        host.crashes_at = number
         where = crashes(log.clean, host)
         log.log.abandon()
         if not where:
             break
-        died.append(where)
+        crash_points.append(where)
         check(folder, model, end, point)
         shutil.rmtree(folder)
-    assert set(died) == {name for name in DECLARED if name.startswith("cleaner.")}
+    assert set(crash_points) == {name for name in DECLARED if name.startswith("cleaner.")}
 
 
 def test_crash_during_a_swap_leaves_no_abort_without_its_marker(tmp_path: Path) -> None:

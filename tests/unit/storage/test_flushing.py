@@ -47,7 +47,7 @@ class Broker:
         return self.logs.create(tp(number), "", config)
 
     def run_loop(self) -> None:
-        """Run one turn of the event run_loop, with all tasks that it spawns."""
+        """Run one turn of the event loop, with all tasks that it spawns."""
         self.host.tasks.advance(0)
 
 
@@ -138,7 +138,7 @@ def test_failed_fsync_keeps_the_recovery_point_and_takes_the_folder_offline_at_o
     log.append_as_leader(batch(), EPOCH)
     broker.host.disk.refuse_syncs = True
     broker.host.tasks.run()
-    # The event run_loop has not processed the failure yet; appends are refused nevertheless (KAFKA-10778).
+    # The event loop has not processed the failure yet; appends are refused nevertheless (KAFKA-10778).
     assert broker.failures == []
     for refused_log in (log, other):
         with pytest.raises(KafkaError) as caught:

@@ -16,7 +16,7 @@ from harrow.cluster.storage import Log
 from harrow.cluster.wire.batches import header_at
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from log_damage import Damage, History, Kept, batches_of
+from log_damage import Damage, History, KeptBatch, batches_of
 from storage_host import StorageHost
 
 STEPS = (
@@ -34,7 +34,7 @@ STEPS = (
 )
 
 
-def epochs_of(batches: list[Kept], start: int) -> list[tuple[int, int]]:
+def epochs_of(batches: list[KeptBatch], start: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for batch in batches:
         epoch = header_at(batch.data).leader_epoch
@@ -45,7 +45,7 @@ def epochs_of(batches: list[Kept], start: int) -> list[tuple[int, int]]:
     return [(epoch, max(offset, start)) for epoch, offset in found]
 
 
-def last_sequences(batches: list[Kept]) -> dict[int, int]:
+def last_sequences(batches: list[KeptBatch]) -> dict[int, int]:
     found: dict[int, int] = {}
     for header in (header_at(batch.data) for batch in batches):
         if header.producer_id >= 0 and not header.is_control:
@@ -80,7 +80,9 @@ def check(log: Log, history: History, damage: Damage) -> None:
     st.lists(st.sampled_from(STEPS), max_size=45),
     st.booleans(),
     st.integers(0, 2**32),
-    st.sets(st.sampled_from(["index", "indexes gone", "leftovers", "swap", "epochs", "snapshots"])),
+    st.sets(
+        st.sampled_from(["index", "indexes missing", "leftovers", "swap", "epochs", "snapshots"])
+    ),
     st.sampled_from(["", "torn", "zeroed", "random"]),
     st.sampled_from(["as written", "missing", "from the future"]),
 )
@@ -88,7 +90,7 @@ def check(log: Log, history: History, damage: Damage) -> None:
     ["append", "append", "append", "marker", "move start", "append"], False, 133, set(), "torn", "as written"
 )  # fmt: skip  # the log end offset equals the log start offset, and an epoch started before it
 @example(
-    [*["append"] * 11, "marker", "follow"], False, 36638, {"swap", "index", "indexes gone", "leftovers"},
+    [*["append"] * 11, "marker", "follow"], False, 36638, {"swap", "index", "indexes missing", "leftovers"},
     "", "as written",
 )  # fmt: skip  # a swap file beside a smaller `.cleaned` file: the segments that it would replace stay
 def test_open_of_a_damaged_folder_keeps_every_batch_before_the_damage(

@@ -90,7 +90,7 @@ def test_power_loss_keeps_acknowledged_records(
         for _ in range(rng.randint(1, 60)):
             logs.step()
         keep = rng.choice((None, None, 0.0))
-        logs.cut_power(seed * 100 + round_, keep)
+        logs.stop_and_lose_power(seed * 100 + round_, keep)
         logs.begin()
         for number in range(3):
             found = read(logs.log(number))
@@ -110,6 +110,6 @@ def test_power_loss_removes_records_without_an_fsync(tmp_path: Path) -> None:
         logs.log(number).append_as_leader(
             build_batch([(b"k", b"v", ())], timestamp_ms=1), LeaderEpoch(1)
         )
-    logs.cut_power(1, 0.0)
+    logs.stop_and_lose_power(1, 0.0)
     logs.begin()
     assert [read(logs.log(number)) for number in range(3)] == [{}, {}, {}]

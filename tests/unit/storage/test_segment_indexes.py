@@ -159,19 +159,19 @@ def test_lookup_with_a_foreign_index_finds_every_record(tmp_path: Path, suffix: 
             assert log.offset_for_timestamp(time) is not None
 
 
-class DyingDisk(RefusingDisk):
-    """Closes its first `deaths` mappings at once: as if the event loop sealed the index during a thread's lookup."""
+class ClosingDisk(RefusingDisk):
+    """Closes its first `closings` mappings at once: as if the event loop sealed the index during a thread's lookup."""
 
-    __slots__ = ("deaths",)
+    __slots__ = ("closings",)
 
-    def __init__(self, deaths: int) -> None:
+    def __init__(self, closings: int) -> None:
         super().__init__()
-        self.deaths = deaths
+        self.closings = closings
 
     def map(self, path: str, size: int) -> MappedFile:
         mapped = super().map(path, size)
-        if self.deaths:
-            self.deaths -= 1
+        if self.closings:
+            self.closings -= 1
             mapped.close()
         return mapped
 
@@ -183,14 +183,14 @@ def test_lookup_with_a_closed_mapping_is_repeated(tmp_path: Path) -> None:
         struct.pack(">qi", 1_000 + n, 10 + n) for n in range(200)
     )  # too many entries for a lookup without a mapping
     Path(path).write_bytes(struct.pack(">qiqi", 5, 1, 9, 4) + later)
-    disk = DyingDisk(0)
+    disk = ClosingDisk(0)
     index = TimeIndex(disk, path, 100, bytes_max=120, maps=IndexMaps())
     index.load(may_be_absent=False)
     index.close()
-    disk.deaths = 2
+    disk.closings = 2
     assert index.lookup(7) == (5, 101)
     index.close()
-    disk.deaths = 100
+    disk.closings = 100
     with pytest.raises(ValueError, match="released"):
         index.lookup(7)
 
