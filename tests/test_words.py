@@ -16,26 +16,26 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 79,
-    "anew": 4,
-    "whoever": 5,
-    "nobody": 25,
-    "somebody": 1,
+    "told": 9,
+    "anew": 0,
+    "whoever": 1,
+    "nobody": 12,
+    "somebody": 0,
     "everybody": 5,
-    "but for": 3,
+    "but for": 0,
     "of now": 0,
     "of a moment": 0,
-    "under way": 14,
-    "stands still": 9,
+    "under way": 12,
+    "stands still": 3,
     "knows of": 1,
-    "hears of": 3,
-    "heard of": 1,
-    "vouches for": 6,
-    "for one in": 64,
+    "hears of": 1,
+    "heard of": 0,
+    "vouches for": 1,
+    "for one in": 10,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
 
-VARIABLES_ONE_MAX = 169
+VARIABLES_ONE_MAX = 16
 """Number of variables, loop variables and parameters with the name `one`; write `broker`, `row`, `segment`."""
 
 
