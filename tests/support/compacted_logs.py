@@ -137,7 +137,7 @@ class Model:
         return {key: (offset, value) for offset, (key, value) in sorted(self.appended.items())}
 
     def check(self, log: Log, *, dirty_from: int | None = None) -> None:
-        """Assert that each key's last value remains, records are correct and in order, complete from `dirty_from` on."""
+        """Assert that each key's last value remains, records are correct, in order, complete from `dirty_from` on."""
         left = records(log)
         offsets = [record.offset for record in left]
         assert offsets == sorted(set(offsets))

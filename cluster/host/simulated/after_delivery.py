@@ -1,7 +1,7 @@
-"""Calls that wait for the end of a delivery of frames, in a simulated life.
+"""Calls that wait for the end of a delivery of frames, in a simulated incarnation.
 
 Owns: whether a delivery is in progress, and the calls that wait (`Network.after_delivery` of the seam). They run in the
-instant of the delivery, as on a real link; in a life that was paused meanwhile, after it is resumed.
+instant of the delivery, as on a real link; in an incarnation that was paused in between, after it is resumed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Delivery:
-    """The deliveries of one life; its `call_soon` drops the calls of a dead life."""
+    """The deliveries of one incarnation; its `call_soon` drops the calls of an ended incarnation."""
 
     __slots__ = ("_after", "_call_soon", "_delivering", "_running")
 
@@ -30,7 +30,7 @@ class Delivery:
             self._call_soon(call)
 
     def run(self, deliver: Callable[[], object]) -> None:
-        """Deliver, then run the calls that wait; a delivery inside another delivery is part of it."""
+        """Deliver, then run the waiting calls; a delivery inside another delivery is part of it."""
         if self._delivering:
             deliver()
             return

@@ -1,18 +1,18 @@
 """A disk in memory that records which writes are durable: `Disk` of the seam for simulated machines.
 
-Owns: the names and the bytes of one machine's file system, and what of them is **not yet stable**:
+Owns: the names and the bytes of one machine's file system, and the writes that are **not durable yet**:
 
 * Data: every file keeps the undo of each write since its last sync. A killed process loses nothing (the page
-  cache is the machine's). When the power goes, a prefix of the unsynced writes survives, drawn from the seed; the
-  first that does not may be torn (some of its bytes, or as many zeroes, are there).
-* Mapped files have no single writes: of each 4096-byte page, what was or what is survives.
-* Names: creations, renames and removals are a journal, applied in order; any sync brings all of it to the disk
-  (ext4's ordered mode). When the power goes, a prefix of what was not yet brought there survives.
+  cache is the machine's). At a power loss a prefix of the unsynced writes survives, drawn from the seed; the first
+  write that does not survive may be torn (some of its bytes, or as many zeroes, survive).
+* Mapped files have no single writes: of each 4096-byte page the old or the new content survives.
+* Names: creations, renames and removals are a journal, applied in order; any sync makes the whole journal durable
+  (ext4's ordered mode). At a power loss a prefix of the changes that are not durable survives.
 
-So `replace(durable=False)` may leave after a power cut the old content, the new, or the new name with a torn
+So `replace(durable=False)` may leave after a power loss the old content, the new, or the new name with a torn
 file; `sync_file` and `replace` never.
 
-`survivor` is the disk that the next life finds: a copy, so that code of the old life can do no harm to it.
+`survivor` is the disk of the next incarnation: a copy, so that code of the old incarnation cannot change it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SimMap:
         self._view = memoryview(self._inode.data)
 
     def sync(self) -> None:
-        """BLOCKS. Bring everything written to stable storage."""
+        """BLOCKS. Make every written byte durable."""
         self._disk.synced(self._inode)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class SimMap:
 
 
 class SimLock:
-    """A file that one life holds alone; `Lock` of the seam. The lock ends with the life."""
+    """A file that one incarnation holds exclusively; `Lock` of the seam. The lock ends with the incarnation."""
 
     __slots__ = ("_disk", "_path")
 
@@ -97,7 +97,7 @@ class SimLock:
         self._disk, self._path = disk, path
 
     def release(self) -> None:
-        """Give the lock up; a second call is no error."""
+        """Release the lock; a second call is no error."""
         self._disk.locks.discard(self._path)
 
 
@@ -111,11 +111,11 @@ class SimFile:
 
     @property
     def path(self) -> str:
-        """The path it was opened with."""
+        """The path with which the file was opened."""
         return self._path
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        """Write `parts` at the end; OSError and nothing written when the disk refuses."""
+        """Write `parts` at the end; OSError, with nothing written, when the disk refuses."""
         self._disk.check()
         inode = self._inode
         at = len(inode.data)
@@ -142,13 +142,13 @@ class SimFile:
         return len(self._inode.data)
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size`."""
+        """Truncate the file to `size`."""
         self._disk.check()
         self._inode.resize(size)
         self._inode.modified_ms = self._disk.now_ms()
 
     def sync(self) -> None:
-        """BLOCKS. Bring everything written to stable storage, the file's name as well."""
+        """BLOCKS. Make every written byte durable, and the file's name."""
         self._disk.synced(self._inode)
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class SimFile:
 
 
 class SimDisk:
-    """One machine's file system, seen by one life."""
+    """One machine's file system, as one incarnation sees it."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
@@ -175,7 +175,7 @@ class SimDisk:
             raise OSError(self.refuses, os.strerror(self.refuses))
 
     def synced(self, inode: Inode) -> None:
-        """An fsync: this file's bytes, and all names so far, are durable."""
+        """Sync: this file's bytes, and all names so far, become durable."""
         self.check()
         inode.sync()
         self._commit(len(self._journal))
@@ -190,7 +190,7 @@ class SimDisk:
         self._journal.append(change)
 
     def survivor(self, rng: random.Random | None = None) -> SimDisk:
-        """The disk of the next life: all writes, or after a power loss those that `rng` chooses."""
+        """The disk of the next incarnation: all writes, or after a power loss those that `rng` chooses."""
         twin = SimDisk(self.now_ms)
         twin.refuses = self.refuses
         if rng is not None:
@@ -244,7 +244,7 @@ class SimDisk:
         return SimMap(self, inode, size)
 
     def lock(self, path: str) -> SimLock:
-        """Hold the file `path` alone until released or dead; BlockingIOError while another does."""
+        """Hold the file `path` exclusively until released or killed; BlockingIOError while another process holds it."""
         if path in self.locks:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
         if path not in self._names.files:
@@ -264,14 +264,14 @@ class SimDisk:
         return inode
 
     def read(self, path: str) -> bytes:
-        """A whole small file; FileNotFoundError where there is none."""
+        """A whole small file; FileNotFoundError if it is absent."""
         inode = self._names.files.get(path)
         if inode is None:
             raise _absent(path)
         return bytes(inode.data)
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Atomically, under a temporary name first; see the head for what survives a power cut."""
+        """Replace atomically, under a temporary name first; the head says what survives a power loss."""
         temporary = path + TEMPORARY
         inode = self._create(temporary)
         inode.write(0, data)
@@ -282,7 +282,7 @@ class SimDisk:
             self._commit(len(self._journal))
 
     def sync_file(self, path: str) -> None:
-        """BLOCKS. Bring a file or a folder, and its name, to stable storage; no error where there is none."""
+        """BLOCKS. Make a file or a folder, and its name, durable; no error if it is absent."""
         inode = self._names.files.get(path)
         if inode is not None:
             self.synced(inode)
@@ -297,7 +297,7 @@ class SimDisk:
         return path in self._names.files or path in self._names.folders
 
     def list(self, folder: str) -> list[str]:
-        """Names in a folder, sorted; FileNotFoundError where there is none."""
+        """Names in a folder, sorted; FileNotFoundError if it is absent."""
         if folder not in self._names.folders:
             raise _absent(folder)
         return sorted([*self._names.files.names_in(folder), *self._names.folders.names_in(folder)])
@@ -312,26 +312,26 @@ class SimDisk:
         return -1, -1
 
     def make_folder(self, path: str) -> None:
-        """Create it and its parents; no error where it exists."""
+        """Create the folder and its parents; no error if it exists."""
         if path not in self._names.folders:
             self.check()
             self._change(Change("make", path))
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically; FileNotFoundError where there is no `source`."""
+        """Rename atomically; FileNotFoundError if `source` is absent."""
         if not self.exists(source):
             raise _absent(source)
         self.check()
         self._change(Change("rename", source, target))
 
     def remove(self, path: str) -> None:
-        """Delete a file; no error where there is none."""
+        """Delete a file; no error if it is absent."""
         if path in self._names.files:
             self.check()
             self._change(Change("unlink", path))
 
     def remove_folder(self, path: str) -> None:
-        """BLOCKS. Delete a folder with all that is in it; no error where there is none."""
+        """BLOCKS. Delete a folder with all its content; no error if it is absent."""
         if path in self._names.folders:
             self.check()
             self._change(Change("remove", path))

@@ -4,10 +4,10 @@ Owns: the machines as the network sees them (`Port`), every connection's two dir
 (`Fabric`). A way is a queue of frames, each with its time of arrival. Latencies are drawn from the world's seed
 (`latency.py`), so that links overtake each other while each of them keeps its order, as TCP does.
 
-Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a way; what is under way then waits
-and is delivered, in order, after healing. A slow link adds to every latency. A reset loses what has not arrived, in
-both directions. The end of a connection passes a blocked way no more than data does. A machine without power answers
-nothing: its peers notice by their own timeouts, or by a reset (RST) when it is back.
+Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a way; frames in flight then wait
+and are delivered, in order, after healing. A slow link adds to every latency. A reset loses the frames in flight, in
+both directions. A blocked way holds the end of a connection back, as it holds data back. A machine without power sends
+nothing: its peers notice by their own timeouts, or by a reset (RST) when it runs again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Port:
         self.identity = identity
         self.rules = LinkRules()
         self.delayed_frames = 0
-        """Number of frames that a link rule sent late."""
+        """Number of frames that a link rule delayed."""
         self.powered = True
         self.lives = 0
 
@@ -50,16 +50,16 @@ class WayEnd(Protocol):
 
     @property
     def life(self) -> Life:
-        """The life of the process on it."""
+        """The current incarnation of the process on the machine."""
         ...
 
     def arrived(self) -> None:
-        """Deliver what has arrived."""
+        """Deliver the frames that have arrived."""
         ...
 
 
 class Item(NamedTuple):
-    """What is under way: a frame, or, with a reason, the end of the connection."""
+    """Something in flight: a frame, or, with a reason, the end of the connection."""
 
     arrives_ns: int
     frame: bytes
@@ -81,7 +81,7 @@ class Way:
         self.blocked = False
 
     def push(self, frame: bytes, end: str = "") -> None:
-        """Send something."""
+        """Put a frame, or the end of the connection, in flight."""
         fabric = self.fabric
         delay = fabric.latency_ns(self.source.port, self.target.port) + NS_PER_BYTE * len(frame)
         arrives = max(self.last_ns, fabric.loop.now_ns + delay)
@@ -98,7 +98,7 @@ class Way:
         return sum(len(item.frame) for item in self.queue) if self.blocked else 0
 
     def apply(self) -> None:
-        """Link rules have changed: hold back what is under way, or deliver what was held back."""
+        """Link rules have changed: hold back the frames in flight, or deliver the held frames."""
         source, target = self.source.port, self.target.port
         blocked = self.fabric.blocked(source, target)
         if blocked == self.blocked:
@@ -132,7 +132,7 @@ class Fabric:
         self._waiting: list[Callable[[], None]] = []
 
     def latency_ns(self, source: Port, target: Port) -> int:
-        """Draw how long something is under way from `source` to `target`."""
+        """Draw the latency of a frame from `source` to `target`."""
         delay_ms = source.rules.delay_ms(target.identity)
         if delay_ms:
             source.delayed_frames += 1
@@ -140,7 +140,7 @@ class Fabric:
 
     @staticmethod
     def blocked(source: Port, target: Port) -> bool:
-        """True when rules of either machine hold back what goes from `source` to `target`."""
+        """True when rules of either machine hold back frames from `source` to `target`."""
         return (
             source.rules.blocked(target.identity).outward
             or target.rules.blocked(source.identity).inward
@@ -163,7 +163,7 @@ class Fabric:
         return ways
 
     def ended(self, way: Way) -> None:
-        """Nothing arrives in this direction any more."""
+        """Deliver nothing more in this direction."""
         self._ways.pop(way, None)
 
     def changed(self) -> None:
@@ -179,7 +179,7 @@ class Fabric:
         self._waiting.append(call)
 
     def power_is_back(self, port: Port) -> None:
-        """Connections with this machine's earlier life are reset at their other end."""
+        """Reset the connections with this machine's earlier incarnation at their other end."""
         half_open, self.half_open = self.half_open, []
         for way in half_open:
             if way.source.port is port:

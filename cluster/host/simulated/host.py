@@ -1,16 +1,16 @@
-"""A simulated machine and the lives of the process on it: `Host` of the seam. A life is one run of the process.
+"""A simulated machine and the incarnations of the process on it: `Host` of the seam.
 
-Owns: `World` (loop, fabric and trace of one simulation), `Machine` (what outlives a process: disk, link rules, clock
-skew, the number of lives) and `SimHost`, one life on a machine.
+Owns: `World` (loop, fabric and trace of one simulation), `Machine` (the parts that outlive a process: disk, link rules,
+clock skew, the number of incarnations) and `SimHost`, one incarnation on a machine.
 
     world = World(seed=7)
     machine = Machine(world, "broker-1", Peer("broker", "1"), listeners={"clients": 9092})
-    host = machine.boot()              # starts a life
+    host = machine.boot()              # starts an incarnation
     machine.kill()                     # kill -9: memory is lost, the page cache is not
     machine.cut_power()                # unsynced writes are lost, too
 
-All random numbers come from the world's seed and a name: those of the network, of each life (`host.random`), and of a
-power cut. So a world is a function of its seed and of the calls on it.
+All random numbers come from the world's seed and a name: those of the network, of each incarnation
+(`host.random`), and of a power loss. So a world is a function of its seed and of the calls on it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class SimClock:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.skew_ms = 0
-        """Error of its wall clock."""
+        """Error of the machine's wall clock."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds on a clock that never goes back."""
+        """Milliseconds on a clock that never falls."""
         return self._loop.now_ns // NS_PER_MS
 
     def monotonic_ns(self) -> int:
@@ -84,7 +84,7 @@ class WorldTrace:
 
 
 class SimTrace:
-    """The trace of one life; `Trace` of the seam."""
+    """The trace of one incarnation; `Trace` of the seam."""
 
     __slots__ = ("_clock", "_life", "_world")
 
@@ -92,7 +92,7 @@ class SimTrace:
         self._world, self._life, self._clock = world, life, clock
 
     def emit(self, event: str, /, **fields: object) -> None:
-        """Append `event` with its fields, unless the life is over."""
+        """Append `event` with its fields, unless the incarnation has ended."""
         if self._life.alive:
             self._world.write(self._clock.monotonic_ns(), self._life.name, event, fields)
 
@@ -104,7 +104,7 @@ class SimTrace:
 
 
 class SimFailpoints(RealFailpoints):
-    """Failpoints that stop a life instead of a process.
+    """Failpoints that stop an incarnation instead of a process.
 
     `stop` and `delay` take effect after the call that hit the failpoint: a simulation does not interrupt a call.
     """
@@ -153,7 +153,9 @@ class SimControl:
             )
         result = self._operations[op](fields)
         if inspect.isawaitable(result):
-            raise ClusterError(f"{op!r} takes time: a simulation cannot be asked for it")
+            raise ClusterError(
+                f"{op!r} is a coroutine: a simulation has no control socket that could wait for it"
+            )
         return dict(result)
 
 
@@ -178,7 +180,7 @@ class World:
         self.trace.write(self.loop.now_ns, "world", event, fields)
 
     def close(self) -> None:
-        """End the world: close every coroutine that is left."""
+        """End the world: close every coroutine that remains."""
         for machine in self.machines.values():
             if machine.life is not None:
                 machine.life.alive = False
@@ -186,7 +188,7 @@ class World:
 
 
 class SimHost:
-    """One life on a machine."""
+    """One incarnation on a machine."""
 
     def __init__(self, machine: Machine, life: Life, listeners: Mapping[str, int]) -> None:
         world, name = machine.world, machine.name
@@ -227,7 +229,7 @@ class SimHost:
 
 
 class Machine:
-    """What outlives a process: its disk, its port in the network, its clock."""
+    """The parts that outlive a process: its disk, its port in the network, its clock."""
 
     def __init__(
         self, world: World, name: str, identity: Peer, *, listeners: Mapping[str, int] | None = None
@@ -241,7 +243,7 @@ class Machine:
         self.life: Life | None = None
         self.host: SimHost | None = None
         self.blocking_ms = (0.02, 0.5)
-        """Duration of a BLOCKS call in lives that start later; `slow_disk` also changes the present life."""
+        """Duration of a BLOCKS call in later incarnations; `slow_disk` also changes the current one."""
         self._listeners = dict(listeners or {})
         self._power = world.rng(f"{name}/power")
         self.on_death: list[Callable[[], None]] = []
@@ -254,7 +256,7 @@ class Machine:
 
     @property
     def alive(self) -> bool:
-        """True while a process lives here, paused or not."""
+        """True while a process runs here, paused or not."""
         return self.life is not None and self.life.alive
 
     @property
@@ -263,8 +265,8 @@ class Machine:
         return self.life is not None and self.life.alive and self.life.paused
 
     def boot(self) -> SimHost:
-        """Start a life."""
-        assert not self.alive, f"{self.name} lives already"
+        """Start an incarnation."""
+        assert not self.alive, f"{self.name} already runs a process"
         self.port.lives += 1
         if not self.port.powered:
             self.port.powered = True
@@ -283,7 +285,7 @@ class Machine:
             self.disk = self.disk.survivor()
 
     def cut_power(self, rng: random.Random | None = None) -> None:
-        """Power loss: unsynced writes are lost, connections are not closed; the machine is off until its next life.
+        """Power loss: unsynced writes are lost, connections are not closed; the machine is off until `boot`.
 
         `rng` draws which unsynced writes are lost; by default the world's own random numbers do.
         """
@@ -298,7 +300,7 @@ class Machine:
         self.world.fabric.changed()
 
     def end(self) -> None:
-        """The process ends by itself; its kernel closes what it left open."""
+        """The process ends by itself; its kernel closes its open connections."""
         if self.alive:
             self._die(silently=False)
             self.disk = self.disk.survivor()
@@ -314,13 +316,13 @@ class Machine:
             call()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Pause the process, as SIGSTOP does."""
         if self.life is not None and self.life.running:
             self.world.tell("host.paused", host_name=self.name)
             self.life.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume the process, as SIGCONT does."""
         if self.life is not None and self.paused:
             self.world.tell("host.resumed", host_name=self.name)
             self.life.paused = False

@@ -1,7 +1,7 @@
 """One file's bytes, and which of them are durable.
 
 Owns: `Inode`. Writes since the last sync keep their undo; a mapped file, which has no single writes, keeps the
-content of its last sync. `after_power_cut` is what the disk holds then; `disk.py` says what may survive.
+content of its last sync. `after_power_cut` returns the content after a power loss; `disk.py` says what may survive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Inode:
         self.modified_ms = modified_ms
 
     def write(self, position: int, data: Buffer) -> None:
-        """Overwrite and extend; the old bytes are kept until the next sync."""
+        """Overwrite and extend; the old bytes are stored until the next sync."""
         content, size = self.data, len(self.data)
         if self.baseline is None:
             self.undo.append(Undo(position, bytes(content[position : position + len(data)]), size))
@@ -46,14 +46,14 @@ class Inode:
         content[position : position + len(data)] = data
 
     def resize(self, size: int) -> None:
-        """Cut, or extend by zeroes, in a new buffer: views of the old buffer do not change."""
+        """Truncate, or extend by zeroes, in a new buffer: views of the old buffer do not change."""
         content = self.data
         if self.baseline is None:
             self.undo.append(Undo(size, bytes(content[size:]), len(content)))
         self.data = bytearray(content[:size]) + bytearray(max(0, size - len(content)))
 
     def copy(self) -> Inode:
-        """The same file for another life."""
+        """The same file for another incarnation."""
         twin = Inode(bytes(self.data), self.modified_ms)
         twin.undo, twin.baseline = list(self.undo), self.baseline
         return twin
@@ -85,7 +85,7 @@ class Inode:
         return bytes(content)
 
     def _take_back(self, content: bytearray, survives: int) -> bytes:
-        """Undo all writes but the first `survives`; the bytes that the first of the undone had written."""
+        """Undo all writes except the first `survives`; return the bytes that the first undone write had written."""
         torn = b""
         for undo in reversed(self.undo[survives:]):
             torn = bytes(content[undo.position :])

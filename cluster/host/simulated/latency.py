@@ -1,4 +1,4 @@
-"""How long something is under way between two simulated machines.
+"""The latency of frames between two simulated machines.
 
 Latencies are drawn from the random numbers of the world's network, so that links overtake each other; each link keeps
 the order of its frames (`fabric.py`).
@@ -17,7 +17,7 @@ NS_PER_BYTE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long a frame is under way, in milliseconds: usually between `low` and `high`, seldom up to `spike` more."""
+    """The latency of a frame in milliseconds: usually between `low` and `high`, seldom up to `spike` more."""
 
     low: float = 0.05
     high: float = 0.6

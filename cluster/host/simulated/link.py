@@ -22,14 +22,14 @@ CLOSED_BY_PEER = "closed by the peer"
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimLinkContext:
-    """What all links of one life share."""
+    """State that all links of one incarnation share."""
 
     port: Port
     life: Life
     delivery: Delivery
     log: Callable[[str, str], None]
     links: dict[SimLink, None] = field(default_factory=dict["SimLink", None])
-    """The open links, in the order in which they were made."""
+    """The open links, in the order of their creation."""
 
 
 class SimLink:
@@ -57,7 +57,7 @@ class SimLink:
         context.links[self] = None
 
     def start(self, handler: FrameHandler) -> None:
-        """Begin to deliver."""
+        """Start to deliver frames."""
         self._handler = handler
         self.arrived()
 
@@ -65,7 +65,7 @@ class SimLink:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that a rule holds back here."""
+        """Bytes that a rule holds back on this link."""
         return self.outward.held_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -74,7 +74,7 @@ class SimLink:
             self.outward.push(joined(parts))
 
     def close(self, *, reset: bool = False) -> None:
-        """End it; with `reset` at once and without what has not arrived."""
+        """End the link; with `reset` at once, and frames in flight are lost."""
         if self.closed:
             return
         self._end("reset here" if reset else "closed here")
@@ -95,7 +95,7 @@ class SimLink:
     # -------------------------------------------------------------- arrivals
 
     def arrived(self) -> None:
-        """Deliver what has arrived, as far as the handler and the rules let it."""
+        """Deliver the frames that have arrived, as far as the handler and the rules allow."""
         self._context.delivery.run(self._arrived)
 
     def _arrived(self) -> None:
@@ -142,7 +142,7 @@ class SimLink:
     def _peer_ended(self, reason: str) -> None:
         self.inward.fabric.ended(self.inward)
         if not self.closed:
-            # the peer reads no frames any more; a reset from outside still arrives at both ends
+            # the peer reads no more frames; a reset from outside still arrives at both ends
             way = self.outward
             way.queue = deque(item for item in way.queue if item.end)
             self._end(reason)
@@ -155,7 +155,7 @@ class SimLink:
             self.inward.fabric.loop.call_soon(self.life, self._handler.link_closed, reason)
 
     def die(self, *, silently: bool) -> None:
-        """The process was killed, so its kernel closes the connection; `silently`: without power nothing does."""
+        """The process was killed, so its kernel closes the connection; `silently` (power loss): nothing is sent."""
         if self.closed:
             return
         self.closed = True
@@ -167,12 +167,12 @@ class SimLink:
             self.outward.push(b"", CLOSED_BY_PEER)
 
     def break_off(self) -> None:
-        """Reset the connection from outside: both ends lose what has not arrived."""
+        """Reset the connection from outside: both ends lose the frames in flight."""
         for way in (self.inward, self.outward):
             way.queue.clear()
             way.push(b"", RESET_BY_PEER)
 
 
 def joined(parts: Sequence[Part]) -> bytes:
-    """A frame's parts, file regions included, as one copy."""
+    """One copy of a frame's parts, file regions included."""
     return b"".join(map(bytes_of, parts))

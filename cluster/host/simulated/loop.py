@@ -1,15 +1,15 @@
-"""The one loop of a simulated world: virtual time, and the calls that are due, each with the life it belongs to.
+"""The event loop of a simulated world: virtual time, and the calls that are due, each with its incarnation.
 
 Owns: the clock of the simulation (whole nanoseconds; it jumps to the next timer), a heap of timers and a queue of
 calls that are due now. Every entry belongs to a `Life`, one process from its start to its end, or to the world
-itself. Entries of a life that is over are dropped. Entries of a paused life wait, in order, until it is resumed, and
+itself. Entries of an ended incarnation are dropped. Entries of a paused one wait, in order, until it is resumed, and
 run at that later time (SIGSTOP and SIGCONT).
 
-Invariants: entries of one instant run in the order in which they were made; nothing depends on a hash, an
+Invariants: entries of one instant run in the order in which they were created; nothing depends on a hash, an
 address in memory or the machine's clock; a world that does not reach the next instant within
 `TURNS_AN_INSTANT_MOST` turns raises LivelockError.
 
-Whose idea: FoundationDB's simulator; Python's asyncio loop for the order of things.
+Source: FoundationDB's simulator; Python's asyncio loop for the order of things.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LivelockError(HarrowError):
 
 
 class HostGone(BaseException):
-    """Unwinds the code of a process that a failpoint in it has killed."""
+    """Unwinds the code of a process that a failpoint in it killed."""
 
 
 class Life:
@@ -46,11 +46,11 @@ class Life:
         self.paused = False
         self.held: list[SimTimer] = []
         self.report: Callable[[str, BaseException], None] | None = None
-        """Receives the exceptions that calls of this life raise."""
+        """Receives the exceptions that calls of this incarnation raise."""
 
     @property
     def running(self) -> bool:
-        """True while the process lives and is not paused."""
+        """True while the process runs and is not paused."""
         return self.alive and not self.paused
 
 
@@ -65,7 +65,7 @@ class SimTimer:
         self.args = args
 
     def cancel(self) -> None:
-        """Prevent the call; no error when it has run already."""
+        """Prevent the call; no error if it has run already."""
         self.call = None
 
 
@@ -82,7 +82,7 @@ class SimLoop:
         self._closers: dict[object, Callable[[], None]] = {}
         self.closed = False
         self.after_event: Callable[[Life | None], None] | None = None
-        """Called after each call that ran, with the life it belonged to; what it raises ends the run."""
+        """Called after each call that ran, with its incarnation; an exception that it raises ends the run."""
 
     @property
     def now_ms(self) -> int:
@@ -103,7 +103,7 @@ class SimLoop:
         return timer
 
     def go_on(self, life: Life) -> None:
-        """A resumed life runs the calls that became due meanwhile."""
+        """Run the calls of a resumed incarnation that became due during its pause."""
         held, life.held = life.held, []
         self._ready.extend(held)
 
@@ -118,7 +118,7 @@ class SimLoop:
                 break
             self.now_ns, _, timer = heapq.heappop(heap)
             self._ready.append(timer)
-            # all timers of an instant run before the calls that they cause
+            # all timers of an instant run before the calls that these timers add
             while heap and heap[0][0] == self.now_ns:
                 self._ready.append(heapq.heappop(heap)[2])
         self.now_ns = max(self.now_ns, deadline_ns)
@@ -155,7 +155,9 @@ class SimLoop:
             timer.call = None
             self.turns += 1
             if self.turns > most:
-                raise LivelockError(f"time stands still at {self.now_ns} ns: {call!r}")
+                raise LivelockError(
+                    f"virtual time does not advance from {self.now_ns} ns: {call!r}"
+                )
             try:
                 call(*timer.args)
             except HostGone:

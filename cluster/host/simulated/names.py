@@ -1,7 +1,7 @@
 """The names of files and folders of a simulated machine, and the journal of their changes.
 
-Owns: `Names` and `Change`. A change is applied twice: at once to the names that everybody sees, and later, when it
-reaches the disk, to those that survive a power cut.
+Owns: `Names` and `Change`. A change is applied twice: at once to the names that all processes see, and later, when it
+reaches the disk, to those that survive a power loss.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class PathTable(dict[str, V]):
-    """Values by path, and which names each folder holds: listing a folder does not look at other folders."""
+    """Values by path, and the names that each folder holds: listing a folder reads no other folder."""
 
     def __init__(self, rows: Iterable[tuple[str, V]] = ()) -> None:
         super().__init__()
@@ -34,13 +34,13 @@ class PathTable(dict[str, V]):
         del self._names[folder][name]
 
     def take(self, path: str) -> V:
-        """Remove a path and return its value; KeyError where there is none."""
+        """Remove a path and return its value; KeyError if it is absent."""
         value = self[path]
         del self[path]
         return value
 
     def names_in(self, folder: str) -> Iterable[str]:
-        """Names directly in a folder, in the order in which they were made."""
+        """Names directly in a folder, in the order of their creation."""
         return self._names.get(folder, {})
 
 

@@ -1,6 +1,6 @@
-"""The network as one simulated life sees it: `Network` of the seam on the world's `Fabric`.
+"""The network of one simulated incarnation: `Network` of the seam on the world's `Fabric`.
 
-Owns: this life's listeners and links, and the knobs of faults under the real host's names: `block`, `heal`,
+Owns: the incarnation's listeners and links, and the fault injection points, named as on the real host: `block`, `heal`,
 `slow`, `reset`, lost responses. Rules stay with the machine when its process dies.
 
 What may fail: `connect` raises OSError (no process listens there) or TimeoutError (an isolated peer never answers).
@@ -38,7 +38,7 @@ class SimAcceptor:
 
     @property
     def port(self) -> int:
-        """The port that was bound."""
+        """The bound port."""
         return self._port
 
     def pause(self) -> None:
@@ -46,14 +46,14 @@ class SimAcceptor:
         self._paused = True
 
     def resume(self) -> None:
-        """Accept links again, first those that wait, from the next turn of the loop on."""
+        """Accept links again, first the waiting ones, from the next turn of the loop on."""
         self._paused = False
         backlog, self._backlog = self._backlog, []
         for link in backlog:
             self._network.loop.call_soon(self._network.life, self.adopt, link)
 
     def adopt(self, link: SimLink) -> None:
-        """Serve a link that was connected, or keep it while accepting is paused."""
+        """Serve a connected link, or store it while accepting is paused."""
         if self._paused:
             self._backlog.append(link)
         else:
@@ -65,7 +65,7 @@ class SimAcceptor:
 
 
 class SimNetwork:
-    """All links of one life."""
+    """All links of one incarnation."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class SimNetwork:
     async def listen(
         self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int
     ) -> SimAcceptor:
-        """Serve on this host's listener `name`; ConfigError where it was given none of that name."""
+        """Serve on this host's listener `name`; ConfigError if the host has no listener of that name."""
         number = self._bound.pop(name, None)
         if number is None:
             raise ConfigError(f"this host has no free listener {name!r}")
@@ -134,11 +134,11 @@ class SimNetwork:
         if owner is None:
             raise ConnectionRefusedError(111, f"no machine has port {number}")
         await self._passable(owner)
-        await self._under_way(owner)
+        await self._wait_latency(owner)
         await self._passable(owner)
         accept = fabric.listening.get(number)
         if accept is None:
-            await self._under_way(owner)
+            await self._wait_latency(owner)
             raise ConnectionRefusedError(111, "Connection refused")
         there, back = fabric.connection()
         accepted = accept(self.port, there, back)
@@ -146,7 +146,7 @@ class SimNetwork:
         try:
             for way in (there, back):
                 way.apply()
-            await self._under_way(owner)
+            await self._wait_latency(owner)
             await self._passable(owner)
         except BaseException:
             link.close(reset=True)
@@ -154,7 +154,7 @@ class SimNetwork:
         assert accepted.port is owner
         return link
 
-    async def _under_way(self, owner: Port) -> None:
+    async def _wait_latency(self, owner: Port) -> None:
         await self._tasks.sleep(self.fabric.latency_ns(self.port, owner) / NS_PER_MS)
 
     async def _passable(self, owner: Port) -> None:
@@ -165,7 +165,7 @@ class SimNetwork:
             await promise
 
     def lose_response(self, peer: Peer, api_key: int) -> bool:
-        """True when a fault wants this response lost: the caller then closes the link with `reset`."""
+        """True when a fault loses this response: the caller then closes the link with `reset`."""
         return self._lost.lose(peer, api_key)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
@@ -175,16 +175,16 @@ class SimNetwork:
     def flush(self) -> None:
         """Nothing to do: simulated links send at once."""
 
-    # ----------------------------------------------------------------- knobs
+    # ----------------------------------------------------- fault injection points
 
     def block(self, peers: Sequence[str], direction: str = "both") -> None:
-        """Block what these peers send, are sent, or both, on live links and new ones."""
+        """Block frames to these peers, from them, or both, on open links and new ones."""
         self.port.rules.block(peers, direction)
         self.fabric.changed()
         self._trace.emit("links.blocked", peers=list(peers), direction=direction)
 
     def slow(self, peers: Sequence[str], delay_ms: int) -> None:
-        """Send late by `delay_ms` to these peers, on live links and new ones."""
+        """Delay frames to these peers by `delay_ms`, on open links and new ones."""
         self.port.rules.slow(peers, delay_ms)
         self.port.delayed_frames = 0
         self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)

@@ -1,14 +1,14 @@
-"""Coroutines, promises and timers of one simulated life: `Tasks` of the seam.
+"""Coroutines, promises and timers of one simulated incarnation: `Tasks` of the seam.
 
-Owns: `SimTasks` and what it hands out. Semantics are asyncio's, which broker code was written for: a promise's
-waiters run in a later turn; cancelling a task cancels the promise it waits for; `wait` cancels what it waits for
-when its time is up and raises TimeoutError; an exception that a task lets out is traced as `task.failed`.
+Owns: `SimTasks` with its promises, tasks and timers. Semantics are asyncio's, for which broker code is written:
+a promise's waiters run in a later turn; cancelling a task cancels the promise it waits for; `wait` cancels its
+awaitable at the deadline and raises TimeoutError; an unhandled exception of a task is traced as `task.failed`.
 
-A BLOCKS call runs on a simulated thread: it takes a time drawn from the seed, and the loop goes on meanwhile. The
-call itself is one instant.
+A BLOCKS call runs on a simulated thread: it takes a time drawn from the seed, and the loop continues meanwhile. The
+call itself takes no virtual time.
 
-Coroutines of a life that was killed never run again; they are kept until the world ends, so that no `finally` of
-theirs runs earlier, when garbage is collected.
+Coroutines of a killed incarnation never run again; they are kept until the world ends, so that none of their
+`finally` clauses runs earlier, when garbage is collected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Cancelled(BaseException):
 
 
 class InvalidStateError(Exception):
-    """A promise got a second value."""
+    """A promise received a second value."""
 
 
 class SimPromise(Generic[T]):
@@ -56,11 +56,11 @@ class SimPromise(Generic[T]):
         self._set(_RESULT, result)
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Set an error."""
+        """Set an exception."""
         self._set(_ERROR, error)
 
     def cancel(self) -> bool:
-        """Give the value up; False when it was set."""
+        """Cancel the promise; False if it is done already."""
         if self._state != _PENDING:
             return False
         self._set(_CANCELLED, None)
@@ -82,7 +82,7 @@ class SimPromise(Generic[T]):
             self._loop.call_soon(self._life, call)
 
     def result(self) -> T:
-        """The value; raises the error or Cancelled."""
+        """The value; raises the exception or Cancelled."""
         if self._state == _RESULT:
             found: T = self._value
             return found
@@ -117,7 +117,7 @@ class SimTask:
         return self._done
 
     def cancel(self) -> object:
-        """Raise Cancelled where it waits, in a later turn."""
+        """Raise Cancelled at the await of the task, in a later turn."""
         if self._done:
             return False
         self.cancels += 1
@@ -126,7 +126,7 @@ class SimTask:
         return True
 
     def step(self) -> None:
-        """Run it to its next await."""
+        """Run the coroutine to its next await."""
         if self._done:
             return
         self._waits_for = None
@@ -161,7 +161,7 @@ class SimTask:
         self._tasks.ended(self, error)
 
     def shut(self) -> None:
-        """The world ends: run the `finally` clauses and ignore what they do."""
+        """The world ends: run the `finally` clauses and ignore their effects."""
         if not self._done:
             self._done = True
             try:
@@ -172,7 +172,7 @@ class SimTask:
 
 
 class SimTasks:
-    """The tasks and timers of one life."""
+    """The tasks and timers of one incarnation."""
 
     def __init__(self, loop: SimLoop, life: Life, trace: Trace, rng: random.Random) -> None:
         self._loop = loop
@@ -195,7 +195,7 @@ class SimTasks:
         return self._loop.call_after(self._life, int(delay_ms * NS_PER_MS), call, *args)
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> SimTask:
-        """Run a coroutine; a coroutine that a dead life spawns never starts."""
+        """Run a coroutine; a coroutine that an ended incarnation spawns never starts."""
         task = SimTask(self, coroutine, name)
         if self._loop.closed or not self._life.alive:
             task.shut()
