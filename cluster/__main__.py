@@ -1,7 +1,7 @@
 """`python -m harrow.cluster OPTIONS.json` runs one broker or registry by hand, as the fork server runs it.
 
-`OPTIONS.json` (or `-` for standard input) holds the options that ARCHITECTURE.md describes ("Process
-interface of a broker"). The status line goes to standard output. Use it in containers and debuggers.
+`OPTIONS.json` (or `-` for standard input) holds the options that the
+head of `process.py` describes. The status line goes to standard output. Use it in containers and debuggers.
 """
 
 from __future__ import annotations

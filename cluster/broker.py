@@ -69,7 +69,7 @@ class BrokerMetadata:
 
 
 class Broker:
-    """A broker built from its process options (ARCHITECTURE.md, "Process interface of a broker")."""
+    """A broker built from its process options (head of `process.py`)."""
 
     def __init__(self, host: ProcessHost, options: Mapping[str, Any]) -> None:
         self._host = host

@@ -7,6 +7,7 @@ tap.bin          rows of acknowledged and delivered batches    (`host/tap.py`)
 tap.names        the names that its rows refer to by number    (`host/tap.py`)
 data/            the logs, where `log.dirs` names nothing else (`storage/log_folder.py`)
 stdout.log       what the process printed                      (`forkserver.py`)
+lives            one byte for each incarnation; seeds its random numbers  (`host/real/host.py`)
 control.sock     its control socket                            (`host/knobs/control.py`)
 <cluster>/registry/  trace.jsonl, broker.log, stdout.log, control.sock, registry.sqlite
 """

@@ -1,7 +1,22 @@
 """The main function of a process of the cluster, forked or started by hand: a broker or the registry, by its options.
 
 Owns: the border between the options (one JSON object) and a running broker or registry: sockets, real host,
-signals, status lines. ARCHITECTURE.md describes the options ("Process interface of a broker").
+signals, status lines.
+
+    option        of                  value
+    ------------  ------------------  -----------------------------------------------------------------------------
+    role          both                "broker" or "registry"
+    name          both                name of the process in traces and messages ("broker-2")
+    folder        both                the folder of its files (`broker_folder.py`)
+    seed          both                the seed of the process's random numbers
+    listeners     registry            {"registry": port}
+    node_id       broker              the node id
+    registry      broker              [address, port] of the registry
+    config        broker              settings by Kafka's names, such as "listeners": "CLIENTS://127.0.0.1:9092,…"
+    tap           broker, optional    true: write the tap (`host/tap.py`)
+    expect        broker, optional    the number of brokers that must be registered before the broker is ready
+    plants        broker, optional    modules of planted bugs (`planting.py`)
+    import_paths  broker, optional    folders in which the process finds these modules
 
 The process writes status lines, one JSON object each, to the status pipe: `{"event": "ready", …}` when it serves, or
 `{"event": "failed", "error": "…"}` before it exits with code 1. SIGTERM is a controlled shutdown.

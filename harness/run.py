@@ -11,7 +11,7 @@ with Harrow("out/run-1", seed=7) as harrow:
 ```
 
 The cluster starts at the first use of a topic, an address or a client. All random values derive from `seed`. The
-folder `folder` holds everything that the verdict and the report read (the run folder, see ARCHITECTURE.md).
+folder `folder` holds everything that the verdict and the report read (the run folder, `run_folder.py`).
 """
 
 from __future__ import annotations

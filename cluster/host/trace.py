@@ -3,6 +3,48 @@
 Owns: two files of the host's folder. Every event and every line is one `write` on a descriptor opened
 for appending, so nothing is lost to kill -9 and lines of one file never mix. Events carry `t_ns`
 (monotonic, comparable between the processes of one machine), `wall_ms`, `host`, `event`, then their fields.
+Fields that events of one kind share: topic, partition (T); cause (C: the event or request that made the change).
+
+    event                    fields
+    -----------------------  ---------------------------------------------------------------------------------------
+    broker.planted           plants [{module, title}]
+    broker.ready             node_id
+    broker.registered        node_id, epoch
+    broker.session-expired   node_id
+    broker.stopping          node_id
+    broker.log-failed        error (the broker's last data folder went offline)
+    broker.metrics           port
+    controller.elected       epoch
+    controller.resigned      epoch, reason
+    partition.leader         T, leader, leader_epoch, isr, leo, hw, C (by the broker that becomes leader)
+    partition.follower       T, leader, leader_epoch, isr, leo, hw, C (by a broker that becomes follower)
+    partition.isr            T, leader_epoch, isr, C
+    partition.hw             T, hw, leo, C        at most once in `harrow.trace.hw.interval.ms` for a partition
+    partition.leo            T, hw, leo, C        the same
+    partition.follower_leo   T, node, leo, C      with `harrow.trace.hw.interval.ms` = 0 only
+    partition.truncated      T, from, to, C
+    partition.reassignment   T, step, replicas, adding, removing
+    log.recovered            T, truncated_bytes, reason, log_end_offset, recovery_point, segments_read,
+                             segments_removed, removed_base_offsets
+    log.rolled               T, base_offset, reason
+    log.segments-deleted     T, base_offsets, reason
+    log.cleaned              T, first_dirty, end, bytes_read, bytes_written, segments, map_full, took_ms
+    log.gap-closed           T, log_end_offset, offsets_cut
+    log.failed               T, error
+    log.folder-failed        folder, logs, error
+    group.state              group, partition, state, generation, members
+    group.loaded             partition, groups, took_ms (where there were groups)
+    group.offsets-expired    group, partition, offsets
+    registry.ready           zxid, sessions
+    registry.expired         session, name
+    links.blocked            peers, direction
+    links.slowed             peers, delay_ms
+    links.healed             mode, links
+    links.reset              peers, links
+    response.lost            rule, peer, api_key
+    failpoint.fired          name, action, hit
+    task.failed              name, error (a bug: it makes a test fail)
+    process.failed           error (of a simulated process that could not start)
 
 What may fail: nothing reaches the caller. A full disk must not stop a broker because its trace cannot be written;
 events that could not be written are counted in `lost` and reported on stderr once.

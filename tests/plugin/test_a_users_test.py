@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 USER = """
     from confluent_kafka import Producer
     from harrow import Harrow, controller, kill, leader, pause
@@ -39,6 +40,15 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 def run_folders(pytester: pytest.Pytester) -> list[Path]:
     return sorted(path.parent for path in pytester.path.glob("harrow-out/**/verdict.json"))
+
+
+def test_the_example_of_the_readme_passes_as_it_is_pasted(pytester: pytest.Pytester) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 1, "README.md has one example; give each further one a test"
+    pytester.makepyfile(test_orders=blocks[0])
+    result = run(pytester)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*test_no_order_is_lost: valid (no-loss) · *"])
 
 
 def test_the_users_test_passes_and_leaves_a_verdict_and_a_report(pytester: pytest.Pytester) -> None:

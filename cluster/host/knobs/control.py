@@ -1,8 +1,31 @@
 """The control socket of a process, over which faults, probes and the supervisor change a host.
 
 A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one response a line: `{"ok": true, …}` or
-`{"ok": false, "error": "…"}`. Operations are registered by name: the host brings `ping`, `links…`, `responses…` and
-`failpoint…`; rooms add theirs (`state`). An operation takes the object's fields and returns (or awaits) more.
+`{"ok": false, "error": "…"}`. An operation takes the object's fields and returns (or awaits) more fields. Operations:
+
+    op                 fields                                         result, effect
+    -----------------  ---------------------------------------------  ------------------------------------------------
+    ping               none                                           the pid
+    links.block        peers ["broker 2", "registry", "client *"],    holds back what these peers send, are sent
+                       direction "both", "in" or "out"
+    links.slow         peers, delay_ms                                sends to these peers late, in order
+    links.heal         mode "deliver" or "reset", peers               removes rules; delivers or drops what was held
+    links.reset        peers                                          resets the links once; how many there were
+    links              none                                           the rules, what they hold back, what left late
+    responses.lose     api_key, nth, client                           the id of a rule: the response does not leave
+    responses          none                                           the rules, and which of them fired
+    responses.clear    id (without id: all)                           removes rules
+    failpoint.arm      name, action, nth, delay_ms                    arms: "crash", "stop", "delay" or "error"
+    failpoint.disarm   name                                           disarms
+    failpoints         none                                           declared names; hits; what fired
+    disk.fail          operation, path, error, nth, count, delay_ms   the id of a rule: system calls fail, or are late
+    disk.faults        none                                           the rules and what they did
+    disk.clear         id (without id: all)                           removes rules
+    state              none                                           a broker's replicas: leader, epoch, ISR, offsets
+    metrics            none                                           a broker's metrics, and the port of their page
+    tree               none                                           every node of the registry, by path
+
+`cluster/host/` registers the first fifteen, `cluster/broker.py` the others, and `cluster/registry/process.py` `tree`.
 
 Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side. What may fail: an
 exception of an operation becomes its response (`error`) and does not end the process. The client raises ClusterError,
