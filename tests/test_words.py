@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 9,
+    "told": 7,
     "anew": 0,
     "whoever": 1,
     "nobody": 12,
@@ -26,11 +26,11 @@ BOUNDS = {
     "of now": 0,
     "of a moment": 0,
     "under way": 2,
-    "stands still": 1,
-    "knows of": 1,
+    "stands still": 0,
+    "knows of": 0,
     "hears of": 1,
     "heard of": 0,
-    "vouches for": 1,
+    "vouches for": 0,
     "for one in": 10,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
