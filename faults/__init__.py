@@ -23,7 +23,7 @@ from .nemesis import Nemesis as Nemesis
 from .network_faults import cut as cut
 from .network_faults import isolate as isolate
 from .network_faults import reset as reset
-from .network_faults import slow as slow
+from .network_faults import slow_link as slow_link
 from .planning import overlapping_schedule as overlapping_schedule
 from .planning import random_schedule as random_schedule
 from .process_faults import kill as kill

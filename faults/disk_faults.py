@@ -25,7 +25,7 @@ from .spec import Fault, Injection, Seconds, pair_within
 from .system import RUNNING, ClusterSnapshot, System
 from .targets import Target
 
-OPERATIONS = ("write", "sync", "read", "name")
+OPERATIONS = ("write", "sync", "read", "rename")
 ERRORS = ("EIO", "ENOSPC", "EROFS", "EDQUOT", "")
 SLOW_DISK_MS = (20, 200)
 """From a disk that other processes use too, to a disk that is about to fail."""
@@ -39,18 +39,20 @@ class PowerLoss(Kill):
     """SIGKILL, and everything that was not fsynced may vanish or tear; healed by starting the broker again."""
 
     kind: ClassVar[str] = "power_loss"
-    keep: float | None = None
+    kept_fraction: float | None = None
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        if self.keep is not None and not 0.0 <= self.keep <= 1.0:
+        if self.kept_fraction is not None and not 0.0 <= self.kept_fraction <= 1.0:
             raise ConfigError(
-                f"power_loss(keep={self.keep!r}): expected a number from 0 to 1, or None"
+                f"power_loss(kept_fraction={self.kept_fraction!r}): expected a number from 0 to 1, or None"
             )
 
     def capabilities(self) -> frozenset[str]:
         """Name what a backend must be able to do."""
-        return frozenset({"power-loss", *(() if self.keep is None else ("power-loss-keep",))})
+        return frozenset(
+            {"power-loss", *(() if self.kept_fraction is None else ("power-loss-kept-fraction",))}
+        )
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
         """Return the seed of what is lost."""
@@ -63,7 +65,9 @@ class PowerLoss(Kill):
         hit_once(
             system,
             injection,
-            lambda node, broker: broker.lose_power(seed=f"{seed}/{node}", keep=self.keep),
+            lambda node, broker: broker.lose_power(
+                seed=f"{seed}/{node}", kept_fraction=self.kept_fraction
+            ),
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
@@ -95,8 +99,9 @@ class DiskError(ProcessFault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if self.operation not in OPERATIONS:
+            renamed = "; it is now called 'rename'" if self.operation == "name" else ""
             raise ConfigError(
-                f"disk_error({self.operation!r}): expected one of {', '.join(OPERATIONS)}"
+                f"disk_error({self.operation!r}): expected one of {', '.join(OPERATIONS)}{renamed}"
             )
         if self.error not in ERRORS:
             raise ConfigError(f"disk_error(error={self.error!r}): expected one of {ERRORS}")
@@ -203,13 +208,13 @@ class SlowDisk(ProcessFault):
 
 
 def power_loss(
-    target: Target | int, *, seconds: Seconds | None = None, keep: float | None = None
+    target: Target | int, *, seconds: Seconds | None = None, kept_fraction: float | None = None
 ) -> PowerLoss:
-    """Lose the power: SIGKILL, and what was not fsynced vanishes or tears by the seed; `keep=0.0`: all of it.
+    """Lose the power: SIGKILL, and what was not fsynced vanishes or tears by the seed; `kept_fraction=0.0`: all of it.
 
     The cluster must have been started with `harrow.power.loss`; started again after `seconds`.
     """
-    return PowerLoss(target=target, seconds=seconds, keep=keep)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return PowerLoss(target=target, seconds=seconds, kept_fraction=kept_fraction)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def slow_disk(
@@ -230,7 +235,10 @@ def disk_error(
     delay_ms: int = 0,
     seconds: Seconds | None = None,
 ) -> DiskError:
-    """Let the n-th `write`, `sync`, `read` or `name` below `path` fail, and `count` of them (0: all from there on)."""
+    """Let `write`, `sync`, `read` or `rename` calls on paths like `path` fail: `count` calls from the n-th (0: all).
+
+    `rename` covers every change of names: create, rename, remove, and the same of folders.
+    """
     return DiskError(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         operation=operation,

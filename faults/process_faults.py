@@ -131,16 +131,16 @@ class Terminate(Kill):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart(Terminate):
-    """Terminate, and start again as soon as the broker is dead (`hard=True`: kill instead of terminate)."""
+    """Terminate, and start again as soon as the broker is dead (`kill=True`: with SIGKILL)."""
 
     kind: ClassVar[str] = "restart"
-    hard: bool = False
+    kill: bool = False
     seconds: Seconds | None = 0.0
 
     def inject(self, system: System, injection: Injection) -> None:
         """End each broker once."""
         hit_once(
-            system, injection, lambda _, broker: broker.kill() if self.hard else broker.terminate()
+            system, injection, lambda _, broker: broker.kill() if self.kill else broker.terminate()
         )
 
 
@@ -172,9 +172,9 @@ def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Termin
     return Terminate(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
-def restart(target: Target | int, *, hard: bool = False) -> Restart:
-    """End the broker and start it again as soon as it is dead; `hard` with SIGKILL."""
-    return Restart(target=target, hard=hard)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+def restart(target: Target | int, *, kill: bool = False) -> Restart:
+    """End the broker and start it again as soon as it is dead; `kill=True`: with SIGKILL."""
+    return Restart(target=target, kill=kill)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def pause(target: Target | int, *, seconds: Seconds | None = None) -> Pause:

@@ -37,7 +37,7 @@ CAPABILITIES: Mapping[str, str] = {
     "disk-errors": "use the local backend",
     "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
     "power-loss": "start the cluster with config={'harrow.power.loss': True}",
-    "power-loss-keep": "use the local backend, or leave `keep` out",
+    "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
     "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
 }
 """Everything that a backend may be able to do, and the remedy where it is not."""
@@ -129,8 +129,11 @@ class ProcessControl(Protocol):
 class BrokerControl(ProcessControl, Protocol):
     """One broker: its process, its links, its disk and the rules that wait in it."""
 
-    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
-        """Kill it, and take what was not fsynced from its disk: all but the part `keep`, else what `seed` draws."""
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
+        """Kill the broker and remove unsynced writes from its disk.
+
+        The disk keeps about `kept_fraction` of them; None: as many as `seed` draws.
+        """
         ...
 
     def power_lost(self) -> Mapping[str, int] | None:

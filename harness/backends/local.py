@@ -103,16 +103,16 @@ class LocalBroker(LocalProcess, HostKnobs):
             raise ClusterError(f"broker {self._node} is {state} and cannot be asked {op!r}")
         return self._cluster.control(self._node, op, **fields)
 
-    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
         """Send SIGKILL; the files are rolled back when the process is dead, and before it is started again."""
-        self._power, self._lost = (seed, keep), None
+        self._power, self._lost = (seed, kept_fraction), None
         self.kill()
 
     def power_lost(self) -> Mapping[str, int] | None:
         """Roll the files back if that is due; what it took."""
         if self._power is not None and self._process.state == DEAD:
-            (seed, keep), self._power = self._power, None
-            self._lost = self._process.roll_back(seed=seed, keep=keep)
+            (seed, kept_fraction), self._power = self._power, None
+            self._lost = self._process.roll_back(seed=seed, keep=kept_fraction)
         return self._lost
 
     def start(self) -> None:
@@ -147,7 +147,7 @@ class LocalSystem:
         """Everything; power loss where the cluster keeps a journal for it, the registry where it is Harrow's own."""
         more = {"registry"} if self._own_registry else set[str]()
         if self._cluster.config.flag("harrow.power.loss"):
-            more |= {"power-loss", "power-loss-keep"}
+            more |= {"power-loss", "power-loss-kept-fraction"}
         return EVERYWHERE | more
 
     @property

@@ -109,9 +109,9 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
             self._process.forget_link_rules()
             self._process.begin()
 
-    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
         """Cut the power of the machine; `seed` draws what is lost."""
-        assert keep is None, "the capability power-loss-keep is not declared"
+        assert kept_fraction is None, "the capability power-loss-kept-fraction is not declared"
         self._power_lost = True
         self._process.machine.cut_power(random.Random(seed))  # noqa: S311 - repeatable, not secret
 

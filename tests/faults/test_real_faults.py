@@ -27,8 +27,8 @@ from harrow import (
     reset,
     restart,
     restart_registry,
-    slow,
     slow_disk,
+    slow_link,
     terminate,
 )
 from harrow.faults import Fault
@@ -152,7 +152,7 @@ def test_a_recorded_schedule_repeats_on_another_cluster(harrow: Harrow, tmp_path
 def test_a_slow_broker_is_waited_for_and_sends_late(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=1)
     before = harrow.cluster.describe().topics["orders"][0]
-    rows = run(harrow, topic, slow(leader(topic), ms=120, seconds=1.5))
+    rows = run(harrow, topic, slow_link(leader(topic), delay_ms=120, seconds=1.5))
     [node] = rows["inject"]["targets"]
     assert node == before.leader
     assert rows["inject"]["evidence"]["delay_ms"] == 120

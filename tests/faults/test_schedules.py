@@ -8,7 +8,7 @@ import json
 
 import pytest
 from harrow.cluster.errors import ConfigError
-from harrow.faults import Schedule, kill, leader, one, pause, random_schedule
+from harrow.faults import Schedule, kill, leader, one, pause, random_schedule, slow_link
 from harrow.faults.planning import ALL_RANDOM, check_faults, in_turn
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +90,12 @@ def test_in_turn_each_planned_fault_is_required_once() -> None:
 )
 def test_a_file_that_is_no_schedule_is_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
+        Schedule.from_json(text)
+
+
+def test_a_schedule_file_with_a_former_name_is_refused_with_the_present_name() -> None:
+    text = in_turn([slow_link(one)], seed=1).to_json().replace('"slow_link"', '"slow"')
+    with pytest.raises(ConfigError, match="no fault 'slow'; it is now called 'slow_link'"):
         Schedule.from_json(text)
 
 

@@ -115,9 +115,9 @@ class FakeBroker(FakeProcess):
         if self.state != RUNNING:
             raise ClusterError(f"the broker is {self.state} and does not answer")
 
-    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
         self.state = DEAD
-        self.power_losses.append((seed, keep))
+        self.power_losses.append((seed, kept_fraction))
 
     def power_lost(self) -> Mapping[str, int] | None:
         return {"lost_bytes": 7} if self.power_losses else None
