@@ -9,7 +9,7 @@ processes. Faults reach it as they reach a real cluster, through `harness/backen
         assert cluster.run_until(lambda: cluster.controller_id() not in (None, 1), 5_000)
 
 Invariants: nothing runs but inside `run_for` and `run_until`; the trace is a function of the seed and of what was
-done, byte for byte. The registry keeps what it committed across its lives (`MemoryStore`), as its file would.
+done, byte for byte. The registry keeps what it committed across its incarnations (`MemoryStore`), as its file would.
 
 What may fail: ClusterError when the cluster does not start within a bound of virtual time; a broker that ends with
 an error of its own says so in the trace (`process.failed`) and is dead.
@@ -44,12 +44,12 @@ Server = Broker | RegistryProcess
 
 
 class SimulatedProcess:
-    """The registry or a broker across its lives on one machine."""
+    """The registry or a broker across its incarnations on one machine."""
 
     def __init__(self, machine: Machine, make: Callable[[ProcessHost], Server]) -> None:
         self.machine = machine
         self.server: Server | None = None
-        """What runs in the present life, or ran in the last one."""
+        """What runs in the present incarnation, or ran in the last one."""
         self.ready = False
         self._make = make
         machine.on_death.append(self._died)
@@ -115,7 +115,7 @@ class SimulatedProcess:
 
     def forget_link_rules(self) -> None:
         """Remove the link rules of a dead process: on a real machine they end with it."""
-        self.machine.port.rules.heal()
+        self.machine.network_node.rules.heal()
         self.machine.world.fabric.changed()
 
     def _died(self) -> None:
@@ -170,7 +170,7 @@ class SimulatedCluster:
         )
 
         def make(host: ProcessHost) -> Broker:
-            first = machine.port.lives == 1
+            first = machine.network_node.incarnations == 1
             return Broker(
                 host,
                 {
@@ -199,7 +199,9 @@ class SimulatedCluster:
     def start(self, limit_ms: float = START_MS) -> None:
         """Start everything and let time pass until all brokers know each other."""
         if self.plants:
-            self.world.tell(PLANTED_EVENT, plants=[plant.to_json() for plant in self.plants])
+            self.world.record_event(
+                PLANTED_EVENT, plants=[plant.to_json() for plant in self.plants]
+            )
         self.registry.begin()
         for broker in self.brokers.values():
             broker.begin()
@@ -236,7 +238,7 @@ class SimulatedCluster:
     # ------------------------------------------------------------------- view
 
     def broker(self, node_id: int) -> Broker:
-        """The broker object of a node's present life."""
+        """The broker object of a node's present incarnation."""
         server = self.brokers[node_id].server
         assert server is not None, f"broker {node_id} has never started"
         return cast("Broker", server)

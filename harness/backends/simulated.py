@@ -39,7 +39,7 @@ class SimulatedControl:
     def status(self) -> ProcessStatus:
         """Return its state; its incarnation is the machine's number of boots."""
         return ProcessStatus(
-            state=self._process.state, incarnation=self._process.machine.port.lives
+            state=self._process.state, incarnation=self._process.machine.network_node.incarnations
         )
 
     def kill(self) -> None:
@@ -113,7 +113,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         """Cut the power of the machine; `seed` draws what is lost."""
         assert kept_fraction is None, "the capability power-loss-kept-fraction is not declared"
         self._power_lost = True
-        self._process.machine.cut_power(random.Random(seed))  # noqa: S311 - repeatable, not secret
+        self._process.machine.lose_power(random.Random(seed))  # noqa: S311 - repeatable, not secret
 
     def power_lost(self) -> Mapping[str, int] | None:
         """Nothing is counted here; None before a power loss."""

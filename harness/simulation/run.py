@@ -124,7 +124,7 @@ class SimulatedRun:
     def run(self, *, keep_trace: bool) -> SimulationResult:
         """Start, break, heal, judge."""
         cluster, settings = self._cluster, self._settings
-        cluster.world.tell("begin", seed=settings.seed, config=cluster.config)
+        cluster.world.record_event("begin", seed=settings.seed, config=cluster.config)
         cluster.start()
         workload = SimulatedWorkload(cluster, settings)
         assert cluster.run_until(lambda: workload.ready, TOPIC_MS), "the topic was never created"
@@ -161,7 +161,7 @@ class SimulatedRun:
         # what was never done is no part of the trace: a recorded schedule does not have it
         if row["event"] != "skipped":
             fields = {name: value for name, value in row.items() if name != "event"}
-            world.tell(f"fault.{row['event']}", **fields)
+            world.record_event(f"fault.{row['event']}", **fields)
 
     def _judge(self, workload: SimulatedWorkload) -> list[FoundAnomaly]:
         cluster, settings = self._cluster, self._settings
@@ -190,7 +190,7 @@ class SimulatedRun:
         reasons = self._doubts(workload, nemesis)
         status = "invalid" if anomalies else "unknown" if reasons else "valid"
         counts = Counter(event for _, _, event, _ in world.trace.events)
-        world.tell(
+        world.record_event(
             "end", status=status, anomalies=anomalies, turns=world.loop.turns, acknowledged=producer.acked
         )  # fmt: skip
         text = world.trace.text()

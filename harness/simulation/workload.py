@@ -48,7 +48,7 @@ class SimulatedWorkload:
         host.tasks.spawn(self._prepare(), name="prepare")
 
     def _anomaly(self, name: str, text: str) -> None:
-        self._cluster.world.tell("anomaly", name=name, text=text)
+        self._cluster.world.record_event("anomaly", name=name, text=text)
         self.anomalies.append((name, text))
 
     async def _prepare(self) -> None:
