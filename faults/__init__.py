@@ -1,9 +1,9 @@
-"""What goes wrong, and when: faults and targets as plain values, schedules, the nemesis that runs them.
+"""Faults: faults and targets as plain values, schedules, and the nemesis that runs a schedule.
 
     kill(leader("orders")), pause(controller(), seconds=(0.5, 4)), isolate(one), lose_response("Produce"), …
 
-Faults know the cluster that they break only through `System` (`system.py`), which every backend implements; they know
-nothing of tests.
+Faults reach the cluster only through `System` (`system.py`), which every backend implements; nothing here depends on
+tests.
 """
 
 from .background import BackgroundNemesis as BackgroundNemesis

@@ -1,4 +1,4 @@
-"""Faults by name: how a schedule file, a command or other people's code finds them.
+"""Fault kinds by name, for schedule files, commands and plugins.
 
 `FAULTS` maps a kind to its class; `register` adds a class. A fault's JSON is its kind, its target and the
 parameters that differ from the defaults.

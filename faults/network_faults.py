@@ -59,13 +59,13 @@ class LinkFault(Fault):
         return self.peers == "any"
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
-        """Draw the peer where a single link is hit."""
+        """Draw the peer where the fault affects a single link."""
         if self.peers == "all":
             return {}
         return {"peer": rng.choice([*(f"broker {node}" for node in snapshot.brokers), "registry"])}
 
     def peers_of(self, system: System, injection: Injection, node: int) -> list[str]:
-        """Name the peers of this broker that are concerned."""
+        """Name the peers of this broker that the fault affects."""
         peers = [*(f"broker {other}" for other in system.nodes), "registry"]
         drawn: str = injection.details.get("peer", "")
         named = [drawn] if drawn else peers
@@ -75,7 +75,7 @@ class LinkFault(Fault):
         return [*others, *(["client *"] if self.clients else [])]
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Remove the rules where the process is alive; a dead broker has lost them, and is started."""
+        """Remove the rules of live brokers; a dead broker has lost its rules, and is started."""
         mode: str = injection.details.get("mode", "deliver")
         for node in injection.nodes:
             broker = system.broker(node)
@@ -122,13 +122,13 @@ class Isolate(LinkFault):
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether rules are in force and hold something back."""
+        """Observe whether rules are in force and hold bytes back."""
         return _observed(system, injection, lambda status: status.rules > 0 and status.held > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneWayCut(Isolate):
-    """Isolate in one direction: a broker that hears and is not heard ("out"), or the reverse ("in")."""
+    """Isolate in one direction: its peers receive nothing ("out"), or it receives nothing ("in")."""
 
     kind: ClassVar[str] = "cut"
     directions: ClassVar[tuple[str | None, ...]] = ("in", "out", None)
@@ -142,7 +142,7 @@ class OneWayCut(Isolate):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowLink(LinkFault):
-    """What a broker sends to brokers and registry leaves late (`clients=True`: to clients as well)."""
+    """A broker sends late to brokers and registry (`clients=True`: to clients as well)."""
 
     kind: ClassVar[str] = "slow_link"
     delay_ms: Milliseconds = SLOW_LINK_MS
@@ -169,7 +169,7 @@ class SlowLink(LinkFault):
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether rules are in force and something left late."""
+        """Observe whether rules are in force and at least one frame was sent late."""
         return _observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
 
 
@@ -182,7 +182,7 @@ class Reset(LinkFault):
 
     @property
     def disturbs(self) -> bool:
-        """No broker is down meanwhile."""
+        """False: every broker continues to serve."""
         return False
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -262,7 +262,10 @@ def cut(
     heals_by: str | None = None,
     peers: str = "all",
 ) -> OneWayCut:
-    """Cut a broker off in one direction: "in" (it hears no peer), "out" (no peer hears it); else the seed decides."""
+    """Cut a broker off in one direction: "in" (it receives nothing) or "out" (its peers receive nothing).
+
+    Without `direction` the seed draws it.
+    """
     return OneWayCut(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         seconds=seconds,

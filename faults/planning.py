@@ -5,8 +5,8 @@ is itself drawn, so that no kind hides behind another. With a cap of 1 faults co
 higher cap each has a time of its own, and they overlap as far as the cap allows.
 
 `overlapping_schedule` draws the mix of simulations: kinds have weights, durations lie around the session timeout,
-so that the registry notices some faults and does not notice others. With kill -9 no number of failures may lose
-anything, so that a cap of all brokers is sound for it: liveness is asked for only after healing.
+so that the registry detects some faults and does not detect others. With kill -9 no number of failures may lose a
+record, so that a cap of all brokers is valid for it: liveness is checked only after healing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ ALL_RANDOM = (
     "kill", "pause", "isolate", "cut", "slow_link", "restart_registry", "pause_registry", "terminate", "restart",
     "reset", "slow_disk",
 )  # fmt: skip
-"""All that any cluster can be broken with; a power loss needs a cluster that keeps a journal for it."""
+"""Every kind that any cluster supports; a power loss needs a cluster that writes the journal of unsynced writes."""
 
 
 def random_schedule(

@@ -120,7 +120,7 @@ def test_without_traffic_nothing_fires_and_the_run_fails() -> None:
     run = Run(system, schedule(kill(one)))
     run.nemesis.finish(run.now_ms)
     run.turns()
-    assert run.nemesis.problems == ["kill(one) never fired: no traffic came"]
+    assert run.nemesis.problems == ["kill(one) never fired: no traffic was detected"]
     assert run.events == ["skipped"]
 
 
@@ -397,17 +397,17 @@ def test_in_a_thread_it_writes_its_rows_with_times_and_ends(tmp_path: Path) -> N
 
 
 def test_stopping_the_thread_heals_and_raises_what_went_wrong_once(tmp_path: Path) -> None:
-    log, system, asked = tmp_path / "faults.jsonl", FakeSystem(), threading.Semaphore(0)
+    log, system, probed = tmp_path / "faults.jsonl", FakeSystem(), threading.Semaphore(0)
     system.traffic = False
 
     def has_traffic() -> bool:
-        asked.release()
+        probed.release()
         return False
 
     runner = BackgroundNemesis(system, schedule(kill(one)), log=log, has_traffic=has_traffic)
     runner.start()
     for _ in range(3):
-        assert asked.acquire(timeout=10)
+        assert probed.acquire(timeout=10)
     with pytest.raises(NemesisError, match=r"kill\(one\) never fired"):
         runner.stop()
     runner.stop()

@@ -102,10 +102,10 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_proved_undone_and_survived(harrow: Harrow, name: str) -> None:
     topic = harrow.topic("orders", partitions=2)
-    pids = {node: one.pid for node, one in harrow.cluster.brokers.items()}
+    pids = {node: broker.pid for node, broker in harrow.cluster.brokers.items()}
     rows = run(harrow, topic, FAULTS[name](topic))
     hit = rows["inject"]["targets"]
-    again = {node for node, one in harrow.cluster.brokers.items() if one.pid != pids[node]}
+    again = {node for node, broker in harrow.cluster.brokers.items() if broker.pid != pids[node]}
     dies = rows["inject"]["fault"] in ("kill", "terminate", "restart") or "crash" in name
     assert again == (set(hit) if dies else set())
     assert all(gone(pids[node]) for node in again)

@@ -39,8 +39,8 @@ def test_swarm_leaves_kinds_out() -> None:
 
 def test_every_kind_can_be_drawn_and_survives_json() -> None:
     made = [random_schedule(n, ALL_RANDOM, 20, topics=["orders"]) for n in range(20)]
-    assert {step.fault.kind for one in made for step in one.steps} == set(ALL_RANDOM)
-    assert [Schedule.from_json(one.to_json()) for one in made] == made
+    assert {step.fault.kind for schedule in made for step in schedule.steps} == set(ALL_RANDOM)
+    assert [Schedule.from_json(schedule.to_json()) for schedule in made] == made
 
 
 def test_new_kinds_of_fault_change_no_schedule_that_was_drawn_before() -> None:
