@@ -85,7 +85,7 @@ def fire(system: FakeSystem, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ALL, ids=str)
-def test_a_fault_takes_effect_and_is_undone(fault: Fault) -> None:
+def test_fault_takes_effect_and_is_healed(fault: Fault) -> None:
     system = FakeSystem()
     injection = fault.resolve(take_snapshot(system), random.Random(3))
     fault.inject(system, injection)
@@ -102,7 +102,7 @@ def test_a_fault_takes_effect_and_is_undone(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ALL, ids=str)
-def test_a_fault_that_did_nothing_has_no_proof_and_heals_all_the_same(fault: Fault) -> None:
+def test_fault_that_did_nothing_proves_nothing_and_heals(fault: Fault) -> None:
     system = FakeSystem()
     injection = fault.resolve(take_snapshot(system), random.Random(3))
     assert not fault.probe(system, injection).proved
@@ -110,7 +110,7 @@ def test_a_fault_that_did_nothing_has_no_proof_and_heals_all_the_same(fault: Fau
     assert system.undisturbed()
 
 
-def test_rules_that_hold_nothing_back_are_no_effect() -> None:
+def test_rules_that_hold_no_bytes_prove_no_effect() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
         broker.link_state.held = broker.link_state.delayed = 0
@@ -158,7 +158,7 @@ def test_the_seed_draws_a_cuts_direction_and_a_slow_links_delay() -> None:
     assert {rule["delay_ms"] for rule in system.brokers[2].link_state.rules} == {70}
 
 
-def test_a_link_that_nothing_crossed_was_not_slow() -> None:
+def test_slow_link_without_traffic_proves_no_effect() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
         broker.link_state.held = broker.link_state.delayed = 0
@@ -167,7 +167,7 @@ def test_a_link_that_nothing_crossed_was_not_slow() -> None:
     assert not injection.fault.probe(system, injection).proved
 
 
-def test_the_registrys_faults_name_no_broker_and_nobody_else_plays_the_registry() -> None:
+def test_registry_faults_name_no_broker_and_other_faults_refuse_the_registry() -> None:
     system = FakeSystem()
     snapshot = take_snapshot(system)
     injection = pause_registry(seconds=2).resolve(snapshot, random.Random(1))
@@ -191,7 +191,7 @@ def test_each_fault_needs_only_capabilities_that_have_a_remedy() -> None:
     assert set().union(*(fault.capabilities() for fault in ALL)) == set(CAPABILITIES)
 
 
-def test_no_module_of_the_fault_layer_knows_a_process_or_a_file_of_another_process() -> None:
+def test_fault_layer_uses_no_process_and_no_file_of_another_process() -> None:
     words = re.compile(
         r"/proc|\bpid\b.*=|SIG[A-Z]+\)|import (os|signal|subprocess)|\.sock\b|tap\.bin"
     )

@@ -29,7 +29,7 @@ def test_random_schedules_are_drawn_from_the_seed_alone_and_survive_json(
     assert len({step.id for step in made.steps}) == len(made.steps)
 
 
-def test_swarm_leaves_kinds_out() -> None:
+def test_swarm_draws_a_subset_of_the_kinds() -> None:
     kinds = {
         frozenset(s.fault.kind for s in random_schedule(n, duration_s=60).steps) for n in range(40)
     }
@@ -88,7 +88,7 @@ def test_in_turn_each_planned_fault_is_required_once() -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_schedule_is_refused(text: str, words: str) -> None:
+def test_malformed_schedule_file_is_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Schedule.from_json(text)
 
@@ -99,7 +99,7 @@ def test_a_schedule_file_with_a_former_name_is_refused_with_the_present_name() -
         Schedule.from_json(text)
 
 
-def test_what_is_no_fault_is_refused() -> None:
+def test_value_that_is_no_fault_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"write kill\(…\)"):
         check_faults([kill])
     with pytest.raises(ConfigError, match="is not a fault"):
