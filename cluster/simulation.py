@@ -1,18 +1,18 @@
 """A whole cluster in one process on a virtual clock: the same brokers and registry on simulated machines.
 
 Owns: `SimulatedCluster`, the registry and N brokers on one `World`, and what a supervisor may do to their
-processes. Faults reach it as they reach a real cluster, through `harness/backends/simulated.py`.
+processes. Faults reach it through `harness/backends/simulated.py`, as they reach a real cluster through its backend.
 
     with SimulatedCluster(brokers=5, seed=7) as cluster:
         cluster.start()
         cluster.brokers[1].kill()
         assert cluster.run_until(lambda: cluster.controller_id() not in (None, 1), 5_000)
 
-Invariants: nothing runs but inside `run_for` and `run_until`; the trace is a function of the seed and of what was
-done, byte for byte. The registry keeps what it committed across its lives (`MemoryStore`), as its file would.
+Invariants: brokers run only inside `run_for` and `run_until`; the trace is a function of the seed and of the calls,
+byte for byte. The registry keeps its committed tree across its incarnations (`MemoryStore`), as its file would.
 
-What may fail: ClusterError when the cluster does not start within a bound of virtual time; a broker that ends with
-an error of its own says so in the trace (`process.failed`) and is dead.
+What may fail: ClusterError when the cluster does not start within a bound of virtual time; a broker that stops
+with an error writes `process.failed` to the trace and is dead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .listeners import BROKERS, CLIENTS
 from .planting import PLANTED_EVENT, apply_plants, load_plants
 from .registry.process import RegistryProcess
 
-SOUND_TRUNCATION = "kip-320"
+SAFE_TRUNCATION = "kip-320"
 """The truncation strategy under which the invariants hold; the others are those of older versions of Kafka."""
 REGISTRY_PORT = 2181
 CLIENT_PORTS = 9_000
@@ -44,12 +44,12 @@ Server = Broker | RegistryProcess
 
 
 class SimulatedProcess:
-    """The registry or a broker across its lives on one machine."""
+    """The registry or a broker across its incarnations on one machine."""
 
     def __init__(self, machine: Machine, make: Callable[[ProcessHost], Server]) -> None:
         self.machine = machine
         self.server: Server | None = None
-        """What runs in the present life, or ran in the last one."""
+        """The server of the current incarnation, or of the last."""
         self.ready = False
         self._make = make
         machine.on_death.append(self._died)
@@ -102,7 +102,7 @@ class SimulatedProcess:
         host.tasks.spawn(stop(), name="stop")
 
     def kill(self) -> None:
-        """Kill -9: memory is gone, the page cache is not."""
+        """Kill -9: memory is lost, the page cache is not."""
         self.machine.kill()
 
     def pause(self) -> None:
@@ -115,7 +115,7 @@ class SimulatedProcess:
 
     def forget_link_rules(self) -> None:
         """Remove the link rules of a dead process: on a real machine they end with it."""
-        self.machine.port.rules.heal()
+        self.machine.network_node.rules.heal()
         self.machine.world.fabric.changed()
 
     def _died(self) -> None:
@@ -155,7 +155,7 @@ class SimulatedCluster:
         for node_id in range(1, brokers + 1):
             self.brokers[node_id] = self._broker(node_id, expect=brokers)
         self.invariants = ClusterInvariants(self.brokers, self._store)
-        sound = not plants and truncation == SOUND_TRUNCATION
+        sound = not plants and truncation == SAFE_TRUNCATION
         if sound if invariants is None else invariants:
             self.world.loop.after_event = self.invariants.after_event
 
@@ -170,7 +170,7 @@ class SimulatedCluster:
         )
 
         def make(host: ProcessHost) -> Broker:
-            first = machine.port.lives == 1
+            first = machine.network_node.incarnations == 1
             return Broker(
                 host,
                 {
@@ -194,12 +194,14 @@ class SimulatedCluster:
     ) -> None:
         self.close()
 
-    # ------------------------------------------------------------------- life
+    # ------------------------------------------------------------------- start and stop
 
     def start(self, limit_ms: float = START_MS) -> None:
-        """Start everything and let time pass until all brokers know each other."""
+        """Start all processes and run until all of them are ready."""
         if self.plants:
-            self.world.tell(PLANTED_EVENT, plants=[plant.to_json() for plant in self.plants])
+            self.world.record_event(
+                PLANTED_EVENT, plants=[plant.to_json() for plant in self.plants]
+            )
         self.registry.begin()
         for broker in self.brokers.values():
             broker.begin()
@@ -212,7 +214,7 @@ class SimulatedCluster:
         return (self.registry, *self.brokers.values())
 
     def close(self) -> None:
-        """End the world. Not a shutdown: no broker does anything more."""
+        """End the world. This is no shutdown: no broker runs any further code."""
         self.world.close()
         self._planter.undo()
 
@@ -230,19 +232,19 @@ class SimulatedCluster:
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
-        """Where clients may begin."""
+        """Addresses of all brokers, for clients."""
         return [(LOOPBACK, CLIENT_PORTS + node_id) for node_id in self.brokers]
 
     # ------------------------------------------------------------------- view
 
     def broker(self, node_id: int) -> Broker:
-        """The broker object of a node's present life."""
+        """The broker object of a node's current incarnation."""
         server = self.brokers[node_id].server
         assert server is not None, f"broker {node_id} has never started"
         return cast("Broker", server)
 
     def controller_id(self) -> int | None:
-        """The broker that believes to be the controller, with the highest epoch; None where no broker does."""
+        """The active controller with the highest epoch; None where no broker is an active controller."""
         found = [
             (self.broker(node_id).controller.epoch, node_id)
             for node_id, process in self.brokers.items()
@@ -251,7 +253,7 @@ class SimulatedCluster:
         return max(found)[1] if found else None
 
     def states(self) -> dict[int, list[dict[str, Any]]]:
-        """What `state` answers of each ready broker's partitions."""
+        """The partitions that `state` of each ready broker returns."""
         return {
             node_id: list(self.broker(node_id).state()["partitions"])
             for node_id, process in self.brokers.items()

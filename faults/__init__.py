@@ -1,9 +1,9 @@
-"""What goes wrong, and when: faults and targets as plain values, schedules, the nemesis that runs them.
+"""Faults: faults and targets as plain values, schedules, and the nemesis that runs a schedule.
 
     kill(leader("orders")), pause(controller(), seconds=(0.5, 4)), isolate(one), lose_response("Produce"), …
 
-Faults know the cluster that they break only through `System` (`system.py`), which every backend implements; they know
-nothing of tests.
+Faults reach the cluster only through `System` (`system.py`), which every backend implements; nothing here depends on
+tests.
 """
 
 from .background import BackgroundNemesis as BackgroundNemesis
@@ -23,7 +23,7 @@ from .nemesis import Nemesis as Nemesis
 from .network_faults import cut as cut
 from .network_faults import isolate as isolate
 from .network_faults import reset as reset
-from .network_faults import slow as slow
+from .network_faults import slow_link as slow_link
 from .planning import overlapping_schedule as overlapping_schedule
 from .planning import random_schedule as random_schedule
 from .process_faults import kill as kill

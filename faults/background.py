@@ -3,7 +3,7 @@
 Owns the thread from `start()` to `stop()`, and `faults.jsonl`: one JSON object a line, the nemesis's rows with `t_ns`
 (monotonic) and `schema_version`.
 
-However a run ends, `stop()` leaves nothing unhealed; what went wrong is raised there as a single NemesisError.
+However a run ends, `stop()` heals every fault, and raises all failures of the nemesis as a single NemesisError.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class BackgroundNemesis:
         return self._done.wait(timeout_s)
 
     def stop(self) -> None:
-        """Fire nothing more, heal everything, join the thread; NemesisError says what went wrong, once."""
+        """Fire no further step, heal every fault, join the thread; NemesisError names the failures, once."""
         self._stop.set()
         self._wake.set()
         if self._thread.ident is not None:

@@ -1,14 +1,14 @@
 """Faults of a broker's disk (K3): power loss, system calls that fail, and a disk that is slow.
 
-A power loss is a kill that takes what was not fsynced with it: the broker's host keeps a journal of that (the setting
-`harrow.power.loss` of the cluster), and its files are rolled back to what a disk may have kept, drawn by the seed.
-Proof: the incarnations that were hit are over, and the roll-back says what it found.
+A power loss is a kill after which unsynced writes may be lost: the broker's host writes a journal of unsynced writes
+(the setting `harrow.power.loss` of the cluster), and the backend rolls the files back to a content that a disk may
+have had, drawn by the seed. Evidence: the affected incarnations have ended, and the roll-back has reported its counts.
 
-A disk error hits the n-th write, fsync, read or change of names below a path, and every later one. The folder is
-offline from then on (B11), so healing restarts the broker. Proof: the broker's own count, or that the broker
-ended because it had no other folder.
+A disk error affects the n-th write, fsync, read or rename below a path, and every later call. The data folder is
+offline from then on (B11), so that healing restarts the broker. Evidence: the broker's own count, or that the broker
+stopped because it had no other data folder.
 
-A slow disk delays every write and fsync; the broker goes on. Proof: the broker's own count of delayed calls.
+A slow disk delays every write and fsync; the broker continues to serve. Evidence: the broker's count of delayed calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .spec import Fault, Injection, Seconds, pair_within
 from .system import RUNNING, ClusterSnapshot, System
 from .targets import Target
 
-OPERATIONS = ("write", "sync", "read", "name")
+OPERATIONS = ("write", "sync", "read", "rename")
 ERRORS = ("EIO", "ENOSPC", "EROFS", "EDQUOT", "")
 SLOW_DISK_MS = (20, 200)
 """From a disk that other processes use too, to a disk that is about to fail."""
@@ -39,35 +39,39 @@ class PowerLoss(Kill):
     """SIGKILL, and everything that was not fsynced may vanish or tear; healed by starting the broker again."""
 
     kind: ClassVar[str] = "power_loss"
-    keep: float | None = None
+    kept_fraction: float | None = None
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        if self.keep is not None and not 0.0 <= self.keep <= 1.0:
+        if self.kept_fraction is not None and not 0.0 <= self.kept_fraction <= 1.0:
             raise ConfigError(
-                f"power_loss(keep={self.keep!r}): expected a number from 0 to 1, or None"
+                f"power_loss(kept_fraction={self.kept_fraction!r}): expected a number from 0 to 1, or None"
             )
 
     def capabilities(self) -> frozenset[str]:
         """Name what a backend must be able to do."""
-        return frozenset({"power-loss", *(() if self.keep is None else ("power-loss-keep",))})
+        return frozenset(
+            {"power-loss", *(() if self.kept_fraction is None else ("power-loss-kept-fraction",))}
+        )
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
-        """Return the seed of what is lost."""
+        """Draw the seed of the roll-back."""
         del snapshot
         return {"seed": rng.getrandbits(32)}
 
     def inject(self, system: System, injection: Injection) -> None:
-        """Cut the power of all of them at once, each once."""
+        """Kill all brokers of the target at once, each once, and roll their files back."""
         seed = injection.details["seed"]
         hit_once(
             system,
             injection,
-            lambda node, broker: broker.lose_power(seed=f"{seed}/{node}", keep=self.keep),
+            lambda node, broker: broker.lose_power(
+                seed=f"{seed}/{node}", kept_fraction=self.kept_fraction
+            ),
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the incarnations that were hit are over and the disks are rolled back."""
+        """Observe whether the affected incarnations have ended and the disks are rolled back."""
         dead = ended(system, injection)
         lost: dict[str, Mapping[str, int]] = {}
         for node in injection.notes.get("incarnations", {}):
@@ -95,8 +99,9 @@ class DiskError(ProcessFault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if self.operation not in OPERATIONS:
+            renamed = "; it is now called 'rename'" if self.operation == "name" else ""
             raise ConfigError(
-                f"disk_error({self.operation!r}): expected one of {', '.join(OPERATIONS)}"
+                f"disk_error({self.operation!r}): expected one of {', '.join(OPERATIONS)}{renamed}"
             )
         if self.error not in ERRORS:
             raise ConfigError(f"disk_error(error={self.error!r}): expected one of {ERRORS}")
@@ -108,7 +113,7 @@ class DiskError(ProcessFault):
 
     @property
     def disturbs(self) -> bool:
-        """A broker whose disk is only slow goes on."""
+        """False for a delay without an error: the broker continues to serve."""
         return bool(self.error)
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -128,7 +133,7 @@ class DiskError(ProcessFault):
         return Evidence(proved=proved, facts={"operation": self.operation, "brokers": facts})
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Disarm it, and restart a broker that lost a folder by it: only a new incarnation opens the folder."""
+        """Disarm the rule, and restart a broker whose data folder is offline: only a new incarnation opens it."""
         for node, incarnation, rule in armed_in(injection):
             broker = system.broker(node)
             status = broker.status()
@@ -153,7 +158,7 @@ class DiskError(ProcessFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowDisk(ProcessFault):
-    """Every write and fsync takes `ms` longer; the broker goes on, late."""
+    """Every write and fsync takes `ms` longer; the broker continues to serve, late."""
 
     kind: ClassVar[str] = "slow_disk"
     needs: ClassVar[frozenset[str]] = frozenset({"slow-disk"})
@@ -173,7 +178,7 @@ class SlowDisk(ProcessFault):
 
     @property
     def disturbs(self) -> bool:
-        """No broker is down meanwhile."""
+        """False: every broker continues to serve."""
         return False
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
@@ -194,7 +199,7 @@ class SlowDisk(ProcessFault):
         return Evidence(proved=proved, facts={"brokers": facts})
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Disarm it; a broker that died meanwhile is started by the fault that killed it."""
+        """Disarm the rule; a broker that another fault killed is started by the healing of that fault."""
         disarm(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
@@ -203,13 +208,13 @@ class SlowDisk(ProcessFault):
 
 
 def power_loss(
-    target: Target | int, *, seconds: Seconds | None = None, keep: float | None = None
+    target: Target | int, *, seconds: Seconds | None = None, kept_fraction: float | None = None
 ) -> PowerLoss:
-    """Lose the power: SIGKILL, and what was not fsynced vanishes or tears by the seed; `keep=0.0`: all of it.
+    """Lose the power: SIGKILL, and what was not fsynced vanishes or tears by the seed; `kept_fraction=0.0`: all of it.
 
     The cluster must have been started with `harrow.power.loss`; started again after `seconds`.
     """
-    return PowerLoss(target=target, seconds=seconds, keep=keep)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    return PowerLoss(target=target, seconds=seconds, kept_fraction=kept_fraction)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def slow_disk(
@@ -230,7 +235,10 @@ def disk_error(
     delay_ms: int = 0,
     seconds: Seconds | None = None,
 ) -> DiskError:
-    """Let the n-th `write`, `sync`, `read` or `name` below `path` fail, and `count` of them (0: all from there on)."""
+    """Let `write`, `sync`, `read` or `rename` calls on paths like `path` fail: `count` calls from the n-th (0: all).
+
+    `rename` covers every change of names: create, rename, remove, and the same of folders.
+    """
     return DiskError(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         operation=operation,

@@ -101,7 +101,7 @@ def failpoint(
     delay_ms: int = 0,
     seconds: Seconds | None = None,
 ) -> Failpoint:
-    """At the n-th time that the broker's code comes to `name`: crash, stop, delay or error."""
+    """At the n-th time that the broker's code reaches `name`: crash, stop, delay or error."""
     return Failpoint(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         point=name,

@@ -1,4 +1,4 @@
-"""Faults by name: how a schedule file, a command or other people's code finds them.
+"""Fault kinds by name, for schedule files, commands and plugins.
 
 `FAULTS` maps a kind to its class; `register` adds a class. A fault's JSON is its kind, its target and the
 parameters that differ from the defaults.
@@ -7,14 +7,14 @@ parameters that differ from the defaults.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from .disk_faults import DiskError, PowerLoss, SlowDisk
 from .errors import ConfigError
 from .failpoint_faults import Failpoint
-from .network_faults import Isolate, OneWayCut, Reset, Slow
+from .network_faults import Isolate, OneWayCut, Reset, SlowLink
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import LoseResponse
@@ -22,6 +22,14 @@ from .spec import Fault
 from .targets import Target
 
 FAULTS: dict[str, type[Fault]] = {}
+RENAMED_KINDS: Mapping[str, str] = {"slow": "slow_link"}
+"""Former kind to its present name: a schedule file with a former name is refused, and the message names the new one."""
+RENAMED_PARAMETERS: Mapping[str, Mapping[str, str]] = {
+    "slow_link": {"ms": "delay_ms"},
+    "power_loss": {"keep": "kept_fraction"},
+    "restart": {"hard": "kill"},
+}
+"""Kind to the former and the present names of its parameters."""
 
 
 def register(fault: type[Fault]) -> type[Fault]:
@@ -35,30 +43,33 @@ def register(fault: type[Fault]) -> type[Fault]:
 
 
 for _fault in (
-    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, Slow, Reset, RestartRegistry,
-    PauseRegistry, LoseResponse, Failpoint,
+    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Reset,
+    RestartRegistry, PauseRegistry, LoseResponse, Failpoint,
 ):  # fmt: skip
     register(_fault)
 
 
 def fault_from_json(raw: Mapping[str, Any]) -> Fault:
     """Build the fault that `Fault.to_json` wrote; ConfigError names what does not exist."""
-    name = raw.get("name")
-    kind = FAULTS.get(str(name))
+    name = str(raw.get("name"))
+    kind = FAULTS.get(name)
     if kind is None:
-        raise ConfigError(
-            f"fault {name!r}{_nearest(str(name), FAULTS)} (known: {', '.join(FAULTS)})"
-        )
+        hint = _hint(name, RENAMED_KINDS, FAULTS)
+        raise ConfigError(f"no fault {name!r}{hint} (known: {', '.join(FAULTS)})")
     parameters = {key: value for key, value in raw.items() if key not in ("name", "target")}
     known = [row.name for row in fields(kind)]
     for key in parameters:
         if key not in known:
-            raise ConfigError(f"fault {name}: no parameter {key!r}{_nearest(key, known)}")
+            hint = _hint(key, RENAMED_PARAMETERS.get(name, {}), known)
+            raise ConfigError(f"fault {name}: no parameter {key!r}{hint}")
     if "target" not in raw:
         raise ConfigError(f"fault {name}: no target")
     return kind(target=Target.from_json(raw["target"]), **parameters)
 
 
-def _nearest(word: str, known: Any) -> str:
+def _hint(word: str, renamed: Mapping[str, str], known: Iterable[str]) -> str:
+    """Name the word's present name, or a known word that resembles it."""
+    if word in renamed:
+        return f"; it is now called {renamed[word]!r}"
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else ""

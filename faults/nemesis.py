@@ -1,28 +1,28 @@
 """The nemesis: runs a schedule against a cluster, proves each fault, ends healed. It has no thread and no clock.
 
-A host calls `turn(now_ms)` again and again; each turn acts on what is due, asks for evidence of what is active, and
-returns when it wants its next turn (None: it is over). Nothing in a turn waits. `BackgroundNemesis` gives it a thread
-and the wall clock; a simulation gives it the virtual loop. So a schedule means the same on both.
+Its driver calls `turn(now_ms)` repeatedly. Each turn fires the steps that are due, probes the active faults, and
+returns the time of the next turn (None: the schedule is over). A turn never waits. `BackgroundNemesis` drives it by a
+thread and the wall clock, a simulation by its virtual loop, so that a schedule has the same meaning on both.
 
     waiting   the first fault waits for the first traffic
-    running   a step fires when its time has come and the cap allows it
-    ending    after `stop`, or when every step is over: every active fault is healed
+    running   a step fires when it is due and the cap allows it
+    ending    after `stop`, or when no step is left: every active fault is healed
 
-A step never fires while more brokers than the schedule's `cap` would be disturbed. It lasts from its proved effect for
-its duration, and is healed, which is proved too. A step with the trigger `healed` waits until every earlier step is
-healed, and every later step waits for it. Steps with the trigger `traffic` do not wait for each other: while no broker
-plays the role of such a step, later steps fire. A replayed step does not fire before the time at which it was recorded
-(`fired_ms`).
+A step does not fire while it would disturb more brokers than the schedule's `cap`. A fault lasts for its duration,
+which begins when its effect is proved; then the nemesis heals it and proves the healing. A step with the trigger
+`healed` waits until every earlier step is healed, and every later step waits for it. Steps with the trigger `traffic`
+do not wait for each other: while no broker plays the role of such a step, later steps fire. A replayed step does not
+fire before the time at which it was recorded (`fired_ms`).
 
-While a fault hides the cluster (the registry is away) roles are resolved against the last known view, and a
-broker that is started meanwhile has as long as that lasts to begin to run.
+While a fault hides the cluster (the registry does not run) roles are resolved against the last known view, and the
+deadline of a broker that is being started is extended until the registry runs again.
 
-Rows that `write` receives for each event: `event` (`inject`, `effect`, `heal`, `healed`, `skipped`), `id`,
-`fault`, `label`, `targets`, `evidence`. A row is written before the act that it announces (`inject`, `heal`), or
-after the proof (`effect`, `healed`).
+For each event `write` receives a row: `event` (`inject`, `effect`, `heal`, `healed`, `skipped`), `id`,
+`fault`, `label`, `targets`, `evidence`. The rows `inject` and `heal` are written before the
+action, `effect` and `healed` after the proof.
 
-What goes wrong is a line in `problems`, never an exception: a fault without effect, a required step that never fired, a
-fault that could not be healed, a bug in a fault. Source: Jepsen's nemesis; the cap is its rule never to break more than
+A failure is a line in `problems`, never an exception: a fault without effect, a required step that never fired, a fault
+that could not be healed, a bug in a fault. Source: Jepsen's nemesis; the cap is its rule never to break more nodes than
 the test may survive.
 """
 
@@ -46,7 +46,7 @@ TICK_MS = 10
 EFFECT_TIMEOUT_MS = 15_000
 HEAL_TIMEOUT_MS = 60_000
 WAIT_TIMEOUT_MS = 30_000
-"""How long a step waits for its role to be filled, or for the cap."""
+"""How long a step waits for a broker in its role, or for the cap."""
 GRACE_MS = 3_000
 """After `finish`, how long a fault that needs traffic still waits for it."""
 
@@ -68,12 +68,15 @@ class _ActiveFault:
 
     @property
     def waits(self) -> bool:
-        """Whether only traffic can bring its effect."""
+        """Whether the fault takes effect only through traffic."""
         return self.heal_at_ms is None and self.injection.fault.waits_for_traffic
 
 
 class Nemesis:
-    """Runs `schedule` on `system`; see the module's head. CapabilityError and ConfigError before anything is broken."""
+    """Runs `schedule` on `system`; see the module's head.
+
+    CapabilityError and ConfigError are raised before any fault is injected.
+    """
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class Nemesis:
         self._wait_timeout_ms = wait_timeout_ms
         self._steps = list(schedule.steps)
         self._waiting = list(range(len(self._steps)))
-        """Which steps have neither fired nor been given up."""
+        """Indexes of the steps that have neither fired nor been skipped."""
         self._active: list[_ActiveFault] = []
         self._view: ClusterView | None = None
         self._now_ms = 0
@@ -106,11 +109,11 @@ class Nemesis:
         self._closing_ms: int | None = None
         self._stopping = False
         self.over = False
-        """True when nothing is left to do."""
+        """True when no step waits and no fault is active."""
         self.effects = 0
         """Faults whose effect was proved so far."""
         self.problems: list[str] = []
-        """What went wrong, in the order in which it did."""
+        """Failures, in order of time."""
 
     @property
     def schedule(self) -> Schedule:
@@ -129,16 +132,16 @@ class Nemesis:
             self._closing_ms = now_ms
 
     def stop(self) -> None:
-        """Fire nothing more, and heal everything in the next turns."""
+        """Fire no further step, and heal every active fault in the next turns."""
         self._stopping = True
 
     def turn(self, now_ms: int) -> int | None:
-        """Do what is due; return when to call again, None when it is over."""
+        """Do what is due; return the time of the next turn, None when the schedule is over."""
         if self.over:
             return None
         self._now_ms = now_ms
         for active in list(self._active):
-            self._guarded(active, self._attend)
+            self._guarded(active, self._continue)
         try:
             self._advance()
         except Exception as error:  # a bug of ours must not leave a cluster broken
@@ -166,20 +169,20 @@ class Nemesis:
             if step.trigger == "healed" and number in self._waiting:
                 break
 
-    def _attend(self, active: _ActiveFault) -> None:
+    def _continue(self, active: _ActiveFault) -> None:
         if active.healing:
-            self._go_on_healing(active)
+            self._continue_healing(active)
         elif self._stopping:
             if active.heal_at_ms is None:
-                self._last_look(active)
+                self._probe_last(active)
             self._heal(active)
         elif active.heal_at_ms is None:
-            self._look_for_effect(active)
+            self._probe_effect(active)
         elif self._now_ms >= active.heal_at_ms:
             self._heal(active)
 
     def _guarded(self, active: _ActiveFault, act: Callable[[_ActiveFault], None]) -> None:
-        """Call `act`; a bug in a fault ends the run, and this fault and the others are healed all the same."""
+        """Call `act`; a bug in a fault ends the run, and every active fault is healed."""
         try:
             act(active)
         except Exception as error:
@@ -191,7 +194,11 @@ class Nemesis:
                 self._active.remove(active)
 
     def _end(self) -> None:
-        reason = "no traffic came" if self._traffic_ms is None else "the run ended before its turn"
+        reason = (
+            "no traffic was detected"
+            if self._traffic_ms is None
+            else "the run ended before its turn"
+        )
         for number in list(self._waiting):
             self._skip(number, reason)
         self.over = True
@@ -214,7 +221,7 @@ class Nemesis:
         try:
             injection = self._resolve(step, disturbed)
         except HarrowError as error:
-            # A TargetError, or a registry that does not answer at the moment: it may change.
+            # a TargetError, or a registry that does not respond: either may be temporary
             if late:
                 self._skip(number, str(error))
             return
@@ -227,7 +234,7 @@ class Nemesis:
             self._skip(number, "the cap did not allow it in time")
 
     def _is_late(self) -> bool:
-        """Whether the block ended or its duration passed: what need not fire is dropped."""
+        """Whether the block ended or its duration passed: steps that are not required are then dropped."""
         assert self._traffic_ms is not None
         duration_ms = self._plan.duration_ms
         late = duration_ms is not None and self._now_ms > self._traffic_ms + duration_ms
@@ -244,7 +251,7 @@ class Nemesis:
         return max(since_ms + step.at_ms, self._traffic_ms + recorded_ms)
 
     def _resolve(self, step: ScheduledFault, disturbed: frozenset[int]) -> Injection | None:
-        """Return who and how long; None while the cap forbids it."""
+        """Return the injection: brokers and duration; None while the cap forbids it."""
         snapshot = self._look(disturbed)
         if step.nodes is None:
             injection = step.fault.resolve(snapshot, self._rng, id=step.id)
@@ -280,7 +287,9 @@ class Nemesis:
             step=step, injection=injection, deadline_ms=self._now_ms + self._effect_timeout_ms
         )
         self._active.append(active)
-        self._tell("inject", injection, {"duration_ms": injection.duration_ms, **injection.details})
+        self._report(
+            "inject", injection, {"duration_ms": injection.duration_ms, **injection.details}
+        )
         self._guarded(active, self._begin)
 
     def _begin(self, active: _ActiveFault) -> None:
@@ -290,11 +299,11 @@ class Nemesis:
             self.problems.append(f"{active.injection.fault} could not be injected: {error}")
             self._heal(active)
             return
-        self._look_for_effect(active)
+        self._probe_effect(active)
 
     # -------------------------------------------------------------------------- effect and healing
 
-    def _look_for_effect(self, active: _ActiveFault) -> None:
+    def _probe_effect(self, active: _ActiveFault) -> None:
         injection = active.injection
         evidence = self._probed(injection)
         if evidence.proved:
@@ -302,7 +311,7 @@ class Nemesis:
         elif injection.fault.may_miss and not active.step.required and self._missed(active):
             self._heal(active)
         elif self._now_ms > self._effect_deadline_ms(active):
-            why = "no traffic brought it about" if active.waits else f"seen: {dict(evidence.facts)}"
+            why = "no traffic reached it" if active.waits else f"seen: {dict(evidence.facts)}"
             self.problems.append(
                 f"{injection.fault} on brokers {list(injection.nodes)} had no effect ({why})"
             )
@@ -311,7 +320,7 @@ class Nemesis:
     def _took_effect(self, active: _ActiveFault, evidence: Evidence) -> None:
         self.effects += 1
         active.heal_at_ms = self._now_ms + active.injection.duration_ms
-        self._tell("effect", active.injection, evidence.facts)
+        self._report("effect", active.injection, evidence.facts)
 
     def _missed(self, active: _ActiveFault) -> bool:
         begun_ms = active.deadline_ms - self._effect_timeout_ms
@@ -322,7 +331,7 @@ class Nemesis:
             return active.deadline_ms
         return float("inf") if self._closing_ms is None else self._closing_ms + GRACE_MS
 
-    def _last_look(self, active: _ActiveFault) -> None:
+    def _probe_last(self, active: _ActiveFault) -> None:
         evidence = self._probed(active.injection)
         if evidence.proved:
             self._took_effect(active, evidence)
@@ -330,7 +339,7 @@ class Nemesis:
             self.problems.append(f"{active.injection.fault} had no effect before the run ended")
 
     def _probed(self, injection: Injection) -> Evidence:
-        """Ask for proof of the effect; a process that does not answer is evidence of nothing."""
+        """Probe the effect; an error of the probe, such as a process that does not respond, proves nothing."""
         try:
             return injection.fault.probe(self._system, injection)
         except HarrowError as error:
@@ -339,10 +348,10 @@ class Nemesis:
     def _heal(self, active: _ActiveFault) -> None:
         active.healing = True
         active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
-        self._tell("heal", active.injection, {})
-        self._go_on_healing(active)
+        self._report("heal", active.injection, {})
+        self._continue_healing(active)
 
-    def _go_on_healing(self, active: _ActiveFault) -> None:
+    def _continue_healing(self, active: _ActiveFault) -> None:
         injection = active.injection
         evidence = Evidence(proved=False)
         try:
@@ -354,7 +363,7 @@ class Nemesis:
         if self._hidden_from(active):
             active.deadline_ms = self._now_ms + HEAL_TIMEOUT_MS
         if evidence.proved:
-            self._tell("healed", injection, evidence.facts)
+            self._report("healed", injection, evidence.facts)
         elif self._now_ms <= active.deadline_ms:
             return
         else:
@@ -382,7 +391,7 @@ class Nemesis:
         if step.required:
             self.problems.append(f"{step.fault} never fired: {reason}")
 
-    def _tell(self, event: str, injection: Injection, evidence: Any) -> None:
+    def _report(self, event: str, injection: Injection, evidence: Any) -> None:
         self._emit(
             {
                 "event": event, "id": injection.id, "fault": injection.fault.kind, "label": str(injection.fault),
@@ -402,7 +411,7 @@ def check_nodes(step: ScheduledFault, nodes: tuple[int, ...]) -> None:
     missing = sorted(set(step.nodes or ()) - set(nodes))
     if missing:
         raise ConfigError(
-            f"step {step.id} of the schedule, {step.fault}, hits brokers {missing}, and this cluster has "
+            f"step {step.id} of the schedule, {step.fault}, targets brokers {missing}, and this cluster has "
             f"{list(nodes)}; replay it on a cluster of at least {max(missing)} brokers"
         )
 

@@ -1,18 +1,18 @@
-"""Faults of the network (K2): a broker cut off from its peers, slow to them, or with connections that break.
+"""Faults of the network (K2): isolate a broker from its peers, delay what it sends, reset its connections.
 
-Applied in the host of the broker that is hit, at once and to live connections too.
+The host of the affected broker applies them at once, to open and to new connections.
 
-`isolate`  what the broker sends and what it is sent is held back, in both directions unless `direction` says otherwise
-`cut`      the same in one direction, which the seed decides unless `direction` says it
-`slow`     what the broker sends leaves later by so many milliseconds, in order and whole
-`reset`    its connections are reset once; both sides may connect again at once
+`isolate`    holds back what the broker sends and what its peers send to it: both directions, or only `direction`
+`cut`        the same in one direction: `direction`, or the direction that the seed draws
+`slow_link`  sends the broker's frames `delay_ms` later, in order and whole
+`reset`      resets the broker's connections once; both sides may connect again at once
 
-Peers are the other brokers and the registry, with `clients=True` clients too; with `peers="any"` a single peer,
-drawn by the seed. Healing delivers what was held back, or resets the connections; the seed decides unless `heals_by`
-says it.
+Peers are the other brokers and the registry; `clients=True` adds the clients; `peers="any"` means a single peer that
+the seed draws. Healing delivers the held bytes or resets their connections: `heals_by`, or what the seed draws.
 
-Proofs. `isolate` and `cut`: rules are in force and hold bytes back. `slow`: rules are in force and something left late.
-`reset`: the number of connections. A fault of a single link may pass without effect, for nothing may be sent on it.
+Evidence. `isolate` and `cut`: rules are in force and hold bytes back. `slow_link`: rules are in force and at least one
+frame was sent late. `reset`: the number of connections. A fault of a single link may have no effect (`may_miss`),
+because no component may send on that link.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .targets import Target
 DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
 PEERS = ("all", "any")
-SLOW_MS = (50, 300)
+SLOW_LINK_MS = (50, 300)
 """From a link across a continent to a link that is about to fail; below the session timeout."""
 
 Milliseconds = float | tuple[float, float]
@@ -59,13 +59,13 @@ class LinkFault(Fault):
         return self.peers == "any"
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
-        """Draw the peer where a single link is hit."""
+        """Draw the peer where the fault affects a single link."""
         if self.peers == "all":
             return {}
         return {"peer": rng.choice([*(f"broker {node}" for node in snapshot.brokers), "registry"])}
 
     def peers_of(self, system: System, injection: Injection, node: int) -> list[str]:
-        """Name the peers of this broker that are concerned."""
+        """Name the peers of this broker that the fault affects."""
         peers = [*(f"broker {other}" for other in system.nodes), "registry"]
         drawn: str = injection.details.get("peer", "")
         named = [drawn] if drawn else peers
@@ -75,7 +75,7 @@ class LinkFault(Fault):
         return [*others, *(["client *"] if self.clients else [])]
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Remove the rules where the process is alive; a dead broker has lost them, and is started."""
+        """Remove the rules of live brokers; a dead broker has lost its rules, and is started."""
         mode: str = injection.details.get("mode", "deliver")
         for node in injection.nodes:
             broker = system.broker(node)
@@ -122,13 +122,13 @@ class Isolate(LinkFault):
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether rules are in force and hold something back."""
+        """Observe whether rules are in force and hold bytes back."""
         return _observed(system, injection, lambda status: status.rules > 0 and status.held > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneWayCut(Isolate):
-    """Isolate in one direction: a broker that hears and is not heard ("out"), or the reverse ("in")."""
+    """Isolate in one direction: its peers receive nothing ("out"), or it receives nothing ("in")."""
 
     kind: ClassVar[str] = "cut"
     directions: ClassVar[tuple[str | None, ...]] = ("in", "out", None)
@@ -141,20 +141,22 @@ class OneWayCut(Isolate):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slow(LinkFault):
-    """What a broker sends to brokers and registry leaves late (`clients=True`: to clients as well)."""
+class SlowLink(LinkFault):
+    """A broker sends late to brokers and registry (`clients=True`: to clients as well)."""
 
-    kind: ClassVar[str] = "slow"
-    ms: Milliseconds = SLOW_MS
+    kind: ClassVar[str] = "slow_link"
+    delay_ms: Milliseconds = SLOW_LINK_MS
 
     def __post_init__(self) -> None:
         LinkFault.__post_init__(self)
-        object.__setattr__(self, "ms", _check_ms(self.ms))
+        object.__setattr__(self, "delay_ms", _check_delay_ms(self.delay_ms))
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw the delay."""
         drawn = LinkFault.draw_details(self, snapshot, rng)
-        least, most = self.ms if isinstance(self.ms, tuple) else (self.ms, self.ms)
+        least, most = (
+            self.delay_ms if isinstance(self.delay_ms, tuple) else (self.delay_ms, self.delay_ms)
+        )
         return {**drawn, "delay_ms": round(rng.uniform(least, most))}
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -167,7 +169,7 @@ class Slow(LinkFault):
         )
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether rules are in force and something left late."""
+        """Observe whether rules are in force and at least one frame was sent late."""
         return _observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
 
 
@@ -180,7 +182,7 @@ class Reset(LinkFault):
 
     @property
     def disturbs(self) -> bool:
-        """No broker is down meanwhile."""
+        """False: every broker continues to serve."""
         return False
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -209,13 +211,14 @@ class Reset(LinkFault):
         return Evidence(proved=True)
 
 
-def _check_ms(ms: object) -> Milliseconds:
-    pair = pair_within(ms, 1, DELAY_MS_MOST)
+def _check_delay_ms(delay_ms: object) -> Milliseconds:
+    pair = pair_within(delay_ms, 1, DELAY_MS_MOST)
     if pair is None:
         raise ConfigError(
-            f"slow(ms={ms!r}): expected milliseconds, or a (least, most) pair, from 1 to {DELAY_MS_MOST}"
+            f"slow_link(delay_ms={delay_ms!r}): expected milliseconds, or a (least, most) pair, from 1 to "
+            f"{DELAY_MS_MOST}"
         )
-    return (pair[0], pair[1]) if isinstance(ms, list | tuple) else pair[0]
+    return (pair[0], pair[1]) if isinstance(delay_ms, list | tuple) else pair[0]
 
 
 def _observed(
@@ -259,7 +262,10 @@ def cut(
     heals_by: str | None = None,
     peers: str = "all",
 ) -> OneWayCut:
-    """Cut a broker off in one direction: "in" (it hears no peer), "out" (no peer hears it); else the seed decides."""
+    """Cut a broker off in one direction: "in" (it receives nothing) or "out" (its peers receive nothing).
+
+    Without `direction` the seed draws it.
+    """
     return OneWayCut(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
         seconds=seconds,
@@ -270,16 +276,16 @@ def cut(
     )
 
 
-def slow(
+def slow_link(
     target: Target | int,
     *,
-    ms: Milliseconds = SLOW_MS,
+    delay_ms: Milliseconds = SLOW_LINK_MS,
     seconds: Seconds | None = None,
     clients: bool = False,
     peers: str = "all",
-) -> Slow:
-    """Delay what a broker sends to brokers and registry by `ms`; with `clients=True` to clients too."""
-    return Slow(target=target, ms=ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+) -> SlowLink:
+    """Delay what a broker sends to brokers and registry by `delay_ms`; with `clients=True` to clients too."""
+    return SlowLink(target=target, delay_ms=delay_ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def reset(target: Target | int, *, clients: bool = False, peers: str = "all") -> Reset:

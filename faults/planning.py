@@ -5,8 +5,8 @@ is itself drawn, so that no kind hides behind another. With a cap of 1 faults co
 higher cap each has a time of its own, and they overlap as far as the cap allows.
 
 `overlapping_schedule` draws the mix of simulations: kinds have weights, durations lie around the session timeout,
-so that the registry notices some faults and does not notice others. With kill -9 no number of failures may lose
-anything, so that a cap of all brokers is sound for it: liveness is asked for only after healing.
+so that the registry detects some faults and does not detect others. With kill -9 no number of failures may lose a
+record, so that a cap of all brokers is valid for it: liveness is checked only after healing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from .disk_faults import PowerLoss, SlowDisk
 from .errors import ConfigError
-from .network_faults import Isolate, OneWayCut, Reset, Slow
+from .network_faults import Isolate, OneWayCut, Reset, SlowLink
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RegistryFault, RestartRegistry
 from .schedule import Schedule, ScheduledFault
@@ -89,15 +89,16 @@ def _least_ms(fault: Fault) -> float:
 RANDOM_FAULTS: Mapping[str, type[Fault]] = {
     fault.kind: fault
     for fault in (
-        Kill, Pause, Isolate, Terminate, PowerLoss, OneWayCut, Slow, Restart, RestartRegistry, PauseRegistry, Reset,
+        Kill, Pause, Isolate, Terminate, PowerLoss, OneWayCut, SlowLink, Restart, RestartRegistry, PauseRegistry, Reset,
         SlowDisk,
     )
 }  # fmt: skip
 DEFAULT_RANDOM = ("kill", "pause", "isolate")
 ALL_RANDOM = (
-    "kill", "pause", "isolate", "cut", "slow", "restart_registry", "pause_registry", "terminate", "restart",
+    "kill", "pause", "isolate", "cut", "slow_link", "restart_registry", "pause_registry", "terminate", "restart",
+    "reset", "slow_disk",
 )  # fmt: skip
-"""All that any cluster can be broken with; a power loss needs a cluster that keeps a journal for it."""
+"""Every kind that any cluster supports; a power loss needs a cluster that writes the journal of unsynced writes."""
 
 
 def random_schedule(
@@ -170,7 +171,7 @@ WEIGHTS: Mapping[str, int] = {
     "pause": 6,
     "isolate": 5,
     "cut": 5,
-    "slow": 3,
+    "slow_link": 3,
     "reset": 3,
     "restart_registry": 2,
     "pause_registry": 2,
@@ -243,8 +244,8 @@ def _drawn_fault(kind: str, rng: random.Random, topics: Sequence[TopicLike]) -> 
 _DRAWN: Mapping[str, Callable[[Target, random.Random], Fault]] = {
     "isolate": lambda role, rng: Isolate(target=role, clients=rng.random() < 0.5),
     "cut": lambda role, rng: OneWayCut(target=role, peers=rng.choice(("any", "all"))),
-    "slow": lambda role, rng: Slow(
-        target=role, ms=rng.choice((30.0, 150.0, 600.0)), peers=rng.choice(("any", "all"))
+    "slow_link": lambda role, rng: SlowLink(
+        target=role, delay_ms=rng.choice((30.0, 150.0, 600.0)), peers=rng.choice(("any", "all"))
     ),
     "reset": lambda role, rng: Reset(target=role, clients=rng.random() < 0.5),
 }

@@ -1,7 +1,7 @@
 """Faults of a broker's process (K1): kill, terminate, restart, pause.
 
-Each is injected once into the incarnation that runs at that moment. Proof: that incarnation is over (the process is
-dead, or has been started again since), or the process is paused. Healed: the broker runs.
+Each fault is injected once, into the current incarnation of a broker. Evidence: that incarnation has ended (the process
+is dead, or has been started again since), or the process is paused. Healed: the broker runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .targets import Target
 def hit_once(
     system: System, injection: Injection, act: Callable[[int, BrokerControl], object]
 ) -> None:
-    """Do `act` to each broker that was not hit yet and is not dead, and note which incarnation of it was hit."""
+    """Call `act` for each broker that is alive and not affected yet, and note its incarnation."""
     incarnations: dict[int, int] = injection.notes.setdefault("incarnations", {})
     for node in injection.nodes:
         broker = system.broker(node)
@@ -30,12 +30,12 @@ def hit_once(
 
 
 def is_over(status: ProcessStatus, incarnation: int) -> bool:
-    """Whether the incarnation that was hit has ended."""
+    """Whether the affected incarnation has ended."""
     return status.state == DEAD or status.incarnation > incarnation
 
 
 def statuses(system: System, injection: Injection) -> dict[int, ProcessStatus]:
-    """Return the status of each broker that was hit, by node id."""
+    """Return the status of each affected broker, by node id."""
     incarnations: dict[int, int] = injection.notes.get("incarnations", {})
     return {node: system.broker(node).status() for node in incarnations}
 
@@ -46,7 +46,7 @@ def shown(found: dict[int, ProcessStatus]) -> dict[str, Any]:
 
 
 def ended(system: System, injection: Injection) -> Evidence:
-    """Observe whether every incarnation that was hit is over."""
+    """Observe whether every affected incarnation has ended."""
     incarnations: dict[int, int] = injection.notes.get("incarnations", {})
     found = statuses(system, injection)
     proved = bool(found) and all(
@@ -78,7 +78,7 @@ class ProcessFault(Fault):
     """A fault whose brokers run again when it is healed."""
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Start what is dead, resume what is paused."""
+        """Start dead brokers, resume paused brokers."""
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
@@ -97,7 +97,7 @@ class Kill(ProcessFault):
         hit_once(system, injection, lambda _, broker: broker.kill())
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the incarnations that were hit are over."""
+        """Observe whether the affected incarnations have ended."""
         return ended(system, injection)
 
 
@@ -115,7 +115,7 @@ class Terminate(Kill):
         hit_once(system, injection, lambda _, broker: broker.terminate())
 
     def heal(self, system: System, injection: Injection) -> None:
-        """Start what is dead; kill what was asked to end and has not."""
+        """Start dead brokers; kill a broker whose controlled shutdown has not ended."""
         incarnations: dict[int, int] = injection.notes.get("incarnations", {})
         for node, status in statuses(system, injection).items():
             if not is_over(status, incarnations[node]):
@@ -123,7 +123,7 @@ class Terminate(Kill):
         start_again(system, injection)
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the brokers run, in a later incarnation than that which was hit."""
+        """Observe whether the brokers run, in a later incarnation than the affected one."""
         over = not injection.notes.get("incarnations") or ended(system, injection).proved
         running = running_again(system, injection)
         return Evidence(proved=over and running.proved, facts=running.facts)
@@ -131,22 +131,22 @@ class Terminate(Kill):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart(Terminate):
-    """Terminate, and start again as soon as the broker is dead (`hard=True`: kill instead of terminate)."""
+    """Terminate, and start again as soon as the broker is dead (`kill=True`: with SIGKILL)."""
 
     kind: ClassVar[str] = "restart"
-    hard: bool = False
+    kill: bool = False
     seconds: Seconds | None = 0.0
 
     def inject(self, system: System, injection: Injection) -> None:
         """End each broker once."""
         hit_once(
-            system, injection, lambda _, broker: broker.kill() if self.hard else broker.terminate()
+            system, injection, lambda _, broker: broker.kill() if self.kill else broker.terminate()
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause(ProcessFault):
-    """SIGSTOP, later SIGCONT: a long garbage collection. A broker whose session ended meanwhile is a zombie."""
+    """SIGSTOP, later SIGCONT: a long garbage collection. A broker whose session expires meanwhile is a zombie."""
 
     kind: ClassVar[str] = "pause"
     needs: ClassVar[frozenset[str]] = frozenset({"pause"})
@@ -172,9 +172,9 @@ def terminate(target: Target | int, *, seconds: Seconds | None = None) -> Termin
     return Terminate(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
-def restart(target: Target | int, *, hard: bool = False) -> Restart:
-    """End the broker and start it again as soon as it is dead; `hard` with SIGKILL."""
-    return Restart(target=target, hard=hard)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+def restart(target: Target | int, *, kill: bool = False) -> Restart:
+    """End the broker and start it again as soon as it is dead; `kill=True`: with SIGKILL."""
+    return Restart(target=target, kill=kill)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def pause(target: Target | int, *, seconds: Seconds | None = None) -> Pause:

@@ -1,8 +1,8 @@
 """Faults of the registry's process (K1, D3): killed and started again, paused.
 
-They hit no broker: an injection has no nodes and counts against no cap. While it lasts the registry does not answer
-(`Fault.hides_cluster`). Proofs are those of a broker's process; healed: the registry runs and answers.
-Needs the capability `registry`: a ZooKeeper is not Harrow's to kill.
+They affect no broker: an injection has no nodes and does not count against the cap. While the fault lasts the registry
+does not respond (`Fault.hides_cluster`). The evidence is that of a broker's process; healed: the registry runs and
+responds. Needs the capability `registry`: a ZooKeeper is not Harrow's to kill.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RegistryFault(Fault):
             system.registry.start()
 
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether it runs and answers."""
+        """Observe whether the registry runs and responds."""
         del injection
         status = system.registry.status()
         if status.state != RUNNING:

@@ -40,7 +40,7 @@ class LoseResponse(Fault):
 
     @property
     def disturbs(self) -> bool:
-        """No broker is down meanwhile."""
+        """False: every broker continues to serve."""
         return False
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -52,7 +52,7 @@ class LoseResponse(Fault):
         )  # fmt: skip
 
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether a response was lost; a broker that does not run answers nothing."""
+        """Observe whether a response was lost; a broker that does not run sends no response."""
         facts = fired(system, injection, death_counts=False)
         lost = sum(int(fact["fired"]) for fact in facts.values())
         return Evidence(proved=lost > 0, facts={"lost": lost, "brokers": facts})

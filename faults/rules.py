@@ -1,6 +1,6 @@
 """Rules that wait in a broker until its code or its traffic reaches them: armed once, observed, disarmed.
 
-A rule belongs to the incarnation of the broker in which it was armed: a later incarnation has nothing of it.
+A rule belongs to the incarnation of the broker in which it was armed: a later incarnation does not have it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def fired(
 
 
 def disarm(system: System, injection: Injection) -> None:
-    """Disarm every rule whose incarnation goes on."""
+    """Disarm every rule whose incarnation has not ended."""
     for node, incarnation, rule in armed_in(injection):
         if not is_over(system.broker(node).status(), incarnation):
             rule.disarm()

@@ -1,11 +1,12 @@
-"""When what goes wrong: steps as plain values, replayable from JSON (K9).
+"""A schedule: faults with their times as plain values, replayable from JSON (K9).
 
 A step fires `at_ms` after its trigger: `traffic` (the first traffic on the topics under test) or `healed` (every
-earlier step is healed; the first step then counts from the traffic). It lasts `duration_ms` from its proved
-effect; None lets the fault draw it. When it fires, what was resolved (`nodes`, `duration_ms`, `details`,
-`fired_ms`) is written into it. A replay uses exactly that, and fires the step not before `fired_ms`.
+earlier step is healed; the time of the first step then counts from the traffic). Its fault lasts `duration_ms` after
+the proved effect; None: the fault draws the duration. When the step fires, the nemesis stores the resolved values
+(`nodes`, `duration_ms`, `details`, `fired_ms`) in it. A replay uses exactly these, and fires the step not before
+`fired_ms`.
 
-`run` describes what the schedule ran on, as far as that is known: brokers, settings, topic, workload, seeds (see
+`run` describes the cluster and the workload, as far as they are known: brokers, settings, topic, workload, seeds (see
 `harness/run_settings.py`). With it the file alone repeats a run, on simulated machines and on real processes.
 """
 
@@ -95,11 +96,11 @@ class Schedule:
     cap: int = 1
     """Most brokers disturbed at once."""
     duration_ms: int | None = None
-    """So long after the first traffic no further step fires unless it is required."""
+    """Time after the first traffic from which only required steps fire."""
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """For readers: how it was drawn, what it found."""
     run: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What it ran on; empty where that is not known."""
+    """Cluster and workload of the run; empty where they are not known."""
 
     def to_json(self) -> str:
         """Return the file's text."""

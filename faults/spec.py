@@ -1,14 +1,14 @@
 """A fault: a frozen value that says what goes wrong, to which broker, for how long (K).
 
-    fault.resolve(snapshot, rng)        → Injection: node ids and a duration, drawn by the seed, JSON-able
-    fault.inject(system, injection)    begin it                      (idempotent)
-    fault.probe(system, injection)   → Evidence that it took effect
-    fault.heal(system, injection)      begin to undo it              (idempotent, repeated until it is undone)
-    fault.probe_healed(system, inj.) → Evidence that nothing is left of it
+    fault.resolve(snapshot, rng)       → Injection: node ids and a duration, drawn by the seed, JSON-able
+    fault.inject(system, injection)    begin the fault               (idempotent)
+    fault.probe(system, injection)     → Evidence that the fault took effect
+    fault.heal(system, injection)      begin to undo the fault       (idempotent, repeated until it is undone)
+    fault.probe_healed(system, inj.)   → Evidence that nothing of the fault is left
 
-None of these waits: the nemesis asks for evidence again and again. All that they know of the cluster is `System`.
-A fault without proved effect fails the run: it proved nothing. Faults that wait for a request or for a line of code
-(`waits_for_traffic`) take effect when that comes. Source: Jepsen's nemesis protocol.
+None of these functions waits: the nemesis probes repeatedly. A fault reaches the cluster only through `System`. A fault
+without a proved effect fails the run, because such a run proves nothing. A fault that waits for a request or for a line
+of code (`waits_for_traffic`) takes effect when the broker reaches it. Source: Jepsen's nemesis protocol.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ DURATION_MAX_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """A fault resolved to concrete brokers (none: it hits the registry)."""
+    """A fault resolved to concrete brokers (no broker: it targets the registry)."""
 
     id: str
     fault: Fault
     nodes: tuple[int, ...]
     duration_ms: int
-    """How long it lasts from its effect on."""
+    """How long the fault lasts after its proved effect."""
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What else was drawn when it was resolved; replayed as it is."""
+    """Other parameters that were drawn when it was resolved; a replay uses the same."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
-    """What injecting noted (incarnations that were hit, rules that were armed), for the probes; not recorded."""
+    """What `inject` noted for the probes (affected incarnations, armed rules); not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class Fault(abc.ABC):
     """Capabilities of the backend (`system.CAPABILITIES`) without which it cannot be injected."""
     waits_for_traffic: ClassVar[bool] = False
     hides_cluster: ClassVar[bool] = False
-    """While it lasts the registry does not answer: roles are resolved against the last known view, and other faults may
-    take as long to heal as it lasts."""
+    """While the fault lasts the registry does not respond: roles are resolved against the last known view, and the
+    healing of other faults may take as long."""
     target: Target
     seconds: Seconds | None = None
 
@@ -81,14 +81,14 @@ class Fault(abc.ABC):
         return self.needs
 
     def resolve(self, snapshot: ClusterSnapshot, rng: random.Random, *, id: str = "1") -> Injection:  # noqa: A002 - the log's word
-        """Draw who and how long; TargetError when no broker plays the role now."""
+        """Draw brokers and duration; TargetError when no broker has the role at this moment."""
         nodes = self.target.resolve(snapshot, rng)
         duration_ms = self.draw_duration_ms(snapshot, rng)
         details = self.draw_details(snapshot, rng)
         return Injection(id=id, fault=self, nodes=nodes, duration_ms=duration_ms, details=details)
 
     def check_nodes(self, snapshot: ClusterSnapshot, nodes: tuple[int, ...]) -> None:
-        """Raise TargetError when recorded brokers cannot be hit at this moment."""
+        """Raise TargetError when a recorded broker cannot be affected at this moment."""
         if not set(nodes) <= snapshot.running:
             raise TargetError(f"{self}: brokers {list(nodes)} do not all run at this moment")
 
@@ -104,33 +104,33 @@ class Fault(abc.ABC):
         return round(rng.uniform(low, high))
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
-        """Return what else is left to chance."""
+        """Draw the other parameters."""
         del snapshot, rng
         return {}
 
     @abc.abstractmethod
     def inject(self, system: System, injection: Injection) -> None:
-        """Begin it; nothing happens to a broker that was hit already."""
+        """Begin the fault; nothing happens to a broker that it has affected already."""
 
     @abc.abstractmethod
     def probe(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether it took effect."""
+        """Observe whether the fault took effect."""
 
     @abc.abstractmethod
     def heal(self, system: System, injection: Injection) -> None:
-        """Begin to undo it; no error where nothing was done."""
+        """Begin to undo the fault; no error where nothing was done."""
 
     @abc.abstractmethod
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether anything of it is left."""
+        """Observe whether nothing of the fault is left."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return what differs from the defaults, without the target."""
+        """Return the parameters that differ from the defaults, without the target."""
         rows = (row for row in fields(self) if row.name != "target")
         return {r.name: getattr(self, r.name) for r in rows if getattr(self, r.name) != r.default}
 
     def to_json(self) -> dict[str, Any]:
-        """Return `{"name", "target", …}`; `faults.registry.fault_from_json` reads it."""
+        """Return `{"name", "target", …}`; `faults.fault_kinds.fault_from_json` reads it."""
         return {"name": self.kind, "target": self.target.to_json(), **self.parameters()}
 
 

@@ -7,7 +7,7 @@ Rules of every implementation:
 
 * An action begins something and returns at once; it never waits for its effect. A later observation (`status`, `links`,
   `ArmedRule.status`) shows whether it took effect. Repeating an action that has taken effect does nothing.
-* An observation that cannot be made (the process is dead or paused) raises ClusterError; the nemesis asks again later.
+* An observation that cannot be made (the process is dead or paused) raises ClusterError; the nemesis tries again later.
 * What a backend cannot do is missing from its `capabilities`. Each fault names what it needs (`Fault.needs`).
 
 Peers are named by patterns: `broker 2`, `registry`, `client *`, `client orders-*`.
@@ -37,13 +37,13 @@ CAPABILITIES: Mapping[str, str] = {
     "disk-errors": "use the local backend",
     "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
     "power-loss": "start the cluster with config={'harrow.power.loss': True}",
-    "power-loss-keep": "use the local backend, or leave `keep` out",
+    "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
     "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
 }
 """Everything that a backend may be able to do, and the remedy where it is not."""
 
 HasTraffic = Callable[[], bool]
-"""Called again and again by the nemesis; answers at once."""
+"""Called repeatedly by the nemesis; returns at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +90,11 @@ class ArmedRule(Protocol):
     """The handle of a rule that waits in a broker."""
 
     def status(self) -> RuleStatus:
-        """Whether it is armed and what it did; ClusterError when the broker does not answer."""
+        """Return whether the rule is armed and what it did; ClusterError when the broker does not respond."""
         ...
 
     def disarm(self) -> None:
-        """Take it back; no error when it fired, or when the broker runs in a later incarnation."""
+        """Disarm the rule; no error when it fired, or when the broker runs in a later incarnation."""
         ...
 
 
@@ -106,15 +106,15 @@ class ProcessControl(Protocol):
         ...
 
     def kill(self) -> None:
-        """End it without warning (SIGKILL): its memory is gone, its page cache is not."""
+        """Kill the process (SIGKILL): its memory is lost, its page cache is not."""
         ...
 
     def terminate(self) -> None:
-        """Ask it to end (SIGTERM): a broker then shuts down in a controlled way."""
+        """Send SIGTERM: a broker then performs a controlled shutdown."""
         ...
 
     def pause(self) -> None:
-        """Stop it where it stands (SIGSTOP)."""
+        """Pause the process (SIGSTOP)."""
         ...
 
     def resume(self) -> None:
@@ -129,12 +129,15 @@ class ProcessControl(Protocol):
 class BrokerControl(ProcessControl, Protocol):
     """One broker: its process, its links, its disk and the rules that wait in it."""
 
-    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
-        """Kill it, and take what was not fsynced from its disk: all but the part `keep`, else what `seed` draws."""
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
+        """Kill the broker and remove unsynced writes from its disk.
+
+        The disk keeps about `kept_fraction` of them; None: as many as `seed` draws.
+        """
         ...
 
     def power_lost(self) -> Mapping[str, int] | None:
-        """What the last power loss took from its disk; None until that is done."""
+        """Return counts of what the last power loss removed; None until the roll-back is done."""
         ...
 
     def block(self, peers: Sequence[str], direction: str) -> None:
@@ -162,7 +165,7 @@ class BrokerControl(ProcessControl, Protocol):
         ...
 
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> ArmedRule:
-        """Arm: at the `nth` time that the broker's code comes to `name`, do `action`."""
+        """Arm: at the `nth` time that the broker's code reaches `name`, do `action`."""
         ...
 
     def fail_disk(
@@ -196,7 +199,7 @@ class System(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """After so long without a heartbeat the cluster takes a broker for dead."""
+        """Time without a heartbeat after which the registry expires a broker's session."""
         ...
 
     @property
@@ -214,7 +217,7 @@ class System(Protocol):
         ...
 
     def describe(self) -> ClusterView:
-        """Leaders, ISRs, controller; ClusterError when the registry does not answer."""
+        """Leaders, ISRs, controller; ClusterError when the registry does not respond."""
         ...
 
     def watch_traffic(self) -> HasTraffic:
@@ -239,18 +242,18 @@ class ClusterSnapshot:
     view: ClusterView
     brokers: tuple[int, ...]
     running: frozenset[int]
-    """Brokers that can be hit: alive and not paused."""
+    """Brokers that a fault can affect: alive and not paused."""
     registry_runs: bool = True
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
     offsets_partitions: int = DEFAULT_OFFSETS_PARTITIONS
     disturbed: frozenset[int] = field(default=frozenset())
-    """Brokers that another fault holds."""
+    """Brokers that another fault disturbs."""
 
 
 def take_snapshot(
     system: System, disturbed: frozenset[int] = frozenset(), *, view: ClusterView | None = None
 ) -> ClusterSnapshot:
-    """Take the snapshot now, with `view` where it is given; ClusterError while the registry does not answer."""
+    """Take the snapshot now, with `view` where it is given; ClusterError while the registry does not respond."""
     running = (node for node in system.nodes if system.broker(node).status().state == RUNNING)
     own = "registry" in system.capabilities
     return ClusterSnapshot(

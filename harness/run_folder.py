@@ -1,4 +1,4 @@
-"""The folder of one run: the names of its files, their formats and versions, for who writes them and who reads them.
+"""The folder of one run: the names of its files, their formats and versions, for writers and readers.
 
 cluster/            the processes' folders (`harrow.cluster.broker_folder`); a link where tests share a cluster
 history/*.ops       what recording clients did, one row an operation      (`histories/format.py`, schema 1)

@@ -1,7 +1,7 @@
-"""`RunSettings`: what a schedule ran on. With it a schedule file alone repeats a run, on either backend.
+"""`RunSettings`: the cluster and the workload of a schedule, with which its file alone repeats a run.
 
-A simulation needs all of it. A real run has a workload of its own pace: it takes brokers, settings, topic and producer
-from here, and ignores `batches`.
+A simulation needs all of it. A run on real processes has its own workload: it uses brokers, settings, topic and
+producer of these settings, and ignores `batches`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RunSettings:
     acks: int = -1
     idempotent: bool = True
     in_flight: int = 5
-    """Batches that a producer sends before it has answers."""
+    """Most batches that a producer has in flight."""
     resends: bool = False
     """After OUT_OF_ORDER_SEQUENCE_NUMBER a simulated producer sends unconfirmed batches again under a new id."""
     batches: int = 90
@@ -68,7 +68,7 @@ class RunSettings:
 
 
 def settings_of(schedule: Schedule) -> RunSettings:
-    """Return what a schedule ran on; ConfigError where its file does not say it."""
+    """Return the settings of a schedule; ConfigError where its file has none."""
     if not schedule.run:
         raise ConfigError(
             "this schedule does not say what it ran on (`run` is empty); replay it in a test: "

@@ -1,8 +1,8 @@
 """One run of a small application under faults on real processes: what `harrow chaos` runs for each seed.
 
-Owns: the variants (what is asked of the cluster and of the producer), the repertoires (which kinds of fault may
-be drawn), `Scenario` (drawn from a seed, or read from a recorded schedule) and its run. A run counts only if it
-had acknowledged records, a fault that overlapped traffic and, with a repertoire of which every kind may move a
+Owns: the variants (settings of the topic and of the producer, and the guarantee), the repertoires (which kinds of
+fault may be drawn), `Scenario` (drawn from a seed, or read from a recorded schedule) and its run. A run counts only if
+it had acknowledged records, a fault that overlapped traffic and, with a repertoire of which every kind may move a
 leader, an election on the topic; else its verdict is `unknown`, whatever the checks say.
 
     safe              acks=all, idempotent, min.insync.replicas=2: nothing may be lost, doubled or reordered
@@ -41,7 +41,7 @@ BOUND_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosVariant:
-    """What a run asks for, and which guarantee it is held to."""
+    """Settings of a run, and the guarantee that its verdict checks."""
 
     guarantee: str = "exactly-once,ordered"
     producer: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -55,7 +55,7 @@ VARIANTS: Mapping[str, ChaosVariant] = {
     "unclean": ChaosVariant(
         guarantee="no-loss",
         topic={"unclean.leader.election.enable": True, "min.insync.replicas": 1},
-        cap=3,  # all may be away at once, and the wrong one may be back first
+        cap=3,  # all may be down at once, and a replica with an older log may start first
     ),
     "no-idempotence": ChaosVariant(
         producer={"enable.idempotence": False, "request.timeout.ms": 1000, "max.in.flight": 5}
@@ -73,7 +73,7 @@ SEGMENT_BYTES_USUAL = 1 << 20
 def cap_of(variant: ChaosVariant, repertoire: str, brokers: int) -> int | None:
     """Return how many brokers may be disturbed at once; None: as many as the topic's replicas allow.
 
-    With every kind of fault less than half of them: a partition may stand still meanwhile, and must come back.
+    With every kind of fault less than half of them: a partition may be unavailable during a fault, and must recover.
     """
     if variant.cap is not None or repertoire == "usual":
         return variant.cap
@@ -82,7 +82,7 @@ def cap_of(variant: ChaosVariant, repertoire: str, brokers: int) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosResult:
-    """What came of one seed, or of one replayed schedule."""
+    """The result of one seed, or of one replayed schedule."""
 
     seed: int
     variant: str
@@ -252,7 +252,7 @@ def repeat_command(
     repertoire: str,
     plants: Sequence[str] = (),
 ) -> str:
-    """Return what is typed to run this seed again."""
+    """Return the command that runs this seed again."""
     command = f"harrow chaos --seed {seed} --seeds 1 --seconds {seconds:g} --variant {variant}"
     if (brokers, repertoire) != (USUAL_BROKERS, "usual"):
         command += f" --brokers {brokers} --faults {repertoire}"
@@ -277,7 +277,7 @@ def _break(harrow: Harrow, scenario: Scenario) -> int:
 
 
 def count_elections(folder: Path, topic: str = TOPIC) -> int:
-    """Leaders of a topic that began after the first one, by the brokers' traces."""
+    """Leaders of a topic that were elected after the first, by the brokers' traces."""
     found = 0
     for trace in run_folder.trace_files(folder):
         for line in trace.read_text().splitlines():

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from harrow.faults import reset as reset
     from harrow.faults import restart as restart
     from harrow.faults import restart_registry as restart_registry
-    from harrow.faults import slow as slow
     from harrow.faults import slow_disk as slow_disk
+    from harrow.faults import slow_link as slow_link
     from harrow.faults import terminate as terminate
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.errors import VerdictError as VerdictError
@@ -68,7 +68,7 @@ _FAULTS = (
     "reset",
     "restart",
     "restart_registry",
-    "slow",
+    "slow_link",
     "slow_disk",
     "terminate",
 )
@@ -112,8 +112,8 @@ __all__ = [
     "reset",
     "restart",
     "restart_registry",
-    "slow",
     "slow_disk",
+    "slow_link",
     "terminate",
 ]
 

@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 7,
+    "told": 8,
     "anew": 0,
     "whoever": 1,
-    "nobody": 12,
+    "nobody": 9,
     "somebody": 0,
     "everybody": 4,
     "but for": 0,
@@ -30,12 +30,12 @@ BOUNDS = {
     "knows of": 0,
     "hears of": 1,
     "heard of": 0,
-    "vouches for": 0,
-    "for one in": 10,
+    "vouches for": 1,
+    "for one in": 6,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""
 
-VARIABLES_ONE_MAX = 16
+VARIABLES_ONE_MAX = 10
 """Number of variables, loop variables and parameters with the name `one`; write `broker`, `row`, `segment`."""
 
 

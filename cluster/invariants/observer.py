@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ..broker import Broker
 from ..host.simulated.host import Machine
-from ..host.simulated.loop import Life
+from ..host.simulated.loop import Incarnation
 from ..ids import NodeId, TopicPartition
 from .leader_completeness import CommittedPrefixes
 from .registry_invariants import ObservedStore, RegistryInvariants
@@ -24,7 +24,7 @@ REPLICAS_PER_EVENT = 16
 
 
 class ObservedProcess(Protocol):
-    """A broker's process, across its lives."""
+    """A broker's process, across its incarnations."""
 
     @property
     def machine(self) -> Machine:
@@ -33,51 +33,53 @@ class ObservedProcess(Protocol):
 
     @property
     def server(self) -> object:
-        """The broker of the present life, or of the last one; None before the first."""
+        """The broker of the present incarnation, or of the last one; None before the first."""
         ...
 
 
 class _ObservedBroker:
-    """What was seen of one broker's present life."""
+    """What was seen of one broker's present incarnation."""
 
     __slots__ = (
-        "broker", "cache_epoch", "controller_epoch", "life", "next", "node_id", "owner", "process", "replicas",
+        "broker", "cache_epoch", "controller_epoch", "incarnation", "next", "node_id", "owner", "process", "replicas",
         "replicas_epoch",
     )  # fmt: skip
 
     def __init__(self, node_id: NodeId, process: ObservedProcess) -> None:
         self.node_id = node_id
         self.process = process
-        self.life: Life | None = None
+        self.incarnation: Incarnation | None = None
         self.broker: Broker | None = None
         self.owner = ""
         self.replicas: dict[TopicPartition, ObservedReplica] = {}
         self.forget()
 
     def forget(self) -> None:
-        """Another life begins: nothing was seen of it."""
+        """Another incarnation begins: nothing was seen of it."""
         self.replicas.clear()
         self.controller_epoch = -1
         self.replicas_epoch = -1
         self.cache_epoch = -1
         self.next = 0
 
-    def of_life(self, life: Life) -> Broker | None:
-        """The broker of `life`; None until the process has made it."""
-        if self.life is not life:
+    def broker_of(self, incarnation: Incarnation) -> Broker | None:
+        """The broker of `incarnation`; None until the process has made it."""
+        if self.incarnation is not incarnation:
             server = self.process.server
             if server is None or server is self.broker:
                 return None
-            assert isinstance(server, Broker), f"{life.name} is no broker"
+            assert isinstance(server, Broker), f"{incarnation.name} is no broker"
             self.forget()
-            self.life, self.broker = life, server
-            self.owner = f"{life.name} (life {self.process.machine.port.lives})"
+            self.incarnation, self.broker = incarnation, server
+            self.owner = (
+                f"{incarnation.name} (incarnation {self.process.machine.network_node.incarnations})"
+            )
         return self.broker
 
     @property
     def live(self) -> bool:
-        """True while the observed life goes on."""
-        return self.life is not None and self.life.alive
+        """True while the observed incarnation goes on."""
+        return self.incarnation is not None and self.incarnation.alive
 
 
 class ClusterInvariants:
@@ -96,7 +98,7 @@ class ClusterInvariants:
             node_id = NodeId(number)
             observed = _ObservedBroker(node_id, process)
             self._brokers[process.machine.name] = self._by_node[node_id] = observed
-            process.machine.on_power_cut.append(partial(self._power_cut, observed))
+            process.machine.on_power_loss.append(partial(self._power_cut, observed))
 
     def _power_cut(self, observed: _ObservedBroker) -> None:
         for replica in observed.replicas.values():
@@ -104,17 +106,17 @@ class ClusterInvariants:
 
     # ------------------------------------------------------------ each event
 
-    def after_event(self, life: Life | None) -> None:
-        """An event of `life` has ended; InvariantViolation for the first rule that does not hold."""
+    def after_event(self, incarnation: Incarnation | None) -> None:
+        """An event of `incarnation` has ended; InvariantViolation for the first rule that does not hold."""
         self._events += 1
         if self._store.committed:
             committed, self._store.committed = self._store.committed, []
             for changes in committed:
                 self.registry.committed(changes)
             self._check_seat()
-        observed = None if life is None else self._brokers.get(life.name)
-        if observed is not None and life is not None and life.alive:
-            broker = observed.of_life(life)
+        observed = None if incarnation is None else self._brokers.get(incarnation.name)
+        if observed is not None and incarnation is not None and incarnation.alive:
+            broker = observed.broker_of(incarnation)
             if broker is not None:
                 self._check_broker(observed, broker)
         if self._events % EVENTS_PER_FULL_CHECK == 0:
@@ -217,10 +219,10 @@ class ClusterInvariants:
         """Check every replica of every live broker, changed or not."""
         partitions: dict[TopicPartition, None] = {}
         for observed in self._brokers.values():
-            life = observed.process.machine.life
-            if life is None or not life.alive:
+            incarnation = observed.process.machine.incarnation
+            if incarnation is None or not incarnation.alive:
                 continue
-            broker = observed.of_life(life)
+            broker = observed.broker_of(incarnation)
             if broker is None:
                 continue
             self._check_epochs(observed, broker)

@@ -37,7 +37,7 @@ class ObservedReplica:
         self.partition = partition
         self.broker = broker
         self.owner = owner
-        """The process, its life included: a restarted broker is another owner."""
+        """The process, its incarnation included: a restarted broker is another owner."""
         self.leader_epoch = -1
         self.version = -1
         self.generation = -1

@@ -1,7 +1,7 @@
 """The faults that a Harrow broker's own host injects, over its control operations.
 
 Real hosts serve these operations on the control socket, simulated hosts by a call; names and fields are the same
-(`cluster/host/knobs/`). ClusterError when the broker does not answer.
+(`cluster/host/knobs/`). ClusterError when the broker does not respond.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Call(Protocol):
     """One control operation of a broker."""
 
     def __call__(self, op: str, **fields: object) -> Fields:
-        """Return its answer; ClusterError when the broker does not answer or refuses."""
+        """Return its response; ClusterError when the broker does not respond or refuses."""
         ...
 
 
@@ -36,7 +36,7 @@ class HostRule:
         self._disarm = disarm
 
     def status(self) -> RuleStatus:
-        """Whether it is armed and what it did; a host that has no such rule has neither."""
+        """Return whether the rule is armed and what it did; a rule that the host does not have did nothing."""
         name, value = self._key
         for row in self._rows():
             if row.get(name) == value:
@@ -46,7 +46,7 @@ class HostRule:
         return RuleStatus(armed=False, fired=0)
 
     def disarm(self) -> None:
-        """Take it back."""
+        """Disarm the rule."""
         self._disarm()
 
 
@@ -57,7 +57,7 @@ class RuleGroup:
         self._rules = list(rules)
 
     def status(self) -> RuleStatus:
-        """Armed while one of them is; fired as often as all of them."""
+        """Armed while any rule is armed; `fired` is the sum over all rules."""
         found = [rule.status() for rule in self._rules]
         return RuleStatus(
             armed=any(status.armed for status in found),
@@ -66,7 +66,7 @@ class RuleGroup:
         )
 
     def disarm(self) -> None:
-        """Take all of them back."""
+        """Disarm all rules."""
         for rule in self._rules:
             rule.disarm()
 
@@ -97,12 +97,12 @@ class HostKnobs:
 
     def links(self) -> LinkStatus:
         """Return the link rules and what they did."""
-        answer = self._call("links")
+        response = self._call("links")
         return LinkStatus(
-            rules=len(answer["rules"]),
-            held=int(answer["held_in_bytes"]) + int(answer["held_out_bytes"]),
-            delayed=int(answer.get("delayed_bytes", 0)) + int(answer.get("delayed_frames", 0)),
-            facts=answer,
+            rules=len(response["rules"]),
+            held=int(response["held_in_bytes"]) + int(response["held_out_bytes"]),
+            delayed=int(response.get("delayed_bytes", 0)) + int(response.get("delayed_frames", 0)),
+            facts=response,
         )
 
     # ------------------------------------------------------------------------------------ rules

@@ -99,20 +99,20 @@ class LocalBroker(LocalProcess, HostKnobs):
 
     def _control(self, op: str, **fields: object) -> dict[str, Any]:
         state = self._process.state
-        if state != RUNNING:  # its socket would not answer before the call's time is up
-            raise ClusterError(f"broker {self._node} is {state} and cannot be asked {op!r}")
+        if state != RUNNING:  # its socket would not respond before the timeout
+            raise ClusterError(f"broker {self._node} is {state} and cannot serve {op!r}")
         return self._cluster.control(self._node, op, **fields)
 
-    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
         """Send SIGKILL; the files are rolled back when the process is dead, and before it is started again."""
-        self._power, self._lost = (seed, keep), None
+        self._power, self._lost = (seed, kept_fraction), None
         self.kill()
 
     def power_lost(self) -> Mapping[str, int] | None:
-        """Roll the files back if that is due; what it took."""
+        """Roll the files back if that is due; return the counts of what was removed."""
         if self._power is not None and self._process.state == DEAD:
-            (seed, keep), self._power = self._power, None
-            self._lost = self._process.roll_back(seed=seed, keep=keep)
+            (seed, kept_fraction), self._power = self._power, None
+            self._lost = self._process.roll_back(seed=seed, keep=kept_fraction)
         return self._lost
 
     def start(self) -> None:
@@ -144,10 +144,10 @@ class LocalSystem:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Everything; power loss where the cluster keeps a journal for it, the registry where it is Harrow's own."""
+        """Everything; power loss where the cluster writes its journal, the registry where Harrow started it."""
         more = {"registry"} if self._own_registry else set[str]()
         if self._cluster.config.flag("harrow.power.loss"):
-            more |= {"power-loss", "power-loss-keep"}
+            more |= {"power-loss", "power-loss-kept-fraction"}
         return EVERYWHERE | more
 
     @property
@@ -177,9 +177,9 @@ class LocalSystem:
         return self._registry
 
     def describe(self) -> ClusterView:
-        """Ask the registry; ClusterError at once when it does not run."""
+        """Read the registry; ClusterError at once when it does not run."""
         if self._own_registry and (state := self._cluster.registry.state) != RUNNING:
-            raise ClusterError(f"the registry is {state} and does not answer")
+            raise ClusterError(f"the registry is {state} and does not respond")
         return self._cluster.describe()
 
     def watch_traffic(self) -> HasTraffic:

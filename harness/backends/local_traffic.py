@@ -1,7 +1,7 @@
 """How the local backend notices traffic: a batch in a tap, or a high watermark that moved.
 
 Taps say it first, but they have no row of acks=0; high watermarks move with it. A detector is called again and
-again from the nemesis's thread and answers fast.
+again from the nemesis's thread and returns fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HighWatermarkTraffic:
         self._asked_at = time.monotonic()
 
     def __call__(self) -> bool:
-        """Whether any moved since this was made; brokers are asked at most ten times a second."""
+        """Whether any moved since this was made; brokers are queried at most ten times a second."""
         if time.monotonic() < self._asked_at + ASK_EVERY_S:
             return False
         self._asked_at = time.monotonic()
@@ -54,7 +54,7 @@ class HighWatermarkTraffic:
 class AcknowledgedTraffic:
     """Traffic is a batch that a broker acknowledged to a client since this was made, by the taps.
 
-    Rows are appended with one write before the response leaves: when a client has its answer, the row is here.
+    Rows are appended with one write before the response leaves: when a client has the response, the row is in the file.
     """
 
     def __init__(self, cluster_folder: Path) -> None:

@@ -39,7 +39,7 @@ class SimulatedControl:
     def status(self) -> ProcessStatus:
         """Return its state; its incarnation is the machine's number of boots."""
         return ProcessStatus(
-            state=self._process.state, incarnation=self._process.machine.port.lives
+            state=self._process.state, incarnation=self._process.machine.network_node.incarnations
         )
 
     def kill(self) -> None:
@@ -99,7 +99,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         host = self._process.machine.host
         if self._process.state != RUNNING or host is None:
             raise ClusterError(
-                f"{self._process.name} is {self._process.state}: no answer to {op!r}"
+                f"{self._process.name} is {self._process.state}: it cannot serve {op!r}"
             )
         return host.control.call(op, **fields)
 
@@ -109,11 +109,11 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
             self._process.forget_link_rules()
             self._process.begin()
 
-    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
-        """Cut the power of the machine; `seed` draws what is lost."""
-        assert keep is None, "the capability power-loss-keep is not declared"
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
+        """Lose the power of the machine; `seed` draws which unsynced writes are lost."""
+        assert kept_fraction is None, "the capability power-loss-kept-fraction is not declared"
         self._power_lost = True
-        self._process.machine.cut_power(random.Random(seed))  # noqa: S311 - repeatable, not secret
+        self._process.machine.lose_power(random.Random(seed))  # noqa: S311 - repeatable, not secret
 
     def power_lost(self) -> Mapping[str, int] | None:
         """Nothing is counted here; None before a power loss."""
@@ -148,11 +148,11 @@ class SimulatedSystem:
         return self._brokers[node]
 
     def describe(self) -> ClusterView:
-        """Read the registry's tree; ClusterError while it does not run, as a real one does not answer then."""
+        """Read the registry's tree; ClusterError while it does not run, as a real registry does not respond then."""
         process = self._cluster.registry
         host = process.machine.host
         if process.state != RUNNING or host is None:
-            raise ClusterError(f"the registry is {process.state} and does not answer")
+            raise ClusterError(f"the registry is {process.state} and does not respond")
         return parse(host.control.call("tree")["tree"])
 
     def watch_traffic(self) -> HasTraffic:
@@ -170,7 +170,7 @@ class SimulatedSystem:
 
 
 def drive(cluster: SimulatedCluster, nemesis: Nemesis) -> None:
-    """Let the virtual loop call the nemesis, from this moment on, whenever it wants a turn."""
+    """Let the virtual loop call `nemesis.turn` at the times that it returns."""
     loop = cluster.world.loop
 
     def turn() -> None:

@@ -2,7 +2,7 @@
 
 A simulation is judged by it too. Loops and dictionaries over rows (dicts of `kernels.inputs.OPS_SCHEMA` and
 `BATCH_SCHEMA`, log rows of `segments.LOG_COLUMNS`); written from the definitions in `guarantees.py`, sharing no
-code with the kernels. Linear in the rows of a sound history, up to a sort; more only where something is wrong. An
+code with the kernels. Linear in the rows of a valid history, up to a sort; more only where something is wrong. An
 anomaly is `(name, offsets)`.
 """
 
@@ -22,7 +22,7 @@ Anomalies = set[tuple[str, tuple[int, ...]]]
 
 
 class Oracle:
-    """One topic-partition's rows, and what is wrong with them."""
+    """The rows of one topic-partition, and their anomalies."""
 
     def __init__(
         self, ops: Sequence[Row], pending: Sequence[Row] = (), batches: Sequence[Row] = (),

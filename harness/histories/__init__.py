@@ -1,4 +1,4 @@
-"""What happened, as it happened: rows that recorders and taps append, and their layout for judging.
+"""Histories: the rows that recorders and taps append, and their layout for judging.
 
 * `format.py`: the row of one operation, its crash-safe writer and its reader (J6);
 * `tap.py`: the brokers' tap files, read into batch rows;

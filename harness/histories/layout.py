@@ -165,7 +165,7 @@ def _in_order(pieces: Iterable[FileChunk], problems: list[str]) -> Generator[Spl
 
 
 class _Reader:
-    """Cuts files into pieces; what is asked of it from threads changes nothing in it."""
+    """Splits files into chunks; its methods that run on threads do not change its state."""
 
     def __init__(self, layout: Layout, topics: Sequence[str]) -> None:
         self._layout = layout
@@ -232,7 +232,7 @@ class _Reader:
 
 
 class _Writer:
-    """Keeps rows until a chunk of them has come together: small files cost more than their rows."""
+    """Buffers rows until they fill a chunk: small files cost more than their rows."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -241,7 +241,7 @@ class _Writer:
         self._held_rows = 0
 
     def keep(self, split: Split) -> None:
-        """Take rows in, and write when there are many."""
+        """Add rows, and write when there are many."""
         for topic, partition, rows in split.frames:
             self._held[split.what, topic, partition].append(rows)
         self._held_rows += split.rows
@@ -313,7 +313,7 @@ def _split_operations(
 
 
 def _split_pending(rows: Rows, topics: dict[int, str], clients: npt.NDArray[np.uint32]) -> Split:
-    """Sends that have no completion: it is not known what became of them."""
+    """Sends that have no completion: their result is unknown."""
     pending = _uncompleted(rows)
     pending["outcome"] = OperationType.INFO
     columns = _taken_apart(
@@ -412,8 +412,8 @@ def _uncompleted(rows: Rows) -> Rows:
     if not invoked.any():
         return rows[:0].copy()
     identity = rows["client"].astype(np.int64) << 40 | rows["op"]
-    asked, completed = identity[invoked], np.sort(identity[sends & ~invoked])
-    if len(asked) == len(completed) and np.array_equal(np.sort(asked), completed):
+    invocations, completed = identity[invoked], np.sort(identity[sends & ~invoked])
+    if len(invocations) == len(completed) and np.array_equal(np.sort(invocations), completed):
         return rows[:0].copy()  # nearly always
     at = np.flatnonzero(invoked)
-    return rows[at[~np.isin(asked, completed, kind="sort")]].copy()
+    return rows[at[~np.isin(invocations, completed, kind="sort")]].copy()

@@ -60,7 +60,7 @@ class MemoryHistory:
         return [row for row in rows if row["outcome"] != OperationType.INVOKE]
 
     def uncompleted(self, topic: str, partition: int) -> list[dict[str, Any]]:
-        """Sends that never ended: what became of them is not known."""
+        """Sends that never ended: their result is unknown."""
         rows = [row for row in self.rows(topic, partition) if row["kind"] == OperationFunction.SEND]
         ended = {row["op"] for row in rows if row["outcome"] != OperationType.INVOKE}
         return [

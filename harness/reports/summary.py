@@ -22,7 +22,7 @@ WIDTH_LEAST = 16
 MARGIN = 14
 STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
 MARKS = {
-    "kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘", "cut": "⊘", "slow": "≈",
+    "kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘", "cut": "⊘", "slow_link": "≈",
     "restart_registry": "↻", "pause_registry": "‖",
 }  # fmt: skip
 FAULTS_MOST = 8

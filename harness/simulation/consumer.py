@@ -69,10 +69,10 @@ class SimulatedConsumer:
             view = await self._client.request(
                 leader.address, FETCH, FETCH_VERSION, body, REQUEST_MS
             )
-            answer = decode_fetch_response(FETCH_VERSION, bytes(view))
+            response = decode_fetch_response(FETCH_VERSION, bytes(view))
         except (OSError, TimeoutError, WireError):
             return None
-        return answer.partitions[0] if answer.partitions else None
+        return response.partitions[0] if response.partitions else None
 
     def _take(self, tp: TopicPartition, row: FetchedPartition) -> None:
         position = self.positions[tp]

@@ -1,7 +1,7 @@
-"""What a simulated seed is: its settings and its schedule, drawn from its number.
+"""The plan of a simulated seed: its settings and its schedule, drawn from its number.
 
-Owns: `SimulationOptions`, what every seed of a series has in common, and `plan_seed`. Everything that a run needs is in
-the schedule that `plan_seed` returns: a changed draw here changes new seeds, and no schedule that was stored.
+Owns: `SimulationOptions`, the options that all seeds of a series share, and `plan_seed`. The schedule that `plan_seed`
+returns holds everything that a run needs: a changed draw here changes new seeds, and no stored schedule.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOPIC_CONFIG: Mapping[str, str] = {"min.insync.replicas": "2"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationOptions:
-    """What every seed of a series has in common."""
+    """Options that all seeds of a series share."""
 
     brokers: int = 5
     seconds: float = 8.0
@@ -29,11 +29,11 @@ class SimulationOptions:
     partitions: int = 2
     batches: int = 90
     power_loss: bool = False
-    """Power losses too: what is not synced vanishes, so brokers sync before they acknowledge."""
+    """Adds power losses: unsynced writes are lost, so brokers fsync before they acknowledge."""
     config: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Broker settings over the drawn ones; a run that is meant to fail sets them."""
+    """Broker settings over the drawn ones; for a run that is expected to fail."""
     acks: int = -1
-    """Less than all promises less: a run that is meant to fail."""
+    """Fewer than all (-1) guarantees less: for a run that is expected to fail."""
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
     resends: bool = False
     """As in `RunSettings`."""

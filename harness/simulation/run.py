@@ -1,14 +1,14 @@
 """One simulated run from its start to its verdict.
 
-Owns: `run_schedule`, `run_seed`, `SimulationResult`. A run is a function of a schedule and of what its `run` says
-(`RunSettings`): brokers and the registry on a virtual clock; an idempotent producer and a reader that speak the real
-protocol to them; the nemesis of `harrow.faults` on the virtual loop. Then everything is healed, everything must be
+Owns: `run_schedule`, `run_seed`, `SimulationResult`. A run is a function of a schedule and of its `run`
+(`RunSettings`): brokers and the registry on a virtual clock; an idempotent producer and a consumer that speak the real
+protocol to them; the nemesis of `harrow.faults` on the virtual loop. Then every fault is healed, every record must be
 acknowledged, replicated and read within `LIVENESS_MS` of virtual time, and `checks.py` judges.
 
 The recorded schedule (`SimulationResult.schedule`) repeats the run byte for byte: its trace has the same sha256.
 
-Verdicts: `valid`; `invalid` with its anomalies; `unknown` where the run proves nothing: no fault took effect,
-nothing was acknowledged after the first one, or the nemesis could not do what was planned.
+Verdicts: `valid`; `invalid` with its anomalies; `unknown` where the run proves nothing: no fault took effect, no record
+was acknowledged after the first fault, or the nemesis could not run a required step.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from .workload import SimulatedWorkload
 TOPIC_MS = 10_000
 HEALING_MS = 120_000
 LIVENESS_MS = 30_000
-"""Virtual time after healing within which everything must be well again."""
+"""Virtual time after healing within which the cluster must converge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """What became of one simulated run."""
+    """The result of one simulated run."""
 
     seed: int
     status: str
@@ -61,11 +61,11 @@ class SimulationResult:
     """How many of each kind took effect."""
     elections: int
     converged_ms: int
-    """Virtual time from healing to all well; -1: never."""
+    """Virtual time from healing to convergence; -1: the cluster did not converge."""
     turns: int
     trace_sha256: str
     schedule: Schedule = field(default_factory=Schedule)
-    """What was done, resolved: it replays this run."""
+    """The resolved schedule, which replays this run."""
     fault_rows: tuple[Row, ...] = ()
     """What `faults.jsonl` holds of a real run."""
     trace: str = ""
@@ -87,7 +87,7 @@ def run_seed(
 
 
 def run_schedule(schedule: Schedule, *, keep_trace: bool = False) -> SimulationResult:
-    """Run a schedule as its `run` describes; ConfigError for what a simulation cannot do."""
+    """Run a schedule as its `run` describes; ConfigError for a setting that a simulation does not support."""
     settings = settings_of(schedule)
     if not settings.idempotent:
         raise ConfigError(
@@ -122,9 +122,9 @@ class SimulatedRun:
         self._rows: list[Row] = []
 
     def run(self, *, keep_trace: bool) -> SimulationResult:
-        """Start, break, heal, judge."""
+        """Start the cluster, inject faults, heal, judge."""
         cluster, settings = self._cluster, self._settings
-        cluster.world.tell("begin", seed=settings.seed, config=cluster.config)
+        cluster.world.record_event("begin", seed=settings.seed, config=cluster.config)
         cluster.start()
         workload = SimulatedWorkload(cluster, settings)
         assert cluster.run_until(lambda: workload.ready, TOPIC_MS), "the topic was never created"
@@ -133,39 +133,41 @@ class SimulatedRun:
         try:
             converged_ms = self._break_and_heal(workload, nemesis)
         except InvariantViolation as violation:
-            # the cluster must not go on, so its logs are not judged
+            # the cluster stopped in the middle of an event, so its logs are not judged
             converged_ms = -1
             anomalies = [*workload.anomalies, ("invariant-violated", str(violation))]
         else:
             anomalies = list(workload.anomalies)
             if converged_ms < 0:
-                anomalies.append(("not-converged", what_is_wrong(cluster, workload)))
+                anomalies.append(("not-converged", describe_cluster(cluster, workload)))
             anomalies += self._judge(workload)
         return self._result(workload, nemesis, anomalies, converged_ms, keep_trace=keep_trace)
 
     def _break_and_heal(self, workload: SimulatedWorkload, nemesis: Nemesis) -> int:
-        """Run the workload under faults, heal, and return the virtual milliseconds until all is well; -1: never."""
+        """Run the workload under faults, heal, and return the virtual milliseconds until convergence; -1: never."""
         cluster, settings = self._cluster, self._settings
         workload.begin()
         cluster.run_for(settings.seconds * 1_000)
         nemesis.stop()
         cluster.run_until(lambda: nemesis.over, HEALING_MS)
         healed_ms = cluster.world.loop.now_ms
-        well = cluster.run_until(lambda: all_well(cluster, workload, settings), LIVENESS_MS)
-        return cluster.world.loop.now_ms - healed_ms if well else -1
+        converged = cluster.run_until(
+            lambda: has_converged(cluster, workload, settings), LIVENESS_MS
+        )
+        return cluster.world.loop.now_ms - healed_ms if converged else -1
 
     def _write(self, row: Row) -> None:
         world = self._cluster.world
         t_ns = world.loop.now_ns
         self._rows.append({"t_ns": t_ns, "schema_version": FAULTS_SCHEMA_VERSION, **row})
-        # what was never done is no part of the trace: a recorded schedule does not have it
+        # a skipped step is not in the recorded schedule, so it is not in the trace
         if row["event"] != "skipped":
             fields = {name: value for name, value in row.items() if name != "event"}
-            world.tell(f"fault.{row['event']}", **fields)
+            world.record_event(f"fault.{row['event']}", **fields)
 
     def _judge(self, workload: SimulatedWorkload) -> list[FoundAnomaly]:
         cluster, settings = self._cluster, self._settings
-        drained = MemoryHistory(drained=True)
+        final_read = MemoryHistory(drained=True)
         found: list[FoundAnomaly] = list(check_trace(cluster.world.trace, settings.topic))
         for number in range(settings.partitions):
             tp = TopicPartition(settings.topic, number)
@@ -178,8 +180,8 @@ class SimulatedRun:
                 logs[node] = log_rows(data, f"{tp} of broker {node}")
                 if hosted.is_leader:
                     low, high = hosted.log.log_start_offset, hosted.log.log_end_offset
-                    read_finally(drained, tp, data, low, high)
-            found += judge_partition(tp, workload.history, drained, logs, settings.guarantee)
+                    read_finally(final_read, tp, data, low, high)
+            found += judge_partition(tp, workload.history, final_read, logs, settings.guarantee)
         return found
 
     def _result(
@@ -190,7 +192,7 @@ class SimulatedRun:
         reasons = self._doubts(workload, nemesis)
         status = "invalid" if anomalies else "unknown" if reasons else "valid"
         counts = Counter(event for _, _, event, _ in world.trace.events)
-        world.tell(
+        world.record_event(
             "end", status=status, anomalies=anomalies, turns=world.loop.turns, acknowledged=producer.acked
         )  # fmt: skip
         text = world.trace.text()
@@ -215,8 +217,10 @@ class SimulatedRun:
         return list(nemesis.problems)
 
 
-def all_well(cluster: SimulatedCluster, workload: SimulatedWorkload, settings: RunSettings) -> bool:
-    """Everything acknowledged, every replica in sync and at the end, everything read."""
+def has_converged(
+    cluster: SimulatedCluster, workload: SimulatedWorkload, settings: RunSettings
+) -> bool:
+    """Whether every record is acknowledged and read, and every replica is in sync and at the log end."""
     if not workload.done or not all(process.ready for process in cluster.processes()):
         return False
     states = cluster.states()
@@ -236,19 +240,19 @@ def all_well(cluster: SimulatedCluster, workload: SimulatedWorkload, settings: R
             return False
         if any((row["leo"], row["hw"]) != (leader["leo"], leader["leo"]) for row in held):
             return False
-        if workload.reader.positions[tp] != leader["leo"]:
+        if workload.consumer.positions[tp] != leader["leo"]:
             return False
     return True
 
 
-def what_is_wrong(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:
+def describe_cluster(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:
     """Describe a cluster that did not converge."""
     lines = [f"{process.name} {process.state}" for process in cluster.processes()]
     lines += [
         f"pending {len(batches.pending)} {batches.broken}"
         for batches in workload.producer.partitions
     ]
-    lines.append(f"read to {list(workload.reader.positions.values())}")
+    lines.append(f"read to {list(workload.consumer.positions.values())}")
     for node, rows in cluster.states().items():
         lines += [
             f"broker {node}: {row['topic']}-{row['partition']} leader {row['leader']} epoch {row['leader_epoch']} "

@@ -1,10 +1,10 @@
-"""A small Kafka client on a simulated machine: requests to brokers, and what Metadata says of them.
+"""A small Kafka client on a simulated machine: requests to brokers, and the leaders from Metadata.
 
 Owns: a link to each broker, opened when needed; leaders by partition. It speaks the real protocol through the seam's
-network, as librdkafka does through sockets, and shares nothing with the brokers but codecs and bytes.
+network, as librdkafka does through sockets, and shares only codecs and bytes with the brokers.
 
-Metadata of an older leader epoch than one already heard is not believed (KIP-320).
-What may fail: OSError and TimeoutError of a request; WireError of an answer that is none.
+The client ignores Metadata with an older leader epoch than the stored one (KIP-320).
+What may fail: OSError and TimeoutError of a request; WireError of a malformed response.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def pause_ms(host: Host) -> float:
     return 30 + 60 * host.random.random()
 
 
-class Leader(NamedTuple):
-    """Who leads a partition, where, and since which epoch."""
+class KnownLeader(NamedTuple):
+    """The leader of a partition: node id, address and leader epoch."""
 
     node_id: int
     address: Address
@@ -46,9 +46,9 @@ class WireClient:
         self.host = host
         self._client_id = client_id
         self._bootstrap = list(bootstrap)
-        self._channels: dict[Address, PeerConnection] = {}
+        self._connections: dict[Address, PeerConnection] = {}
         self._correlation = 0
-        self.leaders: dict[TopicPartition, Leader] = {}
+        self.leaders: dict[TopicPartition, KnownLeader] = {}
         self._refreshing: list[Promise[None]] | None = None
         # callers that wait for the response that is requested already
 
@@ -58,16 +58,16 @@ class WireClient:
         self, address: Address, api_key: int, version: int, body: bytes, timeout_ms: float
     ) -> memoryview:
         """One request and the body of its response."""
-        channel = self._channels.get(address)
-        if channel is None or channel.closed:
-            channel = await self._connect(address)
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = await self._connect(address)
         self._correlation += 1
         header = encode_request_header(api_key, version, self._correlation, self._client_id)
         promise: Promise[memoryview] = self.host.tasks.promise()
         deadline_ms = self.host.clock.monotonic_ms() + timeout_ms
         request = InFlightRequest(api_key, version, promise, deadline_ms, timeout_ms)
         parts: tuple[Buffer, ...] = (header, body)
-        channel.send(self._correlation, parts, request)
+        connection.send(self._correlation, parts, request)
         return await promise
 
     async def _connect(self, address: Address) -> PeerConnection:
@@ -79,18 +79,18 @@ class WireClient:
 
         peer = Peer("broker", f"at {address[1]}")
         await self.host.network.connect(peer, *address, make, timeout_ms=CONNECT_MS)
-        # another request may have connected meanwhile: the newer link is as good
-        self._channels[address] = made[0]
+        # another request may have connected at the same time: either connection serves
+        self._connections[address] = made[0]
         return made[0]
 
     async def ask(self, address: Address, api_key: int, version: int, entity: Any) -> Any:
-        """One request as kio's entities have it."""
+        """Send one request, a kio entity, and decode its response."""
         body = messages.encode_request(api_key, version, entity)
         view = await self.request(address, api_key, version, body, METADATA_MS)
         return messages.decode_response(api_key, version, view)
 
     async def ask_any_broker(self, api_key: int, version: int, entity: Any) -> Any:
-        """Send the same to brokers in random order, until a broker answers."""
+        """Send the request to brokers in random order, until a broker responds."""
         while True:
             address = self.host.random.choice(self._bootstrap)
             try:
@@ -101,7 +101,7 @@ class WireClient:
     # --------------------------------------------------------------- metadata
 
     async def refresh(self, topic: str) -> None:
-        """Ask any broker which brokers lead; callers at the same time share the response."""
+        """Fetch Metadata from any broker; concurrent callers share the response."""
         if self._refreshing is not None:
             mine: Promise[None] = self.host.tasks.promise()
             self._refreshing.append(mine)
@@ -121,21 +121,21 @@ class WireClient:
             for promise in shared:
                 promise.set_result(None)
 
-    def _learn(self, answer: Any) -> None:
-        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        for topic in answer.topics:
+    def _learn(self, response: Any) -> None:
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        for topic in response.topics:
             for row in topic.partitions:
                 if row.leader_id not in addresses:
                     continue
                 tp = TopicPartition(topic.name, row.partition_index)
                 known = self.leaders.get(tp)
                 if known is None or known.epoch <= row.leader_epoch:
-                    self.leaders[tp] = Leader(
+                    self.leaders[tp] = KnownLeader(
                         row.leader_id, addresses[row.leader_id], row.leader_epoch
                     )
 
-    async def leader(self, tp: TopicPartition) -> Leader:
-        """Return the partition's leader; asks brokers until there is a leader."""
+    async def leader(self, tp: TopicPartition) -> KnownLeader:
+        """Return the partition's leader; fetches Metadata until there is a leader."""
         while (found := self.leaders.get(tp)) is None:
             await self.refresh(tp.topic)
             if tp not in self.leaders:

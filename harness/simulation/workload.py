@@ -1,7 +1,7 @@
-"""The workload of a simulation: one topic, an idempotent producer, a reader.
+"""The workload of a simulation: one topic, an idempotent producer, a consumer.
 
-Owns: `SimulatedWorkload`. It creates the topic, then offers batches at random moments of the run's seconds; how
-many records each has, and for which partition, is drawn from the world's seed.
+Owns: `SimulatedWorkload`. It creates the topic, then sends batches at random moments of the run; the number of records
+of each batch, and its partition, are drawn from the world's seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CREATE_TOPICS, CREATE_VERSION = 19, 5
 
 
 class SimulatedWorkload:
-    """A producer and a reader of one topic, and the pace of both."""
+    """The producer and the consumer of one topic, and their pace."""
 
     def __init__(self, cluster: SimulatedCluster, settings: RunSettings) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class SimulatedWorkload:
             self._client, settings.topic, settings.partitions, self.history, in_flight=settings.in_flight,
             acks=settings.acks, resends=settings.resends, on_anomaly=self._anomaly,
         )  # fmt: skip
-        self.reader = SimulatedConsumer(
+        self.consumer = SimulatedConsumer(
             WireClient(reading, "reader", cluster.bootstrap), settings.topic, settings.partitions,
             self.history, on_anomaly=self._anomaly,
         )  # fmt: skip
@@ -48,7 +48,7 @@ class SimulatedWorkload:
         host.tasks.spawn(self._prepare(), name="prepare")
 
     def _anomaly(self, name: str, text: str) -> None:
-        self._cluster.world.tell("anomaly", name=name, text=text)
+        self._cluster.world.record_event("anomaly", name=name, text=text)
         self.anomalies.append((name, text))
 
     async def _prepare(self) -> None:
@@ -66,14 +66,14 @@ class SimulatedWorkload:
             topics=(topic,), timeout=messages.milliseconds(5_000), validate_only=False
         )
         while True:
-            answer = await self._client.ask_any_broker(CREATE_TOPICS, CREATE_VERSION, entity)
-            if answer.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
+            response = await self._client.ask_any_broker(CREATE_TOPICS, CREATE_VERSION, entity)
+            if response.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
                 break
             await self._host.tasks.sleep(20)
         await self.producer.start()
         for number in range(settings.partitions):
             await self._client.leader(TopicPartition(settings.topic, number))
-        self.reader.start()
+        self.consumer.start()
         self.ready = True
 
     def begin(self) -> None:

@@ -8,7 +8,10 @@ from harrow.harness.simulation import SimulationOptions, SimulationResult, run_s
 
 KAFKA_5494 = "harrow.faults.zoo.kafka_5494"
 LOST_RESPONSES = SimulationOptions(
-    seconds=4.0, resends=True, weights={"reset": 2, "slow": 2, "pause": 1}, plants=(KAFKA_5494,)
+    seconds=4.0,
+    resends=True,
+    weights={"reset": 2, "slow_link": 2, "pause": 1},
+    plants=(KAFKA_5494,),
 )
 """Connections are reset while several batches are in flight. No broker restarts: a restart loses the remembered
 batches of a correct broker, too."""

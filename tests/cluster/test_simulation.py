@@ -97,7 +97,7 @@ def test_nothing_acknowledged_is_lost_under_random_faults(seed: int) -> None:
 
 
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
-def test_schedules_that_found_something_find_it_no_more(path: Path) -> None:
+def test_stored_schedules_are_valid(path: Path) -> None:
     schedule = Schedule.from_json(path.read_text(encoding="utf-8"))
     result = run_schedule(schedule)
     assert result.status == "valid", (schedule.notes["found"], result.anomalies, result.reasons)
@@ -117,13 +117,13 @@ def first_found(options: SimulationOptions, seeds: range) -> SimulationResult | 
     return next((result for result in results if "lost-write" in names(result)), None)
 
 
-def test_acknowledgements_of_one_broker_are_found_out() -> None:
+def test_acks_1_is_found_to_lose_records() -> None:
     found = first_found(SimulationOptions(acks=1, weights={"isolate": 3, "kill": 2}), range(12))
     assert found is not None
     assert found.status == "invalid"
 
 
-def test_unclean_elections_are_found_out() -> None:
+def test_unclean_elections_are_found_to_lose_records() -> None:
     promise_less = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
     options = SimulationOptions(
         config={"replica.lag.time.max.ms": 400}, topic_config=promise_less,
@@ -132,7 +132,7 @@ def test_unclean_elections_are_found_out() -> None:
     assert first_found(options, range(8, 30)) is not None
 
 
-def test_power_losses_of_brokers_that_do_not_sync_are_found_out() -> None:
+def test_power_losses_without_fsync_are_found_to_lose_records() -> None:
     careless = SimulationOptions(
         power_loss=True, config={"log.flush.interval.messages": 1 << 40}, weights={"pause": 2}
     )
@@ -150,7 +150,9 @@ WEAK = SimulationOptions(weights={"kill": 4, "pause": 2, "kill_all": 3})
     ],
     ids=["setting", "plant"],
 )
-def test_truncation_to_the_high_watermark_is_found_out(options: SimulationOptions) -> None:
+def test_truncation_to_the_high_watermark_is_found_to_lose_records(
+    options: SimulationOptions,
+) -> None:
     """KIP-101's bug: a follower that truncates to its high watermark loses what was acknowledged."""
     found = first_found(options, range(40))
     assert found is not None
@@ -158,7 +160,7 @@ def test_truncation_to_the_high_watermark_is_found_out(options: SimulationOption
     assert run_schedule(found.schedule).trace_sha256 == found.trace_sha256
 
 
-def test_a_seed_in_which_nothing_happened_is_unknown() -> None:
+def test_seed_without_faults_is_unknown() -> None:
     result = run_seed(1, SimulationOptions(seconds=1.0, batches=0))
     assert (result.status, result.acknowledged, result.anomalies) == ("unknown", 0, ())
     assert result.reasons
@@ -192,8 +194,8 @@ class Sent:
     def found(self, log: dict[int, str], other: dict[int, str] | None = None) -> set[str]:
         """Names of what is wrong when the leader's log holds this (and one replica's another)."""
         data, bad = (
-            b"".join(record_batch([value], base_offset=at) for at, value in one.items())
-            for one in (log, log if other is None else other)
+            b"".join(record_batch([value], base_offset=at) for at, value in rows.items())
+            for rows in (log, log if other is None else other)
         )
         read_finally(self.drained, TP, data, 0, max(log) + 1)
         rows = log_rows(data, "log")
@@ -212,7 +214,7 @@ class Sent:
         ({0: "a", 1: "b", 2: "c", 3: "x"}, "unexpected"),
     ],
 )
-def test_what_is_wrong_with_a_log_has_its_name(log: dict[int, str], name: str | None) -> None:
+def test_each_anomaly_of_a_log_has_its_name(log: dict[int, str], name: str | None) -> None:
     sent = Sent()
     for offset, value in enumerate("abc"):
         sent.send(value, offset)
@@ -311,7 +313,7 @@ def test_the_registry_keeps_what_it_committed_across_a_kill() -> None:
 
 
 @pytest.mark.parametrize("after_ms", [0, 2, 4, 6, 8])
-def test_a_registry_that_goes_away_while_a_broker_starts_delays_it_and_no_more(
+def test_registry_outage_during_the_start_of_a_broker_only_delays_it(
     after_ms: int,
 ) -> None:
     with SimulatedCluster(brokers=3, seed=4) as cluster:
@@ -327,7 +329,7 @@ def test_a_registry_that_goes_away_while_a_broker_starts_delays_it_and_no_more(
 
 
 @pytest.mark.parametrize("after_ms", [0, 1, 2])
-def test_an_order_to_host_a_replica_outlives_the_registrys_absence(after_ms: int) -> None:
+def test_leader_and_isr_request_is_applied_after_a_registry_outage(after_ms: int) -> None:
     with SimulatedCluster(brokers=3, seed=5) as cluster:
         cluster.start()
         SimulatedWorkload(
@@ -356,7 +358,7 @@ def test_wrong_settings_are_refused_before_anything_runs() -> None:
         SimulatedCluster(config={"no.such.setting": 1})
 
 
-def test_the_simulated_backend_says_what_it_cannot_do() -> None:
+def test_simulated_backend_refuses_missing_capabilities() -> None:
     with SimulatedCluster(brokers=3, seed=1) as cluster:
         assert "disk-errors" not in SimulatedSystem(cluster).capabilities
 

@@ -32,8 +32,8 @@ from harrow.faults import (
     reset,
     restart,
     restart_registry,
-    slow,
     slow_disk,
+    slow_link,
     terminate,
 )
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
@@ -44,18 +44,18 @@ AT_ONCE: list[Fault] = [
     terminate(controller()),
     pause(one),
     restart(one),
-    restart(one, hard=True),
+    restart(one, kill=True),
     power_loss(leader("orders", 1)),
-    power_loss(controller(), keep=0.0),
+    power_loss(controller(), kept_fraction=0.0),
     isolate(controller(), clients=True, direction="in", heals_by="reset"),
     cut(leader("orders", 0)),
     cut(one, direction="out", heals_by="deliver"),
-    slow(controller()),
+    slow_link(controller()),
     cut(one, peers="any"),
-    slow(one, peers="any"),
+    slow_link(one, peers="any"),
     reset(leader("orders", 0)),
     reset(one, clients=True),
-    slow(one, ms=20, clients=True, seconds=(1, 2)),
+    slow_link(one, delay_ms=20, clients=True, seconds=(1, 2)),
     restart_registry(),
     restart_registry(seconds=0),
     pause_registry(seconds=(0.5, 4)),
@@ -67,6 +67,7 @@ WAITING: list[Fault] = [
     failpoint("log.after-append", leader("orders", 0), "delay", delay_ms=5),
     disk_error("sync", leader("orders", 0), error="ENOSPC", nth=3, path="*/orders-0/*"),
     disk_error("write", leader("orders", 0), error="", delay_ms=20),
+    disk_error("rename", one, count=1),
     slow_disk(leader("orders", 0), ms=30),
 ]
 ALL = AT_ONCE + WAITING
@@ -84,7 +85,7 @@ def fire(system: FakeSystem, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ALL, ids=str)
-def test_a_fault_takes_effect_and_is_undone(fault: Fault) -> None:
+def test_fault_takes_effect_and_is_healed(fault: Fault) -> None:
     system = FakeSystem()
     injection = fault.resolve(take_snapshot(system), random.Random(3))
     fault.inject(system, injection)
@@ -101,7 +102,7 @@ def test_a_fault_takes_effect_and_is_undone(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ALL, ids=str)
-def test_a_fault_that_did_nothing_has_no_proof_and_heals_all_the_same(fault: Fault) -> None:
+def test_fault_that_did_nothing_proves_nothing_and_heals(fault: Fault) -> None:
     system = FakeSystem()
     injection = fault.resolve(take_snapshot(system), random.Random(3))
     assert not fault.probe(system, injection).proved
@@ -109,7 +110,7 @@ def test_a_fault_that_did_nothing_has_no_proof_and_heals_all_the_same(fault: Fau
     assert system.undisturbed()
 
 
-def test_rules_that_hold_nothing_back_are_no_effect() -> None:
+def test_rules_that_hold_no_bytes_prove_no_effect() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
         broker.link_state.held = broker.link_state.delayed = 0
@@ -132,7 +133,7 @@ def test_isolation_names_every_peer_and_clients_by_choice() -> None:
     system = FakeSystem()
     assert peers(system, isolate(2)) == ["broker 1", "broker 3", "registry"]
     assert peers(system, isolate(2, clients=True))[-1] == "client *"
-    assert peers(system, slow(2, ms=70)) == ["broker 1", "broker 3", "registry"]
+    assert peers(system, slow_link(2, delay_ms=70)) == ["broker 1", "broker 3", "registry"]
 
 
 def test_the_seed_draws_a_single_peer_that_is_not_the_broker_itself() -> None:
@@ -150,23 +151,23 @@ def test_the_seed_draws_a_cuts_direction_and_a_slow_links_delay() -> None:
         injection.fault.inject(system, injection)
         assert {rule["direction"] for rule in system.brokers[2].link_state.rules} == {way}
         injection.fault.heal(system, injection)
-    late = [slow(2).resolve(snapshot, random.Random(n)).details["delay_ms"] for n in range(40)]
+    late = [slow_link(2).resolve(snapshot, random.Random(n)).details["delay_ms"] for n in range(40)]
     assert min(late) < 100 < 250 < max(late) <= 300
-    injection = slow(2, ms=70).resolve(snapshot, random.Random(1))
+    injection = slow_link(2, delay_ms=70).resolve(snapshot, random.Random(1))
     injection.fault.inject(system, injection)
     assert {rule["delay_ms"] for rule in system.brokers[2].link_state.rules} == {70}
 
 
-def test_a_link_that_nothing_crossed_was_not_slow() -> None:
+def test_slow_link_without_traffic_proves_no_effect() -> None:
     system = FakeSystem()
     for broker in system.brokers.values():
         broker.link_state.held = broker.link_state.delayed = 0
-    injection = slow(one).resolve(take_snapshot(system), random.Random(3))
+    injection = slow_link(one).resolve(take_snapshot(system), random.Random(3))
     injection.fault.inject(system, injection)
     assert not injection.fault.probe(system, injection).proved
 
 
-def test_the_registrys_faults_name_no_broker_and_nobody_else_plays_the_registry() -> None:
+def test_registry_faults_name_no_broker_and_other_faults_refuse_the_registry() -> None:
     system = FakeSystem()
     snapshot = take_snapshot(system)
     injection = pause_registry(seconds=2).resolve(snapshot, random.Random(1))
@@ -190,7 +191,7 @@ def test_each_fault_needs_only_capabilities_that_have_a_remedy() -> None:
     assert set().union(*(fault.capabilities() for fault in ALL)) == set(CAPABILITIES)
 
 
-def test_no_module_of_the_fault_layer_knows_a_process_or_a_file_of_another_process() -> None:
+def test_fault_layer_uses_no_process_and_no_file_of_another_process() -> None:
     words = re.compile(
         r"/proc|\bpid\b.*=|SIG[A-Z]+\)|import (os|signal|subprocess)|\.sock\b|tap\.bin"
     )
@@ -231,8 +232,8 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: isolate(one, direction="up"), "both, in, out"),
         (lambda: isolate(one, heals_by="magic"), "deliver or reset"),
         (lambda: cut(one, direction="both"), r"cut\(direction='both'\): expected in, out"),
-        (lambda: slow(one, ms=(300, 50)), "least, most"),
-        (lambda: slow(one, ms=0), "from 1 to"),
+        (lambda: slow_link(one, delay_ms=(300, 50)), "least, most"),
+        (lambda: slow_link(one, delay_ms=0), "from 1 to"),
         (lambda: fault_from_json({"name": "pause_registry", "target": {"role": "one"}}), "only the registry"),
         (lambda: lose_response("Prodduce"), "no such API"),
         (lambda: lose_response(nth=0), "from 1 up"),
@@ -241,6 +242,11 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: fault_from_json({"name": "kil", "target": {"role": "one"}}), "did you mean kill"),
         (lambda: fault_from_json({"name": "kill", "target": {"role": "one"}, "second": 1}), "did you mean seconds"),
         (lambda: fault_from_json({"name": "kill"}), "no target"),
+        (lambda: fault_from_json({"name": "slow", "target": {"role": "one"}}), "now called 'slow_link'"),
+        (lambda: fault_from_json({"name": "slow_link", "target": {"role": "one"}, "ms": 9}), "now called 'delay_ms'"),
+        (lambda: fault_from_json({"name": "power_loss", "target": {"role": "one"}, "keep": 0}), "now called 'kept_fr"),
+        (lambda: fault_from_json({"name": "restart", "target": {"role": "one"}, "hard": True}), "now called 'kill'"),
+        (lambda: fault_from_json({"name": "disk_error", "target": {"role": "one"}, "operation": "name"}), "'rename'"),
         (lambda: fault_from_json({"name": "kill", "target": {"role": "boss"}}), "role 'boss'"),
     ],
 )  # fmt: skip
@@ -262,7 +268,7 @@ def test_a_power_loss_is_drawn_by_the_seed_and_replayed_as_it_was() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: power_loss(one, keep=1.5),
+        lambda: power_loss(one, kept_fraction=1.5),
         lambda: disk_error("fsync", one),
         lambda: disk_error("sync", one, error="EPIPE"),
         lambda: disk_error("sync", one, error=""),

@@ -120,11 +120,11 @@ def test_without_traffic_nothing_fires_and_the_run_fails() -> None:
     run = Run(system, schedule(kill(one)))
     run.nemesis.finish(run.now_ms)
     run.turns()
-    assert run.nemesis.problems == ["kill(one) never fired: no traffic came"]
+    assert run.nemesis.problems == ["kill(one) never fired: no traffic was detected"]
     assert run.events == ["skipped"]
 
 
-def test_stopped_while_a_fault_is_on_it_ends_healed() -> None:
+def test_stop_during_a_fault_heals_it() -> None:
     run = Run(FakeSystem(), schedule(pause(one, seconds=600))).until("effect")
     assert not run.system.undisturbed()
     run.nemesis.stop()
@@ -150,7 +150,7 @@ def test_never_more_brokers_are_disturbed_than_the_cap() -> None:
     assert run.events.count("healed") == 3
 
 
-def test_what_the_cap_can_never_allow_is_skipped_with_the_reason() -> None:
+def test_step_beyond_the_cap_is_skipped_with_the_reason() -> None:
     run = Run(FakeSystem(), schedule(kill(majority))).turns()
     assert run.events == ["skipped"]
     assert "more brokers than the cap, 1" in run.nemesis.problems[0]
@@ -185,7 +185,7 @@ def test_a_cut_of_one_idle_link_may_pass_without_effect() -> None:
     ))).turns().nemesis.problems[0]  # fmt: skip
 
 
-def test_a_response_that_no_traffic_asks_for_is_disarmed_and_reported() -> None:
+def test_lost_response_without_traffic_is_disarmed_and_reported() -> None:
     run = Run(FakeSystem(), schedule(lose_response("Produce"))).until("inject")
     assert all(broker.rules for broker in run.system.brokers.values())
     run.nemesis.stop()
@@ -194,7 +194,7 @@ def test_a_response_that_no_traffic_asks_for_is_disarmed_and_reported() -> None:
     assert run.system.undisturbed()
 
 
-def test_a_role_that_no_broker_plays_is_waited_for() -> None:
+def test_step_waits_until_a_broker_has_its_role() -> None:
     system = FakeSystem()
     system.controller = None
     run = Run(system, schedule(kill(controller(), seconds=SHORT))).turns(until_ms=5_000)
@@ -234,7 +234,7 @@ def test_a_restart_starts_the_broker_when_it_is_dead_and_not_before() -> None:
     assert (system.brokers[2].incarnation, run.nemesis.problems) == (2, [])
 
 
-def test_a_broker_that_was_told_to_end_and_did_not_is_killed_at_healing() -> None:
+def test_broker_that_does_not_terminate_is_killed_at_healing() -> None:
     system = FakeSystem()
     system.brokers[2].ends_slowly = True
     run = Run(system, schedule(terminate(2, seconds=SHORT)), effect_timeout_ms=1_000).turns()
@@ -243,7 +243,7 @@ def test_a_broker_that_was_told_to_end_and_did_not_is_killed_at_healing() -> Non
     assert system.undisturbed()
 
 
-def test_a_bug_in_a_fault_is_a_problem_and_leaves_nothing_broken() -> None:
+def test_bug_in_a_fault_is_a_problem_and_every_fault_is_healed() -> None:
     class Broken(FakeSystem):
         def describe(self) -> Any:
             raise RuntimeError("a bug")
@@ -268,7 +268,7 @@ def test_a_fault_whose_probe_has_a_bug_is_healed() -> None:
     assert run.nemesis.over
 
 
-def test_rows_that_cannot_be_written_are_a_problem_and_keep_nothing_broken() -> None:
+def test_rows_that_cannot_be_written_are_a_problem_and_every_fault_is_healed() -> None:
     def full(_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -282,7 +282,7 @@ def test_rows_that_cannot_be_written_are_a_problem_and_keep_nothing_broken() -> 
     assert "No space left" in nemesis.problems[0]
 
 
-def test_a_recorded_schedule_hits_the_same_brokers_at_the_same_times() -> None:
+def test_recorded_schedule_affects_the_same_brokers_at_the_same_times() -> None:
     plan = in_turn([kill(one, seconds=(0, 2)), isolate(one, seconds=(0, 2))], seed=9)
     first = Run(FakeSystem(), plan).turns()
     recorded = first.nemesis.schedule
@@ -338,7 +338,7 @@ def test_when_the_duration_is_over_only_required_steps_fire() -> None:
 
 
 @pytest.mark.parametrize("away", [restart_registry(seconds=5), pause_registry(seconds=5)], ids=str)
-def test_while_the_registry_is_away_roles_are_those_last_seen(away: Fault) -> None:
+def test_roles_are_resolved_against_the_last_view_while_the_registry_is_down(away: Fault) -> None:
     steps = (
         ScheduledFault(id="1", fault=away, trigger="traffic"),
         ScheduledFault(id="2", fault=pause(leader("orders", 2), seconds=SHORT), trigger="traffic"),
@@ -350,7 +350,7 @@ def test_while_the_registry_is_away_roles_are_those_last_seen(away: Fault) -> No
     assert run.system.undisturbed()
 
 
-def test_a_broker_may_take_as_long_to_start_as_the_registry_is_away() -> None:
+def test_start_deadline_of_a_broker_is_extended_while_the_registry_is_down() -> None:
     system = FakeSystem()
 
     def start() -> None:
@@ -396,18 +396,18 @@ def test_in_a_thread_it_writes_its_rows_with_times_and_ends(tmp_path: Path) -> N
     assert system.undisturbed()
 
 
-def test_stopping_the_thread_heals_and_raises_what_went_wrong_once(tmp_path: Path) -> None:
-    log, system, asked = tmp_path / "faults.jsonl", FakeSystem(), threading.Semaphore(0)
+def test_stopping_the_thread_heals_and_raises_the_failures_once(tmp_path: Path) -> None:
+    log, system, probed = tmp_path / "faults.jsonl", FakeSystem(), threading.Semaphore(0)
     system.traffic = False
 
     def has_traffic() -> bool:
-        asked.release()
+        probed.release()
         return False
 
     runner = BackgroundNemesis(system, schedule(kill(one)), log=log, has_traffic=has_traffic)
     runner.start()
     for _ in range(3):
-        assert asked.acquire(timeout=10)
+        assert probed.acquire(timeout=10)
     with pytest.raises(NemesisError, match=r"kill\(one\) never fired"):
         runner.stop()
     runner.stop()

@@ -172,14 +172,14 @@ def test_without_an_fsync_the_same_power_loss_does_lose() -> None:
         assert len(set(read_all(cluster, "orders", 1)) & traffic.acked) < len(traffic.acked)
 
 
-def test_no_journal_no_power_loss() -> None:
+def test_power_loss_without_a_journal_is_refused() -> None:
     with Cluster(brokers=1) as cluster:
         assert not (cluster.folder / "broker-1" / "unsynced").exists()
         with pytest.raises(ClusterError, match=r"harrow\.power\.loss"):
             cluster.brokers[1].lose_power(seed=1)
 
 
-def test_a_failing_folder_takes_its_partitions_and_nothing_else() -> None:
+def test_failing_data_folder_takes_only_its_partitions_offline() -> None:
     config = {
         "log.dirs": "data,data2",
         "min.insync.replicas": 1,

@@ -27,8 +27,8 @@ from harrow import (
     reset,
     restart,
     restart_registry,
-    slow,
     slow_disk,
+    slow_link,
     terminate,
 )
 from harrow.faults import Fault
@@ -100,16 +100,16 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_proved_undone_and_survived(harrow: Harrow, name: str) -> None:
+def test_fault_is_proved_and_healed_and_loses_nothing(harrow: Harrow, name: str) -> None:
     topic = harrow.topic("orders", partitions=2)
-    pids = {node: one.pid for node, one in harrow.cluster.brokers.items()}
+    pids = {node: broker.pid for node, broker in harrow.cluster.brokers.items()}
     rows = run(harrow, topic, FAULTS[name](topic))
     hit = rows["inject"]["targets"]
-    again = {node for node, one in harrow.cluster.brokers.items() if one.pid != pids[node]}
+    again = {node for node, broker in harrow.cluster.brokers.items() if broker.pid != pids[node]}
     dies = rows["inject"]["fault"] in ("kill", "terminate", "restart") or "crash" in name
     assert again == (set(hit) if dies else set())
     assert all(gone(pids[node]) for node in again)
-    assert not any(process_state(one.pid) == "T" for one in harrow.cluster.brokers.values())
+    assert not any(process_state(broker.pid) == "T" for broker in harrow.cluster.brokers.values())
 
 
 def test_an_isolated_leader_is_deposed_and_holds_its_bytes(harrow: Harrow) -> None:
@@ -123,7 +123,7 @@ def test_an_isolated_leader_is_deposed_and_holds_its_bytes(harrow: Harrow) -> No
     assert not rows["healed"]["evidence"]["links"][str(before.leader)]["rules"]
 
 
-def test_a_killed_leader_is_followed_by_one_with_a_higher_epoch(harrow: Harrow) -> None:
+def test_killed_leader_is_replaced_with_a_higher_epoch(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=1)
     before = harrow.cluster.describe().topics["orders"][0]
     rows = run(harrow, topic, kill(leader(topic), seconds=2.5))
@@ -149,10 +149,10 @@ def test_a_recorded_schedule_repeats_on_another_cluster(harrow: Harrow, tmp_path
     assert (again["targets"], again["evidence"]) == (first["targets"], first["evidence"])
 
 
-def test_a_slow_broker_is_waited_for_and_sends_late(harrow: Harrow) -> None:
+def test_slow_link_delays_acknowledgements(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=1)
     before = harrow.cluster.describe().topics["orders"][0]
-    rows = run(harrow, topic, slow(leader(topic), ms=120, seconds=1.5))
+    rows = run(harrow, topic, slow_link(leader(topic), delay_ms=120, seconds=1.5))
     [node] = rows["inject"]["targets"]
     assert node == before.leader
     assert rows["inject"]["evidence"]["delay_ms"] == 120
@@ -164,7 +164,7 @@ def test_a_slow_broker_is_waited_for_and_sends_late(harrow: Harrow) -> None:
     assert after.leader_epoch == before.leader_epoch  # far below the session timeout
 
 
-def test_the_registry_is_killed_and_paused_and_the_cluster_goes_on(harrow: Harrow) -> None:
+def test_cluster_survives_a_killed_and_a_paused_registry(harrow: Harrow) -> None:
     topic = harrow.topic("orders", partitions=2)
     registry = harrow.cluster.registry
     pid = registry.pid

@@ -33,7 +33,7 @@ def run(harrow: Harrow, schedule: Schedule | None, *faults: Any) -> Schedule:
     return Schedule.from_json((harrow.folder / "schedule.json").read_text())
 
 
-def test_a_simulated_schedule_hits_the_same_brokers_of_real_processes(harrow: Harrow) -> None:
+def test_simulated_schedule_affects_the_same_real_brokers(harrow: Harrow) -> None:
     simulated = run_seed(5, SMALL)
     assert simulated.status == "valid", simulated.anomalies
     file = simulated.schedule.to_json()

@@ -8,7 +8,7 @@ import json
 
 import pytest
 from harrow.cluster.errors import ConfigError
-from harrow.faults import Schedule, kill, leader, one, pause, random_schedule
+from harrow.faults import Schedule, kill, leader, one, pause, random_schedule, slow_link
 from harrow.faults.planning import ALL_RANDOM, check_faults, in_turn
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ def test_random_schedules_are_drawn_from_the_seed_alone_and_survive_json(
     assert len({step.id for step in made.steps}) == len(made.steps)
 
 
-def test_swarm_leaves_kinds_out() -> None:
+def test_swarm_draws_a_subset_of_the_kinds() -> None:
     kinds = {
         frozenset(s.fault.kind for s in random_schedule(n, duration_s=60).steps) for n in range(40)
     }
@@ -39,8 +39,8 @@ def test_swarm_leaves_kinds_out() -> None:
 
 def test_every_kind_can_be_drawn_and_survives_json() -> None:
     made = [random_schedule(n, ALL_RANDOM, 20, topics=["orders"]) for n in range(20)]
-    assert {step.fault.kind for one in made for step in one.steps} == set(ALL_RANDOM)
-    assert [Schedule.from_json(one.to_json()) for one in made] == made
+    assert {step.fault.kind for schedule in made for step in schedule.steps} == set(ALL_RANDOM)
+    assert [Schedule.from_json(schedule.to_json()) for schedule in made] == made
 
 
 def test_new_kinds_of_fault_change_no_schedule_that_was_drawn_before() -> None:
@@ -88,12 +88,18 @@ def test_in_turn_each_planned_fault_is_required_once() -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_schedule_is_refused(text: str, words: str) -> None:
+def test_malformed_schedule_file_is_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Schedule.from_json(text)
 
 
-def test_what_is_no_fault_is_refused() -> None:
+def test_a_schedule_file_with_a_former_name_is_refused_with_the_present_name() -> None:
+    text = in_turn([slow_link(one)], seed=1).to_json().replace('"slow_link"', '"slow"')
+    with pytest.raises(ConfigError, match="no fault 'slow'; it is now called 'slow_link'"):
+        Schedule.from_json(text)
+
+
+def test_value_that_is_no_fault_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"write kill\(…\)"):
         check_faults([kill])
     with pytest.raises(ConfigError, match="is not a fault"):

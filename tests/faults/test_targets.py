@@ -92,7 +92,9 @@ def test_a_groups_coordinator_leads_its_partition() -> None:
         (majority, replace(SNAPSHOT, running=frozenset({1}))),
     ],
 )
-def test_a_role_that_nobody_plays_is_said_so(target: Target, snapshot: ClusterSnapshot) -> None:
+def test_role_without_a_broker_is_refused_with_the_reason(
+    target: Target, snapshot: ClusterSnapshot
+) -> None:
     with pytest.raises(TargetError, match=target.role):
         resolve(target, snapshot)
 
@@ -106,7 +108,7 @@ def test_targets_are_values_and_json(target: Target) -> None:
     assert hash(target) == hash(Target.from_json(target.to_json()))
 
 
-def test_what_is_no_target_is_refused_with_what_to_write() -> None:
+def test_value_that_is_no_target_is_refused_with_the_remedy() -> None:
     with pytest.raises(ConfigError, match=r"write leader\(…\)"):
         kill(leader)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the mistake
     with pytest.raises(ConfigError, match="expected a topic"):

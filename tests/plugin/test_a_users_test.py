@@ -91,7 +91,7 @@ def test_a_test_without_traffic_fails_because_no_fault_fires(pytester: pytest.Py
     write(pytester, count=0)
     result = run(pytester)
     result.assert_outcomes(failed=1)
-    assert "never fired: no traffic came" in result.stdout.str()
+    assert "never fired: no traffic was detected" in result.stdout.str()
     assert re.search(
         r"repeat with: pytest .*::test_no_order_is_lost --harrow-seed=\d+", result.stdout.str()
     )

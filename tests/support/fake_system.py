@@ -113,11 +113,11 @@ class FakeBroker(FakeProcess):
 
     def _asked(self) -> None:
         if self.state != RUNNING:
-            raise ClusterError(f"the broker is {self.state} and does not answer")
+            raise ClusterError(f"the broker is {self.state} and does not respond")
 
-    def lose_power(self, *, seed: str, keep: float | None = None) -> None:
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
         self.state = DEAD
-        self.power_losses.append((seed, keep))
+        self.power_losses.append((seed, kept_fraction))
 
     def power_lost(self) -> Mapping[str, int] | None:
         return {"lost_bytes": 7} if self.power_losses else None
@@ -206,7 +206,7 @@ class FakeSystem:
 
     def describe(self) -> ClusterView:
         if self.registry.state != RUNNING:
-            raise ClusterError("the registry does not answer")
+            raise ClusterError("the registry does not respond")
         return ClusterView(
             live=frozenset(self.brokers), controller=self.controller, topics=self.topics
         )

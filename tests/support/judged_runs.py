@@ -51,7 +51,7 @@ class RunFolder:
         return folder
 
     def tick(self) -> int:
-        """Time goes on."""
+        """Advance the time."""
         self.clock_ns += 1_000
         return self.clock_ns
 

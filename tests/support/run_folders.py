@@ -1,4 +1,4 @@
-"""A run folder that nobody ran: a leader killed, a broker paused, traffic that dips and comes back."""
+"""A made-up run folder: a leader killed, a broker paused, traffic that dips and comes back."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def test_five_brokers_and_every_kind_have_a_folder_and_a_command_of_their_own() 
         5,
         "all",
     )
-    kinds = {"kill", "pause", "isolate", "cut", "slow", "restart_registry", "pause_registry"}
-    assert set(ALL_RANDOM) == kinds | {"terminate", "restart"}
+    kinds = {"kill", "pause", "isolate", "cut", "slow_link", "restart_registry", "pause_registry"}
+    assert set(ALL_RANDOM) == kinds | {"terminate", "restart", "reset", "slow_disk"}
 
 
 def test_with_every_kind_less_than_half_of_the_brokers_may_be_down_at_once() -> None:
@@ -71,17 +71,17 @@ def test_an_unknown_repertoire_is_refused() -> None:
 
 def test_the_ledger_says_brokers_repertoire_and_what_took_effect(tmp_path: Path) -> None:
     assert kinds_in_effect(tmp_path) == {}
-    rows = [("1", "slow", "inject"), ("1", "slow", "effect"), ("2", "kill", "inject"), ("2", "kill", "effect"),
-            ("3", "slow", "effect"), ("4", "cut", "skipped")]  # fmt: skip
+    rows = [("1", "slow_link", "inject"), ("1", "slow_link", "effect"), ("2", "kill", "inject"),
+            ("2", "kill", "effect"), ("3", "slow_link", "effect"), ("4", "cut", "skipped")]  # fmt: skip
     text = "".join(json.dumps({"id": i, "fault": f, "event": e}) + "\n" for i, f, e in rows)
     (tmp_path / "faults.jsonl").write_text(text)
     kinds = kinds_in_effect(tmp_path)
-    assert kinds == {"kill": 1, "slow": 2}
+    assert kinds == {"kill": 1, "slow_link": 2}
     line = json.loads(outcome(brokers=5, repertoire="all", kinds=kinds).to_json())
     assert (line["brokers"], line["repertoire"], line["kinds"]) == (5, "all", kinds)
     table = summary([outcome(kinds=kinds), outcome(kinds={"cut": 1})])
     told = dict(zip(*(column.cells for column in table.columns), strict=True))
-    assert (told["  slow"], told["  cut"]) == ("2", "1")
+    assert (told["  slow_link"], told["  cut"]) == ("2", "1")
 
 
 @pytest.mark.parametrize("name", REPERTOIRES)

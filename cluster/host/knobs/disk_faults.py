@@ -8,7 +8,7 @@ the `nth` matching call that it begins with; from there it acts `count` times (0
     write       append, write_at, truncate, replace
     sync        fsync of a file or a folder, msync of a mapping
     read        read_at, read, a range that is sent
-    name        open that creates, rename, remove, make_folder, remove_folder
+    rename      open that creates, rename, remove, make_folder, remove_folder
 
 A pattern matches the whole path as the broker names it (`*/data2/*`). Calls come from the loop and from the
 threads beside it. Without rules a call costs one test of an empty list.
@@ -29,7 +29,7 @@ from typing import Any
 
 from ...errors import ConfigError
 
-OPERATIONS = ("write", "sync", "read", "name")
+OPERATIONS = ("write", "sync", "read", "rename")
 
 
 @dataclass(slots=True, kw_only=True)

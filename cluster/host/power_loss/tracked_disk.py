@@ -79,7 +79,7 @@ class TrackedDisk(RealDisk):
     def open(self, path: str, *, create: bool = True) -> DiskFile:
         """Open for reading and writing; FileNotFoundError when it is absent and `create` is False."""
         if create:
-            self._check("name", path)
+            self._check("rename", path)
         with self._lock:
             if self._journal.locate(path) is None:
                 return RealFile(path, create=create, faults=self.faults)
@@ -90,7 +90,7 @@ class TrackedDisk(RealDisk):
 
     def map(self, path: str, size: int) -> MappedFile:
         """Map a file of at least `size` bytes, created or extended by zeroes where it is smaller."""
-        self._check("name", path)
+        self._check("rename", path)
         with self._lock:
             if self._journal.locate(path) is None:
                 return RealMap(path, size, faults=self.faults)
@@ -157,7 +157,7 @@ class TrackedDisk(RealDisk):
 
     def make_folder(self, path: str) -> None:
         """Create it and its parents; no error where it exists."""
-        self._check("name", path)
+        self._check("rename", path)
         with self._lock:
             if os.path.isdir(path):
                 return

@@ -270,17 +270,17 @@ class RealDisk:
     def open(self, path: str, *, create: bool = True) -> DiskFile:
         """Open for reading and writing; FileNotFoundError when it is absent and `create` is False."""
         if create:
-            self._check("name", path)
+            self._check("rename", path)
         return RealFile(path, create=create, faults=self.faults)
 
     def map(self, path: str, size: int) -> MappedFile:
         """Map a file of at least `size` bytes, created or extended by zeroes where it is smaller."""
-        self._check("name", path)
+        self._check("rename", path)
         return RealMap(path, size, faults=self.faults)
 
     def lock(self, path: str) -> RealLock:
         """Lock `path` until `release` or the end of this process; BlockingIOError while it is taken."""
-        self._check("name", path)
+        self._check("rename", path)
         return RealLock(path)
 
     def read(self, path: str) -> bytes:
@@ -337,23 +337,23 @@ class RealDisk:
 
     def make_folder(self, path: str) -> None:
         """Create it and its parents; no error where it exists."""
-        self._check("name", path)
+        self._check("rename", path)
         os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         """Atomically, within one file system."""
-        self._check("name", source)
+        self._check("rename", source)
         os.rename(source, target)
 
     def remove(self, path: str) -> None:
         """Delete a file; no error where there is none."""
-        self._check("name", path)
+        self._check("rename", path)
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
 
     def remove_folder(self, path: str) -> None:
         """BLOCKS. Delete a folder with all that is in it; no error where there is none."""
-        self._check("name", path)
+        self._check("rename", path)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 

@@ -1,7 +1,7 @@
-"""Calls that wait for the end of a delivery of frames, in a simulated incarnation.
+"""Calls that wait for the end of a delivery of frames, in one simulated incarnation.
 
-Owns: whether a delivery is in progress, and the calls that wait (`Network.after_delivery` of the seam). They run in the
-instant of the delivery, as on a real link; in an incarnation that was paused in between, after it is resumed.
+Owns: whether a delivery is in progress, and the calls that wait (`Network.after_delivery` of the seam). They run at the
+instant of the delivery, as on a real link. If the delivery paused the incarnation, they run after it is resumed.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Delivery:
-    """The deliveries of one incarnation; its `call_soon` drops the calls of an ended incarnation."""
+class DeferredCalls:
+    """The deferred calls of one incarnation; `call_soon` drops the calls of a dead incarnation."""
 
     __slots__ = ("_after", "_call_soon", "_delivering", "_running")
 
@@ -30,7 +30,7 @@ class Delivery:
             self._call_soon(call)
 
     def run(self, deliver: Callable[[], object]) -> None:
-        """Deliver, then run the waiting calls; a delivery inside another delivery is part of it."""
+        """Deliver, then run the calls that wait; a nested delivery is part of the outer delivery."""
         if self._delivering:
             deliver()
             return

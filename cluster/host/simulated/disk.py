@@ -1,18 +1,18 @@
 """A disk in memory that records which writes are durable: `Disk` of the seam for simulated machines.
 
-Owns: the names and the bytes of one machine's file system, and the writes that are **not durable yet**:
+Owns: the names and the bytes of one machine's file system, and which of them are **not durable yet**:
 
-* Data: every file keeps the undo of each write since its last sync. A killed process loses nothing (the page
-  cache is the machine's). At a power loss a prefix of the unsynced writes survives, drawn from the seed; the first
-  write that does not survive may be torn (some of its bytes, or as many zeroes, survive).
-* Mapped files have no single writes: of each 4096-byte page the old or the new content survives.
-* Names: creations, renames and removals are a journal, applied in order; any sync makes the whole journal durable
-  (ext4's ordered mode). At a power loss a prefix of the changes that are not durable survives.
+* Data: every file stores, for each write since its last fsync, how to undo that write. A killed process loses no
+  write, because the page cache belongs to the machine. After a power loss a prefix of the unsynced writes survives,
+  which the seed draws; the first lost write may be torn (some of its bytes are there, or as many zeroes).
+* A mapped file has no single writes: each 4096-byte page has its old or its new content.
+* Names: creations, renames and removals are a journal that is applied in order; any fsync makes all of it durable
+  (ext4's ordered mode). After a power loss a prefix of the changes that were not durable survives.
 
-So `replace(durable=False)` may leave after a power loss the old content, the new, or the new name with a torn
-file; `sync_file` and `replace` never.
+So `replace(durable=False)` may leave, after a power loss, the old content, the new content, or the new name with a torn
+file; `sync_file` and `replace(durable=True)` never do.
 
-`survivor` is the disk of the next incarnation: a copy, so that code of the old incarnation cannot change it.
+`survivor` returns the disk of the next incarnation: a copy, so that code of the old incarnation cannot change it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from collections.abc import Callable, Sequence
 
 from ..seam import Buffer
 from .inode import Inode
-from .names import Change, Names, PathTable
+from .names import Change, FileNames, PathTable
 
 TEMPORARY = ".tmp"
 
 
 class SimRegion:
-    """A range of a file to be sent; `FileRegion` of the seam. It has the bytes at the time of the read."""
+    """A range of a file to be sent; `FileRegion` of the seam. `read` returns the bytes at the time of the read."""
 
     __slots__ = ("_inode", "_position", "_size")
 
@@ -81,7 +81,7 @@ class SimMap:
         self._view = memoryview(self._inode.data)
 
     def sync(self) -> None:
-        """BLOCKS. Make every written byte durable."""
+        """BLOCKS. Make everything written durable."""
         self._disk.synced(self._inode)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class SimMap:
 
 
 class SimLock:
-    """A file that one incarnation holds exclusively; `Lock` of the seam. The lock ends with the incarnation."""
+    """An exclusive lock on a file; `Lock` of the seam. It ends with its incarnation."""
 
     __slots__ = ("_disk", "_path")
 
@@ -97,7 +97,7 @@ class SimLock:
         self._disk, self._path = disk, path
 
     def release(self) -> None:
-        """Release the lock; a second call is no error."""
+        """Give the lock up; a second call is no error."""
         self._disk.locks.discard(self._path)
 
 
@@ -111,11 +111,11 @@ class SimFile:
 
     @property
     def path(self) -> str:
-        """The path with which the file was opened."""
+        """The path it was opened with."""
         return self._path
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        """Write `parts` at the end; OSError, with nothing written, when the disk refuses."""
+        """Write `parts` at the end; OSError and nothing written when the disk refuses."""
         self._disk.check()
         inode = self._inode
         at = len(inode.data)
@@ -142,13 +142,13 @@ class SimFile:
         return len(self._inode.data)
 
     def truncate(self, size: int) -> None:
-        """Truncate the file to `size`."""
+        """Truncate or extend the file to `size`."""
         self._disk.check()
         self._inode.resize(size)
         self._inode.modified_ms = self._disk.now_ms()
 
     def sync(self) -> None:
-        """BLOCKS. Make every written byte durable, and the file's name."""
+        """BLOCKS. Make everything written durable, and the file's name."""
         self._disk.synced(self._inode)
 
     def close(self) -> None:
@@ -156,15 +156,15 @@ class SimFile:
 
 
 class SimDisk:
-    """One machine's file system, as one incarnation sees it."""
+    """One machine's file system, seen by one incarnation."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
         self.refuses: int | None = None
         """The errno (EIO, ENOSPC) that every write raises while a fault lasts; 0: none."""
         self.locks: set[str] = set()
-        self._names = Names()
-        self._stable = Names()
+        self._names = FileNames()
+        self._stable = FileNames()
         self._journal: list[Change] = []
 
     # ------------------------------------------------------------ durability
@@ -175,7 +175,7 @@ class SimDisk:
             raise OSError(self.refuses, os.strerror(self.refuses))
 
     def synced(self, inode: Inode) -> None:
-        """Sync: this file's bytes, and all names so far, become durable."""
+        """An fsync: this file's bytes, and all names so far, are durable."""
         self.check()
         inode.sync()
         self._commit(len(self._journal))
@@ -194,20 +194,20 @@ class SimDisk:
         twin = SimDisk(self.now_ms)
         twin.refuses = self.refuses
         if rng is not None:
-            survived = Names()
+            survived = FileNames()
             survived.files = PathTable(self._stable.files.items())
             survived.folders = PathTable(self._stable.folders.items())
             for change in self._journal[: rng.randrange(len(self._journal) + 1)]:
                 change.apply(survived)
             survived.files = PathTable(
-                (path, Inode(inode.after_power_cut(rng), inode.modified_ms))
+                (path, Inode(inode.after_power_loss(rng), inode.modified_ms))
                 for path, inode in survived.files.items()
             )
             twin._names = survived
             twin._stable.files = PathTable(survived.files.items())
             twin._stable.folders = PathTable(survived.folders.items())
             return twin
-        copies: dict[Inode, Inode] = {}  # a file may have another name in the journal than now
+        copies: dict[Inode, Inode] = {}  # the journal may hold an earlier name of a file
 
         def copy(inode: Inode) -> Inode:
             if inode not in copies:
@@ -244,7 +244,7 @@ class SimDisk:
         return SimMap(self, inode, size)
 
     def lock(self, path: str) -> SimLock:
-        """Hold the file `path` exclusively until released or killed; BlockingIOError while another process holds it."""
+        """Lock the file `path` until the release or the end of the process; BlockingIOError while it is locked."""
         if path in self.locks:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
         if path not in self._names.files:
@@ -264,14 +264,14 @@ class SimDisk:
         return inode
 
     def read(self, path: str) -> bytes:
-        """A whole small file; FileNotFoundError if it is absent."""
+        """A whole small file; FileNotFoundError where there is none."""
         inode = self._names.files.get(path)
         if inode is None:
             raise _absent(path)
         return bytes(inode.data)
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Replace atomically, under a temporary name first; the head says what survives a power loss."""
+        """Replace the file atomically, by way of a temporary file; the head says what survives a power loss."""
         temporary = path + TEMPORARY
         inode = self._create(temporary)
         inode.write(0, data)
@@ -282,7 +282,7 @@ class SimDisk:
             self._commit(len(self._journal))
 
     def sync_file(self, path: str) -> None:
-        """BLOCKS. Make a file or a folder, and its name, durable; no error if it is absent."""
+        """BLOCKS. Make a file or a folder, and its name, durable; no error where there is none."""
         inode = self._names.files.get(path)
         if inode is not None:
             self.synced(inode)
@@ -297,7 +297,7 @@ class SimDisk:
         return path in self._names.files or path in self._names.folders
 
     def list(self, folder: str) -> list[str]:
-        """Names in a folder, sorted; FileNotFoundError if it is absent."""
+        """Names in a folder, sorted; FileNotFoundError where there is none."""
         if folder not in self._names.folders:
             raise _absent(folder)
         return sorted([*self._names.files.names_in(folder), *self._names.folders.names_in(folder)])
@@ -312,26 +312,26 @@ class SimDisk:
         return -1, -1
 
     def make_folder(self, path: str) -> None:
-        """Create the folder and its parents; no error if it exists."""
+        """Create it and its parents; no error where it exists."""
         if path not in self._names.folders:
             self.check()
             self._change(Change("make", path))
 
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically; FileNotFoundError if `source` is absent."""
+        """Rename atomically; FileNotFoundError where there is no `source`."""
         if not self.exists(source):
             raise _absent(source)
         self.check()
         self._change(Change("rename", source, target))
 
     def remove(self, path: str) -> None:
-        """Delete a file; no error if it is absent."""
+        """Delete a file; no error where there is none."""
         if path in self._names.files:
             self.check()
             self._change(Change("unlink", path))
 
     def remove_folder(self, path: str) -> None:
-        """BLOCKS. Delete a folder with all its content; no error if it is absent."""
+        """BLOCKS. Delete a folder with all that is in it; no error where there is none."""
         if path in self._names.folders:
             self.check()
             self._change(Change("remove", path))

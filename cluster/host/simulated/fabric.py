@@ -1,13 +1,14 @@
 """All connections between simulated machines: which machine reaches which, when frames arrive, and what is lost.
 
-Owns: the machines as the network sees them (`Port`), every connection's two directions (`Way`), and the world's network
-(`Fabric`). A way is a queue of frames, each with its time of arrival. Latencies are drawn from the world's seed
-(`latency.py`), so that links overtake each other while each of them keeps its order, as TCP does.
+Owns: the machines as the network sees them (`NetworkNode`), the two directions of every connection (`LinkDirection`),
+and the world's network (`Fabric`). A direction is a queue of frames, each with its time of arrival. Latencies are
+drawn from the world's seed (`latency.py`), so that frames of different links overtake each other while each link keeps
+its order, as TCP does.
 
-Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a way; frames in flight then wait
-and are delivered, in order, after healing. A slow link adds to every latency. A reset loses the frames in flight, in
-both directions. A blocked way holds the end of a connection back, as it holds data back. A machine without power sends
-nothing: its peers notice by their own timeouts, or by a reset (RST) when it runs again.
+Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a direction; its frames in flight
+then wait and are delivered, in order, after healing. A slow link adds to every latency. A reset loses the frames in
+flight, in both directions. The end of a connection waits in a blocked direction as data does. A machine without power
+sends nothing: its peers detect that by their own timeouts, or by a reset (RST) when the machine has power again.
 """
 
 from __future__ import annotations
@@ -20,53 +21,53 @@ from typing import NamedTuple, Protocol
 from ..knobs.link_rules import LinkRules
 from ..seam import Peer
 from .latency import NS_PER_BYTE, Latency
-from .loop import Life, SimLoop
+from .loop import Incarnation, SimLoop
 
 RESET_BY_PEER = "Connection reset by peer"
 
 
-class Port:
-    """A machine as the network sees it; outlives the processes on it."""
+class NetworkNode:
+    """A machine as the network sees it; it outlives the processes on the machine."""
 
-    __slots__ = ("delayed_frames", "identity", "lives", "name", "powered", "rules")
+    __slots__ = ("delayed_frames", "identity", "incarnations", "name", "powered", "rules")
 
     def __init__(self, name: str, identity: Peer) -> None:
         self.name = name
         self.identity = identity
         self.rules = LinkRules()
         self.delayed_frames = 0
-        """Number of frames that a link rule delayed."""
+        """Number of frames that a link rule sent late."""
         self.powered = True
-        self.lives = 0
+        self.incarnations = 0
 
 
-class WayEnd(Protocol):
+class LinkEnd(Protocol):
     """One end of a connection: `SimLink`."""
 
     @property
-    def port(self) -> Port:
+    def network_node(self) -> NetworkNode:
         """The machine."""
         ...
 
     @property
-    def life(self) -> Life:
-        """The current incarnation of the process on the machine."""
+    def incarnation(self) -> Incarnation:
+        """The incarnation of the process on it."""
         ...
 
     def arrived(self) -> None:
-        """Deliver the frames that have arrived."""
+        """Deliver what has arrived."""
         ...
 
 
-class Item(NamedTuple):
-    """Something in flight: a frame, or, with a reason, the end of the connection."""
+class InFlightFrame(NamedTuple):
+    """A frame in flight or, where `end` is a reason, the end of the connection."""
 
     arrives_ns: int
     frame: bytes
     end: str
 
 
-class Way:
+class LinkDirection:
     """One direction of a connection."""
 
     __slots__ = ("blocked", "connection", "fabric", "last_ns", "queue", "source", "target")
@@ -74,32 +75,34 @@ class Way:
     def __init__(self, fabric: Fabric, connection: int) -> None:
         self.fabric = fabric
         self.connection = connection
-        self.source: WayEnd
-        self.target: WayEnd
-        self.queue: deque[Item] = deque()
+        self.source: LinkEnd
+        self.target: LinkEnd
+        self.queue: deque[InFlightFrame] = deque()
         self.last_ns = 0
         self.blocked = False
 
     def push(self, frame: bytes, end: str = "") -> None:
-        """Put a frame, or the end of the connection, in flight."""
+        """Send a frame or, with `end`, the end of the connection."""
         fabric = self.fabric
-        delay = fabric.latency_ns(self.source.port, self.target.port) + NS_PER_BYTE * len(frame)
+        delay = fabric.latency_ns(
+            self.source.network_node, self.target.network_node
+        ) + NS_PER_BYTE * len(frame)
         arrives = max(self.last_ns, fabric.loop.now_ns + delay)
         self.last_ns = arrives
-        self.queue.append(Item(arrives, frame, end))
+        self.queue.append(InFlightFrame(arrives, frame, end))
         if not self.blocked:
             fabric.loop.call_after(
-                self.target.life, arrives - fabric.loop.now_ns, self.target.arrived
+                self.target.incarnation, arrives - fabric.loop.now_ns, self.target.arrived
             )
 
     @property
     def held_bytes(self) -> int:
         """Bytes that a link rule holds back in this direction."""
-        return sum(len(item.frame) for item in self.queue) if self.blocked else 0
+        return sum(len(queued.frame) for queued in self.queue) if self.blocked else 0
 
     def apply(self) -> None:
-        """Link rules have changed: hold back the frames in flight, or deliver the held frames."""
-        source, target = self.source.port, self.target.port
+        """Apply changed link rules: hold back the frames in flight, or deliver the held frames."""
+        source, target = self.source.network_node, self.target.network_node
         blocked = self.fabric.blocked(source, target)
         if blocked == self.blocked:
             return
@@ -108,10 +111,12 @@ class Way:
             fabric, held = self.fabric, self.queue
             now_ns = fabric.loop.now_ns
             self.queue, self.last_ns = deque(), now_ns
-            for item in held:
+            for frame in held:
                 self.last_ns = max(self.last_ns, now_ns + fabric.latency_ns(source, target))
-                self.queue.append(item._replace(arrives_ns=self.last_ns))
-                fabric.loop.call_after(self.target.life, self.last_ns - now_ns, self.target.arrived)
+                self.queue.append(frame._replace(arrives_ns=self.last_ns))
+                fabric.loop.call_after(
+                    self.target.incarnation, self.last_ns - now_ns, self.target.arrived
+                )
 
 
 class Fabric:
@@ -121,17 +126,19 @@ class Fabric:
         self.loop = loop
         self._random = rng
         self.latency = latency or Latency()
-        self.ports: dict[str, Port] = {}
-        self.owners: dict[int, Port] = {}
+        self.network_nodes: dict[str, NetworkNode] = {}
+        self.owners: dict[int, NetworkNode] = {}
         """The machine that each TCP port belongs to, also while no process listens."""
-        self.listening: dict[int, Callable[[Port, Way, Way], WayEnd]] = {}
+        self.listening: dict[
+            int, Callable[[NetworkNode, LinkDirection, LinkDirection], LinkEnd]
+        ] = {}
         """By TCP port: makes the accepted end of a connection, from the client's machine and the two directions."""
-        self.half_open: list[Way] = []
-        self._ways: dict[Way, None] = {}
+        self.half_open: list[LinkDirection] = []
+        self._directions: dict[LinkDirection, None] = {}
         self._made = 0
         self._waiting: list[Callable[[], None]] = []
 
-    def latency_ns(self, source: Port, target: Port) -> int:
+    def latency_ns(self, source: NetworkNode, target: NetworkNode) -> int:
         """Draw the latency of a frame from `source` to `target`."""
         delay_ms = source.rules.delay_ms(target.identity)
         if delay_ms:
@@ -139,14 +146,14 @@ class Fabric:
         return self.latency.draw_ns(self._random, delay_ms)
 
     @staticmethod
-    def blocked(source: Port, target: Port) -> bool:
+    def blocked(source: NetworkNode, target: NetworkNode) -> bool:
         """True when rules of either machine hold back frames from `source` to `target`."""
         return (
             source.rules.blocked(target.identity).outward
             or target.rules.blocked(source.identity).inward
         )
 
-    def passable(self, client: Port, server: Port) -> bool:
+    def passable(self, client: NetworkNode, server: NetworkNode) -> bool:
         """True when a handshake between the two would succeed."""
         return (
             client.powered
@@ -155,21 +162,21 @@ class Fabric:
             and not self.blocked(server, client)
         )
 
-    def connection(self) -> tuple[Way, Way]:
+    def connection(self) -> tuple[LinkDirection, LinkDirection]:
         """The two directions of a new connection."""
         self._made += 1
-        ways = Way(self, self._made), Way(self, self._made)
-        self._ways.update(dict.fromkeys(ways))
-        return ways
+        directions = LinkDirection(self, self._made), LinkDirection(self, self._made)
+        self._directions.update(dict.fromkeys(directions))
+        return directions
 
-    def ended(self, way: Way) -> None:
-        """Deliver nothing more in this direction."""
-        self._ways.pop(way, None)
+    def ended(self, direction: LinkDirection) -> None:
+        """No further frame arrives in this direction."""
+        self._directions.pop(direction, None)
 
     def changed(self) -> None:
         """Link rules or power have changed: apply them to every connection and try waiting handshakes again."""
-        for way in list(self._ways):
-            way.apply()
+        for direction in list(self._directions):
+            direction.apply()
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
@@ -178,11 +185,11 @@ class Fabric:
         """Run `call` at the next change."""
         self._waiting.append(call)
 
-    def power_is_back(self, port: Port) -> None:
-        """Reset the connections with this machine's earlier incarnation at their other end."""
+    def power_restored(self, node: NetworkNode) -> None:
+        """Reset, at their other end, the connections with this machine's earlier incarnation."""
         half_open, self.half_open = self.half_open, []
-        for way in half_open:
-            if way.source.port is port:
-                way.push(b"", RESET_BY_PEER)
+        for direction in half_open:
+            if direction.source.network_node is node:
+                direction.push(b"", RESET_BY_PEER)
             else:
-                self.half_open.append(way)
+                self.half_open.append(direction)

@@ -1,16 +1,16 @@
 """A simulated machine and the incarnations of the process on it: `Host` of the seam.
 
-Owns: `World` (loop, fabric and trace of one simulation), `Machine` (the parts that outlive a process: disk, link rules,
-clock skew, the number of incarnations) and `SimHost`, one incarnation on a machine.
+Owns: `World` (loop, fabric and trace of one simulation), `Machine` (what outlives a process: disk, link rules, clock
+skew, the number of incarnations) and `SimHost`, one incarnation on a machine: one run of the process.
 
     world = World(seed=7)
     machine = Machine(world, "broker-1", Peer("broker", "1"), listeners={"clients": 9092})
     host = machine.boot()              # starts an incarnation
     machine.kill()                     # kill -9: memory is lost, the page cache is not
-    machine.cut_power()                # unsynced writes are lost, too
+    machine.lose_power()               # unsynced writes are lost, too
 
-All random numbers come from the world's seed and a name: those of the network, of each incarnation
-(`host.random`), and of a power loss. So a world is a function of its seed and of the calls on it.
+All random numbers come from the world's seed and a name: those of the network, of each incarnation (`host.random`), and
+of a power loss. So a world is a function of its seed and of the calls on it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ..seam import Clock, Disk, Failpoints, Network, Peer, Tap, Tasks, Trace
 from ..tap import NoTap
 from ..trace import LEVELS, plain
 from .disk import SimDisk
-from .fabric import Fabric, Port
+from .fabric import Fabric, NetworkNode
 from .latency import Latency
-from .loop import NS_PER_MS, HostGone, Life, SimLoop
+from .loop import NS_PER_MS, Incarnation, ProcessKilled, SimLoop
 from .network import SimNetwork
 from .tasks import SimTasks
 
@@ -47,10 +47,10 @@ class SimClock:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.skew_ms = 0
-        """Error of the machine's wall clock."""
+        """Error of its wall clock."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds on a clock that never falls."""
+        """Milliseconds on a clock that never moves back."""
         return self._loop.now_ns // NS_PER_MS
 
     def monotonic_ns(self) -> int:
@@ -86,21 +86,21 @@ class WorldTrace:
 class SimTrace:
     """The trace of one incarnation; `Trace` of the seam."""
 
-    __slots__ = ("_clock", "_life", "_world")
+    __slots__ = ("_clock", "_incarnation", "_world")
 
-    def __init__(self, world: WorldTrace, life: Life, clock: SimClock) -> None:
-        self._world, self._life, self._clock = world, life, clock
+    def __init__(self, world: WorldTrace, incarnation: Incarnation, clock: SimClock) -> None:
+        self._world, self._incarnation, self._clock = world, incarnation, clock
 
     def emit(self, event: str, /, **fields: object) -> None:
-        """Append `event` with its fields, unless the incarnation has ended."""
-        if self._life.alive:
-            self._world.write(self._clock.monotonic_ns(), self._life.name, event, fields)
+        """Append `event` with its fields, unless the incarnation is over."""
+        if self._incarnation.alive:
+            self._world.write(self._clock.monotonic_ns(), self._incarnation.name, event, fields)
 
     def log(self, level: str, message: str, /, **fields: object) -> None:
         """A line for people: level debug, info, warning or error."""
-        if self._life.alive and LEVELS[level] >= self._world.level:
+        if self._incarnation.alive and LEVELS[level] >= self._world.level:
             said: dict[str, object] = {"level": level, "message": message, **fields}
-            self._world.write(self._clock.monotonic_ns(), self._life.name, "log", said)
+            self._world.write(self._clock.monotonic_ns(), self._incarnation.name, "log", said)
 
 
 class SimFailpoints(RealFailpoints):
@@ -112,7 +112,7 @@ class SimFailpoints(RealFailpoints):
     def __init__(self, trace: Trace, machine: Machine) -> None:
         super().__init__(trace)
         self._machine = machine
-        self._trace_of_life = trace
+        self._trace_of_incarnation = trace
 
     def _fire(self, armed: Armed) -> None:
         armed.hits += 1
@@ -120,12 +120,12 @@ class SimFailpoints(RealFailpoints):
             return
         self.disarm(armed.name)
         armed.fired += 1
-        self._trace_of_life.emit(
+        self._trace_of_incarnation.emit(
             "failpoint.fired", name=armed.name, action=armed.action, hit=armed.hits
         )
         if armed.action == "crash":
             self._machine.kill()
-            raise HostGone
+            raise ProcessKilled
         if armed.action == "error":
             raise FailpointError(f"failpoint {armed.name} was armed with error")
         self._machine.pause()
@@ -153,9 +153,7 @@ class SimControl:
             )
         result = self._operations[op](fields)
         if inspect.isawaitable(result):
-            raise ClusterError(
-                f"{op!r} is a coroutine: a simulation has no control socket that could wait for it"
-            )
+            raise ClusterError(f"{op!r} is a coroutine: call it on a real host")
         return dict(result)
 
 
@@ -175,34 +173,45 @@ class World:
         """Random numbers for one purpose; the same for the same seed."""
         return random.Random(f"{self.seed}/{purpose}")  # noqa: S311 - not cryptography
 
-    def tell(self, event: str, **fields: object) -> None:
-        """Add an event of the world itself to the trace."""
+    def record_event(self, event: str, **fields: object) -> None:
+        """Add an event of the world itself to the trace, with the host name `world`."""
         self.trace.write(self.loop.now_ns, "world", event, fields)
 
     def close(self) -> None:
-        """End the world: close every coroutine that remains."""
+        """End the world: close every coroutine that is left."""
         for machine in self.machines.values():
-            if machine.life is not None:
-                machine.life.alive = False
+            if machine.incarnation is not None:
+                machine.incarnation.alive = False
         self.loop.close()
 
 
 class SimHost:
     """One incarnation on a machine."""
 
-    def __init__(self, machine: Machine, life: Life, listeners: Mapping[str, int]) -> None:
+    def __init__(
+        self, machine: Machine, incarnation: Incarnation, listeners: Mapping[str, int]
+    ) -> None:
         world, name = machine.world, machine.name
         self.name = name
         self.machine = machine
-        self.life = life
-        self._trace = SimTrace(world.trace, life, machine.clock)
-        rng = world.rng(f"{name}/{machine.port.lives}")
+        self.incarnation = incarnation
+        self._trace = SimTrace(world.trace, incarnation, machine.clock)
+        rng = world.rng(f"{name}/{machine.network_node.incarnations}")
         self._tasks = SimTasks(
-            world.loop, life, self._trace, world.rng(f"{name}/{machine.port.lives}/threads")
+            world.loop,
+            incarnation,
+            self._trace,
+            world.rng(f"{name}/{machine.network_node.incarnations}/threads"),
         )
         self._tasks.blocking_ms = machine.blocking_ms
         self._network = SimNetwork(
-            world.fabric, machine.port, life, self._tasks, listeners, machine.clock, self._trace
+            world.fabric,
+            machine.network_node,
+            incarnation,
+            self._tasks,
+            listeners,
+            machine.clock,
+            self._trace,
         )
         self._failpoints = SimFailpoints(self._trace, machine)
         self.clock: Clock = machine.clock
@@ -220,7 +229,7 @@ class SimHost:
 
     @property
     def knobs(self) -> SimNetwork:
-        """The network, with the knobs of faults."""
+        """The network, with its fault injection points."""
         return self._network
 
     def report(self, name: str, error: BaseException) -> None:
@@ -229,7 +238,7 @@ class SimHost:
 
 
 class Machine:
-    """The parts that outlive a process: its disk, its port in the network, its clock."""
+    """What outlives a process: its disk, its port in the network, its clock."""
 
     def __init__(
         self, world: World, name: str, identity: Peer, *, listeners: Mapping[str, int] | None = None
@@ -239,94 +248,94 @@ class Machine:
         self.name = name
         self.clock = SimClock(world.loop)
         self.disk = SimDisk(self.clock.wall_ms)
-        self.port = Port(name, identity)
-        self.life: Life | None = None
+        self.network_node = NetworkNode(name, identity)
+        self.incarnation: Incarnation | None = None
         self.host: SimHost | None = None
         self.blocking_ms = (0.02, 0.5)
-        """Duration of a BLOCKS call in later incarnations; `slow_disk` also changes the current one."""
+        """Duration of a BLOCKS call in later incarnations; `slow_disk` changes the current incarnation, too."""
         self._listeners = dict(listeners or {})
         self._power = world.rng(f"{name}/power")
         self.on_death: list[Callable[[], None]] = []
-        self.on_power_cut: list[Callable[[], None]] = []
+        self.on_power_loss: list[Callable[[], None]] = []
         world.machines[name] = self
-        world.fabric.ports[name] = self.port
+        world.fabric.network_nodes[name] = self.network_node
         for number in self._listeners.values():
             assert number not in world.fabric.owners, f"port {number} has an owner already"
-            world.fabric.owners[number] = self.port
+            world.fabric.owners[number] = self.network_node
 
     @property
     def alive(self) -> bool:
-        """True while a process runs here, paused or not."""
-        return self.life is not None and self.life.alive
+        """True while a process is alive here, paused or not."""
+        return self.incarnation is not None and self.incarnation.alive
 
     @property
     def paused(self) -> bool:
         """True while the process is paused."""
-        return self.life is not None and self.life.alive and self.life.paused
+        return self.incarnation is not None and self.incarnation.alive and self.incarnation.paused
 
     def boot(self) -> SimHost:
         """Start an incarnation."""
-        assert not self.alive, f"{self.name} already runs a process"
-        self.port.lives += 1
-        if not self.port.powered:
-            self.port.powered = True
-            self.world.fabric.power_is_back(self.port)
+        assert not self.alive, f"{self.name} is alive already"
+        self.network_node.incarnations += 1
+        if not self.network_node.powered:
+            self.network_node.powered = True
+            self.world.fabric.power_restored(self.network_node)
             self.world.fabric.changed()
-        self.life = Life(self.name)
-        self.host = SimHost(self, self.life, self._listeners)
+        self.incarnation = Incarnation(self.name)
+        self.host = SimHost(self, self.incarnation, self._listeners)
         self.disk.make_folder(f"/{self.name}")
         return self.host
 
     def kill(self) -> None:
         """Kill -9: memory is lost, the page cache is not; the kernel closes the connections."""
         if self.alive:
-            self.world.tell("host.killed", host_name=self.name)
+            self.world.record_event("host.killed", host_name=self.name)
             self._die(silently=False)
             self.disk = self.disk.survivor()
 
-    def cut_power(self, rng: random.Random | None = None) -> None:
-        """Power loss: unsynced writes are lost, connections are not closed; the machine is off until `boot`.
+    def lose_power(self, rng: random.Random | None = None) -> None:
+        """Lose the power: unsynced writes are lost, connections are not closed; `boot` restores the power.
 
         `rng` draws which unsynced writes are lost; by default the world's own random numbers do.
         """
-        if not self.port.powered:
+        if not self.network_node.powered:
             return
-        self.world.tell("host.power-cut", host_name=self.name)
-        for call in self.on_power_cut:
+        self.world.record_event("host.power-cut", host_name=self.name)
+        for call in self.on_power_loss:
             call()
         self._die(silently=True)
         self.disk = self.disk.survivor(rng or self._power)
-        self.port.powered = False
+        self.network_node.powered = False
         self.world.fabric.changed()
 
     def end(self) -> None:
-        """The process ends by itself; its kernel closes its open connections."""
+        """The process has ended by itself; the kernel closes its open connections."""
         if self.alive:
             self._die(silently=False)
             self.disk = self.disk.survivor()
 
     def _die(self, *, silently: bool) -> None:
-        if self.life is None or not self.life.alive:
+        if self.incarnation is None or not self.incarnation.alive:
             return
-        self.life.alive = False
-        self.life.held.clear()
+        self.incarnation.alive = False
+        self.incarnation.held.clear()
         assert self.host is not None
         self.host.knobs.end(silently=silently)
         for call in self.on_death:
             call()
 
     def pause(self) -> None:
-        """Pause the process, as SIGSTOP does."""
-        if self.life is not None and self.life.running:
-            self.world.tell("host.paused", host_name=self.name)
-            self.life.paused = True
+        """SIGSTOP."""
+        if self.incarnation is not None and self.incarnation.running:
+            self.world.record_event("host.paused", host_name=self.name)
+            self.incarnation.paused = True
 
     def resume(self) -> None:
-        """Resume the process, as SIGCONT does."""
-        if self.life is not None and self.paused:
-            self.world.tell("host.resumed", host_name=self.name)
-            self.life.paused = False
-            self.world.loop.go_on(self.life)
+        """SIGCONT."""
+        if self.incarnation is not None and self.paused:
+            self.world.record_event("host.resumed", host_name=self.name)
+            self.incarnation.paused = False
+            self.world.loop.resume(self.incarnation)
 
     def slow_disk(self, low_ms: float, high_ms: float) -> None:
         """Set the duration of BLOCKS calls."""

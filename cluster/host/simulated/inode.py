@@ -1,7 +1,8 @@
-"""One file's bytes, and which of them are durable.
+"""The bytes of one file, and which of them are durable.
 
-Owns: `Inode`. Writes since the last sync keep their undo; a mapped file, which has no single writes, keeps the
-content of its last sync. `after_power_cut` returns the content after a power loss; `disk.py` says what may survive.
+Owns: `Inode`. It stores how to undo each write since the last fsync. A mapped file has no single writes, so that its
+inode stores the content of the last fsync instead. `after_power_loss` returns the content that the disk has after a
+power loss; the head of `disk.py` says what may survive.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ TORN_RATHER_THAN_ZERO = 0.7
 """Probability that the rest of a torn append is missing; otherwise it is zeroes (XFS, delayed allocation)."""
 
 
-class Undo(NamedTuple):
+class UndoneWrite(NamedTuple):
     """How to undo one write: the bytes at `position` and the size before it."""
 
     position: int
@@ -31,16 +32,18 @@ class Inode:
 
     def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
         self.data = bytearray(data)
-        self.undo: list[Undo] = []
+        self.undo: list[UndoneWrite] = []
         self.baseline: bytes | None = None
         """Content at the last sync of a file that is or was mapped."""
         self.modified_ms = modified_ms
 
     def write(self, position: int, data: Buffer) -> None:
-        """Overwrite and extend; the old bytes are stored until the next sync."""
+        """Overwrite and extend; the replaced bytes are stored until the next fsync."""
         content, size = self.data, len(self.data)
         if self.baseline is None:
-            self.undo.append(Undo(position, bytes(content[position : position + len(data)]), size))
+            self.undo.append(
+                UndoneWrite(position, bytes(content[position : position + len(data)]), size)
+            )
         if position > size:
             content.extend(bytes(position - size))
         content[position : position + len(data)] = data
@@ -49,7 +52,7 @@ class Inode:
         """Truncate, or extend by zeroes, in a new buffer: views of the old buffer do not change."""
         content = self.data
         if self.baseline is None:
-            self.undo.append(Undo(size, bytes(content[size:]), len(content)))
+            self.undo.append(UndoneWrite(size, bytes(content[size:]), len(content)))
         self.data = bytearray(content[:size]) + bytearray(max(0, size - len(content)))
 
     def copy(self) -> Inode:
@@ -69,23 +72,23 @@ class Inode:
         if self.baseline is not None:
             return self.baseline
         content = bytearray(self.data)
-        self._take_back(content, 0)
+        self._undo_after(content, 0)
         return bytes(content)
 
-    def after_power_cut(self, rng: random.Random) -> bytes:
+    def after_power_loss(self, rng: random.Random) -> bytes:
         """The content after a power loss."""
         if self.baseline is not None:
             return _some_pages(self.baseline, bytes(self.data), rng)
         content = bytearray(self.data)
         survives = rng.randrange(len(self.undo) + 1)
-        torn = self._take_back(content, survives)
+        torn = self._undo_after(content, survives)
         if torn and self.undo[survives].position == len(content):
             kept = rng.randrange(len(torn) + 1)  # the first lost write was an append: torn
             content += torn[:kept] if rng.random() < TORN_RATHER_THAN_ZERO else bytes(kept)
         return bytes(content)
 
-    def _take_back(self, content: bytearray, survives: int) -> bytes:
-        """Undo all writes except the first `survives`; return the bytes that the first undone write had written."""
+    def _undo_after(self, content: bytearray, survives: int) -> bytes:
+        """Undo all writes after the first `survives`; return the bytes that the first undone write had written."""
         torn = b""
         for undo in reversed(self.undo[survives:]):
             torn = bytes(content[undo.position :])

@@ -1,7 +1,7 @@
-"""The latency of frames between two simulated machines.
+"""The latency between two simulated machines.
 
-Latencies are drawn from the random numbers of the world's network, so that links overtake each other; each link keeps
-the order of its frames (`fabric.py`).
+Latencies are drawn from the random numbers of the world's network, so that frames of different links overtake each
+other; each link keeps the order of its frames (`fabric.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NS_PER_BYTE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """The latency of a frame in milliseconds: usually between `low` and `high`, seldom up to `spike` more."""
+    """Latency of a frame in milliseconds: usually between `low` and `high`, seldom up to `spike` more."""
 
     low: float = 0.05
     high: float = 0.6

@@ -1,7 +1,7 @@
 """One end of a simulated connection: `Link` of the seam.
 
-An accepted link is `unknown` to its handler until the handler names its peer. Link rules apply to it from the start,
-because the fabric knows both machines.
+The peer of an accepted link is `unknown` until the handler names it. Link rules apply to the link from the start,
+because the fabric stores both machines.
 """
 
 from __future__ import annotations
@@ -13,42 +13,47 @@ from dataclasses import dataclass, field
 
 from ...errors import WireError
 from ..seam import FrameHandler, Part, Peer, bytes_of
-from .after_delivery import Delivery
-from .fabric import RESET_BY_PEER, Port, Way
-from .loop import Life
+from .after_delivery import DeferredCalls
+from .fabric import RESET_BY_PEER, LinkDirection, NetworkNode
+from .loop import Incarnation
 
 CLOSED_BY_PEER = "closed by the peer"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimLinkContext:
-    """State that all links of one incarnation share."""
+    """What all links of one incarnation share."""
 
-    port: Port
-    life: Life
-    delivery: Delivery
+    network_node: NetworkNode
+    incarnation: Incarnation
+    deferred_calls: DeferredCalls
     log: Callable[[str, str], None]
     links: dict[SimLink, None] = field(default_factory=dict["SimLink", None])
-    """The open links, in the order of their creation."""
+    """The open links, in the order in which they were made."""
 
 
 class SimLink:
     """One end of a connection; `Link` of the seam."""
 
     __slots__ = (
-        "_context", "_handler", "_paused", "closed", "inward", "life", "max_frame_bytes", "outward", "peer",
-        "port",
+        "_context", "_handler", "_paused", "closed", "incarnation", "inward", "max_frame_bytes", "network_node",
+        "outward", "peer",
     )  # fmt: skip
 
     def __init__(
-        self, context: SimLinkContext, peer: Peer, inward: Way, outward: Way, max_frame_bytes: int
+        self,
+        context: SimLinkContext,
+        peer: Peer,
+        inward: LinkDirection,
+        outward: LinkDirection,
+        max_frame_bytes: int,
     ) -> None:
         self._context = context
         self._handler: FrameHandler | None = None
         self._paused = False
         self.peer = peer
-        self.port: Port = context.port
-        self.life: Life = context.life
+        self.network_node: NetworkNode = context.network_node
+        self.incarnation: Incarnation = context.incarnation
         self.inward = inward
         self.outward = outward
         self.max_frame_bytes = max_frame_bytes
@@ -57,7 +62,7 @@ class SimLink:
         context.links[self] = None
 
     def start(self, handler: FrameHandler) -> None:
-        """Start to deliver frames."""
+        """Begin to deliver."""
         self._handler = handler
         self.arrived()
 
@@ -65,7 +70,7 @@ class SimLink:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that a rule holds back on this link."""
+        """Bytes that a rule holds back here."""
         return self.outward.held_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -74,7 +79,7 @@ class SimLink:
             self.outward.push(joined(parts))
 
     def close(self, *, reset: bool = False) -> None:
-        """End the link; with `reset` at once, and frames in flight are lost."""
+        """Close the link; with `reset` at once, and frames in flight are lost."""
         if self.closed:
             return
         self._end("reset here" if reset else "closed here")
@@ -90,31 +95,31 @@ class SimLink:
         """Deliver frames again, from the next turn of the loop on."""
         if self._paused:
             self._paused = False
-            self.inward.fabric.loop.call_soon(self.life, self.arrived)
+            self.inward.fabric.loop.call_soon(self.incarnation, self.arrived)
 
     # -------------------------------------------------------------- arrivals
 
     def arrived(self) -> None:
-        """Deliver the frames that have arrived, as far as the handler and the rules allow."""
-        self._context.delivery.run(self._arrived)
+        """Deliver the arrived frames, unless the handler paused the link or a rule blocks it."""
+        self._context.deferred_calls.run(self._arrived)
 
     def _arrived(self) -> None:
-        way = self.inward
-        queue, loop = way.queue, way.fabric.loop
+        direction = self.inward
+        queue, loop = direction.queue, direction.fabric.loop
         while (
             queue
             and queue[0].arrives_ns <= loop.now_ns
-            and not (way.blocked or self._paused)
+            and not (direction.blocked or self._paused)
             and (self._handler is not None or self.closed)
         ):
-            item = queue.popleft()
-            if item.end:
-                self._peer_ended(item.end)
+            queued = queue.popleft()
+            if queued.end:
+                self._peer_ended(queued.end)
                 return
             if not self.closed:
-                self._deliver(item.frame)
-                if self.life.paused:  # a failpoint stopped it in the middle
-                    loop.call_soon(self.life, self.arrived)
+                self._deliver(queued.frame)
+                if self.incarnation.paused:  # a failpoint paused the process in this delivery
+                    loop.call_soon(self.incarnation, self.arrived)
                     return
 
     def _deliver(self, frame: bytes) -> None:
@@ -142,9 +147,9 @@ class SimLink:
     def _peer_ended(self, reason: str) -> None:
         self.inward.fabric.ended(self.inward)
         if not self.closed:
-            # the peer reads no more frames; a reset from outside still arrives at both ends
-            way = self.outward
-            way.queue = deque(item for item in way.queue if item.end)
+            # the peer reads no frames any more; a reset from outside still arrives at both ends
+            direction = self.outward
+            direction.queue = deque(queued for queued in direction.queue if queued.end)
             self._end(reason)
 
     def _end(self, reason: str) -> None:
@@ -152,10 +157,10 @@ class SimLink:
         self.closed = True
         self._context.links.pop(self, None)
         if self._handler is not None:
-            self.inward.fabric.loop.call_soon(self.life, self._handler.link_closed, reason)
+            self.inward.fabric.loop.call_soon(self.incarnation, self._handler.link_closed, reason)
 
     def die(self, *, silently: bool) -> None:
-        """The process was killed, so its kernel closes the connection; `silently` (power loss): nothing is sent."""
+        """Close the connection of a killed process, as the kernel does; `silently`: a power loss closes none."""
         if self.closed:
             return
         self.closed = True
@@ -168,11 +173,11 @@ class SimLink:
 
     def break_off(self) -> None:
         """Reset the connection from outside: both ends lose the frames in flight."""
-        for way in (self.inward, self.outward):
-            way.queue.clear()
-            way.push(b"", RESET_BY_PEER)
+        for direction in (self.inward, self.outward):
+            direction.queue.clear()
+            direction.push(b"", RESET_BY_PEER)
 
 
 def joined(parts: Sequence[Part]) -> bytes:
-    """One copy of a frame's parts, file regions included."""
+    """A frame's parts, file regions included, as one copy."""
     return b"".join(map(bytes_of, parts))

@@ -1,15 +1,15 @@
-"""The event loop of a simulated world: virtual time, and the calls that are due, each with its incarnation.
+"""The loop of a simulated world: virtual time, and the calls that are due, each with its incarnation.
 
 Owns: the clock of the simulation (whole nanoseconds; it jumps to the next timer), a heap of timers and a queue of
-calls that are due now. Every entry belongs to a `Life`, one process from its start to its end, or to the world
-itself. Entries of an ended incarnation are dropped. Entries of a paused one wait, in order, until it is resumed, and
-run at that later time (SIGSTOP and SIGCONT).
+calls that are due. Every entry belongs to an `Incarnation`, one process from its start to its end, or to the world
+itself. The loop drops the entries of an incarnation that has ended. Entries of a paused incarnation wait, in order,
+and run when it is resumed (SIGSTOP and SIGCONT).
 
-Invariants: entries of one instant run in the order in which they were created; nothing depends on a hash, an
+Invariants: entries of one instant run in the order in which they were made; nothing depends on a hash, an
 address in memory or the machine's clock; a world that does not reach the next instant within
 `TURNS_AN_INSTANT_MOST` turns raises LivelockError.
 
-Source: FoundationDB's simulator; Python's asyncio loop for the order of things.
+Sources: FoundationDB's simulator; Python's asyncio loop for the order of calls.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class LivelockError(HarrowError):
     """Calls run endlessly without advancing the time."""
 
 
-class HostGone(BaseException):
-    """Unwinds the code of a process that a failpoint in it killed."""
+class ProcessKilled(BaseException):
+    """Unwinds the code of a process that a failpoint in it has killed."""
 
 
-class Life:
+class Incarnation:
     """One process from its start to its end."""
 
     __slots__ = ("alive", "held", "name", "paused", "report")
@@ -50,22 +50,24 @@ class Life:
 
     @property
     def running(self) -> bool:
-        """True while the process runs and is not paused."""
+        """True while the process is alive and not paused."""
         return self.alive and not self.paused
 
 
 class SimTimer:
     """A call that runs later; `Timer` of the seam."""
 
-    __slots__ = ("args", "call", "life")
+    __slots__ = ("args", "call", "incarnation")
 
-    def __init__(self, life: Life | None, call: Call | None, args: tuple[Any, ...]) -> None:
-        self.life = life
+    def __init__(
+        self, incarnation: Incarnation | None, call: Call | None, args: tuple[Any, ...]
+    ) -> None:
+        self.incarnation = incarnation
         self.call = call
         self.args = args
 
     def cancel(self) -> None:
-        """Prevent the call; no error if it has run already."""
+        """Prevent the call; no error when it has run already."""
         self.call = None
 
 
@@ -81,7 +83,7 @@ class SimLoop:
         self._made = 0
         self._closers: dict[object, Callable[[], None]] = {}
         self.closed = False
-        self.after_event: Callable[[Life | None], None] | None = None
+        self.after_event: Callable[[Incarnation | None], None] | None = None
         """Called after each call that ran, with its incarnation; an exception that it raises ends the run."""
 
     @property
@@ -91,20 +93,22 @@ class SimLoop:
 
     # ------------------------------------------------------------ what is due
 
-    def call_soon(self, life: Life | None, call: Call, *args: Any) -> None:
+    def call_soon(self, incarnation: Incarnation | None, call: Call, *args: Any) -> None:
         """Run the call in this instant, after the calls that are due already."""
-        self._ready.append(SimTimer(life, call, args))
+        self._ready.append(SimTimer(incarnation, call, args))
 
-    def call_after(self, life: Life | None, delay_ns: int, call: Call, *args: Any) -> SimTimer:
+    def call_after(
+        self, incarnation: Incarnation | None, delay_ns: int, call: Call, *args: Any
+    ) -> SimTimer:
         """Run the call `delay_ns` from now."""
-        timer = SimTimer(life, call, args)
+        timer = SimTimer(incarnation, call, args)
         self._made += 1
         heapq.heappush(self._heap, (self.now_ns + max(0, delay_ns), self._made, timer))
         return timer
 
-    def go_on(self, life: Life) -> None:
-        """Run the calls of a resumed incarnation that became due during its pause."""
-        held, life.held = life.held, []
+    def resume(self, incarnation: Incarnation) -> None:
+        """Run the calls that became due while the incarnation was paused."""
+        held, incarnation.held = incarnation.held, []
         self._ready.extend(held)
 
     # ---------------------------------------------------------------- running
@@ -118,7 +122,7 @@ class SimLoop:
                 break
             self.now_ns, _, timer = heapq.heappop(heap)
             self._ready.append(timer)
-            # all timers of an instant run before the calls that these timers add
+            # all timers of an instant run before the calls that they cause
             while heap and heap[0][0] == self.now_ns:
                 self._ready.append(heapq.heappop(heap)[2])
         self.now_ns = max(self.now_ns, deadline_ns)
@@ -143,31 +147,31 @@ class SimLoop:
         ready, most = self._ready, self.turns + TURNS_AN_INSTANT_MOST
         while ready:
             timer = ready.popleft()
-            call, life = timer.call, timer.life
+            call, incarnation = timer.call, timer.incarnation
             if call is None:
                 continue
-            if life is not None:
-                if not life.alive:
+            if incarnation is not None:
+                if not incarnation.alive:
                     continue
-                if life.paused:
-                    life.held.append(timer)
+                if incarnation.paused:
+                    incarnation.held.append(timer)
                     continue
             timer.call = None
             self.turns += 1
             if self.turns > most:
                 raise LivelockError(
-                    f"virtual time does not advance from {self.now_ns} ns: {call!r}"
+                    f"virtual time does not advance past {self.now_ns} ns: {call!r}"
                 )
             try:
                 call(*timer.args)
-            except HostGone:
+            except ProcessKilled:
                 continue
             except Exception as error:
-                if life is None or life.report is None:
+                if incarnation is None or incarnation.report is None:
                     raise
-                life.report("callback", error)
+                incarnation.report("callback", error)
             if self.after_event is not None:
-                self.after_event(life)
+                self.after_event(incarnation)
 
     # ---------------------------------------------------------------- the end
 

@@ -1,7 +1,7 @@
 """The names of files and folders of a simulated machine, and the journal of their changes.
 
-Owns: `Names` and `Change`. A change is applied twice: at once to the names that all processes see, and later, when it
-reaches the disk, to those that survive a power loss.
+Owns: `FileNames` and `Change`. A change is applied twice: at once to the names that processes see, and later, when it
+becomes durable, to the names that survive a power loss.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class PathTable(dict[str, V]):
-    """Values by path, and the names that each folder holds: listing a folder reads no other folder."""
+    """Values by path, with the names in each folder, so that listing a folder does not scan the other folders."""
 
     def __init__(self, rows: Iterable[tuple[str, V]] = ()) -> None:
         super().__init__()
@@ -34,17 +34,17 @@ class PathTable(dict[str, V]):
         del self._names[folder][name]
 
     def take(self, path: str) -> V:
-        """Remove a path and return its value; KeyError if it is absent."""
+        """Remove a path and return its value; KeyError where there is none."""
         value = self[path]
         del self[path]
         return value
 
     def names_in(self, folder: str) -> Iterable[str]:
-        """Names directly in a folder, in the order of their creation."""
+        """Names directly in a folder, in the order in which they were made."""
         return self._names.get(folder, {})
 
 
-class Names:
+class FileNames:
     """The names of the files and folders of a machine."""
 
     __slots__ = ("files", "folders")
@@ -90,7 +90,7 @@ class Names:
             self.files[target] = self.files.take(source)
             return
         if source not in self.folders:
-            return  # only an earlier part of the journal survived, without its creation
+            return  # the part of the journal that survived ends before its creation
         for folder in list(self._tree(source)):
             moved = target + folder[len(source) :]
             del self.folders[folder]
@@ -100,13 +100,13 @@ class Names:
 
 
 class Change(NamedTuple):
-    """One entry of the journal of names: `kind` is the method of `Names` that applies it."""
+    """One entry of the journal of names: `kind` is the method of `FileNames` that applies it."""
 
     kind: str
     path: str
     target: str | Inode = ""
 
-    def apply(self, names: Names) -> None:
+    def apply(self, names: FileNames) -> None:
         """Apply the change to `names`."""
         if self.kind == "link":
             assert isinstance(self.target, Inode)

@@ -1,7 +1,7 @@
-"""The network of one simulated incarnation: `Network` of the seam on the world's `Fabric`.
+"""The network as one simulated incarnation sees it: `Network` of the seam on the world's `Fabric`.
 
-Owns: the incarnation's listeners and links, and the fault injection points, named as on the real host: `block`, `heal`,
-`slow`, `reset`, lost responses. Rules stay with the machine when its process dies.
+Owns: this incarnation's acceptors and links, and the fault injection points under the real host's names: `block`,
+`heal`, `slow`, `reset`, lost responses. Link rules belong to the machine and stay when its process dies.
 
 What may fail: `connect` raises OSError (no process listens there) or TimeoutError (an isolated peer never answers).
 """
@@ -16,10 +16,10 @@ from ...errors import ConfigError
 from ..knobs.link_rules import matches_any
 from ..knobs.lost_responses import LostResponses
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
-from .after_delivery import Delivery
-from .fabric import Fabric, Port, Way
+from .after_delivery import DeferredCalls
+from .fabric import Fabric, LinkDirection, NetworkNode
 from .link import SimLink, SimLinkContext
-from .loop import NS_PER_MS, Life, SimLoop
+from .loop import NS_PER_MS, Incarnation, SimLoop
 from .tasks import SimPromise, SimTasks, set_none
 
 FRAME_BYTES_MOST = 2**31 - 1
@@ -38,7 +38,7 @@ class SimAcceptor:
 
     @property
     def port(self) -> int:
-        """The bound port."""
+        """The port that was bound."""
         return self._port
 
     def pause(self) -> None:
@@ -46,14 +46,14 @@ class SimAcceptor:
         self._paused = True
 
     def resume(self) -> None:
-        """Accept links again, first the waiting ones, from the next turn of the loop on."""
+        """Accept links again, first those that wait, from the next turn of the loop on."""
         self._paused = False
         backlog, self._backlog = self._backlog, []
         for link in backlog:
-            self._network.loop.call_soon(self._network.life, self.adopt, link)
+            self._network.loop.call_soon(self._network.incarnation, self.adopt, link)
 
     def adopt(self, link: SimLink) -> None:
-        """Serve a connected link, or store it while accepting is paused."""
+        """Serve a connected link, or queue it while accepting is paused."""
         if self._paused:
             self._backlog.append(link)
         else:
@@ -70,8 +70,8 @@ class SimNetwork:
     def __init__(
         self,
         fabric: Fabric,
-        port: Port,
-        life: Life,
+        node: NetworkNode,
+        incarnation: Incarnation,
         tasks: SimTasks,
         listeners: Mapping[str, int],
         clock: Clock,
@@ -79,15 +79,20 @@ class SimNetwork:
     ) -> None:
         self.fabric = fabric
         self.loop: SimLoop = fabric.loop
-        self.port = port
-        self.life = life
+        self.network_node = node
+        self.incarnation = incarnation
         self._tasks = tasks
         self._trace = trace
         self._bound = dict(listeners)
         self._listening: list[int] = []
         self._lost = LostResponses(clock, trace)
-        self.delivery = Delivery(tasks.call_soon, lambda: life.running)
-        self._context = SimLinkContext(port=port, life=life, delivery=self.delivery, log=trace.log)
+        self.deferred_calls = DeferredCalls(tasks.call_soon, lambda: incarnation.running)
+        self._context = SimLinkContext(
+            network_node=node,
+            incarnation=incarnation,
+            deferred_calls=self.deferred_calls,
+            log=trace.log,
+        )
         self.links = self._context.links
 
     # ------------------------------------------------------------------ seam
@@ -95,17 +100,17 @@ class SimNetwork:
     async def listen(
         self, name: str, make_handler: MakeHandler, *, max_frame_bytes: int
     ) -> SimAcceptor:
-        """Serve on this host's listener `name`; ConfigError if the host has no listener of that name."""
+        """Serve on this host's listener `name`; ConfigError where the host has no free listener of that name."""
         number = self._bound.pop(name, None)
         if number is None:
             raise ConfigError(f"this host has no free listener {name!r}")
 
         acceptor = SimAcceptor(self, number, make_handler)
 
-        def accept(client: Port, inward: Way, outward: Way) -> SimLink:
+        def accept(client: NetworkNode, inward: LinkDirection, outward: LinkDirection) -> SimLink:
             peer = Peer("unknown", f"{client.name}:{inward.connection}", "127.0.0.1")
             link = SimLink(self._context, peer, inward, outward, max_frame_bytes)
-            self.loop.call_soon(self.life, acceptor.adopt, link)
+            self.loop.call_soon(self.incarnation, acceptor.adopt, link)
             return link
 
         self.fabric.listening[number] = accept
@@ -121,8 +126,8 @@ class SimNetwork:
     async def connect(
         self, peer: Peer, host: str, port: int, make_handler: MakeHandler, *, timeout_ms: int
     ) -> Link:
-        """Open a link to `peer`; OSError or TimeoutError when no process answers."""
-        del host  # all machines of the world have different ports at one address, as on a developer's machine
+        """Open a link to `peer`; OSError when no process listens there, TimeoutError when the peer is isolated."""
+        del host  # the machines of a world share an address and differ by port
         link = await self._tasks.wait(self._handshake(peer, port), timeout_ms)
         handler = make_handler(link)
         link.start(handler)
@@ -134,59 +139,59 @@ class SimNetwork:
         if owner is None:
             raise ConnectionRefusedError(111, f"no machine has port {number}")
         await self._passable(owner)
-        await self._wait_latency(owner)
+        await self._pass_latency(owner)
         await self._passable(owner)
         accept = fabric.listening.get(number)
         if accept is None:
-            await self._wait_latency(owner)
+            await self._pass_latency(owner)
             raise ConnectionRefusedError(111, "Connection refused")
         there, back = fabric.connection()
-        accepted = accept(self.port, there, back)
+        accepted = accept(self.network_node, there, back)
         link = SimLink(self._context, peer, back, there, FRAME_BYTES_MOST)
         try:
-            for way in (there, back):
-                way.apply()
-            await self._wait_latency(owner)
+            for direction in (there, back):
+                direction.apply()
+            await self._pass_latency(owner)
             await self._passable(owner)
         except BaseException:
             link.close(reset=True)
             raise
-        assert accepted.port is owner
+        assert accepted.network_node is owner
         return link
 
-    async def _wait_latency(self, owner: Port) -> None:
-        await self._tasks.sleep(self.fabric.latency_ns(self.port, owner) / NS_PER_MS)
+    async def _pass_latency(self, owner: NetworkNode) -> None:
+        await self._tasks.sleep(self.fabric.latency_ns(self.network_node, owner) / NS_PER_MS)
 
-    async def _passable(self, owner: Port) -> None:
-        while not self.fabric.passable(self.port, owner):
+    async def _passable(self, owner: NetworkNode) -> None:
+        while not self.fabric.passable(self.network_node, owner):
             # one promise for each waiter: a waiter that is cancelled cancels no other
             promise: SimPromise[None] = self._tasks.promise()
             self.fabric.when_changed(partial(set_none, promise))
             await promise
 
     def lose_response(self, peer: Peer, api_key: int) -> bool:
-        """True when a fault loses this response: the caller then closes the link with `reset`."""
+        """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         return self._lost.lose(peer, api_key)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
-        self.delivery.after(call)
+        self.deferred_calls.after(call)
 
     def flush(self) -> None:
         """Nothing to do: simulated links send at once."""
 
-    # ----------------------------------------------------- fault injection points
+    # ----------------------------------------------------------------- fault injection
 
     def block(self, peers: Sequence[str], direction: str = "both") -> None:
-        """Block frames to these peers, from them, or both, on open links and new ones."""
-        self.port.rules.block(peers, direction)
+        """Block what these peers send, are sent, or both, on live links and new ones."""
+        self.network_node.rules.block(peers, direction)
         self.fabric.changed()
         self._trace.emit("links.blocked", peers=list(peers), direction=direction)
 
     def slow(self, peers: Sequence[str], delay_ms: int) -> None:
-        """Delay frames to these peers by `delay_ms`, on open links and new ones."""
-        self.port.rules.slow(peers, delay_ms)
-        self.port.delayed_frames = 0
+        """Send late by `delay_ms` to these peers, on live links and new ones."""
+        self.network_node.rules.slow(peers, delay_ms)
+        self.network_node.delayed_frames = 0
         self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
 
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
@@ -194,7 +199,7 @@ class SimNetwork:
         if mode not in ("deliver", "reset"):
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self.links if link.inward.blocked or link.outward.blocked]
-        self.port.rules.heal(peers)
+        self.network_node.rules.heal(peers)
         if mode == "reset":
             for link in held:
                 link.break_off()
@@ -212,7 +217,7 @@ class SimNetwork:
 
     @staticmethod
     def _matches(link: SimLink, peers: Sequence[str]) -> bool:
-        return matches_any(str(link.outward.target.port.identity), peers)
+        return matches_any(str(link.outward.target.network_node.identity), peers)
 
     def end(self, *, silently: bool) -> None:
         """The process has ended; `silently`: by a power loss."""
@@ -234,8 +239,8 @@ class SimNetwork:
             held_in += link.inward.held_bytes
             held_out += link.outward.held_bytes
         return {
-            "rules": self.port.rules.report(), "held_in_bytes": held_in, "held_out_bytes": held_out,
-            "delayed_frames": self.port.delayed_frames,
+            "rules": self.network_node.rules.report(), "held_in_bytes": held_in, "held_out_bytes": held_out,
+            "delayed_frames": self.network_node.delayed_frames,
         }  # fmt: skip
 
     def _op_slow(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,14 +1,15 @@
 """Coroutines, promises and timers of one simulated incarnation: `Tasks` of the seam.
 
-Owns: `SimTasks` with its promises, tasks and timers. Semantics are asyncio's, for which broker code is written:
-a promise's waiters run in a later turn; cancelling a task cancels the promise it waits for; `wait` cancels its
-awaitable at the deadline and raises TimeoutError; an unhandled exception of a task is traced as `task.failed`.
+Owns: `SimTasks` and the tasks, promises and timers that it creates. Their semantics are asyncio's, for which broker
+code was written: a promise's waiters run in a later turn; cancelling a task cancels the promise it waits for; `wait`
+cancels its awaitable at the deadline and raises TimeoutError; an exception that leaves a task is traced as
+`task.failed`.
 
-A BLOCKS call runs on a simulated thread: it takes a time drawn from the seed, and the loop continues meanwhile. The
-call itself takes no virtual time.
+A BLOCKS call runs on a simulated thread: it takes a time drawn from the seed, and the loop goes on meanwhile. The
+call itself is one instant.
 
-Coroutines of a killed incarnation never run again; they are kept until the world ends, so that none of their
-`finally` clauses runs earlier, when garbage is collected.
+Coroutines of a killed incarnation never run again. The loop stores them until the world ends, so that garbage
+collection does not run their `finally` clauses earlier.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 from ..seam import Trace
-from .loop import NS_PER_MS, HostGone, Life, SimLoop, SimTimer
+from .loop import NS_PER_MS, Incarnation, ProcessKilled, SimLoop, SimTimer
 
 T = TypeVar("T")
 
@@ -32,17 +33,17 @@ class Cancelled(BaseException):
 
 
 class InvalidStateError(Exception):
-    """A promise received a second value."""
+    """A promise got a second value."""
 
 
 class SimPromise(Generic[T]):
     """A value that is set later; `Promise` of the seam."""
 
-    __slots__ = ("_callbacks", "_life", "_loop", "_state", "_value")
+    __slots__ = ("_callbacks", "_incarnation", "_loop", "_state", "_value")
 
-    def __init__(self, loop: SimLoop, life: Life) -> None:
+    def __init__(self, loop: SimLoop, incarnation: Incarnation) -> None:
         self._loop = loop
-        self._life = life
+        self._incarnation = incarnation
         self._state = _PENDING
         self._value: Any = None
         self._callbacks: list[Callable[[], object]] = []
@@ -56,11 +57,11 @@ class SimPromise(Generic[T]):
         self._set(_RESULT, result)
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Set an exception."""
+        """Set an error."""
         self._set(_ERROR, error)
 
     def cancel(self) -> bool:
-        """Cancel the promise; False if it is done already."""
+        """Give the value up; False when it was set."""
         if self._state != _PENDING:
             return False
         self._set(_CANCELLED, None)
@@ -72,17 +73,17 @@ class SimPromise(Generic[T]):
         self._state, self._value = state, value
         callbacks, self._callbacks = self._callbacks, []
         for call in callbacks:
-            self._loop.call_soon(self._life, call)
+            self._loop.call_soon(self._incarnation, call)
 
     def when_done(self, call: Callable[[], object]) -> None:
         """Run `call` in a later turn of the loop when it is done."""
         if self._state == _PENDING:
             self._callbacks.append(call)
         else:
-            self._loop.call_soon(self._life, call)
+            self._loop.call_soon(self._incarnation, call)
 
     def result(self) -> T:
-        """The value; raises the exception or Cancelled."""
+        """The value; raises the error or Cancelled."""
         if self._state == _RESULT:
             found: T = self._value
             return found
@@ -117,7 +118,7 @@ class SimTask:
         return self._done
 
     def cancel(self) -> object:
-        """Raise Cancelled at the await of the task, in a later turn."""
+        """Raise Cancelled where it waits, in a later turn."""
         if self._done:
             return False
         self.cancels += 1
@@ -126,7 +127,7 @@ class SimTask:
         return True
 
     def step(self) -> None:
-        """Run the coroutine to its next await."""
+        """Run it to its next await."""
         if self._done:
             return
         self._waits_for = None
@@ -142,7 +143,7 @@ class SimTask:
             self._end(None)
         except Cancelled:
             self._end(None)
-        except HostGone:
+        except ProcessKilled:
             self._end(None)
             raise
         except Exception as error:
@@ -161,7 +162,7 @@ class SimTask:
         self._tasks.ended(self, error)
 
     def shut(self) -> None:
-        """The world ends: run the `finally` clauses and ignore their effects."""
+        """The world ends: run the `finally` clauses and ignore what they do."""
         if not self._done:
             self._done = True
             try:
@@ -174,9 +175,11 @@ class SimTask:
 class SimTasks:
     """The tasks and timers of one incarnation."""
 
-    def __init__(self, loop: SimLoop, life: Life, trace: Trace, rng: random.Random) -> None:
+    def __init__(
+        self, loop: SimLoop, incarnation: Incarnation, trace: Trace, rng: random.Random
+    ) -> None:
         self._loop = loop
-        self._life = life
+        self._incarnation = incarnation
         self._trace = trace
         self._random = rng
         self.current: SimTask | None = None
@@ -184,24 +187,24 @@ class SimTasks:
         """Shortest and longest time of a BLOCKS call; a fault makes it longer (a slow disk)."""
         self.blocking_calls = 0
         """BLOCKS calls begun."""
-        life.report = self.report
+        incarnation.report = self.report
 
     def call_soon(self, call: Callable[..., object], *args: object) -> None:
         """Run `call(*args)` on the next turn of the loop."""
-        self._loop.call_soon(self._life, call, *args)
+        self._loop.call_soon(self._incarnation, call, *args)
 
     def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> SimTimer:
         """Run `call(*args)` after `delay_ms`."""
-        return self._loop.call_after(self._life, int(delay_ms * NS_PER_MS), call, *args)
+        return self._loop.call_after(self._incarnation, int(delay_ms * NS_PER_MS), call, *args)
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> SimTask:
-        """Run a coroutine; a coroutine that an ended incarnation spawns never starts."""
+        """Run a coroutine; a coroutine that a dead incarnation spawns never starts."""
         task = SimTask(self, coroutine, name)
-        if self._loop.closed or not self._life.alive:
+        if self._loop.closed or not self._incarnation.alive:
             task.shut()
             return task
         self._loop.at_close(task, task.shut)
-        self._loop.call_soon(self._life, task.step)
+        self._loop.call_soon(self._incarnation, task.step)
         return task
 
     def ended(self, task: SimTask, error: Exception | None) -> None:
@@ -218,7 +221,7 @@ class SimTasks:
 
     def promise(self) -> SimPromise[Any]:
         """A new promise without a value."""
-        return SimPromise(self._loop, self._life)
+        return SimPromise(self._loop, self._incarnation)
 
     async def sleep(self, delay_ms: float) -> None:
         """Suspend this coroutine for `delay_ms`."""

@@ -64,7 +64,7 @@ def test_armed_sync_fault_fails_its_folder_until_it_is_cleared(
         ("write", ["append", "write_at", "truncate", "replace", "resize"]),
         ("sync", ["sync", "sync_file", "sync_map", "replace"]),
         ("read", ["read_at", "region", "read", "list"]),
-        ("name", ["open", "map", "rename", "remove", "make_folder", "remove_folder", "lock"]),
+        ("rename", ["open", "map", "rename", "remove", "make_folder", "remove_folder", "lock"]),
     ],
 )
 def test_armed_fault_fails_each_call_of_its_operation(
@@ -104,7 +104,7 @@ def test_control_operations_arm_report_and_clear_a_fault(
     faults: DiskFaults, disk: RealDisk
 ) -> None:
     operations = faults.operations()
-    armed = operations["disk.fail"]({"operation": "name", "path": "*/no/*", "error": "EROFS"})
+    armed = operations["disk.fail"]({"operation": "rename", "path": "*/no/*", "error": "EROFS"})
     assert result_of(disk.make_folder, "/no/where") == "EROFS"
     (row,) = operations["disk.faults"]({})["rules"]
     assert (row["id"], row["seen"], row["last_path"]) == (armed["id"], 1, "/no/where")

@@ -192,7 +192,7 @@ def test_kill_closes_the_links_and_power_loss_does_not(pair: Pair) -> None:
     assert end.closed == ["closed by the peer"]
     pair.serve()
     other = pair.connect()
-    pair.server.cut_power()
+    pair.server.lose_power()
     other.link.send((b"never received",))
     waiting = pair.connecting()
     pair.world.loop.run_for(400)

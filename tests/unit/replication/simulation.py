@@ -337,7 +337,9 @@ class Simulation:
                 api_key, version, 1, client_id, body, 0, broker_context(client_id),
                 target.host.clock.monotonic_ns(), complete,
             )  # fmt: skip
-            cast("SimNetwork", target.host.network).delivery.run(partial(target.serve, request))
+            cast("SimNetwork", target.host.network).deferred_calls.run(
+                partial(target.serve, request)
+            )
 
         def complete(parts: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
             if on_send is not None:
