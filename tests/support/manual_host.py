@@ -6,18 +6,24 @@ lines of every level, and an exception that ends a task or a callback is raised 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
 
-from harrow.cluster.host.seam import Host, Peer, Tasks
+from harrow.cluster.host.seam import Host, Peer, T, Tasks, Trace
 from harrow.cluster.host.simulated import Machine, World
-from harrow.cluster.host.simulated.loop import SimTimer
-from harrow.cluster.host.simulated.tasks import SimTasks
+from harrow.cluster.host.simulated.loop import Life, SimLoop, SimTimer
+from harrow.cluster.host.simulated.tasks import SimPromise, SimTask, SimTasks
 
 
 class ManualTasks(SimTasks):
     """Simulated tasks that count the scheduled calls, and raise the exceptions of tasks and callbacks."""
 
     calls_scheduled = 0
+
+    def __init__(self, loop: SimLoop, life: Life, trace: Trace, rng: Random) -> None:
+        super().__init__(loop, life, trace, rng)
+        self.spawned: list[SimTask] = []
 
     def call_soon(self, call: Callable[..., object], *args: object) -> None:
         self.calls_scheduled += 1
@@ -26,6 +32,11 @@ class ManualTasks(SimTasks):
     def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> SimTimer:
         self.calls_scheduled += 1
         return super().call_later(delay_ms, call, *args)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> SimTask:
+        task = super().spawn(coroutine, name=name)
+        self.spawned.append(task)
+        return task
 
     def report(self, name: str, error: BaseException) -> None:
         raise error
@@ -50,6 +61,32 @@ class ManualHost(Host):
     def run_due(self) -> None:
         """Run all that is due now."""
         self.advance(0)
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> SimPromise[T]:
+        """Run a coroutine of the test beside its caller; returns the promise of its result."""
+        promise: SimPromise[T] = self._tasks.promise()
+
+        async def run() -> None:
+            promise.set_result(await coroutine)
+
+        SimTasks.spawn(self._tasks, run(), name="test")
+        return promise
+
+    def run(self, coroutine: Coroutine[Any, Any, T], *, limit_ms: float = 60_000) -> T:
+        """Run a coroutine of the test to its end, and move the time as far as it waits; returns its result."""
+        promise = self.start(coroutine)
+        assert self._world.loop.run_until(promise.done, limit_ms), f"not done in {limit_ms} ms"
+        return promise.result()
+
+    @property
+    def running(self) -> list[str]:
+        """Names of the spawned tasks that have not ended; those of `start` and `run` are not listed."""
+        return [task.name for task in self._tasks.spawned if not task.done()]
+
+    async def wait_for_tasks(self) -> None:
+        """Wait until every spawned task has ended."""
+        while self.running:
+            await self.tasks.sleep(1)
 
     @property
     def now_ms(self) -> int:
