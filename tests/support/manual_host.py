@@ -1,7 +1,7 @@
-"""A host for tests of sans-IO rooms: a simulated machine whose time moves only when the test calls `advance`.
+"""A host for tests of sans-IO rooms: a simulated machine whose time moves only in `advance` and `run`.
 
 Clock, tasks, trace and random numbers are those of `cluster/host/simulated`, with two differences: the trace keeps log
-lines of every level, and an exception that ends a task or a callback is raised by `advance` instead of being traced.
+lines of every level, and `advance` and `run` raise an exception that ends a task or a callback, which is not traced.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ManualTasks(SimTasks):
 
 
 class ManualHost(Host):
-    """Broker 1 on a machine of its own; `advance` moves the time and runs the calls that are due."""
+    """Broker 1 on a machine of its own."""
 
     def __init__(self, *, seed: int = 7) -> None:
         self._world = World(seed, log_level="debug")
