@@ -1,10 +1,8 @@
-"""What a coordinator sees of its broker: virtual time, logs in memory, appends that a test acknowledges."""
+"""The parts of a broker that a coordinator uses: logs in memory, appends that a test acknowledges, a metadata cache."""
 
 from __future__ import annotations
 
-import heapq
-import random
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,111 +16,8 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
 from harrow.cluster.wire.request import Request
+from manual_host import ManualHost
 from request_contexts import CLIENT_LISTENER, client_context
-
-
-class FakePromise:
-    """Has one result; a coroutine that awaits it continues on the next turn of the loop."""
-
-    def __init__(self) -> None:
-        self._done = False
-        self._value: Any = None
-        self.waiters: list[Callable[[], None]] = []
-
-    def set_result(self, result: Any, /) -> None:
-        self._done, self._value = True, result
-        for waiter in self.waiters:
-            waiter()
-
-    def set_exception(self, error: BaseException, /) -> None:
-        raise NotImplementedError
-
-    def done(self) -> bool:
-        return self._done
-
-    def cancel(self) -> None:
-        self._done = True
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        if not self._done:
-            yield self
-        return self._value
-
-
-class FakeHost:
-    """Clock, tasks, random, trace; time passes only in `advance`."""
-
-    name = "broker-1"
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self.random = random.Random(7)
-        self.events: list[tuple[str, dict[str, object]]] = []
-        self._heap: list[tuple[float, int, Callable[..., object], tuple[object, ...]]] = []
-        self._cancelled: set[int] = set()
-        self._sequence = 0
-        self.clock = self.tasks = self.trace = self
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now_ms
-
-    def emit(self, event: str, /, **fields: object) -> None:
-        self.events.append((event, fields))
-
-    def log(self, level: str, message: str, /, **fields: object) -> None:
-        self.events.append((f"log.{level}", {"message": message, **fields}))
-
-    def call_soon(self, call: Callable[..., object], *args: object) -> None:
-        self.call_later(0, call, *args)
-
-    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Any:
-        self._sequence += 1
-        number = self._sequence
-        heapq.heappush(self._heap, (self.now_ms + delay_ms, number, call, args))
-        cancelled = self._cancelled
-
-        class Timer:
-            def cancel(self) -> None:
-                cancelled.add(number)
-
-        return Timer()
-
-    def promise(self) -> FakePromise:
-        return FakePromise()
-
-    async def sleep(self, delay_ms: float) -> None:
-        promise = FakePromise()
-        self.call_later(delay_ms, promise.set_result, None)
-        await promise
-
-    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> None:
-        def step() -> None:
-            try:
-                waiting: FakePromise = coroutine.send(None)
-            except StopIteration:
-                return
-            waiting.waiters.append(lambda: self.call_soon(step))
-
-        self.call_soon(step)
-
-    def run_due(self) -> None:
-        """Run all that is due now."""
-        self.advance(0)
-
-    def advance(self, by_ms: int) -> None:
-        end = self.now_ms + by_ms
-        while self._heap and self._heap[0][0] <= end:
-            at, number, call, args = heapq.heappop(self._heap)
-            self.now_ms = max(self.now_ms, int(at))
-            if number not in self._cancelled:
-                call(*args)
-        self.now_ms = end
 
 
 @dataclass
@@ -180,9 +75,9 @@ class FakeResult:
 class FakeReplicas:
     """The partitions of one internal topic. Appends are answered by `acknowledge`, or at once while `automatic`."""
 
-    def __init__(self, host: FakeHost, topic: str = OFFSETS.name) -> None:
+    def __init__(self, host: ManualHost, topic: str = OFFSETS.name) -> None:
         self.on_leadership: list[Callable[[list[Any], list[Any]], None]] = []
-        self.produces = Purgatory("produce", PurgatoryTimer(host))  # type: ignore[arg-type]  # a fake
+        self.produces = Purgatory("produce", PurgatoryTimer(host))
         self.partitions: dict[int, FakePartition] = {}
         self.logs: dict[int, FakeLog] = {}
         self.automatic = True
@@ -315,7 +210,7 @@ class Sent:
         self._response = messages.decode_response(*self._of, b"".join(parts))
 
 
-def send_request(host: FakeHost, row: ApiRow, version: int, **fields: Any) -> Sent:
+def send_request(host: ManualHost, row: ApiRow, version: int, **fields: Any) -> Sent:
     """Encode, decode and handle a request as a connection would."""
     api_key = int(row.api_key)
     assert row.low <= version <= row.high

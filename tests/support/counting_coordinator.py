@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from coordinator_fakes import FakeCache, FakeHost, FakeReplicas
+from coordinator_fakes import FakeCache, FakeReplicas
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.coordinators import (
     COORDINATOR_ERRORS,
@@ -23,6 +23,7 @@ from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import Offset
 from harrow.cluster.internal_topics import InternalTopic
 from harrow.cluster.wire.batches import Record
+from manual_host import ManualHost
 
 COUNTERS = InternalTopic(
     name="__counters",
@@ -139,17 +140,16 @@ class CountingCoordinator:
 
     def __init__(self, idle_ms: int = IDLE_MS) -> None:
         self.idle_ms = idle_ms
-        self.host = FakeHost()
+        self.host = ManualHost()
         self.replicas = FakeReplicas(self.host, COUNTERS.name)
         self.cache = FakeCache()
         self.cache.topics[COUNTERS.name] = PARTITIONS
         self.made: list[CounterMachine] = []
-        host, replicas = cast("Any", (self.host, self.replicas))
         self.runtime: CoordinatorRuntime[CounterMachine] = CoordinatorRuntime(
-            host,
+            self.host,
             BrokerConfig.parse({}),
             COUNTERS,
-            replicas,
+            cast("Any", self.replicas),
             self.cache,
             write_timeout_ms=5_000,
             factory=self._make,

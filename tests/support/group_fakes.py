@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from coordinator_fakes import (
     FakeCache,
-    FakeHost,
     FakePartition,
     FakeReplicas,
     Sent,
@@ -15,21 +14,22 @@ from coordinator_fakes import (
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.groups import GroupCoordinator
 from harrow.cluster.wire import messages
+from manual_host import ManualHost
 
 
 class GroupTestBed:
     """A group coordinator, and the partitions of `__consumer_offsets` that a test lets it lead."""
 
     def __init__(self, **settings: object) -> None:
-        self.host = FakeHost()
+        self.host = ManualHost()
         self.replicas = FakeReplicas(self.host)
         self.cache = FakeCache()
         defaults: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
         config = BrokerConfig.parse(
             {**defaults, **{name.replace("_", "."): value for name, value in settings.items()}}
         )
-        host, replicas, cache = cast("Any", (self.host, self.replicas, self.cache))
-        self.coordinator = GroupCoordinator(host, config, replicas, cache)
+        replicas, cache = cast("Any", (self.replicas, self.cache))
+        self.coordinator = GroupCoordinator(self.host, config, replicas, cache)
         self.handlers = {int(row.api_key): row for row in self.coordinator.handlers()}
 
     def lead(self, number: int, *, high_watermark: int | None = None) -> FakePartition:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from coordinator_fakes import FakeCache, FakeHost, FakeTopicAdmin, Sent, send_request
+from coordinator_fakes import FakeCache, FakeTopicAdmin, Sent, send_request
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.coordinators import CoordinatorType, FindCoordinator
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, InternalTopic, partition_for
+from manual_host import ManualHost
 
 KEY = "readers"
 GROUPS_ONLY = {CoordinatorType.GROUP: OFFSETS}
@@ -22,12 +23,11 @@ class FindCoordinatorTestBed:
     """A broker that serves only FindCoordinator."""
 
     def __init__(self, served: dict[CoordinatorType, InternalTopic]) -> None:
-        self.host = FakeHost()
+        self.host = ManualHost()
         self.cache = FakeCache()
         self.admin = FakeTopicAdmin(self.cache)
-        host, cache = cast("Any", (self.host, self.cache))
         (self.row,) = FindCoordinator(
-            host, BrokerConfig.parse({}), cache, self.admin, served
+            self.host, BrokerConfig.parse({}), cast("Any", self.cache), self.admin, served
         ).handlers()
 
     def send(self, version: int, *keys: str, **more: Any) -> Sent:

@@ -123,7 +123,7 @@ def test_time_at_which_a_group_became_empty_survives_a_failover(bed: GroupTestBe
 def test_commit_time_counts_where_the_stored_group_does_not_say_since_when_it_is_empty(
     bed: GroupTestBed,
 ) -> None:
-    now_ms = bed.host.wall_ms()
+    now_ms = bed.host.clock.wall_ms()
     value = GroupValue(
         protocol_type="consumer", generation=3, protocol=None, leader=None, since_ms=-1
     )

@@ -6,11 +6,9 @@ leader and removes each topic that is marked for deletion.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
@@ -30,85 +28,17 @@ from harrow.cluster.registry.operations import Multi, Operation
 from harrow.cluster.wire import internal, messages
 from harrow.cluster.wire.request import Request
 from harrow.cluster.wire.topic_ids import topic_id_of
+from manual_host import ManualHost
 from request_contexts import CLIENT_LISTENER, client_context
 
-T = TypeVar("T")
 DELETED_LEADER = NodeId(-2)
 """The leader in an UpdateMetadata request for a partition that is deleted."""
 
 
-async def turn() -> None:
-    """Wait until everything that is ready has run once."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.call_soon(ready.set_result, None)
-    await ready
-
-
-class ManualClock:
-    """A clock that moves only when a timer is due."""
-
-    now_ms = 1_000
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-
-class LoopTasks:
-    """The seam's tasks on the running event loop."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.running: set[asyncio.Task[Any]] = set()
-        self._clock = clock
-
-    def call_soon(self, call: Callable[..., object], *args: object) -> None:
-        asyncio.get_running_loop().call_soon(call, *args)
-
-    def call_later(self, delay_ms: float, call: Callable[..., object], *args: object) -> Any:
-        def due() -> None:
-            self._clock.now_ms += int(delay_ms)  # the clock is constant between timers
-            call(*args)
-
-        return asyncio.get_running_loop().call_later(delay_ms / 1000, due)
-
-    def promise(self) -> Any:
-        return asyncio.get_running_loop().create_future()
-
-    def spawn(self, coroutine: Coroutine[Any, Any, object], *, name: str) -> Any:
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self.running.add(task)
-        return task
-
-    async def wait(self, awaitable: Awaitable[T], timeout_ms: float) -> T:
-        async with asyncio.timeout(timeout_ms / 1000):
-            return await awaitable
-
-    async def wait_for_tasks(self) -> None:
-        """Wait until every spawned task has ended."""
-        while self.running:
-            await self.running.pop()
-
-
-class RecordedTrace:
-    """A trace that stores its lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def log(self, level: str, message: str, /, **fields: object) -> None:
-        self.lines.append(f"{level} {message}")
-
-
-class FakeHost:
-    """The part of a host that the metadata room uses."""
-
-    name = "broker 1"
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.tasks = LoopTasks(self.clock)
-        self.trace = RecordedTrace()
-        self.random = random.Random(7)
+def run_on_host(scenario: Callable[[ManualHost], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario to its end on a host of its own."""
+    host = ManualHost()
+    host.run(scenario(host))
 
 
 class TreeRegistry:
@@ -236,16 +166,18 @@ def update(
 class MetadataTestBed:
     """Broker 1, the controller of three brokers."""
 
-    def __init__(self, *, controller_acts: bool = True, **settings: object) -> None:
-        self.host = FakeHost()
+    def __init__(
+        self, host: ManualHost | None = None, *, controller_acts: bool = True, **settings: object
+    ) -> None:
+        self.host = host or ManualHost()
         self.registry = TreeRegistry()
         self.config = BrokerConfig.parse(
             {name.replace("_", "."): v for name, v in settings.items()}
         )
         self.listener = CLIENT_LISTENER
-        self.cache = MetadataCache(self.host, NodeId(1), "BROKERS")  # type: ignore[arg-type] # a part of a host
+        self.cache = MetadataCache(self.host, NodeId(1), "BROKERS")
         self.admin = TopicAdmin(self.host, self.registry, self.cache, self.config)  # type: ignore[arg-type] # parts
-        rows = MetadataHandlers(self.host, self.config, self.cache, self.admin).handlers()  # type: ignore[arg-type] # a part
+        rows = MetadataHandlers(self.host, self.config, self.cache, self.admin).handlers()
         self.table = {row.api_key: row.handler for row in rows}
         self.cache.update(update())
         if controller_acts:

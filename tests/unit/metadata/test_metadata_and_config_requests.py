@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -13,17 +12,18 @@ from harrow.cluster.listeners import Listener
 from harrow.cluster.registry import Create, Set
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.topic_ids import topic_id_of
+from manual_host import ManualHost
 from request_contexts import BROKER_LISTENER, CLIENT_LISTENER
 
-from .metadata_test_bed import MetadataTestBed, partition, topic, update
+from .metadata_test_bed import MetadataTestBed, partition, run_on_host, topic, update
 
 METADATA, UPDATE_METADATA, DESCRIBE_CLUSTER = 3, 6, 60
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL = 32, 33, 44
 ID = "AQIDBAUGBwgREhMUFRYXGA"
 
 
-def bed_with_orders(**settings: object) -> MetadataTestBed:
-    bed = MetadataTestBed(**settings)  # type: ignore[arg-type] # settings only
+def bed_with_orders(host: ManualHost | None = None, **settings: object) -> MetadataTestBed:
+    bed = MetadataTestBed(host, **settings)  # type: ignore[arg-type] # settings only
     bed.cache.update(update(topic("orders", ID, partition(0, 2, (2, 3)), partition(1, -1, (3,)))))
     return bed
 
@@ -36,8 +36,8 @@ async def metadata(bed: MetadataTestBed, version: int, *names: str | None, **fie
 
 @pytest.mark.parametrize("version", messages.versions_known(METADATA))
 def test_metadata_lists_brokers_leaders_and_replicas(version: int) -> None:
-    async def scenario() -> None:
-        response = await metadata(bed_with_orders(), version, "orders")
+    async def scenario(host: ManualHost) -> None:
+        response = await metadata(bed_with_orders(host), version, "orders")
         assert [(b.node_id, b.host, b.port) for b in response.brokers] == [
             (1, "h", 9001),
             (2, "h", 9002),
@@ -55,37 +55,37 @@ def test_metadata_lists_brokers_leaders_and_replicas(version: int) -> None:
         if version >= 10:
             assert found.topic_id == topic_id_of(ID)
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 @pytest.mark.parametrize("version", messages.versions_known(METADATA))
 def test_version_decides_how_all_topics_are_requested(version: int) -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         everything = await metadata(bed, version, topics=() if version == 0 else None)
         assert [row.name for row in everything.topics] == ["orders"]
         if version >= 1:
             assert (await metadata(bed, version)).topics == ()
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 INSIDE = replace(CLIENT_LISTENER, name="INSIDE")
 
 
 @pytest.mark.parametrize(
-    ("listener", "host", "port", "nodes"),
+    ("listener", "hostname", "port", "nodes"),
     [(CLIENT_LISTENER, "h", 9000, (1, 2, 3)), (BROKER_LISTENER, "h", 8000, (1, 2, 3)), (INSIDE, "i", 7000, (1, 3))],
     ids=lambda value: getattr(value, "name", None),
 )  # fmt: skip
 def test_brokers_are_listed_with_the_addresses_of_the_requests_listener(
-    listener: Listener, host: str, port: int, nodes: tuple[int, ...]
+    listener: Listener, hostname: str, port: int, nodes: tuple[int, ...]
 ) -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         bed.cache.update(update(inside=(1, 3)))
         bed.listener = listener
-        expected = [(node, host, port + node) for node in nodes]
+        expected = [(node, hostname, port + node) for node in nodes]
         response = await metadata(bed, 12, "orders")
         assert [(row.node_id, row.host, row.port) for row in response.brokers] == expected
         described = await bed.request(
@@ -93,7 +93,7 @@ def test_brokers_are_listed_with_the_addresses_of_the_requests_listener(
         )
         assert [(row.broker_id, row.host, row.port) for row in described.brokers] == expected
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 @pytest.mark.parametrize(
@@ -102,129 +102,129 @@ def test_brokers_are_listed_with_the_addresses_of_the_requests_listener(
 def test_live_leader_without_the_clients_listener_has_its_own_error(
     version: int, code: str
 ) -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         bed.cache.update(update(inside=(1, 3)))
         bed.listener = INSIDE
         led = (await metadata(bed, version, "orders")).topics[0].partitions[0]
         assert (led.leader_id, led.error_code) == (-1, ErrorCode[code])
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_dead_leader_is_not_available_and_dead_replicas_are_offline() -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         bed.cache.update(update(brokers=(1, 3)))
         response = await metadata(bed, 12, "orders")
         led = response.topics[0].partitions[0]
         assert (led.leader_id, led.error_code) == (-1, ErrorCode.leader_not_available)
         assert (led.replica_nodes, led.offline_replicas) == ((2, 3), (2,))
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_version_zero_lists_live_replicas_only_with_an_error() -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         bed.cache.update(update(brokers=(1, 2)))
         led = (await metadata(bed, 0, "orders")).topics[0].partitions[0]
         assert (led.leader_id, led.replica_nodes) == (2, (2,))
         assert led.error_code is ErrorCode.replica_not_available
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_metadata_by_topic_id_returns_the_topic() -> None:
-    async def scenario() -> None:
+    async def scenario(host: ManualHost) -> None:
         s = messages.schema(METADATA, 12, "request")
         rows = tuple(
             s.MetadataRequestTopic(name=None, topic_id=topic_id_of(text))
             for text in (ID, "BQIDBAUGBwgREhMUFRYXGA")
         )
-        response = await bed_with_orders().request(METADATA, 12, topics=rows)
+        response = await bed_with_orders(host).request(METADATA, 12, topics=rows)
         assert [(row.name, row.error_code) for row in response.topics] == [
             ("orders", ErrorCode.none),
             (None, ErrorCode.unknown_topic_id),
         ]
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_unknown_topic_is_created_once_for_repeated_requests() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed(num_partitions=3, default_replication_factor=2)
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host, num_partitions=3, default_replication_factor=2)
         for _ in range(2):
             (row,) = (await metadata(bed, 12, "new", "new")).topics
             assert row.error_code is ErrorCode.leader_not_available
-        await bed.host.tasks.wait_for_tasks()
+        await host.wait_for_tasks()
         (row,) = (await metadata(bed, 12, "new")).topics
         assert (row.error_code, len(row.partitions)) == (ErrorCode.none, 3)
-        assert bed.host.trace.lines == []
+        assert host.events == []
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_auto_creation_needs_permission_brokers_and_a_valid_name() -> None:
-    async def scenario() -> None:
+    async def scenario(host: ManualHost) -> None:
         for bed, fields, name, code in (
             (
-                MetadataTestBed(),
+                MetadataTestBed(host),
                 {"allow_auto_topic_creation": False},
                 "new",
                 ErrorCode.unknown_topic_or_partition,
             ),
             (
-                MetadataTestBed(auto_create_topics_enable=False),
+                MetadataTestBed(host, auto_create_topics_enable=False),
                 {},
                 "new",
                 ErrorCode.unknown_topic_or_partition,
             ),
             (
-                MetadataTestBed(default_replication_factor=4),
+                MetadataTestBed(host, default_replication_factor=4),
                 {},
                 "new",
                 ErrorCode.invalid_replication_factor,
             ),
-            (MetadataTestBed(), {}, "a b", ErrorCode.invalid_topic_exception),
+            (MetadataTestBed(host), {}, "a b", ErrorCode.invalid_topic_exception),
         ):
             (row,) = (await metadata(bed, 12, name, **fields)).topics
             assert row.error_code is code
-            assert not bed.host.tasks.running
+            assert not host.running
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_failed_auto_creation_is_logged_and_repeated_by_the_next_request() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         await metadata(bed, 12)  # loads the cluster id
         bed.registry.is_unavailable = True
         await metadata(bed, 12, "new")
-        await bed.host.tasks.wait_for_tasks()
-        assert "the registry does not respond" in bed.host.trace.lines[0]
+        await host.wait_for_tasks()
+        assert "the registry does not respond" in str(host.events[0])
         bed.registry.is_unavailable = False
         await metadata(bed, 12, "new")
-        await bed.host.tasks.wait_for_tasks()
+        await host.wait_for_tasks()
         assert bed.cache.topic("new") is not None
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_metadata_is_served_without_the_registry() -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         bed.registry.is_unavailable = True
         response = await metadata(bed, 12, "orders")
         assert (response.cluster_id, response.topics[0].error_code) == (None, ErrorCode.none)
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 @pytest.mark.parametrize("version", messages.versions_known(DESCRIBE_CLUSTER))
 def test_describe_cluster_returns_brokers_controller_and_cluster_id(version: int) -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         response = await bed.request(
             DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True
         )
@@ -237,30 +237,30 @@ def test_describe_cluster_returns_brokers_controller_and_cluster_id(version: int
             response = await bed.request(DESCRIBE_CLUSTER, version, endpoint_type=2)
             assert response.error_code is ErrorCode.mismatched_endpoint_type
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_all_brokers_load_one_cluster_id() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         bed.registry.apply(
             Create("/cluster/id", '{"version":"1","id":"theirs"}', make_parents=True)
         )
         assert await bed.admin.load_cluster_id() == "theirs"
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_update_metadata_is_applied_or_refused() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         fields = {name: getattr(update(epoch=3), name) for name in update().__dataclass_fields__}
         response = await bed.request(UPDATE_METADATA, 8, **fields)
         assert response.error_code is ErrorCode.none
         response = await bed.request(UPDATE_METADATA, 8, **{**fields, "controller_epoch": 2})
         assert response.error_code is ErrorCode.stale_controller_epoch
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 async def describe(
@@ -279,8 +279,8 @@ async def describe(
 
 @pytest.mark.parametrize("version", messages.versions_known(DESCRIBE_CONFIGS))
 def test_topic_settings_name_their_source(version: int) -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders(log_segment_bytes=1_000_000)
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host, log_segment_bytes=1_000_000)
         node = '{"version":1,"config":{"min.insync.replicas":"2"}}'
         bed.registry.apply(Create("/config/topics/orders", node, make_parents=True))
         found = await describe(bed, version, 2, "orders", include_synonyms=True)
@@ -296,12 +296,12 @@ def test_topic_settings_name_their_source(version: int) -> None:
         ]
         assert not any(row.read_only for row in found.configs)
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_broker_settings_are_read_only_and_of_this_broker() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed(num_partitions=9)
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host, num_partitions=9)
         found = await describe(bed, 4, 4, "1", keys=("num.partitions",), include_documentation=True)
         (row,) = found.configs
         assert (row.value, row.config_source, row.read_only, row.config_type) == ("9", 4, True, 3)
@@ -315,7 +315,7 @@ def test_broker_settings_are_read_only_and_of_this_broker() -> None:
         ):
             assert (await describe(bed, 4, kind, name)).error_code is code
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 async def incremental(
@@ -334,8 +334,8 @@ def overrides(bed: MetadataTestBed) -> dict[str, str]:
 
 
 def test_setting_is_appended_once_when_the_registry_fails_before_the_notification() -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
 
         def lose_link() -> None:
             bed.registry.is_unavailable, bed.registry.after = True, lambda: None
@@ -351,12 +351,12 @@ def test_setting_is_appended_once_when_the_registry_fails_before_the_notificatio
         assert overrides(bed) == {"cleanup.policy": "delete,compact"}
         assert any("config_change_" in path for path in bed.registry.dump())
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_incremental_changes_are_written_and_announced() -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         found = await incremental(bed, ("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact"))
         assert found.error_code is ErrorCode.none
         assert overrides(bed) == {"retention.ms": "5", "cleanup.policy": "delete,compact"}
@@ -367,12 +367,12 @@ def test_incremental_changes_are_written_and_announced() -> None:
             {"version": 2, "entity_path": "topics/orders"}
         ] * 2
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_invalid_change_is_refused_as_a_whole() -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         for rows, code in (
             ([("retention.ms", 0, "soon")], ErrorCode.invalid_config),
             ([("no.such", 0, "1")], ErrorCode.invalid_config),
@@ -387,12 +387,12 @@ def test_invalid_change_is_refused_as_a_whole() -> None:
         assert found.error_code is ErrorCode.none
         assert "/config/topics/orders" not in bed.registry.dump()
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_concurrent_changes_of_a_topic_both_take_effect() -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         await incremental(bed, ("retention.ms", 0, "5"))
         theirs = '{"version":1,"config":{"retention.ms":"5","flush.ms":"9"}}'
 
@@ -405,12 +405,12 @@ def test_concurrent_changes_of_a_topic_both_take_effect() -> None:
         await incremental(bed, ("segment.bytes", 0, "99"))
         assert overrides(bed) == {"retention.ms": "5", "flush.ms": "9", "segment.bytes": "99"}
 
-    asyncio.run(scenario())
+    run_on_host(scenario)
 
 
 def test_alter_configs_replaces_all_overrides() -> None:
-    async def scenario() -> None:
-        bed = bed_with_orders()
+    async def scenario(host: ManualHost) -> None:
+        bed = bed_with_orders(host)
         await incremental(bed, ("retention.ms", 0, "5"))
         s = messages.schema(ALTER_CONFIGS, 2, "request")
         topic_row = s.AlterConfigsResource(
@@ -430,4 +430,4 @@ def test_alter_configs_replaces_all_overrides() -> None:
         ]
         assert overrides(bed) == {"flush.ms": "7"}
 
-    asyncio.run(scenario())
+    run_on_host(scenario)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import BrokerEpoch, NodeId, TopicPartition
 from harrow.cluster.wire.internal import FULL
 from harrow.cluster.wire.topic_ids import topic_id_of
+from manual_host import ManualHost
 
-from .metadata_test_bed import DELETED_LEADER, MetadataTestBed, partition, topic, turn, update
+from .metadata_test_bed import (
+    DELETED_LEADER,
+    MetadataTestBed,
+    partition,
+    run_on_host,
+    topic,
+    update,
+)
 
 ID_A, ID_B = "AQIDBAUGBwgREhMUFRYXGA", "BQIDBAUGBwgREhMUFRYXGA"
 
 
-def bed() -> MetadataTestBed:
-    found = MetadataTestBed()
+def bed(host: ManualHost | None = None) -> MetadataTestBed:
+    found = MetadataTestBed(host)
     found.cache.update(update(topic("a", ID_A, partition(0, 1, (1, 2)), partition(1, 2, (2, 3)))))
     return found
 
@@ -106,38 +112,38 @@ def test_update_for_an_earlier_registration_is_refused() -> None:
 
 
 def test_wait_completes_with_the_update_that_fulfils_it() -> None:
-    async def run() -> None:
-        cache = bed().cache
-        woken = asyncio.create_task(cache.await_leaders("b", 2, 60_000))
-        await turn()
+    async def scenario(host: ManualHost) -> None:
+        cache = bed(host).cache
+        woken = host.start(cache.await_leaders("b", 2, 60_000))
+        await host.tasks.sleep(0)
         cache.update(update(topic("b", ID_B, partition(0, 1, (1,)))))
         cache.update(update(topic("b", ID_B, partition(1, -1, (2,)))))
-        await turn()
+        await host.tasks.sleep(0)
         assert not woken.done()
         cache.update(update(topic("b", ID_B, partition(1, 2, (2,)))))
         assert await woken
 
-    asyncio.run(run())
+    run_on_host(scenario)
 
 
 def test_wait_ends_at_its_deadline_and_leaves_no_operation() -> None:
-    async def run() -> None:
-        cache = bed().cache
+    async def scenario(host: ManualHost) -> None:
+        cache = bed(host).cache
         assert not await cache.await_absence("a", 0)
         assert await cache.await_absence("nothing", 0)
         cache.update(update())
 
-    asyncio.run(run())
+    run_on_host(scenario)
 
 
 def test_wait_for_brokers_includes_this_broker() -> None:
-    async def run() -> None:
-        cache = MetadataTestBed().cache
+    async def scenario(host: ManualHost) -> None:
+        cache = MetadataTestBed(host).cache
         cache.update(update(brokers=(2, 3)))
-        woken = asyncio.create_task(cache.await_brokers(2))
-        await turn()
+        woken = host.start(cache.await_brokers(2))
+        await host.tasks.sleep(0)
         assert not woken.done()
         cache.update(update(brokers=(1, 2)))
         await woken
 
-    asyncio.run(run())
+    run_on_host(scenario)

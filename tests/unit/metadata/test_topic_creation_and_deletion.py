@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -12,14 +10,11 @@ from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.registry import Create
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.topic_ids import text_of
+from manual_host import ManualHost
 
-from .metadata_test_bed import MetadataTestBed, update
+from .metadata_test_bed import MetadataTestBed, run_on_host, update
 
 CREATE, DELETE = 19, 20
-
-
-def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(coroutine)
 
 
 def creatable(version: int = 7, **fields: Any) -> Any:
@@ -46,8 +41,8 @@ async def create(
 
 @pytest.mark.parametrize("version", messages.versions_known(CREATE))
 def test_created_topic_has_the_nodes_of_kafka_3_9(version: int) -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         row = creatable(version, configs={"min.insync.replicas": "2"})
         (result,) = await create(bed, row, version=version)
         assert (result.name, result.error_code, result.error_message) == (
@@ -77,7 +72,7 @@ def test_created_topic_has_the_nodes_of_kafka_3_9(version: int) -> None:
             in_force = {entry.name: entry.value for entry in result.configs}
             assert in_force["min.insync.replicas"] == "2"
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
@@ -108,28 +103,28 @@ REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
 def test_invalid_topic_is_refused_with_the_code_of_kafka(
     fields: dict[str, Any], code: ErrorCode, message: str
 ) -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         (result,) = await create(bed, creatable(**fields))
         assert result.error_code is code
         assert message in result.error_message
         assert not any(path.startswith("/brokers/topics/") for path in bed.registry.dump())
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_creation_without_counts_uses_the_settings() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed(num_partitions=4, default_replication_factor=2)
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host, num_partitions=4, default_replication_factor=2)
         (result,) = await create(bed, creatable(num_partitions=-1, replication_factor=-1))
         assert (result.num_partitions, result.replication_factor) == (4, 2)
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_manual_assignment_is_written() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         row = creatable(
             num_partitions=-1, replication_factor=-1, assignments={0: [3, 1], 1: [2, 3]}
         )
@@ -138,12 +133,12 @@ def test_manual_assignment_is_written() -> None:
         node = json.loads(bed.registry.dump()["/brokers/topics/orders"])
         assert node["partitions"] == {"0": [3, 1], "1": [2, 3]}
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_each_topic_of_a_request_has_its_own_result() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         results = await create(
             bed, creatable(name="a"), creatable(name="b!"), creatable(name="c"), creatable(name="c")
         )
@@ -153,12 +148,12 @@ def test_each_topic_of_a_request_has_its_own_result() -> None:
             ("c", ErrorCode.invalid_request),
         ]
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_existing_name_and_colliding_metric_name_are_refused() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         await create(bed, creatable(name="a.b"))
         results = await create(bed, creatable(name="a.b"), creatable(name="a_b"))
         assert [row.error_code for row in results] == [
@@ -166,12 +161,12 @@ def test_existing_name_and_colliding_metric_name_are_refused() -> None:
             ErrorCode.invalid_topic_exception,
         ]
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_concurrent_creation_changes_neither_topic_nor_settings() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed(controller_acts=False)
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host, controller_acts=False)
         bed.registry.apply(Create("/brokers/topics/orders", "theirs", make_parents=True))
         bed.registry.apply(Create("/config/topics/orders", "theirs", make_parents=True))
         (result,) = await create(bed, creatable())
@@ -182,36 +177,36 @@ def test_concurrent_creation_changes_neither_topic_nor_settings() -> None:
             "theirs",
         )
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_settings_left_behind_by_a_deleted_topic_are_replaced() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         bed.registry.apply(Create("/config/topics/orders", "old", make_parents=True))
         bed.registry.apply(Create("/brokers/topics", make_parents=True))
         (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.none
         assert json.loads(bed.registry.dump()["/config/topics/orders"])["config"] == {}
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_broker_that_is_not_the_controller_refuses() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         bed.cache.update(update(controller=2))
         (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.not_controller
         (result,) = await delete(bed, "orders")
         assert result.error_code is ErrorCode.not_controller
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_validate_only_writes_nothing() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         (result,) = await create(bed, creatable(), validate_only=True)
         assert (result.error_code, result.topic_id, result.num_partitions) == (
             ErrorCode.none,
@@ -220,34 +215,34 @@ def test_validate_only_writes_nothing() -> None:
         )
         assert "/brokers/topics/orders" not in bed.registry.dump()
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 1])
 def test_creation_without_leaders_in_time_times_out(timeout_ms: int) -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed(controller_acts=False)
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host, controller_acts=False)
         (result,) = await create(bed, creatable(), timeout_ms=timeout_ms)
         assert result.error_code is ErrorCode.request_timed_out
         assert "/brokers/topics/orders" in bed.registry.dump()
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_creation_without_a_registry_times_out() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         bed.registry.is_unavailable = True
         (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.request_timed_out
         assert "/brokers/topics/orders" not in bed.registry.dump()
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_requests_are_applied_when_the_registry_returns_in_time() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         bed.registry.is_unavailable = bed.registry.reconnects = True
         (result,) = await create(bed, creatable())
         assert result.error_code is ErrorCode.none
@@ -256,7 +251,7 @@ def test_requests_are_applied_when_the_registry_returns_in_time() -> None:
         assert result.error_code is ErrorCode.none
         assert bed.cache.topic("orders") is None
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 async def delete(
@@ -275,8 +270,8 @@ async def delete(
 
 @pytest.mark.parametrize("version", messages.versions_known(DELETE))
 def test_deletion_marks_the_topic_and_waits_for_its_removal(version: int) -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         await create(bed, creatable())
         results = await delete(bed, "orders", "nothing", version=version)
         assert [(row.name, row.error_code) for row in results] == [
@@ -286,12 +281,12 @@ def test_deletion_marks_the_topic_and_waits_for_its_removal(version: int) -> Non
         assert "/admin/delete_topics/orders" in bed.registry.dump()
         assert bed.cache.topic("orders") is None
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_delete_by_topic_id_deletes_the_topic() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         (made,) = await create(bed, creatable())
         s = messages.schema(DELETE, 6, "request")
         row = s.DeleteTopicState(name=None, topic_id=made.topic_id)
@@ -303,31 +298,31 @@ def test_delete_by_topic_id_deletes_the_topic() -> None:
         response = await bed.request(DELETE, 6, topics=(row,), timeout=timeout)
         assert response.responses[0].error_code is ErrorCode.unknown_topic_id
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_deletion_is_refused_if_disabled_and_may_time_out() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed(delete_topic_enable=False)
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host, delete_topic_enable=False)
         for version, code in (
             (6, ErrorCode.topic_deletion_disabled),
             (1, ErrorCode.invalid_request),
         ):
             (result,) = await delete(bed, "orders", version=version)
             assert result.error_code is code
-        bed = MetadataTestBed()
+        bed = MetadataTestBed(host)
         await create(bed, creatable())
         bed.registry.after = lambda: None
         for _ in range(2):  # a topic that is already marked is no error
             (result,) = await delete(bed, "orders", timeout_ms=0)
             assert result.error_code is ErrorCode.request_timed_out
 
-    run(scenario())
+    run_on_host(scenario)
 
 
 def test_internal_topic_waits_for_enough_brokers_and_is_created_once() -> None:
-    async def scenario() -> None:
-        bed = MetadataTestBed()
+    async def scenario(host: ManualHost) -> None:
+        bed = MetadataTestBed(host)
         arguments = {
             "partitions": 5,
             "replication_factor": 3,
@@ -338,12 +333,14 @@ def test_internal_topic_waits_for_enough_brokers_and_is_created_once() -> None:
             await bed.admin.ensure_topic("__consumer_offsets", **arguments)  # type: ignore[arg-type] # spelled once
         assert refused.value.code is ErrorCode.invalid_replication_factor
         bed.cache.update(update())
-        await asyncio.gather(
-            bed.admin.ensure_topic("__consumer_offsets", **arguments),  # type: ignore[arg-type] # as above
-            bed.admin.ensure_topic("__consumer_offsets", **arguments),  # type: ignore[arg-type] # as above
-        )
+        creations = [
+            host.start(bed.admin.ensure_topic("__consumer_offsets", **arguments))  # type: ignore[arg-type] # as above
+            for _ in range(2)
+        ]
+        for creation in creations:
+            await creation
         assert bed.cache.partition_count("__consumer_offsets") == 5
         config = json.loads(bed.registry.dump()["/config/topics/__consumer_offsets"])
         assert config["config"] == {"cleanup.policy": "compact"}
 
-    run(scenario())
+    run_on_host(scenario)
