@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from harrow.faults import FAULTS
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("cluster", "faults", "harness")
@@ -98,6 +99,11 @@ def test_a_path_that_does_not_exist_is_found() -> None:
     ]
     assert missing_paths("`storage/indexes/`", at_root=True) == []
     assert missing_paths("`cluster/indexes/`", at_root=False) == ["cluster/indexes/"]
+
+
+def test_the_readme_lists_every_fault() -> None:
+    listed = re.findall(r"^\| `(\w+)\(", text_of("README.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(FAULTS)
 
 
 # ------------------------------------------------------------------------------------- rooms
