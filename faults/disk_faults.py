@@ -158,23 +158,23 @@ class DiskError(ProcessFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowDisk(ProcessFault):
-    """Every write and fsync takes `ms` longer; the broker continues to serve, late."""
+    """Every write and fsync takes `delay_ms` longer; the broker continues to serve, late."""
 
     kind: ClassVar[str] = "slow_disk"
     needs: ClassVar[frozenset[str]] = frozenset({"slow-disk"})
     waits_for_traffic: ClassVar[bool] = True
-    ms: Milliseconds = SLOW_DISK_MS
+    delay_ms: Milliseconds = SLOW_DISK_MS
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        pair = pair_within(self.ms, 1, SLOW_DISK_MS_MOST)
+        pair = pair_within(self.delay_ms, 1, SLOW_DISK_MS_MOST)
         if pair is None:
             raise ConfigError(
-                f"slow_disk(ms={self.ms!r}): expected milliseconds, or a (least, most) pair, from 1 to "
+                f"slow_disk(delay_ms={self.delay_ms!r}): expected milliseconds, or a (least, most) pair, from 1 to "
                 f"{SLOW_DISK_MS_MOST}"
             )
-        given = isinstance(self.ms, list | tuple)
-        object.__setattr__(self, "ms", (pair[0], pair[1]) if given else pair[0])
+        given = isinstance(self.delay_ms, list | tuple)
+        object.__setattr__(self, "delay_ms", (pair[0], pair[1]) if given else pair[0])
 
     @property
     def disturbs(self) -> bool:
@@ -184,7 +184,9 @@ class SlowDisk(ProcessFault):
     def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
         """Draw the delay."""
         del snapshot
-        least, most = self.ms if isinstance(self.ms, tuple) else (self.ms, self.ms)
+        least, most = (
+            self.delay_ms if isinstance(self.delay_ms, tuple) else (self.delay_ms, self.delay_ms)
+        )
         return {"delay_ms": round(rng.uniform(least, most))}
 
     def inject(self, system: System, injection: Injection) -> None:
@@ -218,10 +220,10 @@ def power_loss(
 
 
 def slow_disk(
-    target: Target | int, *, ms: Milliseconds = SLOW_DISK_MS, seconds: Seconds | None = None
+    target: Target | int, *, delay_ms: Milliseconds = SLOW_DISK_MS, seconds: Seconds | None = None
 ) -> SlowDisk:
-    """Delay every write and fsync of a broker by `ms`."""
-    return SlowDisk(target=target, ms=ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+    """Delay every write and fsync of a broker by `delay_ms`."""
+    return SlowDisk(target=target, delay_ms=delay_ms, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def disk_error(

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "cluster", "docs", "faults", "harness", "package", "tests")
 LISTS_THEM = (Path(__file__), ROOT / "docs" / "glossary.md")
 BOUNDS = {
-    "told": 8,
+    "told": 6,
     "anew": 0,
     "whoever": 1,
     "nobody": 9,
@@ -30,7 +30,7 @@ BOUNDS = {
     "knows of": 0,
     "hears of": 1,
     "heard of": 0,
-    "vouches for": 1,
+    "vouches for": 0,
     "for one in": 6,
 }
 """Phrase to the number of times that it may occur; the glossary says what to write instead."""

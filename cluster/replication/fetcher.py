@@ -193,7 +193,9 @@ class ReplicaFetcher:
         self._in_flight = True
         try:
             await client.connect(FETCH, timeout_ms)
-            if client is not self._client:
+            # While the link was opened a partition may have been removed: this broker leads it now.
+            ready = [followed for followed in ready if followed.active]
+            if client is not self._client or not ready:
                 return
             exchange = FetchExchange(client, self._host.tasks.promise(), self._answered)
             if not self._send(exchange, client, ready):

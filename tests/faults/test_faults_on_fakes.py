@@ -68,7 +68,7 @@ WAITING: list[Fault] = [
     disk_error("sync", leader("orders", 0), error="ENOSPC", nth=3, path="*/orders-0/*"),
     disk_error("write", leader("orders", 0), error="", delay_ms=20),
     disk_error("rename", one, count=1),
-    slow_disk(leader("orders", 0), ms=30),
+    slow_disk(leader("orders", 0), delay_ms=30),
 ]
 ALL = AT_ONCE + WAITING
 

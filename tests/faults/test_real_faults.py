@@ -92,7 +92,7 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "isolate from clients too": lambda topic: isolate(leader(topic, 0), seconds=2, clients=True),
     "cut off one way": lambda topic: cut(leader(topic, 0), seconds=2),
     "connections reset": lambda topic: reset(leader(topic, 0), clients=True),
-    "a slow disk": lambda topic: slow_disk(leader(topic, 0), ms=15, seconds=1),
+    "a slow disk": lambda topic: slow_disk(leader(topic, 0), delay_ms=15, seconds=1),
     "lose a response": lambda topic: lose_response("Produce", nth=3),
     "crash after append": lambda topic: failpoint("log.after-append", leader(topic, 0), seconds=1),
     "stop after append": lambda topic: failpoint("log.after-append", leader(topic, 0), "stop", seconds=2.5),

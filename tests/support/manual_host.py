@@ -12,7 +12,7 @@ from typing import Any
 
 from harrow.cluster.host.seam import Host, Peer, T, Tasks, Trace
 from harrow.cluster.host.simulated import Machine, World
-from harrow.cluster.host.simulated.loop import Life, SimLoop, SimTimer
+from harrow.cluster.host.simulated.loop import Incarnation, SimLoop, SimTimer
 from harrow.cluster.host.simulated.tasks import SimPromise, SimTask, SimTasks
 
 
@@ -21,7 +21,7 @@ class ManualTasks(SimTasks):
 
     calls_scheduled = 0
 
-    def __init__(self, loop: SimLoop, life: Life, trace: Trace, rng: Random) -> None:
+    def __init__(self, loop: SimLoop, life: Incarnation, trace: Trace, rng: Random) -> None:
         super().__init__(loop, life, trace, rng)
         self.spawned: list[SimTask] = []
 
@@ -48,7 +48,7 @@ class ManualHost(Host):
     def __init__(self, *, seed: int = 7) -> None:
         self._world = World(seed, log_level="debug")
         host = Machine(self._world, "broker-1", Peer("broker", "1")).boot()
-        self._tasks = ManualTasks(self._world.loop, host.life, host.trace, host.random)
+        self._tasks = ManualTasks(self._world.loop, host.incarnation, host.trace, host.random)
         self.name, self.clock, self.random = host.name, host.clock, host.random
         self.tasks: Tasks = self._tasks
         self.disk, self.network, self.failpoints = host.disk, host.network, host.failpoints
