@@ -194,7 +194,7 @@ REFUSED_CALLS: dict[str, tuple[str, str, Callable[[Log], object]]] = {
         "read", "*txnindex", lambda log: log.aborted_within_read(Offset(0), Offset(3))
     ),
     "read": ("read", "*", lambda log: log.offset_for_timestamp(NOW)),
-    "roll": ("name", "*", lambda log: log.roll()),
+    "roll": ("rename", "*", lambda log: log.roll()),
     "snapshot": ("write", "*snapshot", lambda log: log.roll()),
 }  # fmt: skip
 
