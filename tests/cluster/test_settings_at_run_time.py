@@ -135,10 +135,10 @@ def test_restarting_a_broker_keeps_its_changed_settings(cluster: Cluster, admin:
 
 
 def test_enabling_unclean_election_elects_the_live_replica(cluster: Cluster, admin: Any) -> None:
-    admin.create_topics([NewTopic("allowed", replica_assignments={0: [2, 1]})])
     controller = cluster.controller_id()
     assert controller is not None
-    dead = 3 - controller
+    dead = 3 - controller  # the leader, whichever broker the controller is
+    admin.create_topics([NewTopic("allowed", replica_assignments={0: [dead, controller]})])
     cluster.await_converged()  # both brokers have the partition
     # The follower cannot fetch until its leader is dead, so it never returns to the ISR.
     cluster.control(controller, "links.block", peers=[f"broker {dead}"], direction="both")
