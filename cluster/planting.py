@@ -95,6 +95,9 @@ class Plant:
     title: str
     plant: Callable[[Planter], None]
 
+    def __str__(self) -> str:
+        return f"{self.module}: {self.title}"
+
     def to_json(self) -> dict[str, str]:
         """Return `{"module", "title"}`."""
         return {"module": self.module, "title": self.title}

@@ -21,7 +21,7 @@ from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
 from .rules import arm_once, armed_in, disarm, disarmed, fired
-from .spec import Fault, Injection, Seconds, pair_within
+from .spec import Fault, Injection, Milliseconds, Seconds, least_and_most, milliseconds_within
 from .system import RUNNING, ClusterSnapshot, System
 from .targets import Target
 
@@ -30,8 +30,6 @@ ERRORS = ("EIO", "ENOSPC", "EROFS", "EDQUOT", "")
 SLOW_DISK_MS = (20, 200)
 """From a disk that other processes use too, to a disk that is about to fail."""
 SLOW_DISK_MS_MOST = 10_000
-
-Milliseconds = float | tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,14 +165,8 @@ class SlowDisk(ProcessFault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        pair = pair_within(self.delay_ms, 1, SLOW_DISK_MS_MOST)
-        if pair is None:
-            raise ConfigError(
-                f"slow_disk(delay_ms={self.delay_ms!r}): expected milliseconds, or a (least, most) pair, from 1 to "
-                f"{SLOW_DISK_MS_MOST}"
-            )
-        given = isinstance(self.delay_ms, list | tuple)
-        object.__setattr__(self, "delay_ms", (pair[0], pair[1]) if given else pair[0])
+        checked = milliseconds_within(self.delay_ms, SLOW_DISK_MS_MOST, "slow_disk(delay_ms")
+        object.__setattr__(self, "delay_ms", checked)
 
     @property
     def disturbs(self) -> bool:
@@ -184,10 +176,7 @@ class SlowDisk(ProcessFault):
     def draw_details(self, snapshot: ClusterSnapshot, rng: Any) -> dict[str, Any]:
         """Draw the delay."""
         del snapshot
-        least, most = (
-            self.delay_ms if isinstance(self.delay_ms, tuple) else (self.delay_ms, self.delay_ms)
-        )
-        return {"delay_ms": round(rng.uniform(least, most))}
+        return {"delay_ms": round(rng.uniform(*least_and_most(self.delay_ms)))}
 
     def inject(self, system: System, injection: Injection) -> None:
         """Make each broker's disk slow, once."""

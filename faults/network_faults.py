@@ -27,7 +27,7 @@ from harrow.cluster.host.knobs.link_rules import DELAY_MS_MOST
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import hit_once, start_again
-from .spec import Fault, Injection, Seconds, pair_within
+from .spec import Fault, Injection, Milliseconds, Seconds, least_and_most, milliseconds_within
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
 from .targets import Target
 
@@ -36,8 +36,6 @@ MODES = ("deliver", "reset")
 PEERS = ("all", "any")
 SLOW_LINK_MS = (50, 300)
 """From a link across a continent to a link that is about to fail; below the session timeout."""
-
-Milliseconds = float | tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,15 +147,13 @@ class SlowLink(LinkFault):
 
     def __post_init__(self) -> None:
         LinkFault.__post_init__(self)
-        object.__setattr__(self, "delay_ms", _check_delay_ms(self.delay_ms))
+        checked = milliseconds_within(self.delay_ms, DELAY_MS_MOST, "slow_link(delay_ms")
+        object.__setattr__(self, "delay_ms", checked)
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw the delay."""
         drawn = LinkFault.draw_details(self, snapshot, rng)
-        least, most = (
-            self.delay_ms if isinstance(self.delay_ms, tuple) else (self.delay_ms, self.delay_ms)
-        )
-        return {**drawn, "delay_ms": round(rng.uniform(least, most))}
+        return {**drawn, "delay_ms": round(rng.uniform(*least_and_most(self.delay_ms)))}
 
     def inject(self, system: System, injection: Injection) -> None:
         """Set the rules."""
@@ -209,16 +205,6 @@ class Reset(LinkFault):
         """Nothing is left of it."""
         del system, injection
         return Evidence(proved=True)
-
-
-def _check_delay_ms(delay_ms: object) -> Milliseconds:
-    pair = pair_within(delay_ms, 1, DELAY_MS_MOST)
-    if pair is None:
-        raise ConfigError(
-            f"slow_link(delay_ms={delay_ms!r}): expected milliseconds, or a (least, most) pair, from 1 to "
-            f"{DELAY_MS_MOST}"
-        )
-    return (pair[0], pair[1]) if isinstance(delay_ms, list | tuple) else pair[0]
 
 
 def _observed(

@@ -25,6 +25,7 @@ from .system import ClusterSnapshot, System
 from .targets import Target, as_target
 
 Seconds = float | tuple[float, float]
+Milliseconds = float | tuple[float, float]
 DURATION_MAX_S = 3600.0
 
 
@@ -99,8 +100,7 @@ class Fault(abc.ABC):
             # leaders.
             low, high = 0.3 * snapshot.session_timeout_ms, 2.5 * snapshot.session_timeout_ms
         else:
-            pair = self.seconds if isinstance(self.seconds, tuple) else (self.seconds, self.seconds)
-            low, high = pair[0] * 1000, pair[1] * 1000
+            low, high = (1000 * bound for bound in least_and_most(self.seconds))
         return round(rng.uniform(low, high))
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
@@ -141,6 +141,21 @@ def pair_within(given: object, least: float, most: float) -> Any | None:
         isinstance(number, int | float) and least <= number <= most for number in pair
     )
     return pair if usable and pair[0] <= pair[1] else None
+
+
+def least_and_most(given: float | tuple[float, float]) -> tuple[float, float]:
+    """Return a number or a (least, most) pair as a pair, to draw from."""
+    return given if isinstance(given, tuple) else (given, given)
+
+
+def milliseconds_within(given: object, most: float, where: str) -> Milliseconds:
+    """Return `given` as a number or a pair of milliseconds from 1 to `most`; ConfigError names `where`."""
+    pair = pair_within(given, 1, most)
+    if pair is None:
+        raise ConfigError(
+            f"{where}={given!r}): expected milliseconds, or a (least, most) pair, from 1 to {most}"
+        )
+    return (pair[0], pair[1]) if isinstance(given, list | tuple) else pair[0]
 
 
 def _check_seconds(seconds: object, kind: str) -> Seconds | None:

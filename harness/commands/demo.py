@@ -59,7 +59,7 @@ def play(harrow: Harrow, console: Console, begun: float) -> bool:
     cluster = harrow.cluster
     pids = ", ".join(f"{i} (pid {b.pid})" for i, b in cluster.brokers.items())
     for plant in cluster.plants:
-        console.print(f"[bold magenta]PLANTED BUG[/bold magenta] {plant.module}: {plant.title}")
+        console.print(f"[bold magenta]PLANTED BUG[/bold magenta] {plant}")
     console.print(f"brokers {pids} ready after {time.monotonic() - begun:.1f} s")
     orders = harrow.topic("orders", partitions=2)
     with DemoProgress(console, cluster) as progress, Workload(harrow, orders) as workload:

@@ -129,7 +129,7 @@ def run_once(planned: Schedule, record: Path | None) -> int:
 def batches(
     seeds: range, options: SimulationOptions, jobs: int
 ) -> Iterator[list[SimulationResult]]:
-    """SimulationResults as they come, a batch at a time; one job needs no other process."""
+    """Yield the results batch by batch, in the order in which batches end; a single job runs in this process."""
     tasks = [seeds[at : at + BATCH] for at in range(0, len(seeds), BATCH)]
     if jobs == 1:
         yield from (run_batch(task, options) for task in tasks)

@@ -94,7 +94,7 @@ def banner(cluster: Cluster) -> str:
     return "\n".join(
         [
             f"bootstrap.servers={cluster.bootstrap_servers}",
-            *(f"  PLANTED BUG {plant.module}: {plant.title}" for plant in cluster.plants),
+            *(f"  PLANTED BUG {plant}" for plant in cluster.plants),
             *rows,
             f"  data      {cluster.folder}",
             "Ctrl-C ends it",

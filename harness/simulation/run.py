@@ -199,7 +199,7 @@ class SimulatedRun:
         effects = [row for row in self._rows if row["event"] == "effect"]
         return SimulationResult(
             seed=self._settings.seed, status=status, anomalies=tuple(anomalies), reasons=tuple(reasons),
-            planted=tuple(f"{plant.module}: {plant.title}" for plant in self._cluster.plants),
+            planted=tuple(map(str, self._cluster.plants)),
             acknowledged=producer.acked, faults=tuple(row["label"] for row in effects),
             kinds=dict(sorted(Counter(row["fault"] for row in effects).items())),
             elections=counts["partition.leader"], converged_ms=converged_ms, turns=world.loop.turns,
