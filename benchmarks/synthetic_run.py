@@ -50,8 +50,8 @@ class Truth:
     @property
     def operations(self) -> int:
         """Number of operations that are judged."""
-        told = ("acknowledged", "unacknowledged", "read", "drained")
-        return sum(self.counts[name] for name in told)
+        names = ("acknowledged", "unacknowledged", "read", "drained")
+        return sum(self.counts[name] for name in names)
 
 
 def make_run(folder: Path, operations: int) -> Truth:

@@ -16,7 +16,7 @@ Every output of a planted run names its plants: each broker emits the trace even
 harness reads it from there.
 
 Invariants: only an existing attribute or key is replaced, by a value of the same kind (a method by a function with
-the same parameters, a strategy by an object with the same attributes). Whoever writes a plant gets an error
+the same parameters, a strategy by an object with the same attributes). The author of a plant gets an error
 instead of a plant without effect.
 
 What may fail: ConfigError for a module that cannot be imported, that is no plant, or that names nothing.

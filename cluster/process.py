@@ -52,12 +52,14 @@ if TYPE_CHECKING:
 
 def preload() -> None:
     """Import everything that a broker needs, so that a forked process has it."""
+    import encodings.idna  # imported by the first `bind` or `connect` with a host name, 2 ms in each process
+
     from . import broker
     from .host.power_loss import tracked_disk
     from .host.real import host
     from .registry import process as registry
 
-    _ = host, registry, tracked_disk  # only their import is needed
+    _ = encodings.idna, host, registry, tracked_disk  # only their import is needed
     broker.preload()
 
 

@@ -118,7 +118,9 @@ class ActiveController:
             core.registry.submit(ReadTree(BROKERS)),
             core.registry.submit(ReadTree(TOPIC_CONFIGS)),
         )
-        _, _, deletions, _, _, isr_changes, brokers, configs = (value_of(one) for one in results)
+        _, _, deletions, _, _, isr_changes, brokers, configs = (
+            value_of(result) for result in results
+        )
         context = ControllerContext(brokers=brokers_of(brokers))
         context.shutting_down = core.context.still_shutting_down(context.brokers)
         core.replace_context(context)

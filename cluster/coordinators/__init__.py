@@ -32,8 +32,8 @@ Who calls what (a state machine implements `StateMachine`; the rest is given by 
 Guarantees of this room:
 
 * a shard serves nothing and writes nothing before it is loaded;
-* a shard belongs to one leadership generation (`Partition.generation`): a load, an append or a timer of an older
-  generation changes nothing when it ends;
+* a shard belongs to one leadership generation (`Partition.leadership_generation`): a load, an append or a timer
+  of an older generation changes nothing when it ends;
 * of each write exactly one of `committed` and `failed` is called, exactly once, possibly before `write` returns. At
   unload `machine.unload()` comes first, then `failed(NOT_COORDINATOR)` for each write in progress, in order;
 * `committed` is called in the order in which replication completes the appends; a machine for which the order of

@@ -142,7 +142,7 @@ class CommittedPrefixes:
 
     def check_in_sync(self, replicas: Replicas, *, epochs: bool) -> None:
         """`in-sync-prefix`, and `epoch-agreement` if `epochs`, of one partition's live replicas."""
-        leading = [one for one in replicas.values() if one.partition.is_leader]
+        leading = [replica for replica in replicas.values() if replica.partition.is_leader]
         if not leading:
             return
         leader = max(leading, key=lambda one: one.partition.leader_epoch)

@@ -226,7 +226,7 @@ class ClusterInvariants:
             if broker is None:
                 continue
             self._check_epochs(observed, broker)
-            hosted = {one.topic_partition: one for one in broker.replicas.partitions()}
+            hosted = {replica.topic_partition: replica for replica in broker.replicas.partitions()}
             for tp in [tp for tp in observed.replicas if tp not in hosted]:
                 del observed.replicas[tp]
             for tp, partition in hosted.items():

@@ -29,7 +29,7 @@ class ObservedStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.committed: list[Changes] = []
-        """Transactions that nobody has looked at yet."""
+        """Transactions that no check has read yet."""
 
     def commit(self, changes: Changes) -> None:
         """Take one transaction over, and keep it for the invariants."""

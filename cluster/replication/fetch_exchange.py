@@ -1,8 +1,8 @@
-"""Between a follower's link and its fetcher: a response is taken in during the turn of the loop in which it comes.
+"""Between a follower's link and its fetcher: a response is processed in the turn of the loop in which it arrives.
 
 Owns: `FetchExchange`, to which the link gives the responses of one connection's fetches, one after the other.
 Its `ended` promise is resolved once: when the fetcher's loop itself has to go on, by an error of the link, or by an
-exception while a response was taken in. After that the exchange takes no more responses.
+exception while a response was processed. After that the exchange takes no more responses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FetchExchange:
         return self.ended.done()
 
     def set_result(self, result: memoryview, /) -> None:
-        """A response came; an exception while it is taken in is raised in the fetcher's loop."""
+        """A response came; an exception while it is processed is raised in the fetcher's loop."""
         try:
             self._answered(self, self._client, result)
         except Exception as error:  # raised again where the loop awaits `ended`

@@ -1,7 +1,7 @@
 """The Fetch handler: consumers up to the high watermark, followers up to the log end (E4, C1, C6).
 
 Owns: `FetchHandler`. What is read is in `fetch_reads.py`, how long a fetch waits in `delayed_fetch.py`. A follower's
-offsets are taken in (`follower_fetch_state.py`) before anything is read; followers fetch in sessions
+offsets are recorded (`follower_fetch_state.py`) before anything is read; followers fetch in sessions
 (`fetch_session.py`).
 
     a fetch is answered when         consumer            follower
@@ -105,7 +105,7 @@ class FetchHandler:
         return min(fetch.max_bytes, self._config.number("fetch.max.bytes"))
 
     def _end_previous_session(self, node: int) -> None:
-        """A full fetch ends the session; before its offsets are taken in, which follow those of the session."""
+        """A full fetch ends the session, before the fetch's offsets are recorded: they follow those of the session."""
         previous = self._sessions.pop(node, None)
         if previous is not None:
             previous.end()

@@ -186,17 +186,16 @@ class ReplicaFetcher:
 
     async def _fetch(self, client: PeerClient, ready: list[FollowedPartition]) -> None:
         """Send a full fetch of `ready`; it goes on in a session until an unusual event ends that."""
-        timeout_ms = self._timeout_ms + self._wait_max_ms
         self._session.end()
-        if len(ready) == len(self._followed):
-            self._session.ask_for_session()
         self._in_flight = True
         try:
-            await client.connect(FETCH, timeout_ms)
+            await client.connect(FETCH, self._timeout_ms + self._wait_max_ms)
             # While the link was opened a partition may have been removed: this broker leads it now.
             ready = [followed for followed in ready if followed.active]
             if client is not self._client or not ready:
                 return
+            if len(ready) == len(self._followed):
+                self._session.ask_for_session()
             exchange = FetchExchange(client, self._host.tasks.promise(), self._answered)
             if not self._send(exchange, client, ready):
                 return  # the link is gone again
@@ -220,7 +219,7 @@ class ReplicaFetcher:
         return client.request_if_connected(FETCH, FETCH_VERSION, (body,), timeout_ms, exchange)
 
     def _answered(self, exchange: FetchExchange, client: PeerClient, view: memoryview) -> None:
-        """Take a response in, and send the next fetch at once if nothing else is to be done."""
+        """Process a response, and send the next fetch at once if nothing else is to be done."""
         if client is not self._client or self._closed:
             exchange.ended.set_result(FetchesEnded(0, []))
             return

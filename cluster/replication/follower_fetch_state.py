@@ -41,7 +41,7 @@ class FollowerFetchState:
     def update(
         self, fetch: FetchRequest, rows: Sequence[RequestedPartition] | Sequence[FetchSessionRow]
     ) -> bool:
-        """Take in the offsets of `rows` of `fetch`; True when one of them must be answered at once.
+        """Record the offsets of `rows` of `fetch`; True when one of them must be answered at once.
 
         A row that is refused has its `error` set.
         """

@@ -7,7 +7,7 @@ connection they come.
                                   controller may see a registration before the broker itself does
     controller epoch older        STALE_CONTROLLER_EPOCH for all
     leader epoch older            STALE_CONTROLLER_EPOCH for that partition, and nothing done
-    leader epoch the same         nothing done except that a newer ISR is taken in
+    leader epoch the same         nothing done except that a newer ISR is adopted
     leader epoch newer            leader: fetcher off, remote LEOs reset, epoch start recorded, HW tried
                                   follower: fetcher off, role, delayed operations answered, fetcher on
                                   (which truncates before it fetches)

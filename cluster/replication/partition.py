@@ -184,7 +184,7 @@ class Partition:
         return began
 
     def become_follower(self, state: LeaderAndIsr) -> bool:
-        """Follow `state.leader` (-1: nobody yet); True when the epoch is new, so that the fetcher starts over."""
+        """Follow `state.leader` (-1: no leader yet); True when the epoch is new, so that the fetcher starts over."""
         if not self._is_newer(state):
             return False
         self.leader_changed = state.leader != self.leader

@@ -135,7 +135,7 @@ def test_one_broker_that_fsyncs_loses_nothing_at_any_point() -> None:
             traffic.await_more(1)
         found = read_all(cluster, "orders", 2)
         assert traffic.acked <= set(found), f"{len(traffic.acked - set(found))} of them are lost"
-        assert sum(one["unsynced_bytes"] for one in lost) > 0
+        assert sum(broker["unsynced_bytes"] for broker in lost) > 0
 
 
 def test_three_brokers_that_fsync_lose_nothing_when_all_lose_power() -> None:
@@ -168,7 +168,7 @@ def test_without_an_fsync_the_same_power_loss_does_lose() -> None:
         for broker in cluster.brokers.values():
             broker.start()
         cluster.await_full_isr(DEADLINE_S)
-        assert all(one["lost_bytes"] > 0 for one in lost)
+        assert all(broker["lost_bytes"] > 0 for broker in lost)
         assert len(set(read_all(cluster, "orders", 1)) & traffic.acked) < len(traffic.acked)
 
 

@@ -76,7 +76,7 @@ def run(harrow: Harrow, topic: Topic, fault: Fault) -> dict[str, dict[str, Any]]
     rows = {line["event"]: line for line in lines(harrow)}
     assert list(rows) == ["inject", "effect", "heal", "healed"]
     assert chaos.effects == 1
-    assert all(one.state == "running" for one in harrow.cluster.brokers.values())
+    assert all(broker.state == "running" for broker in harrow.cluster.brokers.values())
     harrow.cluster.await_converged(60)
     return rows
 

@@ -80,8 +80,8 @@ def test_the_ledger_says_brokers_repertoire_and_what_took_effect(tmp_path: Path)
     line = json.loads(outcome(brokers=5, repertoire="all", kinds=kinds).to_json())
     assert (line["brokers"], line["repertoire"], line["kinds"]) == (5, "all", kinds)
     table = summary([outcome(kinds=kinds), outcome(kinds={"cut": 1})])
-    told = dict(zip(*(column.cells for column in table.columns), strict=True))
-    assert (told["  slow_link"], told["  cut"]) == ("2", "1")
+    cells = dict(zip(*(column.cells for column in table.columns), strict=True))
+    assert (cells["  slow_link"], cells["  cut"]) == ("2", "1")
 
 
 @pytest.mark.parametrize("name", REPERTOIRES)
