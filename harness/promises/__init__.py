@@ -1,0 +1,30 @@
+"""What the application promised: records by the user's own ids, and pipelines from a topic to a sink (L5).
+
+`checks/` judges whether the brokers and clients kept Kafka's guarantees. This room judges whether the **application**
+kept its own: every order that it believes to have placed is in the topic once, and every bill follows from an order.
+
+The values that a user gives:
+
+* `record.py`: `Record`, the record that every function of the user receives;
+* `record_ids.py`: `record_id=` and `order_key=`, by which the application recognises and orders records;
+* `expectations.py`: `expected=`, what the application believes that it did;
+* `relations.py`: `identity`, `mapped`, `filtered`, `flat_mapped`, `folded`, `windowed`: what an input requires;
+* `sinks.py`: where a pipeline's output is: a topic, `table(…)`, `files(…)`, a frame, any iterable.
+
+How they are judged. Records with the same id may lie in any partition of any topic, so they are joined on Spark, by
+hash of the id, in two stages (`join.py`). Both stages run in Spark's tasks; nothing is collected except counts and the
+first anomalies of each name:
+
+    contents of the final read, rows of a sink        (`histories/contents.py`; Arrow files, bounded chunks)
+      stage 1, a *mapper* for each chunk              decode, apply the user's functions, compute id and hash
+      shuffle by the hash
+      stage 2, a *reducer* for each set of hashes     compare all records of an id
+
+The reducers are in `topic_checks.py` and `pipeline_checks.py`. Each check has a plain oracle (`oracle.py`) and
+a property test against it. A function of the user that raises makes the verdict unknown, and the reason shows the
+exception and the record.
+
+Anomalies on a topic: `missing`, `unexpected`, `duplicate`, `out-of-order`, `split-key`. On a pipeline:
+`missing-output`, `duplicate-output`, `unexpected-output`, `wrong-output`, `out-of-order-output`,
+`commit-before-output`. What each guarantee forbids is in `checks/guarantees.py`.
+"""
