@@ -11,6 +11,7 @@ id of the process with which the server ends, independent of the process that st
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,7 +21,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ RENDEZVOUS = "HARROW_RENDEZVOUS"
 CONTROLLER = "HARROW_CONTROLLER"
 READY_TIMEOUT_S = 120.0
 _by_folder: dict[Path, SparkHandle] = {}
+
+
+@contextlib.contextmanager
+def quiet() -> Generator[None]:
+    """Ignore warnings: pandas and pyspark warn when they are imported, and when a query is made."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 class SparkError(HarrowError):
@@ -139,10 +148,7 @@ class SparkHandle:
         with self._lock:
             if self._session is None:
                 address = self._address()
-                with warnings.catch_warnings():
-                    warnings.simplefilter(
-                        "ignore"
-                    )  # pandas and pyspark warn when they are imported
+                with quiet():
                     from pyspark.sql.connect.session import SparkSession
 
                     self._session = SparkSession.builder.remote(address).create()
@@ -154,16 +160,25 @@ class SparkHandle:
 
     def collect(self, plan: Path) -> list[dict[str, Any]]:
         """Have every job of a plan judged, and return a result for each."""
-        tasks = json.loads(plan.read_text())
-        with self._lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if len(tasks) == 1:
-                frame = self._single_task_query()
-                self._slot().write_text(str(plan))
-            else:
-                frame = self._tasks(plan)
-            rows = frame.collect()
+        if len(json.loads(plan.read_text())) == 1:
+            return self.call(plan)
+        with self._lock, quiet():
+            rows = self.collect_frame(self._tasks(plan))
         return [json.loads(row[0]) for row in rows]
+
+    def call(self, plan: Path) -> list[dict[str, Any]]:
+        """Have one task judge a plan of one task, or call the pickled callable `plan`, and return its results."""
+        with self._lock, quiet():
+            query = self._single_task_query()
+            self._slot().write_text(str(plan))
+            rows = self.collect_frame(query)
+        return [json.loads(row[0]) for row in rows]
+
+    def collect_frame(self, frame: Any) -> list[Any]:
+        """Return the rows of a frame of this handle's session."""
+        with self._lock, quiet():
+            rows: list[Any] = frame.collect()
+        return rows
 
     def _slot(self) -> Path:
         """Return the file, of this handle only, in which the query of a single task finds the path of its plan."""

@@ -20,6 +20,8 @@ first anomalies of each name:
       shuffle by the hash
       stage 2, a *reducer* for each set of hashes     compare all records of an id
 
+A join of few rows is one task without shuffle. Functions of the user travel by value (`by_value.py`).
+
 The reducers are in `topic_checks.py` and `pipeline_checks.py`. Each check has a plain oracle (`oracle.py`) and
 a property test against it. A function of the user that raises makes the verdict unknown, and the reason shows the
 exception and the record.

@@ -1,0 +1,73 @@
+"""Pickles functions of the user by value, so that Spark's workers need none of the user's modules.
+
+A worker can import what is installed, but often not a test module, a `conftest.py` or a package beside the tests.
+`dumps` therefore pickles by value every function and class of a module that is not installed: neither in
+`site-packages`, nor part of Python, nor of Harrow. Plain `pickle.loads` reads the result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import site
+import sys
+import sysconfig
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harrow.cluster.errors import HarrowError
+
+
+class NotPicklableError(HarrowError):
+    """A function of the user, or a value that it refers to, cannot be sent to Spark's workers."""
+
+
+def dumps(value: object) -> bytes:
+    """Return `value` pickled; raise NotPicklableError where that is impossible."""
+    from pyspark import cloudpickle
+
+    pickler: Any = cloudpickle
+    with _by_value(pickler):
+        try:
+            pickled: bytes = pickler.dumps(value)
+        except Exception as error:
+            raise NotPicklableError(
+                f"a function given to verify() cannot be sent to Spark's workers: {error}; it refers to an object that "
+                "cannot be pickled (a connection, a lock, an open file): create that object inside the function"
+            ) from error
+    return pickled
+
+
+@contextlib.contextmanager
+def _by_value(pickler: Any) -> Generator[None]:
+    """Register the modules that are not installed; what the user registered stays registered."""
+    known = set(pickler.list_registry_pickle_by_value())
+    ours = [
+        module
+        for name, module in list(sys.modules.items())
+        if name not in known and _is_of_the_user(name, module)
+    ]
+    for module in ours:
+        pickler.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in ours:
+            pickler.unregister_pickle_by_value(module)
+
+
+def _is_of_the_user(name: str, module: ModuleType) -> bool:
+    """True for a module whose source file lies in no folder of installed packages."""
+    if getattr(module, "__name__", None) != name or name.partition(".")[0] == "harrow":
+        return False
+    file = getattr(module, "__file__", None)
+    return bool(file) and not str(file).startswith(_installed_folders())
+
+
+def _installed_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    named = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    named |= {*site.getsitepackages(), site.getusersitepackages()}
+    resolved = {str(Path(path).resolve()) for path in named}
+    return tuple(f"{path}/" for path in sorted(named | resolved))
