@@ -3,6 +3,8 @@
 cluster/            the processes' folders (`harrow.cluster.broker_folder`); a link where tests share a cluster
 history/*.ops       what recording clients did, one row an operation      (`histories/format.py`, schema 1)
 drain/*.ops         what the final read found, the same rows
+drain/contents*     the records of the final read, with contents      (`histories/contents.py`, schema 1)
+promises/           what the application promised, for the joins      (`promises/expectations.py`), derived
 history.parquet/    both, and the taps, laid out for judging              (`histories/layout.py`), derived
 schedule.json       what was planned and resolved, replayable             (`faults/schedule.py`, schema 1)
 schedule-<n>.json   the same of the n-th chaos block, from the second one on
@@ -24,6 +26,7 @@ from harrow.cluster import broker_folder
 CLUSTER = "cluster"
 HISTORY = "history"
 DRAIN = "drain"
+PROMISES = "promises"
 LAID_OUT = "history.parquet"
 SCHEDULE = "schedule.json"
 FAULTS = "faults.jsonl"
@@ -32,7 +35,7 @@ REPORT = "report.html"
 RUN = "run.json"
 RUN_SCHEMA_VERSION = 1
 
-DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN)
+DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES)
 """What is large, and may be removed when the verdict is known."""
 RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN)
 

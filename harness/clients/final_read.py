@@ -3,20 +3,22 @@
 `read_all` assigns every partition without a group and reads with isolation level read_uncommitted, because the verdict
 judges everything below the high watermark. When a partition is read to its end, a BOUNDS row is appended for it. The
 result is never partial: FinalReadError names what could not be read in time.
+
+With `contents=True` the records' contents are kept too (`histories/contents.py`), for the promises of the application.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from harrow.cluster.errors import HarrowError
 
+from ..histories.contents import ContentsWriter, FinalRead
 from ..histories.format import HistoryWriter, OperationFunction, OperationType
 from .consumer import record_poll
 
@@ -29,22 +31,14 @@ class FinalReadError(HarrowError):
     """The topics could not be read completely before the timeout."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinalRead:
-    """The final read of one partition: offsets from `low` up to, but not including, `high`."""
-
-    topic: str
-    partition: int
-    low: int
-    high: int
-    records: int
-
-
 def read_all(
     bootstrap_servers: str, topics: Sequence[str], folder: str | Path, *, timeout_s: float = 60.0,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None, contents: bool = False,
 ) -> list[FinalRead]:  # fmt: skip
-    """Read `topics` completely into a history in `folder`; return one `FinalRead` for each partition."""
+    """Read `topics` completely into a history in `folder`; return one `FinalRead` for each partition.
+
+    `contents`: whether to keep the records' contents in `folder`, too.
+    """
     deadline = time.monotonic() + timeout_s
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers, "group.id": "harrow-drain", "client.id": "harrow-drain",
@@ -55,7 +49,11 @@ def read_all(
     consumer = confluent_kafka.Consumer(settings)
     try:
         with HistoryWriter(folder, process="drain") as history:
-            return _FinalReader(consumer, history, deadline, timeout_s).run(topics)
+            kept = ContentsWriter(folder) if contents else None
+            done = _FinalReader(consumer, history, deadline, timeout_s, kept).run(topics)
+            if kept is not None:
+                kept.finish(done)
+            return done
     finally:
         consumer.close()
 
@@ -69,13 +67,17 @@ class _FinalReader:
         history: HistoryWriter,
         deadline: float,
         timeout_s: float,
+        contents: ContentsWriter | None,
     ) -> None:
+        self._contents = contents
         self._consumer = consumer
         self._history = history
         self._client = history.name("harrow-drain")
         self._deadline = deadline
         self._timeout_s = timeout_s
+        self._op = 0
         self._records: dict[tuple[str, int], int] = {}
+        self._ends: dict[tuple[str, int], int] = {}
         self._last_error: dict[tuple[str, int], str] = {}
 
     def run(self, topics: Sequence[str]) -> list[FinalRead]:
@@ -85,6 +87,7 @@ class _FinalReader:
             for partition in self._partitions(topic)
         }
         self._records = dict.fromkeys(bounds, 0)
+        self._ends = {place: high for place, (_, high) in bounds.items()}
         self._read({place: bound for place, bound in bounds.items() if bound[1] > bound[0]})
         done: list[FinalRead] = []
         for (topic, partition), (low, high) in bounds.items():
@@ -152,7 +155,6 @@ class _FinalReader:
         if not unread:
             return
         self._consumer.assign([TopicPartition(t, p, low) for (t, p), (low, _) in unread.items()])
-        op = 0
         while unread:
             left_s = self._deadline - time.monotonic()
             if left_s <= 0:
@@ -162,23 +164,38 @@ class _FinalReader:
                         self._missing(place, bound) for place, bound in sorted(unread.items())
                     )
                 )
-            messages = self._consumer.consume(BATCH, min(0.05, left_s))
-            now_ns = time.monotonic_ns()
-            for message in messages:
-                place = (message.topic() or "", message.partition() or 0)
-                error, offset = message.error(), message.offset()
-                if error is None:
-                    op += 1
-                    self._records[place] += 1
-                    record_poll(self._history, self._client, op, message, now_ns)
-                    if place in unread and offset is not None and offset + 1 >= unread[place][1]:
-                        del unread[place]
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (public name of a local code)
-                    if place in unread and offset is not None and offset >= unread[place][1]:
-                        del unread[place]
-                else:
-                    self._last_error[place] = error.str()
+            self._process(self._consumer.consume(BATCH, min(0.05, left_s)), unread)
         self._consumer.unassign()
+
+    def _process(
+        self, messages: Sequence[Message], unread: dict[tuple[str, int], tuple[int, int]]
+    ) -> None:
+        """Record what the consumer returned, and remove the partitions that are read to their end from `unread`.
+
+        Records above the high watermark of the beginning, which a client appended meanwhile, have rows, but they are
+        not part of what the final read counts and keeps.
+        """
+        now_ns = time.monotonic_ns()
+        below: dict[str, list[Message]] = {}
+        for message in messages:
+            place = (message.topic() or "", message.partition() or 0)
+            error, offset = message.error(), message.offset()
+            if error is None:
+                self._op += 1
+                record_poll(self._history, self._client, self._op, message, now_ns)
+                if offset is not None and offset < self._ends[place]:
+                    self._records[place] += 1
+                    below.setdefault(place[0], []).append(message)
+                if place in unread and offset is not None and offset + 1 >= unread[place][1]:
+                    del unread[place]
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (public name of a local code)
+                if place in unread and offset is not None and offset >= unread[place][1]:
+                    del unread[place]
+            else:
+                self._last_error[place] = error.str()
+        if self._contents is not None:
+            for topic, records in below.items():
+                self._contents.add(topic, records)
 
     def _missing(self, place: tuple[str, int], bound: tuple[int, int]) -> str:
         last = f", last error: {self._last_error[place]}" if place in self._last_error else ""
