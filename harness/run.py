@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from .clients.consumer import Consumer
     from .clients.producer import Producer
     from .clusters import ClusterSource
+    from .promises.record_ids import IdSource
+    from .promises.topic_promise import TopicPromise
 
 AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
@@ -307,19 +309,41 @@ class Harrow:
         """Call `call` with each verdict."""
         self._listeners.append(call)
 
-    def verify(self, *topics: Topic | str, guarantee: str | None = None) -> Verdict:
+    def verify(
+        self,
+        *topics: Topic | str,
+        guarantee: str | None = None,
+        record_id: IdSource | None = None,
+        expected: Iterable[object] | None = None,
+        order_key: IdSource | None = None,
+    ) -> Verdict:
         """Wait for convergence, do the final read and judge on Spark; raise VerdictError unless the verdict is valid.
 
-        `guarantee`: best-effort, no-loss, at-least-once, exactly-once, ordered, or several with commas. None
-        derives it from the producer settings that were observed. Without topics: all topics of this test.
+        `guarantee`: best-effort, no-loss, at-least-once, at-most-once, exactly-once, ordered, or several with commas.
+        None derives it from the producer settings that were observed. Without topics: all topics of this test.
+
+        `record_id`: by what the application recognises a record: a field path of the JSON value (`"customer.id"`), or a
+        function of the `Record`. `expected`: the ids (or records) that the application believes that it sent; a list
+        also says in which order. `order_key`: field path or function; records with the same key have an order. By
+        default it is Kafka's record key; it is judged when `guarantee` names `ordered`.
         """
         __tracebackhide__ = True  # so pytest shows the caller's line
-        verdict = self._judged(topics, guarantee)
+        from .promises.topic_promise import TopicPromise
+
+        promise = TopicPromise.of(
+            guarantee=guarantee, record_id=record_id, expected=expected, order_key=order_key
+        )
+        verdict = self._judged(topics, guarantee, promise)
         if not verdict.valid:
             raise VerdictError(self._explain(verdict), verdict)
         return verdict
 
-    def _judged(self, topics: Iterable[Topic | str], guarantee: str | None = None) -> Verdict:
+    def _judged(
+        self,
+        topics: Iterable[Topic | str],
+        guarantee: str | None = None,
+        promise: TopicPromise | None = None,
+    ) -> Verdict:
         if self._chaos is not None:
             raise ConfigError(
                 "call verify() after the chaos block: the block heals the cluster when it ends"
@@ -328,7 +352,7 @@ class Harrow:
         if not names:
             raise ConfigError("verify(): no topic was given, and this test has created none")
         self._flush()
-        verdict = self._verifier.judge(self.cluster, names, guarantee)
+        verdict = self._verifier.judge(self.cluster, names, guarantee, promise)
         self.verdicts.append(verdict)
         for call in self._listeners:
             call(verdict)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from .checks import SparkHandle, Verdict
     from .checks.judgement import PartitionReplicas
+    from .promises.findings import PromiseFindings
+    from .promises.topic_promise import TopicPromise
 
 CONVERGE_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 60.0
@@ -42,20 +44,30 @@ class RunVerifier:
         """Start Spark in the background: a verdict will be requested."""
         self._spark().request()
 
-    def judge(self, cluster: Cluster, topics: Sequence[str], guarantee: str | None) -> Verdict:
-        """Return the verdict on `topics`, write it to verdict.json and draw report.html."""
+    def judge(
+        self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promise: TopicPromise | None = None
+    ) -> Verdict:  # fmt: skip
+        """Return the verdict on `topics`, write it to verdict.json and draw report.html.
+
+        `promise`: what the application promised of the topics; the caller has checked it.
+        """
         if guarantee is not None:
             from .checks.guarantees import parse
 
             parse(guarantee)
-        reasons = self._bring_to_rest(cluster, topics)
-        verdict = self._ask(cluster, topics, guarantee)
+        reasons = self._bring_to_rest(cluster, topics, contents=promise is not None)
+        promised = None
+        if promise is not None and not reasons:
+            promised = self._judge_promise(topics, promise)
+        verdict = self._ask(cluster, topics, guarantee, promised)
         if reasons:
             verdict = _with_reasons(verdict, reasons)
         verdict.write(self._folder / run_folder.VERDICT)
         return self._draw(verdict)
 
-    def _bring_to_rest(self, cluster: Cluster, topics: Sequence[str]) -> list[str]:
+    def _bring_to_rest(
+        self, cluster: Cluster, topics: Sequence[str], *, contents: bool
+    ) -> list[str]:
         """Wait for convergence and do the final read; return the reasons of a failure."""
         from .clients.final_read import read_all
 
@@ -67,12 +79,27 @@ class RunVerifier:
                 topics,
                 self._folder / run_folder.DRAIN,
                 timeout_s=DRAIN_TIMEOUT_S,
+                contents=contents,
             )
         except HarrowError as error:
             return [str(error)]
         return []
 
-    def _ask(self, cluster: Cluster, topics: Sequence[str], guarantee: str | None) -> Verdict:
+    def _judge_promise(self, topics: Sequence[str], promise: TopicPromise) -> PromiseFindings:
+        """Judge what the application promised; what prevents it is a reason."""
+        from .promises.findings import PromiseFindings
+        from .promises.topic_promise import judge_topics
+
+        try:
+            return judge_topics(self._folder, topics, promise, spark=self._spark())
+        except HarrowError as error:
+            return PromiseFindings(reasons=(str(error),))
+        except Exception as error:
+            return PromiseFindings(reasons=(f"the checks of record ids crashed: {error!r}",))
+
+    def _ask(
+        self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None
+    ) -> Verdict:  # fmt: skip
         from .checks import judge
 
         try:
@@ -82,6 +109,7 @@ class RunVerifier:
                 guarantee=guarantee,
                 spark=self._spark(),
                 replicas=_replicas(cluster, topics),
+                promised=promised,
             )
         except ConfigError:
             raise

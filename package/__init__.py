@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
+    from harrow.harness.promises.record import Record as Record
     from harrow.harness.run import Harrow as Harrow
     from harrow.harness.topics import Topic as Topic
 
@@ -76,6 +77,7 @@ _HOME = {
     "Cluster": "harrow.cluster",
     "Harrow": "harrow.harness.run",
     "HarrowError": "harrow.cluster",
+    "Record": "harrow.harness.promises.record",
     "Topic": "harrow.harness.topics",
     "Verdict": "harrow.harness.checks",
     "VerdictError": "harrow.harness.errors",
@@ -86,6 +88,7 @@ __all__ = [
     "Cluster",
     "Harrow",
     "HarrowError",
+    "Record",
     "Topic",
     "Verdict",
     "VerdictError",

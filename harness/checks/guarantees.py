@@ -15,9 +15,18 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
 * `two-leaders`, `two-controllers`: two brokers were leader in the same leader epoch, or controller in the same
   controller epoch.
 
+What the application promised of a topic (`promises/topic_checks.py`):
+
+* `missing`: the application believes that it sent a record, but the topic does not have it;
+* `unexpected`: the topic has a record that the application does not believe to have sent (`expected=`);
+* `duplicate`: the topic has a record id more often than the application believes that it sent it; with `record_id=`
+  this replaces the check above;
+* `out-of-order`: records with the same order key are not in the log in the order in which they were sent;
+* `split-key`: the records of an order key are in several partitions, so they have no order.
+
 Only a simulation can find these (`SIMULATED`), because it observes every client and every task:
 
-* `unexpected`: the log has a record that no client sent;
+* `unexpected`, without `expected=`: the log has a record that no client sent;
 * `send-refused`: a producer was refused with an error that is not retriable;
 * `offset-out-of-range`: the position of a consumer was beyond the log, although it had read up to there;
 * `not-converged`: after healing, the cluster did not converge within a bound;
@@ -31,20 +40,22 @@ from collections.abc import Iterable, Sequence
 
 from harrow.cluster.errors import ConfigError
 
-LOSS = frozenset({"lost-write", "unseen"})
+LOSS = frozenset({"lost-write", "unseen", "missing"})
 INTEGRITY = frozenset(
     {"inconsistent-offsets", "replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"}
     | {"two-leaders", "two-controllers"}
 )
 DUPLICATION = frozenset({"duplicate"})
-ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll"})
+EXCESS = frozenset({"unexpected"})
+ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"})
 
 FORBIDDEN: dict[str, frozenset[str]] = {
     "best-effort": frozenset({"replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"})
     | {"two-leaders", "two-controllers"},
     "no-loss": LOSS | INTEGRITY,
     "at-least-once": LOSS | INTEGRITY,
-    "exactly-once": LOSS | INTEGRITY | DUPLICATION,
+    "at-most-once": INTEGRITY | DUPLICATION,
+    "exactly-once": LOSS | INTEGRITY | DUPLICATION | EXCESS,
     "ordered": LOSS | INTEGRITY | ORDER,
 }
 """The anomalies that make a verdict invalid, by guarantee. `best-effort` is also derived from acks=0 and acks=1."""
@@ -63,7 +74,7 @@ SIMULATED = frozenset(
         "invariant-violated",
     }
 )
-"""What only a simulation can find; always wrong."""
+"""What a simulation can find without `expected=`; always wrong."""
 
 
 def parse(guarantee: str) -> list[str]:

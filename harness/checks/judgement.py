@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from .. import run_folder
 from ..histories.layout import Layout, PartitionFiles, lay_out
+from ..promises.findings import PromiseFindings
 from .guarantees import derive, forbidden, parse
 from .kernels.inputs import PartitionJob
 from .sources import pack
@@ -32,6 +33,10 @@ from .verdict import Anomaly, Status, Verdict
 
 FOREVER_NS = 2**62
 ROW_BYTES = 80
+ORDER_UNKNOWN = (
+    "the guarantee 'ordered' cannot be checked, because the batches of producers without idempotence have no "
+    "sequences: use idempotent producers, Harrow's recording Producer, or verify(record_id=, expected=) with a list"
+)
 Replicas = Mapping[tuple[str, int], "PartitionReplicas | Sequence[int]"]
 
 
@@ -46,13 +51,15 @@ class PartitionReplicas:
 def judge(
     folder: str | Path, *, topics: Sequence[str], guarantee: str | None = None, spark: SparkHandle | None = None,
     replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark", limit: int = 20,
+    promised: PromiseFindings | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge `topics` of the run in `folder`.
 
     `guarantee`: "no-loss", "at-least-once", "exactly-once", "ordered", "best-effort" or several with commas; None
     derives it from the settings of the producers. `spark`: by default the Spark of this folder's run. `replicas`: node
     ids for each (topic, partition); by default every broker whose folder has the partition. `limit`: how many anomalies
-    of each name and partition the verdict shows. `engine="local"` runs the kernels in this process, for their tests.
+    of each name and partition the verdict shows. `promised`: what the checks of the application's promises found, to be
+    merged into the verdict. `engine="local"` runs the kernels in this process, for their tests.
     Raises ConfigError for an unknown guarantee, and SparkError when Spark does not respond.
     """
     began = time.perf_counter()
@@ -60,14 +67,14 @@ def judge(
     layout = lay_out(Path(folder).absolute(), topics)
     return judge_laid_out(
         folder, layout, topics=topics, guarantees=guarantees, spark=spark, replicas=replicas, engine=engine,
-        limit=limit, began=began,
+        limit=limit, began=began, promised=promised,
     )  # fmt: skip
 
 
 def judge_laid_out(
     folder: str | Path, layout: Layout, *, topics: Sequence[str], guarantees: Sequence[str] | None = None,
     spark: SparkHandle | None = None, replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark",
-    limit: int = 20, began: float | None = None,
+    limit: int = 20, began: float | None = None, promised: PromiseFindings | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
     began = time.perf_counter() if began is None else began
@@ -85,9 +92,21 @@ def judge_laid_out(
         anomaly_counts.update(result["anomaly_counts"])
         found += result["anomalies"]
         reasons += result["unknown"]
-    chosen, why = (guarantees, None) if guarantees is not None else _derive(layout, counts)
-    reasons += _doubts(counts, chosen, windows, fault_problem)
+    promised = promised or PromiseFindings()
+    found = _with_promises(promised, counts, anomaly_counts, found)
+    chosen, why = (
+        (guarantees, None)
+        if guarantees is not None
+        else promised.guarantees(*_derive(layout, counts))
+    )
+    reasons += [*promised.reasons, *promised.doubts_about(forbidden(chosen))]
+    reasons += [
+        doubt
+        for doubt in _doubts(counts, chosen, windows, fault_problem)
+        if doubt != ORDER_UNKNOWN or not promised.knows_order
+    ]
     status, notes = _status(anomaly_counts, chosen, reasons)
+    notes += promised.notes
     if not counts["replica_logs"]:
         notes.append("the run folder has no replica's log: the brokers' disks were not judged")
     if counts["responses_lost"]:
@@ -262,11 +281,19 @@ def _doubts(
         and counts["batches_without_producer_id"]
         and not counts["acknowledged"]
     ):
-        reasons.append(
-            "the guarantee 'ordered' cannot be checked, because the batches of producers without idempotence have no "
-            "sequences: use idempotent producers or Harrow's recording Producer"
-        )
+        reasons.append(ORDER_UNKNOWN)
     return reasons
+
+
+def _with_promises(
+    promised: PromiseFindings, counts: Counter[str], anomaly_counts: Counter[str], found: list[dict[str, Any]],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Add what the checks of promises found, in place of the anomalies that they judge better."""
+    for name in promised.replaces:
+        anomaly_counts.pop(name, None)
+    counts.update(promised.operation_counts)
+    anomaly_counts.update(promised.anomaly_counts)
+    return [row for row in found if row["name"] not in promised.replaces] + list(promised.anomalies)
 
 
 def _status(

@@ -1,4 +1,4 @@
-"""The records of a chunk of the final read, as `Record`: all of them for a mapper, or a single one for a message."""
+"""Rows of a chunk of contents as `Record`: all of them for functions of the user, or a single one for a message."""
 
 from __future__ import annotations
 
@@ -9,17 +9,8 @@ from ..histories.contents import ContentsChunk
 from .record import Record
 
 
-def records_of(chunk: ContentsChunk) -> Iterator[Record]:
-    """Return the records of a chunk, in its order."""
-    return _records(chunk.topic, chunk.table())
-
-
-def record_at(chunk: ContentsChunk, row: int) -> Record:
-    """Return a single record of a chunk."""
-    return next(_records(chunk.topic, chunk.table().slice(row, 1)))
-
-
-def _records(topic: str, table: Any) -> Iterator[Record]:
+def records_of_table(topic: str, table: Any) -> Iterator[Record]:
+    """Return the records of a chunk's table, in its order."""
     names = ("partition", "offset", "timestamp_ms", "key", "value", "headers")
     columns = [table.column(name).to_pylist() for name in names]
     for partition, offset, timestamp_ms, key, value, headers in zip(*columns, strict=True):
@@ -27,3 +18,8 @@ def _records(topic: str, table: Any) -> Iterator[Record]:
             topic=topic, partition=partition, offset=offset, timestamp_ms=timestamp_ms, key=key, value=value,
             headers=() if headers is None else tuple((item["name"], item["value"]) for item in headers),
         )  # fmt: skip
+
+
+def record_at(chunk: ContentsChunk, row: int) -> Record:
+    """Return a single record of a chunk."""
+    return next(records_of_table(chunk.topic, chunk.table().slice(row, 1)))

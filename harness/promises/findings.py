@@ -1,0 +1,42 @@
+"""`PromiseFindings`: what the checks of promises found, for the verdict that also judges brokers and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromiseFindings:
+    """Anomalies, counts and doubts, to be merged into a verdict (`checks/judgement.py`)."""
+
+    operation_counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    anomaly_counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    anomalies: Sequence[dict[str, Any]] = ()
+    """The first anomalies of each name, with the fields of `checks.verdict.Anomaly`."""
+    reasons: Sequence[str] = ()
+    """Why the promises could not be judged, or not completely."""
+    doubts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By the name of an anomaly: why it cannot be excluded. It is a reason where the guarantees forbid the anomaly."""
+    notes: Sequence[str] = ()
+    replaces: frozenset[str] = frozenset()
+    """Names of anomalies that these checks judge better; what other checks found under these names is dropped."""
+    demands: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Guarantees that the caller asked for by an argument, each with the reason; for a verdict without `guarantee=`."""
+    knows_order: bool = False
+    """Whether these checks judged the order of all records that have an order."""
+
+    def guarantees(self, derived: Sequence[str], why: str) -> tuple[list[str], str]:
+        """Return the derived guarantees with what the caller's arguments demand, and the reason for both."""
+        if not self.demands:
+            return list(derived), why
+        kept = [name for name in derived if name != "best-effort"]
+        added = [name for name in self.demands if name not in kept]
+        return [*kept, *added], "; ".join([why, *(self.demands[name] for name in added)])
+
+    def doubts_about(self, forbidden: frozenset[str]) -> list[str]:
+        """Return the doubts that matter for guarantees which forbid these anomalies."""
+        return list(
+            dict.fromkeys(doubt for name, doubt in self.doubts.items() if name in forbidden)
+        )

@@ -1,0 +1,273 @@
+"""The checks of topics: reducers over the rows of `topic_rows.py`. The oracle is `oracle.py`.
+
+`IdReducer` sees all rows of a record id together:
+
+* missing: the application believes that it sent the record more often than the topics have it. One anomaly for each id;
+* unexpected: the topics have a record whose id no expectation claims. One anomaly for each id;
+* duplicate: a topic has the record more often than the application believes that it sent it; without an expectation,
+  more than once. One anomaly for each id and topic, whatever the partitions are.
+
+It also finds, for the second reducer, when each record was sent (`sent`, a position in the expectation or a time):
+
+* by position: where all copies of an id are in one partition. An id that is expected once gives its position to its
+  first copy, and one that is expected as often as it is there gives its positions to the copies in their order. In
+  all other cases it is not known which copy belongs to which send;
+* by recorded sends: the send that was acknowledged with the record's offset.
+
+`OrderReducer` sees all records of an order key together:
+
+* split-key: the records of a key are in several partitions of a topic. One anomaly for each key;
+* out-of-order: of two records of a key that are neighbours in a partition, among those with a known `sent`, the later
+  was sent earlier. One anomaly for each such pair. Equal times say nothing.
+
+Reducers yield `{"counts", "anomalies", "first"}`: all anomalies are counted, and the first `limit` of each name are
+given with the chunk and the row of each record (`records`) or expected record (`expected`). `rank` orders them in the
+whole run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from .topic_rows import EXPECTED, PLACED, RECORD, SENT
+
+ID = ["hash", "low"]
+PLACE = ["topic", "partition", "offset"]
+WHERE = ["chunk", "row"]
+ORDER_ROWS = [*ID, *PLACE, *WHERE, "sent"]
+RECORDS_SHOWN = 12
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdReducer:
+    """Joins records and expected records by id, and records and sends by offset."""
+
+    expects: bool
+    """Whether there is an expectation; without it nothing is missing or unexpected."""
+    judges_order: bool = False
+    limit: int = 20
+
+    def __call__(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame | Result]:
+        """Check all rows of a bucket."""
+        records = rows.filter(pl.col("kind") == RECORD)
+        expected = rows.filter(pl.col("kind") == EXPECTED)
+        there = records.group_by(ID).agg(pl.len().alias("there"), *_SAME_PLACE)
+        where = pl.col("chunk").cast(pl.Int64) * 2**32 + pl.col("row")
+        claimed = expected.group_by(ID).agg(pl.len().alias("claimed"), where.min().alias("where"))
+        findings = _Findings(self.limit)
+        findings.counts["record_ids"] = len(there)
+        if self.expects:
+            findings.counts["expected"] = len(expected)
+            _missing(findings, claimed, there, records)
+            _unexpected(findings, claimed, there, records)
+        _duplicates(findings, claimed, there, records)
+        yield findings.result()
+        if self.judges_order:
+            yield _by_key(_positions(records, expected, there.join(claimed, on=ID, how="left")))
+            placed, sends = (
+                rows.filter(pl.col("kind") == PLACED),
+                rows.filter(pl.col("kind") == SENT),
+            )
+            yield _by_key(_send_times(placed, sends))
+
+
+_SAME_PLACE = [
+    (pl.col(name).min() == pl.col(name).max()).alias(f"same_{name}")
+    for name in ("topic", "partition")
+]
+
+
+class _Findings:
+    """Counts of a bucket and its first anomalies."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.counts: dict[str, int] = {}
+        self.anomalies: dict[str, int] = {}
+        self.first: list[Result] = []
+
+    def add(self, name: str, frame: pl.DataFrame, rank: list[str]) -> pl.DataFrame:
+        """Count an anomaly for each row, and return the rows that are shown."""
+        if len(frame):
+            self.anomalies[name] = len(frame)
+        return frame.sort(rank).head(self.limit) if len(frame) else frame
+
+    def show(self, name: str, rank: list[int], **fields: Any) -> None:
+        """Keep an anomaly with what shows it."""
+        self.first.append({"name": name, "rank": rank, **fields})
+
+    def result(self) -> Result:
+        """Return the findings as plain JSON."""
+        return {"counts": self.counts, "anomalies": self.anomalies, "first": self.first}
+
+
+def _records_with(records: pl.DataFrame, row: dict[str, Any], on: list[str]) -> list[list[int]]:
+    """Return chunk and row of the first records with the values that `row` has in the columns `on`."""
+    same = pl.all_horizontal(pl.col(name) == row[name] for name in on)
+    found = records.filter(same).sort(PLACE).head(RECORDS_SHOWN)
+    return [list(where) for where in found.select(WHERE).iter_rows()]
+
+
+def _missing(
+    findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame
+) -> None:
+    compared = claimed.join(there, on=ID, how="left").with_columns(pl.col("there").fill_null(0))
+    matched = compared.select(pl.min_horizontal("claimed", "there").sum()).item()
+    findings.counts["matched"] = int(matched)
+    bad = compared.filter(pl.col("there") < pl.col("claimed"))
+    bad = bad.with_columns(chunk=pl.col("where") // 2**32, row=pl.col("where") % 2**32)
+    findings.counts["missing_records"] = int((bad["claimed"] - bad["there"]).sum())
+    for row in findings.add("missing", bad, WHERE).iter_rows(named=True):
+        findings.show(
+            "missing", [row["chunk"], row["row"]], expected=[row["chunk"], row["row"]], claimed=row["claimed"],
+            there=row["there"],
+            records=_records_with(records, row, ID) if row["there"] else [],
+        )  # fmt: skip
+
+
+def _unexpected(
+    findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame
+) -> None:
+    unclaimed = there.join(claimed, on=ID, how="anti")
+    if not len(unclaimed):
+        return
+    bad = (
+        records.join(unclaimed, on=ID, how="semi")
+        .group_by(ID)
+        .agg(pl.struct(PLACE).min().alias("place"))
+    )
+    for row in findings.add("unexpected", bad.unnest("place"), PLACE).iter_rows(named=True):
+        rank = [row[name] for name in PLACE]
+        findings.show("unexpected", rank, records=_records_with(records, row, ID))
+
+
+def _duplicates(
+    findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame
+) -> None:
+    several = there.filter(pl.col("there") > 1)
+    if not len(several):
+        return
+    bad = (
+        records.join(several, on=ID, how="semi")
+        .group_by(*ID, "topic").agg(pl.len().alias("copies"), pl.struct(PLACE).min().alias("place"))
+        .join(claimed.select(*ID, "claimed"), on=ID, how="left")
+        .with_columns(pl.max_horizontal(pl.col("claimed").fill_null(1), 1).alias("claimed"))
+        .filter(pl.col("copies") > pl.col("claimed"))
+        .with_columns(pl.col("place").struct.unnest().name.prefix("first_"))
+    )  # fmt: skip
+    rank = [f"first_{name}" for name in PLACE]
+    for row in findings.add("duplicate", bad, rank).iter_rows(named=True):
+        findings.show(
+            "duplicate", [row[name] for name in rank], copies=row["copies"], claimed=row["claimed"],
+            records=_records_with(records, row, [*ID, "topic"]),
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ order
+
+
+def _numbered(frame: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Add `copy`: the number of a row among the rows of its id, in the order of `by`."""
+    first = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in ID).fill_null(
+        value=True
+    )
+    at = pl.int_range(pl.len(), dtype=pl.Int64)
+    return frame.sort(*ID, *by).with_columns(
+        (at - pl.when(first).then(at).forward_fill()).alias("copy")
+    )
+
+
+def _positions(
+    records: pl.DataFrame, expected: pl.DataFrame, counted: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the records with the position at which they are expected, where it is known."""
+    if not len(records):
+        return records
+    if not expected["sent"].count():
+        return records
+    copies = _numbered(records.drop("sent"), PLACE)
+    positions = _numbered(expected, ["sent"]).select(*ID, "copy", "sent")
+    known = (pl.col("same_topic") & pl.col("same_partition")) & (
+        (pl.col("claimed") == 1) | (pl.col("claimed") == pl.col("there"))
+    )
+    return (
+        copies.join(positions, on=[*ID, "copy"], how="left")
+        .join(counted, on=ID, how="left")
+        .with_columns(pl.when(known).then("sent").alias("sent"))
+    )
+
+
+def _send_times(placed: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
+    """Return the records with the time of the send that was acknowledged with their offset, where it is known."""
+    if not len(sends) or not len(placed):
+        return placed
+    single = sends.unique(PLACE, keep="none").select(*PLACE, "sent")
+    return placed.drop("sent").join(single, on=PLACE, how="left")
+
+
+def _by_key(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the records that have an order key, with its hash in place of the id's."""
+    return (
+        records.filter(pl.col("key_hash").is_not_null())
+        .drop(ID)
+        .rename({"key_hash": "hash", "key_low": "low"})
+        .select(ORDER_ROWS)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderReducer:
+    """Checks the order of the records of each order key."""
+
+    limit: int = 20
+
+    def __call__(self, rows: pl.DataFrame) -> Iterator[Result]:
+        """Check all rows of a bucket."""
+        findings = _Findings(self.limit)
+        keys = rows.group_by(*ID, "topic").agg(
+            pl.col("partition").min().alias("first"), pl.col("partition").max().alias("last"),
+            pl.len().alias("there"), pl.col("sent").null_count().alias("unknown"),
+        )  # fmt: skip
+        findings.counts["records_with_order_key"] = len(rows)
+        unknown = keys.filter(pl.col("there") > 1)["unknown"].sum()
+        findings.counts["records_in_unknown_order"] = int(unknown)
+        _split_keys(findings, rows, keys.filter(pl.col("first") < pl.col("last")))
+        _out_of_order(findings, rows.filter(pl.col("sent").is_not_null()))
+        yield findings.result()
+
+
+def _split_keys(findings: _Findings, rows: pl.DataFrame, split: pl.DataFrame) -> None:
+    if not len(split):
+        return
+    first = (
+        rows.join(split, on=[*ID, "topic"], how="semi")
+        .sort(PLACE).unique([*ID, "topic", "partition"], keep="first", maintain_order=True)
+    )  # fmt: skip
+    bad = first.group_by(*ID, "topic").agg(
+        pl.col("partition").first(), pl.col("offset").first(), pl.len().alias("partitions")
+    )
+    for row in findings.add("split-key", bad, PLACE).iter_rows(named=True):
+        findings.show(
+            "split-key", [row[name] for name in PLACE], partitions=row["partitions"],
+            records=_records_with(first, row, [*ID, "topic"]),
+        )  # fmt: skip
+
+
+def _out_of_order(findings: _Findings, known: pl.DataFrame) -> None:
+    group = [*ID, "topic", "partition"]
+    same = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in group)
+    bad = (
+        known.sort(*group, "offset")
+        .with_columns(pl.col(name).shift(1).alias(f"{name}_before") for name in (*WHERE, "sent"))
+        .filter(same & (pl.col("sent") < pl.col("sent_before")))
+    )
+    for row in findings.add("out-of-order", bad, PLACE).iter_rows(named=True):
+        pair = [[row["chunk_before"], row["row_before"]], [row["chunk"], row["row"]]]
+        findings.show(
+            "out-of-order", [row[name] for name in PLACE], records=pair, sent=[row["sent_before"], row["sent"]]
+        )  # fmt: skip

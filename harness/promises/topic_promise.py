@@ -1,0 +1,146 @@
+"""What the application promised of topics: the arguments of `verify`, checked, and their judgement.
+
+`TopicPromise.of` checks the arguments. `judge_topics` writes the expectation into files, plans the chunks, runs the
+join on Spark, and merges what the reducers found (`topic_results.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.errors import ConfigError
+
+from .. import run_folder
+from ..checks.guarantees import parse
+from ..histories.contents import Contents, read_contents
+from .expectations import Expectations, check_expected, write_expectations
+from .findings import PromiseFindings
+from .join import Engine, run_join
+from .record_ids import IdReader, IdSource, check_source
+from .topic_checks import IdReducer, OrderReducer
+from .topic_results import MergedResults
+from .topic_rows import NumberedChunk, TopicMapper, sends_chunks
+from .topic_words import TopicWords
+
+if TYPE_CHECKING:
+    from ..checks.spark_client import SparkHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPromise:
+    """What the caller of `verify` said about the records of the topics."""
+
+    record_id: IdReader | None = None
+    expected: Iterable[object] | None = None
+    order_key: IdReader | None = None
+    judges_order: bool = False
+
+    @classmethod
+    def of(
+        cls, *, guarantee: str | None, record_id: IdSource | None, expected: Iterable[object] | None,
+        order_key: IdSource | None,
+    ) -> TopicPromise | None:  # fmt: skip
+        """Return the promise; None where there is none to judge. Raises ConfigError for a wrong argument."""
+        for name, source in (("record_id", record_id), ("order_key", order_key)):
+            if source is not None:
+                check_source(name, source)
+        if expected is not None:
+            check_expected(expected)
+            if record_id is None:
+                raise ConfigError(
+                    'expected= needs record_id=, by which its elements are found in the topics: record_id="order" '
+                    "for a field of the JSON value, or record_id=lambda record: record.key for Kafka's record key"
+                )
+        ordered = order_key is not None or (guarantee is not None and "ordered" in parse(guarantee))
+        if record_id is None and not ordered:
+            return None
+        return cls(
+            record_id=None if record_id is None else IdReader("record_id", record_id), expected=expected,
+            order_key=None if order_key is None else IdReader("order_key", order_key), judges_order=ordered,
+        )  # fmt: skip
+
+
+def judge_topics(
+    folder: Path, topics: Sequence[str], promise: TopicPromise, *, spark: SparkHandle | None = None,
+    engine: Engine = "spark", limit: int = 20,
+) -> PromiseFindings:  # fmt: skip
+    """Judge the records that the final read kept in `folder`.
+
+    Raises ContentsError without a complete final read, ExpectationError for an expected element without an id, and
+    NotPicklableError for a function that Spark's workers cannot receive.
+    """
+    topics = list(dict.fromkeys(topics))
+    contents = read_contents(folder / run_folder.DRAIN)
+    work = folder / run_folder.PROMISES
+    work.mkdir(parents=True, exist_ok=True)
+    expectations = None
+    if promise.expected is not None:
+        assert promise.record_id is not None
+        expectations = write_expectations(promise.expected, promise.record_id, work)
+    plan = JoinPlan(folder, topics, promise, contents, expectations)
+    results = run_join(
+        plan.chunks(), plan.mapper(), *plan.reducers(limit), folder=work, spark=spark, engine=engine
+    )
+    words = TopicWords(
+        topics=topics, contents=plan.contents_chunks, expected=plan.expected_chunks, id_reader=promise.record_id,
+        key_reader=promise.order_key,
+    )  # fmt: skip
+    return MergedResults(plan, results, words, limit).findings()
+
+
+@dataclass(slots=True)
+class JoinPlan:
+    """The chunks and stages of the join of one promise."""
+
+    folder: Path
+    topics: list[str]
+    promise: TopicPromise
+    contents: Contents
+    expectations: Expectations | None
+
+    @property
+    def contents_chunks(self) -> list[Any]:
+        """The chunks of the topics' records."""
+        return self.contents.chunks_of(self.topics)
+
+    @property
+    def expected_chunks(self) -> list[Any]:
+        """The chunks of the expectation."""
+        return [] if self.expectations is None else self.expectations.chunks
+
+    @property
+    def by_position(self) -> bool:
+        """Whether the expectation says in which order the records were sent."""
+        return self.expectations is not None and self.expectations.ordered
+
+    def chunks(self) -> list[NumberedChunk]:
+        """Return the chunks, those of records and of expected records numbered from 0 each."""
+        judged = [self.contents_chunks, self.expected_chunks]
+        numbered = [
+            NumberedChunk(chunk=chunk, number=number)
+            for chunks in judged
+            for number, chunk in enumerate(chunks)
+        ]
+        if self.promise.judges_order and not self.by_position:
+            files = run_folder.operation_files(self.folder / run_folder.HISTORY)
+            numbered += [NumberedChunk(chunk=chunk) for chunk in sends_chunks(files)]
+        return numbered
+
+    def mapper(self) -> TopicMapper:
+        """Return the mapper."""
+        return TopicMapper(
+            topics=tuple(self.topics), record_id=self.promise.record_id, order_key=self.promise.order_key,
+            judges_order=self.promise.judges_order, by_position=self.by_position,
+        )  # fmt: skip
+
+    def reducers(self, limit: int) -> list[Any]:
+        """Return the reducers."""
+        ids = IdReducer(
+            expects=self.expectations is not None,
+            judges_order=self.promise.judges_order,
+            limit=limit,
+        )
+        return [ids, OrderReducer(limit=limit)] if self.promise.judges_order else [ids]
