@@ -8,6 +8,7 @@ A worker can import what is installed, but often not a test module, a `conftest.
 from __future__ import annotations
 
 import contextlib
+import functools
 import site
 import sys
 import sysconfig
@@ -59,12 +60,14 @@ def _by_value(pickler: Any) -> Generator[None]:
 
 def _is_of_the_user(name: str, module: ModuleType) -> bool:
     """True for a module whose source file lies in no folder of installed packages."""
-    if getattr(module, "__name__", None) != name or name.partition(".")[0] == "harrow":
+    named = vars(module)  # and not getattr, at which a module may import others
+    if named.get("__name__") != name or name.partition(".")[0] == "harrow":
         return False
-    file = getattr(module, "__file__", None)
+    file = named.get("__file__")
     return bool(file) and not str(file).startswith(_installed_folders())
 
 
+@functools.cache
 def _installed_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     named = {paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
