@@ -36,7 +36,8 @@ class RunVerifier:
         self._folder = folder
         self._spark = spark
         self._seed = seed
-        self._repeat = repeat
+        self.repeat = repeat
+        """The command that repeats the run; the report shows it."""
 
     def prepare(self) -> None:
         """Start Spark in the background: a verdict will be requested."""
@@ -92,7 +93,7 @@ class RunVerifier:
         try:
             from .reports.picture import write_picture
 
-            write_picture(self._folder, seed=self._seed, command=self._repeat)
+            write_picture(self._folder, seed=self._seed, command=self.repeat)
         except Exception as error:  # a report that cannot be drawn must not lose the verdict
             verdict = replace(
                 verdict, notes=(*verdict.notes, f"report.html could not be drawn: {error!r}")

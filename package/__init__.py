@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
+    from harrow.harness.fixtures import harrow_session_fixture as harrow_session_fixture
     from harrow.harness.run import Harrow as Harrow
     from harrow.harness.topics import Topic as Topic
 
@@ -80,6 +81,7 @@ _HOME = {
     "Verdict": "harrow.harness.checks",
     "VerdictError": "harrow.harness.errors",
     "harrow_fixture": "harrow.harness.fixtures",
+    "harrow_session_fixture": "harrow.harness.fixtures",
     **dict.fromkeys(_FAULTS, "harrow.faults"),
 }
 __all__ = [
@@ -98,6 +100,7 @@ __all__ = [
     "follower",
     "group_coordinator",
     "harrow_fixture",
+    "harrow_session_fixture",
     "isolate",
     "isr_member",
     "kill",
