@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
+QUIET_LOG_LEVEL = 2
+"""librdkafka's level "critical": faults break connections, and each attempt to connect again would be a line."""
 UNDERSCORED = frozenset(
     {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
 )
@@ -207,7 +209,8 @@ class Harrow:
     def producer(self, **config: object) -> Producer:
         """Return a confluent-kafka Producer that records its operations. Settings have underscores: `client_id="a"`.
 
-        Defaults: idempotent, acks=all. Each operation is appended to the history when it happens.
+        Defaults: idempotent, acks=all, and librdkafka does not log each connection that a fault breaks (`log_level=6`
+        does). Each operation is appended to the history when it happens.
         """
         from .clients.producer import Producer
 
@@ -219,7 +222,10 @@ class Harrow:
         return producer
 
     def consumer(self, **config: object) -> Consumer:
-        """Return a confluent-kafka Consumer that records its operations. Defaults: group `harrow`, earliest offset."""
+        """Return a confluent-kafka Consumer that records its operations.
+
+        Defaults: group `harrow`, earliest offset, and librdkafka does not log each connection that a fault breaks.
+        """
         from .clients.consumer import Consumer
 
         settings: dict[str, Any] = {"group.id": "harrow", "auto.offset.reset": "earliest"}
@@ -227,7 +233,8 @@ class Harrow:
         return consumer
 
     def _client(self, kind: Callable[..., Any], settings: dict[str, Any]) -> Any:
-        settings = {"bootstrap.servers": self.bootstrap_servers} | settings
+        quiet = {"bootstrap.servers": self.bootstrap_servers, "log_level": QUIET_LOG_LEVEL}
+        settings = quiet | settings
         client = kind(settings, history=self.folder / run_folder.HISTORY)
         self._clients.append(client)
         return client

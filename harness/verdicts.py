@@ -49,6 +49,7 @@ class RunVerifier:
             from .checks.guarantees import parse
 
             parse(guarantee)
+        run_folder.add_topics(self._folder, topics)
         reasons = self._bring_to_rest(cluster, topics)
         verdict = self._ask(cluster, topics, guarantee)
         if reasons:
