@@ -169,7 +169,10 @@ def main(argv: list[str]) -> None:
     watched = select.poll()
     for fd in (channel.fileno(), parent):
         watched.register(fd, select.POLLIN)
-    channel.sendall(b"{}\n")
+    try:
+        channel.sendall(b"{}\n")
+    except BrokenPipeError:  # the supervising process ended meanwhile, such as after a refused option
+        return
     while True:
         if any(fd == parent for fd, _ in watched.poll()):
             return

@@ -71,10 +71,14 @@ class BackgroundNemesis:
         self._wake.set()
         return self._done.wait(timeout_s)
 
-    def stop(self) -> None:
-        """Fire no further step, heal every fault, join the thread; NemesisError names the failures, once."""
+    def stop_soon(self) -> None:
+        """Fire no further step and heal every fault, without waiting for it."""
         self._stop.set()
         self._wake.set()
+
+    def stop(self) -> None:
+        """Fire no further step, heal every fault, join the thread; NemesisError names the failures, once."""
+        self.stop_soon()
         if self._thread.ident is not None:
             self._thread.join()
         problems = list(self._nemesis.problems)

@@ -3,19 +3,31 @@
 When the block ends, each planned fault runs to its end (within a bound), everything is healed, and a fault that did not
 take effect is an error: a block that met no fault proves nothing. When the user's code raised, the faults end at once,
 and the verdict is a note on its error.
+
+```python
+with harrow.chaos(kill(leader(orders)), duration=10) as chaos:
+    while chaos.running:                    # True until the last fault is healed
+        place_order()
+
+async with harrow.chaos(kill(leader(orders))):          # the end of the block does not stop the event loop
+    await place_orders()
+```
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Self
 
+from harrow.cluster.errors import HarrowError
 from harrow.faults.background import BackgroundNemesis
 from harrow.faults.errors import NemesisError
+from harrow.faults.target_checks import missing_groups
 
 from . import run_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from types import TracebackType
 
@@ -25,7 +37,11 @@ FINISH_TIMEOUT_S = 120.0
 
 
 class Chaos:
-    """One block; made by `Harrow.chaos`."""
+    """One block of faults; made by `Harrow.chaos`, used by `with` or `async with`.
+
+    The end of the block raises NemesisError for a fault that did not take effect, never fired or was not healed, and
+    for a consumer group of a target that does not exist.
+    """
 
     def __init__(
         self,
@@ -33,26 +49,33 @@ class Chaos:
         schedule: Schedule,
         folder: Path,
         *,
+        groups: Callable[[], Iterable[str]],
         on_error: Callable[[Exception], None],
         on_end: Callable[[Schedule], None],
     ) -> None:
+        """`groups` returns the consumer groups of the cluster."""
         self._nemesis = BackgroundNemesis(system, schedule, log=folder / run_folder.FAULTS)
+        self._groups = groups
         self._on_error = on_error
         self._on_end = on_end
 
     @property
     def schedule(self) -> Schedule:
-        """What was planned, with what was resolved so far."""
+        """The planned schedule with everything that was resolved so far: brokers, durations, times."""
         return self._nemesis.schedule
 
     @property
     def effects(self) -> int:
-        """How many faults took effect so far."""
+        """How many faults took effect so far, each proved by a probe."""
         return self._nemesis.effects
 
     @property
     def running(self) -> bool:
-        """Whether faults are still to come or to be healed."""
+        """Whether faults are still to come or to be healed.
+
+        `while chaos.running:` is the loop for traffic that must meet every fault. It is True before the first traffic,
+        so a loop that sends nothing does not end.
+        """
         return self._nemesis.running
 
     def __enter__(self) -> Self:
@@ -69,6 +92,8 @@ class Chaos:
             if error is None:
                 self._nemesis.finish(FINISH_TIMEOUT_S)
             self._nemesis.stop()
+            if error is None:
+                self._check_groups()
         except NemesisError as problem:
             if error is None:
                 raise
@@ -77,3 +102,34 @@ class Chaos:
             self._on_end(self._nemesis.schedule)
             if isinstance(error, Exception):
                 self._on_error(error)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        ending = asyncio.ensure_future(asyncio.to_thread(self.__exit__, kind, error, trace))
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError as cancelled:
+            self._nemesis.stop_soon()
+            await asyncio.wait([ending])  # the cluster is healed also when the task is cancelled
+            if (problem := ending.exception()) is not None:
+                cancelled.add_note(f"harrow: {problem}")
+            raise
+
+    def _check_groups(self) -> None:
+        """Raise NemesisError when a target names a consumer group that does not exist: the fault hit some broker."""
+        faults = [step.fault for step in self.schedule.steps if step.fault.target.group is not None]
+        if not faults:
+            return
+        try:
+            missing = missing_groups(faults, self._groups())
+        except HarrowError as error:
+            missing = [str(error)]
+        if missing:
+            raise NemesisError("; ".join(missing))

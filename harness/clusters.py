@@ -11,7 +11,7 @@ from harrow.cluster import Cluster
 from harrow.cluster.supervisor import sweep_orphans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 TEST_DEFAULTS: Mapping[str, object] = {"harrow.tap": True}
 """Settings over the cluster's defaults; a test may override them. The tap records a history for every test (J6)."""
@@ -44,6 +44,10 @@ class OwnCluster:
 
     shared = False
 
+    def __init__(self, before_start: Callable[[], None] | None = None) -> None:
+        """`before_start` is called before a cluster writes its first file."""
+        self._before_start = before_start
+
     def acquire(
         self,
         folder: Path,
@@ -55,6 +59,8 @@ class OwnCluster:
     ) -> Cluster:
         """Start a cluster; when the start fails, no process stays."""
         sweep_once()
+        if self._before_start is not None:
+            self._before_start()
         cluster = Cluster(
             brokers=brokers,
             config={**TEST_DEFAULTS, **config},
@@ -80,8 +86,8 @@ class SharedClusters:
 
     shared = True
 
-    def __init__(self) -> None:
-        self._own = OwnCluster()
+    def __init__(self, before_start: Callable[[], None] | None = None) -> None:
+        self._own = OwnCluster(before_start)
         self._clusters: dict[str, Cluster] = {}
 
     def acquire(

@@ -1,4 +1,4 @@
-"""The fixture `harrow`, and a factory for more fixtures with names of the user's choice.
+"""The fixtures `harrow` and `harrow_session`, and factories for more fixtures with names of the user's choice.
 
 ```python
 from harrow import harrow_fixture
@@ -8,6 +8,24 @@ small = harrow_fixture(brokers=1)               # conftest.py: a fixture `small`
 
 A fixture starts nothing until its test uses the cluster. The teardown stops the cluster, fails the test when a
 broker's trace holds a failed task (a bug in Harrow), and removes the data of a passed test.
+
+`harrow` has a cluster and a verdict for each test. `harrow_session` has one cluster for all tests of a worker, and
+fixtures of the user with a wider scope can use it: a service that is started once.
+
+```python
+from harrow import Harrow, kill, leader
+
+@pytest.fixture(scope="session")
+def shop(harrow_session: Harrow):
+    harrow_session.topic("orders", partitions=3)
+    with start_shop(harrow_session.bootstrap_servers) as shop:
+        yield shop
+
+def test_orders_survive_a_kill(harrow_session: Harrow, shop):
+    with harrow_session.chaos(kill(leader("orders"))):
+        shop.place_orders()
+    harrow_session.verify("orders", guarantee="no-loss")     # judges everything since the topic was created
+```
 """
 
 from __future__ import annotations
@@ -19,14 +37,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from . import options
-from .seeds import child_seed
 from .workers import WORKER, folder_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from .options import Options
     from .run import Harrow
+    from .workers import Worker
 
 
 class TestState(enum.Enum):
@@ -41,6 +60,8 @@ class TestState(enum.Enum):
 
 USED = pytest.StashKey[TestState]()
 RUNS = pytest.StashKey[list["Harrow"]]()
+ARGUMENTS = "harrow_arguments"
+"""Attribute of a fixture function of this module: the arguments of its factory."""
 
 
 def harrow_fixture(
@@ -51,23 +72,59 @@ def harrow_fixture(
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
 ) -> Any:
-    """Make a fixture that yields a `Harrow`. The variable that you assign it to is the fixture's name.
+    """Make a fixture that yields a `Harrow` for each test. The variable that you assign it to is the fixture's name.
 
-    The arguments are those of the marker. With `scope="session"` the tests of one worker that request the same
-    brokers, config and plants share a cluster; topics then get unique names, so use `topic.name`.
+    The arguments are those of the marker `harrow` and override it; options of the command line override both. None: the
+    marker, the ini file or the default decides.
+
+    * `brokers`: how many the cluster has (1 to 64; default 3).
+    * `config`: broker settings by Kafka's names, such as `{"min.insync.replicas": 2}`. Settings of the ini file and of
+      the marker stay, except those that are named here.
+    * `scope`: `"test"`: a new cluster for each test. `"session"`: the tests of one worker that request the same
+      brokers, config and plants share a cluster; topics then get unique names, so use `topic.name`.
+    * `seed`: all random values of the tests derive from it, instead of the seed of the run.
+    * `plant`: the dotted name of a module with a planted bug, or several (docs/zoo.md).
+
+    An unknown argument or an invalid value is a `pytest.UsageError` that names the valid ones.
     """
     given = {"brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant}
     arguments = options.check_arguments(given, "harrow_fixture")
 
-    @pytest.fixture
     def harrow(request: pytest.FixtureRequest) -> Iterator[Harrow]:
         """A Kafka cluster with faults and verdicts (`harrow.Harrow`). The cluster starts at the first use."""
-        yield from _serve(request, arguments)
+        yield from _serve_test(request, arguments)
 
-    return harrow
+    setattr(harrow, ARGUMENTS, arguments)
+    return pytest.fixture(harrow)
+
+
+def harrow_session_fixture(
+    *,
+    brokers: int | None = None,
+    config: Mapping[str, object] | None = None,
+    seed: int | None = None,
+    plant: str | Sequence[str] | None = None,
+) -> Any:
+    """Make a session-scoped fixture: one `Harrow`, with one cluster, for all tests of a worker.
+
+    The arguments are those of `harrow_fixture`; a marker has no effect, because the cluster belongs to no test. Each
+    xdist worker has a cluster of its own. Several tests may call `topic` with the same arguments and get the same
+    topic. A verdict judges the topic since its creation, so an anomaly that one test found is found by later tests
+    too; give a test a topic of its own where that matters.
+    """
+    given = {"brokers": brokers, "config": config, "seed": seed, "plant": plant}
+    arguments = options.check_arguments(given, "harrow_session_fixture")
+
+    def harrow_session(request: pytest.FixtureRequest) -> Iterator[Harrow]:
+        """One cluster for all tests of a worker (`harrow.Harrow`), for session fixtures such as a service."""
+        yield from _serve_session(request, arguments)
+
+    setattr(harrow_session, ARGUMENTS, arguments)
+    return pytest.fixture(scope="session")(harrow_session)
 
 
 harrow = harrow_fixture()
+harrow_session = harrow_session_fixture()
 
 
 def wants_verdict(item: pytest.Item) -> bool:
@@ -84,7 +141,12 @@ def _calls_verify(path: Path) -> bool:
 
 
 def uses_harrow(item: pytest.Item) -> bool:
-    """Whether a test requests a fixture of this module."""
+    """Whether a test requests a fixture of this module, directly or through another fixture."""
+    return bool(factory_arguments(item))
+
+
+def factory_arguments(item: pytest.Item) -> list[Mapping[str, Any]]:
+    """Return the arguments of the factory of each Harrow fixture that a test requests."""
     info: Any = getattr(item, "_fixtureinfo", None)
     definitions = info.name2fixturedefs.values() if info is not None else ()
     functions = (
@@ -92,35 +154,27 @@ def uses_harrow(item: pytest.Item) -> bool:
         for overrides in definitions
         for definition in overrides
     )
-    return any(getattr(function, "__module__", "") == __name__ for function in functions)
+    found = (getattr(function, ARGUMENTS, None) for function in functions)
+    return [arguments for arguments in found if arguments is not None]
 
 
-def _serve(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iterator[Harrow]:
-    from .run import Harrow
+# ------------------------------------------------------------------------------- a cluster for a test
+
+
+def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iterator[Harrow]:
+    from .clusters import OwnCluster
+    from .repeating import original_nodeid
 
     item: Any = request.node
     worker = request.config.stash[WORKER]
-    try:
-        chosen = worker.options(item, arguments)
-    except pytest.UsageError as error:
-        pytest.fail(str(error), pytrace=False)
+    chosen = _options(worker, item, arguments)
     name = str(request.fixturename)
-    item.stash.setdefault(USED, TestState.STARTED)
-    runs = item.stash.setdefault(RUNS, [])
-    run = Harrow(
-        worker.folder(chosen) / folder_name(item.nodeid, name),
-        seed=child_seed(chosen.seed, item.nodeid, name),
-        brokers=chosen.brokers,
-        config=chosen.config,
-        plants=chosen.plant,
-        spark=lambda: worker.spark(chosen),
-        name=name,
-        repeat=_repeat_line(item),
-        early_spark=False,  # the plugin starts Spark at collection when the test calls verify
-        clusters=worker.shared_clusters() if chosen.scope == "session" else None,
-    )
-    run.on_verdict(lambda verdict: _record(item, run, verdict))
-    runs.append(run)
+    shared = chosen.scope == "session"
+    run = _new_run(
+        worker, chosen, name, folder=folder_name(item.nodeid, name), seed_names=(original_nodeid(item), name),
+        clusters=worker.shared_clusters() if shared else OwnCluster(worker.prepare_out),
+    )  # fmt: skip
+    _begin(item, run)
     try:
         yield run
     finally:
@@ -131,14 +185,48 @@ def _serve(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iter
         pytest.fail("\n".join(failures), pytrace=False)
 
 
-def _repeat_line(item: pytest.Item) -> str:
-    from .plugin import repeat_line
+def _options(worker: Worker, item: pytest.Item | None, arguments: Mapping[str, Any]) -> Options:
+    try:
+        return worker.options(item, arguments)
+    except pytest.UsageError as error:
+        pytest.fail(str(error), pytrace=False)
 
-    return repeat_line(item)
+
+def _new_run(
+    worker: Worker, chosen: Options, name: str, *, folder: str, seed_names: Sequence[str], clusters: Any
+) -> Harrow:  # fmt: skip
+    from .run import Harrow
+
+    run = Harrow(
+        worker.folder(chosen) / folder,
+        seed=chosen.seed,
+        seed_names=seed_names,
+        brokers=chosen.brokers,
+        config=chosen.config,
+        plants=chosen.plant,
+        spark=lambda: worker.spark(chosen),
+        name=name,
+        early_spark=False,  # the plugin starts Spark at collection when the test calls verify
+        clusters=clusters,
+    )
+    run.on_verdict(lambda verdict: _record(worker, run, verdict))
+    return run
 
 
-def _record(item: pytest.Item, run: Harrow, verdict: Any) -> None:
+def _begin(item: pytest.Item, run: Harrow) -> None:
+    """Connect a run with the test that uses it now."""
+    from .repeating import repeat_line
+
+    item.stash.setdefault(USED, TestState.STARTED)
+    item.stash.setdefault(RUNS, []).append(run)
+    run.repeat = repeat_line(item)
+
+
+def _record(worker: Worker, run: Harrow, verdict: Any) -> None:
     """Store a verdict in the user properties: JUnit, the terminal summary and xdist's controller read them."""
+    item = worker.item
+    if item is None:
+        return
     number = sum(name.startswith("harrow.verdict") for name, _ in item.user_properties) + 1
     suffix = "" if number == 1 else f"-{number}"
     item.user_properties += [
@@ -147,3 +235,48 @@ def _record(item: pytest.Item, run: Harrow, verdict: Any) -> None:
         (f"harrow.folder{suffix}", str(run.folder)),
     ]
     item.user_properties += [(f"harrow.planted{suffix}", bug) for bug in verdict.planted]
+
+
+# --------------------------------------------------------------------- a cluster for all tests of a worker
+
+
+def _serve_session(
+    request: pytest.FixtureRequest, arguments: Mapping[str, Any]
+) -> Iterator[Harrow]:
+    from .clusters import OwnCluster
+
+    worker = request.config.stash[WORKER]
+    name = str(request.fixturename)
+    chosen = _options(worker, None, arguments)
+    run = _new_run(
+        worker, chosen, name, folder=name, seed_names=(name,), clusters=OwnCluster(worker.prepare_out)
+    )  # fmt: skip
+    worker.session_runs[name] = run
+    try:
+        yield run
+    finally:
+        del worker.session_runs[name]
+        failures = run.close()
+        if not failures and not chosen.keep and run.folder not in worker.failed_folders:
+            run.remove_data()
+    if failures:
+        pytest.fail("\n".join(failures), pytrace=False)
+
+
+def begin_test(item: pytest.Item) -> None:
+    """Connect the session runs that a test uses with it: their random values then derive from its node id.
+
+    Called before the fixtures of the test are set up, for the session runs that exist, and again before the test's
+    function is called, for those that its fixtures created.
+    """
+    from .repeating import original_nodeid
+
+    worker = item.config.stash[WORKER]
+    worker.item = item
+    if not worker.session_runs:
+        return
+    requested: set[str] = set(getattr(item, "fixturenames", ()))
+    for name, run in worker.session_runs.items():
+        if name in requested and run not in item.stash.get(RUNS, []):
+            run.begin_test(original_nodeid(item), name)
+            _begin(item, run)

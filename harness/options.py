@@ -20,6 +20,7 @@ from .seeds import SEED_MAX
 
 SCOPES = ("test", "session")
 BROKERS_MAX = 64
+REPEAT_MAX = 10_000
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -33,14 +34,25 @@ class Options:
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     """Broker settings by Kafka's names; they override the harness's defaults."""
     scope: str = "test"
-    """`test`: a new cluster for each test. `session`: tests of one worker with equal options share a cluster."""
+    """`test`: a new cluster for each test. `session`: tests of one worker with equal options share a cluster.
+
+    On a shared cluster each topic gets a name of its own (`orders-3fa9c1`), so a test must use `topic.name`. To share
+    topics and a service between tests, use the fixture `harrow_session`."""
     keep: bool = False
     """Keep the clusters' data and the histories of passed tests."""
     out: Path = Path("harrow-out")
+    """Folder for the folders of runs; a relative path starts at pytest's root folder."""
     plant: tuple[str, ...] = ()
     """Modules of planted bugs (`harrow.cluster.planting`); every output of the run names them."""
     spark: str = ""
-    """The user's `spark.master` or Spark Connect address; empty: Harrow starts a Spark server for the run."""
+    """The user's own Spark: a master (`spark://host:7077`, `local[8]`) or a Spark Connect address (`sc://host:15002`).
+
+    Empty: Harrow starts a Spark server on this machine, which all tests and xdist workers of the run share. A Spark on
+    other machines must see the run folders under the same path."""
+    repeat: int = 1
+    """How often each test with a Harrow fixture runs, always with the same seed."""
+    keep_runs: int = 20
+    """How many runs stay in the out folder, this one included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +69,7 @@ class OptionSpec:
     @property
     def flag(self) -> str:
         """Name on the command line."""
-        return f"--harrow-{self.name}"
+        return f"--harrow-{self.name.replace('_', '-')}"
 
     @property
     def ini(self) -> str:
@@ -179,6 +191,18 @@ OPTIONS: tuple[OptionSpec, ...] = (
         parse=_path,
         metavar="DIR",
         doc="folder for the run folders (default harrow-out)",
+    ),
+    OptionSpec(
+        name="keep_runs",
+        parse=_whole(1, 1_000_000),
+        metavar="N",
+        doc="how many runs stay in the out folder (default 20); older ones are removed",
+    ),
+    OptionSpec(
+        name="repeat",
+        parse=_whole(1, REPEAT_MAX),
+        metavar="N",
+        doc="run each test with a Harrow fixture N times with the same seed, and count how often its failure came back",
     ),
     OptionSpec(
         name="spark",

@@ -1,4 +1,4 @@
-"""The `pytest11` entry point: options, marker, fixture, seeds, reports (J1, J5).
+"""The `pytest11` entry point: options, marker, fixtures, seeds, repetition, reports (J1, J5).
 
 This module imports only pytest and the standard library; the rest is imported when a test uses a fixture. A test in
 a child process checks this. Tests reach everything else through the `harrow` fixture.
@@ -6,13 +6,13 @@ a child process checks this. Tests reach everything else through the `harrow` fi
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from . import options
-from .fixtures import RUNS, USED, TestState, harrow, wants_verdict
+from .fixtures import RUNS, USED, TestState, begin_test, harrow, harrow_session, wants_verdict
+from .repeating import PROPERTY_FAILURE, RepeatSummary, failure_of, repeat_items, repeat_line
 from .workers import WORKER, is_worker, send_to_worker, start_worker
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-__all__ = ["harrow"]
+__all__ = ["harrow", "harrow_session"]
 
 PROPERTY = "harrow."
 SUMMARY = pytest.StashKey["VerdictSummary"]()
@@ -38,12 +38,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if not is_worker(config):
         config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
+        config.pluginmanager.register(RepeatSummary(), "harrow-repeats")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop the clusters and the Spark client that tests shared, also after an error."""
+    """Stop the clusters and the Spark client that tests shared, also after an error; remove old runs."""
     if (worker := config.stash.get(WORKER, None)) is not None:
-        worker.close()
+        try:
+            worker.close()
+        finally:
+            if not is_worker(config):
+                worker.tidy_out()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -56,7 +61,15 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Return the header line with the options of this run."""
     worker = config.stash[WORKER]
     chosen = worker.options(None, {})
-    parts = [f"seed {worker.seed}", f"brokers {chosen.brokers}", f"out {chosen.out}"]
+    parts = [f"seed {worker.seed}", f"brokers {chosen.brokers}"]
+    if worker.temporary_out is None:
+        parts.append(f"out {chosen.out}")
+    else:
+        parts.append(
+            f"out {worker.temporary_out}, because {chosen.out} cannot be written ({worker.out_problem})"
+        )
+    if chosen.repeat > 1:
+        parts.append(f"repeat {chosen.repeat}")
     if chosen.scope != "test":
         parts.append(f"scope {chosen.scope}")
     if chosen.spark:
@@ -66,11 +79,16 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"harrow: {', '.join(parts)}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Report invalid `harrow` markers before any test runs (an xdist worker reports them during the test's set-up)."""
+    """Report invalid `harrow` markers before any test runs, and repeat the items of `--harrow-repeat`.
+
+    An xdist worker reports invalid markers during the set-up of the test.
+    """
     if not is_worker(config):
         for item in items:
             options.read_marker(item)
+    repeat_items(items, config.stash[WORKER].options(None, {}).repeat)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -78,6 +96,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly and any(map(wants_verdict, session.items)):
         worker = session.config.stash[WORKER]
         worker.spark(worker.options(None, {})).request()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Connect the session's Harrow with the test that begins."""
+    begin_test(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Connect a session's Harrow that the test's fixtures created with the test."""
+    begin_test(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,32 +120,25 @@ def pytest_runtest_makereport(
         return report
     if report.failed:
         item.stash[USED] = TestState.FAILED
-        error = call.excinfo.value if call.excinfo is not None else None
-        if call.when == "call" and isinstance(error, Exception):
-            for run in item.stash[RUNS]:
-                if text := run.verdict_of_failure(error):
-                    report.sections.append((f"harrow verdict ({run.name})", text))
-        report.sections.append(("harrow", f"repeat with: {repeat_line(item)}"))
+        _explain_failure(item, call, report)
     elif call.when == "call" and report.passed:
         item.stash[USED] = TestState.PASSED
     return report
 
 
-def repeat_line(item: pytest.Item) -> str:
-    """Return the command that repeats this test with the same schedule."""
-    config = item.config
-    worker = config.stash[WORKER]
-    words = ["pytest", item.nodeid, f"--harrow-seed={worker.seed}"]
-    for row in options.OPTIONS:
-        given = config.getoption(row.flag)
-        if row.name in ("brokers", "scope") and given is not None:
-            words.append(f"{row.flag}={given}")
-        elif row.name in ("set", "plant"):
-            words += [f"{row.flag}={pair}" for pair in given or ()]
-    order = getattr(config.option, "randomly_seed", None)
-    if config.pluginmanager.hasplugin("randomly") and isinstance(order, int):
-        words.append(f"--randomly-seed={order}")
-    return shlex.join(words)
+def _explain_failure(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
+    """Add to the report the verdict, what failed, and the command that repeats the test."""
+    error = call.excinfo.value if call.excinfo is not None else None
+    for run in item.stash[RUNS]:
+        item.config.stash[WORKER].failed_folders.add(run.folder)
+        if call.when != "call" or not isinstance(error, Exception):
+            continue
+        if text := run.verdict_of_failure(error):
+            report.sections.append((f"harrow verdict ({run.name})", text))
+    report.user_properties.append((PROPERTY_FAILURE, failure_of(error)))
+    report.sections.append(("harrow", f"repeat with: {repeat_line(item)}"))
 
 
 class VerdictSummary:

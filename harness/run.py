@@ -20,23 +20,24 @@ import contextlib
 import random
 import shutil
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.faults.planning import DEFAULT_RANDOM, check_faults, in_turn, random_schedule
+from harrow.faults.planning import DEFAULT_RANDOM
 from harrow.faults.schedule import Schedule
 
 from . import run_folder
 from .backends.local import LocalSystem
 from .chaos import Chaos
+from .chaos_plan import ChaosRequest
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
 from .run_settings import RunSettings
 from .seeds import child_seed
-from .topics import Topic, check_topic, create_topic
+from .topics import Topic, check_topic, consumer_groups, create_topic
 from .verdicts import RunVerifier, spark_of_run
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
+QUIET_LOG_LEVEL = 2
+"""librdkafka's level "critical": faults break connections, and each attempt to connect again would be a line."""
 UNDERSCORED = frozenset(
     {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
 )
@@ -69,6 +72,7 @@ class Harrow:
         folder: str | Path,
         *,
         seed: int = 0,
+        seed_names: Sequence[str] = (),
         brokers: int = 3,
         config: Mapping[str, object] | None = None,
         plants: Sequence[str] = (),
@@ -78,13 +82,14 @@ class Harrow:
         early_spark: bool = True,
         clusters: ClusterSource | None = None,
     ) -> None:
+        """`seed_names`: random values derive from the seed and these names; the plugin gives the test's node id."""
         self.folder = Path(folder).absolute()
         self.seed = seed
+        self._seed = child_seed(seed, *seed_names) if seed_names else seed
         self.name = name
         self.brokers = brokers
         self._config = dict(config or {})
         self._plants = tuple(plants)
-        self._repeat = repeat
         self._early_spark = early_spark
         self._source = OwnCluster() if clusters is None else clusters
         parent = self.folder.parent
@@ -99,6 +104,9 @@ class Harrow:
         self._steps = 0
         self._produced_with: dict[str, Any] = {}
         self._listeners: list[Callable[[Verdict], None]] = []
+        self._topics_of_test: set[str] = set()
+        self._before_test = (0, 0)
+        """How many chaos blocks and verdicts there were when the running test began."""
         self.schedule = Schedule(seed=seed)
         """The schedule of the last chaos block with its resolved targets; its JSON form can be replayed."""
         self.verdicts: list[Verdict] = []
@@ -116,6 +124,23 @@ class Harrow:
         state = "running" if self._cluster is not None else "not started"
         return f"<Harrow {self.folder.name} seed={self.seed} brokers={self.brokers} {state}>"
 
+    @property
+    def repeat(self) -> str:
+        """The command that repeats the run; failures and the report show it."""
+        return self._verifier.repeat
+
+    @repeat.setter
+    def repeat(self, command: str) -> None:
+        self._verifier.repeat = command
+
+    def begin_test(self, *seed_names: str) -> None:
+        """Begin another test on the same cluster: random values from now on derive from `seed_names`."""
+        self._seed = child_seed(self.seed, *seed_names)
+        self._before_test = (self._blocks, len(self.verdicts))
+        self._topics_of_test.clear()
+        for name in ("random", "faker"):
+            self.__dict__.pop(name, None)
+
     # ---------------------------------------------------------------------------------- cluster
 
     @property
@@ -130,7 +155,7 @@ class Harrow:
                 self.folder,
                 brokers=self.brokers,
                 config=self._config,
-                seed=self.seed,
+                seed=self._seed,
                 plants=self._plants,
             )
             self._traced = trace_ends(self._cluster.folder)
@@ -152,13 +177,14 @@ class Harrow:
         replication_factor: int | None = None,
         config: Mapping[str, object] | None = None,
     ) -> Topic:
-        """Create a topic and wait for its leaders. Default replication factor: 3, at most the number of brokers."""
-        if name in self._topics:
-            raise ConfigError(
-                f"this test has already created topic {name!r}; use the Topic that the first call returned"
-            )
+        """Create a topic and wait for its leaders. Default replication factor: 3, at most the number of brokers.
+
+        On the cluster of `harrow_session`, a call with the arguments of an earlier test returns that test's topic.
+        """
         unique = (
-            f"{name}-{child_seed(self.seed, name) % 16**6:06x}" if self._source.shared else name
+            f"{name}-{child_seed(self._seed, self.folder.name, name) % 16**6:06x}"
+            if self._source.shared
+            else name
         )
         replicas = min(3, self.brokers) if replication_factor is None else replication_factor
         topic = Topic(
@@ -168,16 +194,25 @@ class Harrow:
             config=dict(config or {}),
         )
         check_topic(topic, self.brokers)
-        create_topic(self.cluster, topic)
-        self._topics[name] = topic
-        return topic
+        existing = self._topics.get(name)
+        if existing is not None and (name in self._topics_of_test or topic != existing):
+            raise ConfigError(
+                f"topic {name!r} already exists with {existing.partitions} partitions and replication factor "
+                f"{existing.replication_factor}; use the Topic that the first call returned"
+            )
+        if existing is None:
+            create_topic(self.cluster, topic)
+        self._topics[name] = existing or topic
+        self._topics_of_test.add(name)
+        return self._topics[name]
 
     # ---------------------------------------------------------------------------------- clients
 
     def producer(self, **config: object) -> Producer:
         """Return a confluent-kafka Producer that records its operations. Settings have underscores: `client_id="a"`.
 
-        Defaults: idempotent, acks=all. Each operation is appended to the history when it happens.
+        Defaults: idempotent, acks=all, and librdkafka does not log each connection that a fault breaks (`log_level=6`
+        does). Each operation is appended to the history when it happens.
         """
         from .clients.producer import Producer
 
@@ -189,7 +224,10 @@ class Harrow:
         return producer
 
     def consumer(self, **config: object) -> Consumer:
-        """Return a confluent-kafka Consumer that records its operations. Defaults: group `harrow`, earliest offset."""
+        """Return a confluent-kafka Consumer that records its operations.
+
+        Defaults: group `harrow`, earliest offset, and librdkafka does not log each connection that a fault breaks.
+        """
         from .clients.consumer import Consumer
 
         settings: dict[str, Any] = {"group.id": "harrow", "auto.offset.reset": "earliest"}
@@ -197,7 +235,8 @@ class Harrow:
         return consumer
 
     def _client(self, kind: Callable[..., Any], settings: dict[str, Any]) -> Any:
-        settings = {"bootstrap.servers": self.bootstrap_servers} | settings
+        quiet = {"bootstrap.servers": self.bootstrap_servers, "log_level": QUIET_LOG_LEVEL}
+        settings = quiet | settings
         client = kind(settings, history=self.folder / run_folder.HISTORY)
         self._clients.append(client)
         return client
@@ -208,13 +247,13 @@ class Harrow:
         from faker import Faker
 
         faker = Faker()
-        faker.seed_instance(child_seed(self.seed, "faker"))
+        faker.seed_instance(child_seed(self._seed, "faker"))
         return faker
 
     @cached_property
     def random(self) -> random.Random:
         """Random numbers that depend only on the seed."""
-        return random.Random(child_seed(self.seed, "random"))  # noqa: S311 - repeatable, not secret
+        return random.Random(child_seed(self._seed, "random"))  # noqa: S311 - repeatable, not secret
 
     # ----------------------------------------------------------------------------------- faults
 
@@ -228,55 +267,41 @@ class Harrow:
     ) -> Chaos:
         """Return a block that injects `faults` into the cluster, in sequence and in the background.
 
-        `duration`: repeat the faults for this many seconds while the block lasts. Without faults: random faults of
-        the kinds `kinds` (names as in a schedule file). `cap`: the maximum number of brokers that are disturbed at the
-        same time; the default is what the topics' replicas allow. `schedule`: a recorded schedule to replay. The
-        first fault waits for the first traffic.
+        Use it with `with` or, so that the end of the block does not stop an event loop, with `async with`. The first
+        fault waits for the first traffic, and each later one until the earlier one is healed.
+
+        * `faults`: such as `kill(leader("orders"))`. Each must take effect, else the block raises NemesisError. Without
+          faults: random ones of the kinds `kinds`, for 5 s.
+        * `duration`: seconds after the first traffic. The faults are injected once in the given order, and again in
+          random orders while the block lasts and the duration has not passed.
+        * `kinds`: names as in a schedule file (`harrow.faults.planning.RANDOM_FAULTS`: kill, pause, isolate, …).
+        * `cap`: the maximum number of brokers that are disturbed at the same time. Default: as many as may fail while
+          every topic accepts acks=all, and at least what a named target such as `majority` needs.
+        * `schedule`: a recorded schedule to replay, `Schedule.from_json(text)`; it has its own duration and cap.
+
+        ConfigError for an argument that cannot be used, such as a topic that the cluster does not have.
         """
         if self._chaos is not None:
             raise ConfigError("a chaos block is already active; give all faults to one block")
-        checked = check_faults(faults)
-        if schedule is not None and (faults or duration is not None):
-            raise ConfigError("chaos() accepts faults or a schedule to replay, not both")
+        request = ChaosRequest.of(faults, duration, cap, kinds, schedule)
         cluster = self.cluster
-        most = self._cap() if cap is None else cap
-        planned = schedule or self._plan(checked, duration, most, kinds)
+        planned = request.plan(
+            cluster, list(self._topics.values()), first_id=self._steps + 1,
+            seed=child_seed(self._seed, "chaos", str(self._blocks - self._before_test[0])),
+        )  # fmt: skip
         if self._early_spark:
             self._verifier.prepare()
         self._chaos = Chaos(
             LocalSystem(cluster),
             planned,
             self.folder,
+            groups=partial(consumer_groups, cluster.bootstrap_servers),
             on_error=self._attach_verdict,
             on_end=self._chaos_ended,
         )
         self._blocks += 1
         self._steps += len(planned.steps)
         return self._chaos
-
-    def _plan(
-        self, faults: tuple[Fault, ...], duration: float | None, cap: int, kinds: Sequence[str]
-    ) -> Schedule:
-        if duration is not None and duration <= 0:
-            raise ConfigError(f"chaos(duration={duration}): expected a number of seconds above 0")
-        seed = child_seed(self.seed, "chaos", str(self._blocks))
-        first = self._steps + 1
-        if faults:
-            return in_turn(faults, seed, duration_s=duration, first_id=first, cap=cap)
-        topics = list(self._topics.values())
-        seconds = 5.0 if duration is None else duration
-        return random_schedule(
-            seed, kinds, duration_s=seconds, topics=topics, first_id=first, cap=cap
-        )
-
-    def _cap(self) -> int:
-        """The number of brokers that may fail while every topic accepts acks=all; at least 1."""
-        general = self.cluster.config.number("min.insync.replicas")
-        spare = [
-            topic.replication_factor - int(str(topic.config.get("min.insync.replicas", general)))
-            for topic in self._topics.values()
-        ]
-        return max(1, min(spare, default=1))
 
     def _chaos_ended(self, schedule: Schedule) -> None:
         self._chaos = None
@@ -295,7 +320,7 @@ class Harrow:
         made = self._produced_with
         acks = str(made.get("acks", "all"))
         return RunSettings(
-            seed=self.seed, brokers=self.brokers, seconds=max(ends_ms, default=0) / 1000 + AFTER_FAULTS_S,
+            seed=self._seed, brokers=self.brokers, seconds=max(ends_ms, default=0) / 1000 + AFTER_FAULTS_S,
             config=self.cluster.config.overrides(), topic=topic.name, partitions=topic.partitions,
             replication_factor=topic.replication_factor, topic_config=topic.config,
             acks=-1 if acks == "all" else int(acks), idempotent=bool(made.get("enable.idempotence", False)),
@@ -372,7 +397,7 @@ class Harrow:
 
     def _explain(self, verdict: Verdict) -> str:
         lines = [str(verdict), f"  report: {_shown(self.folder / 'report.html')}"]
-        lines.append(f"  repeat with: {self._repeat or f'seed {self.seed}'}")
+        lines.append(f"  repeat with: {self.repeat or f'seed {self.seed}'}")
         return "\n".join(lines)
 
     def verdict_line(self, verdict: Verdict) -> str:
@@ -393,7 +418,9 @@ class Harrow:
 
     def verdict_of_failure(self, error: Exception) -> str:
         """Judge a run whose test failed for another reason; return empty text when there is nothing to judge."""
-        if self.verdicts or isinstance(error, HarrowError) or not self._blocks or not self._topics:
+        blocks, verdicts = self._before_test
+        nothing_to_judge = self._blocks == blocks or not self._topics
+        if len(self.verdicts) > verdicts or isinstance(error, HarrowError) or nothing_to_judge:
             return ""
         try:
             return self._explain(self._judged(()))

@@ -11,7 +11,7 @@ schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
 verdict.json        the verdict                                           (`checks/verdict.py`)
 report.html         the picture of the run                                (`reports/picture.py`)
-run.json            what the run was: seed, brokers, settings, data folders (here, schema 1)
+run.json            what the run was: seed, brokers, settings, data folders, judged topics (here, schema 1)
 """
 
 from __future__ import annotations
@@ -79,6 +79,37 @@ def write_run(
         "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
     }  # fmt: skip
     (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def add_topics(run: Path, topics: Sequence[str]) -> None:
+    """Add the topics of a verdict to `run.json`: `harrow check` judges them again."""
+    body = read_run(run)
+    known: list[str] = body.get("topics", [])
+    new = [name for name in topics if name not in known]
+    if body and new:
+        body["topics"] = [*known, *new]
+        (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def topics_of(run: Path) -> list[str]:
+    """Return the topics that a verdict of the run judged; without one, those of which a broker has a log."""
+    named: list[str] = read_run(run).get("topics", [])
+    if named:
+        return named
+    found = {
+        log.name.rpartition("-")[0]
+        for folders in replica_folders(run).values()
+        for folder in folders
+        if folder.is_dir()
+        for log in folder.iterdir()
+        if log.is_dir() and log.name.rpartition("-")[2].isdigit()
+    }
+    return sorted(name for name in found if not name.startswith("__"))
+
+
+def missing_data(run: Path) -> list[str]:
+    """Return which data folders of a run do not exist; also a link to a shared cluster that was removed."""
+    return [name for name in (CLUSTER, DRAIN) if not (run / name).exists()]
 
 
 def read_run(run: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from harrow.cluster import Cluster
 
 CREATE_TIMEOUT_S = 30.0
+LIST_TIMEOUT_S = 10.0
 POLL_S = 0.005
 NAME_LENGTH_MAX = 249
 LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -57,12 +58,7 @@ def create_topic(cluster: Cluster, topic: Topic) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    settings: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "client.id": "harrow",
-        "log_level": 0,
-    }
-    admin = AdminClient(settings)
+    admin = AdminClient(_settings(cluster.bootstrap_servers))
     new_topic = NewTopic(
         topic.name,
         num_partitions=topic.partitions,
@@ -75,6 +71,23 @@ def create_topic(cluster: Cluster, topic: Topic) -> None:
     except (KafkaException, TimeoutError) as error:
         raise HarrowError(f"topic {topic.name} could not be created: {error}") from error
     _await_leaders(cluster, topic)
+
+
+def consumer_groups(bootstrap_servers: str) -> list[str]:
+    """Return the ids of the consumer groups of a cluster; HarrowError when it does not respond."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin: Any = AdminClient(_settings(bootstrap_servers))
+    try:
+        listing = admin.list_consumer_groups(request_timeout=LIST_TIMEOUT_S).result(LIST_TIMEOUT_S)
+    except (KafkaException, TimeoutError) as error:
+        raise HarrowError(f"the consumer groups could not be listed: {error}") from error
+    return sorted(group.group_id for group in listing.valid)
+
+
+def _settings(bootstrap_servers: str) -> dict[str, str | int | float | bool]:
+    return {"bootstrap.servers": bootstrap_servers, "client.id": "harrow", "log_level": 0}
 
 
 def _text(value: object) -> str:

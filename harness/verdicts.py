@@ -38,7 +38,8 @@ class RunVerifier:
         self._folder = folder
         self._spark = spark
         self._seed = seed
-        self._repeat = repeat
+        self.repeat = repeat
+        """The command that repeats the run; the report shows it."""
 
     def prepare(self) -> None:
         """Start Spark in the background: a verdict will be requested."""
@@ -55,6 +56,7 @@ class RunVerifier:
             from .checks.guarantees import parse
 
             parse(guarantee)
+        run_folder.add_topics(self._folder, topics)
         reasons = self._bring_to_rest(cluster, topics, contents=promise is not None)
         promised = None
         if promise is not None and not reasons:
@@ -120,7 +122,7 @@ class RunVerifier:
         try:
             from .reports.picture import write_picture
 
-            write_picture(self._folder, seed=self._seed, command=self._repeat)
+            write_picture(self._folder, seed=self._seed, command=self.repeat)
         except Exception as error:  # a report that cannot be drawn must not lose the verdict
             verdict = replace(
                 verdict, notes=(*verdict.notes, f"report.html could not be drawn: {error!r}")

@@ -7,17 +7,19 @@ sends both to the workers in `workerinput`; the verdicts return in the `user_pro
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from . import options as declared
+from . import out_folder
 from .options import Options
 from .seeds import fresh_seed
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from .checks import SparkHandle
     from .clusters import SharedClusters
+    from .run import Harrow
 
 NAME_LENGTH_MAX = 48
 """Maximum length of a test's folder name: the paths of Unix sockets below it have at most 107 bytes."""
@@ -45,6 +48,16 @@ class Worker:
     """Process id of xdist's controller, or of this process: the run ends when that process ends."""
     shared: SharedClusters | None = None
     spark_handle: SparkHandle | None = None
+    temporary_out: Path | None = None
+    """The folder that replaces an out folder that cannot be written."""
+    out_problem: str = ""
+    """Why the out folder cannot be written."""
+    item: pytest.Item | None = None
+    """The test that runs now."""
+    session_runs: dict[str, Harrow] = field(default_factory=dict[str, "Harrow"])
+    """What the session-scoped fixtures yielded, by the fixture's name."""
+    failed_folders: set[Path] = field(default_factory=set[Path])
+    """Folders of the runs of failed tests: their data stays."""
 
     def options(self, item: pytest.Item | None, arguments: Mapping[str, Any]) -> Options:
         """Return the options of a test. Priority: flag, factory argument, marker, ini, default."""
@@ -54,8 +67,29 @@ class Worker:
 
     def run_folder(self, options: Options) -> Path:
         """Return the folder of the whole run; all workers share it."""
-        base = options.out if options.out.is_absolute() else self.root / options.out
-        return base / self.run
+        return self.out(options) / self.run
+
+    def out(self, options: Options) -> Path:
+        """Return the folder of all runs."""
+        if self.temporary_out is not None:
+            return self.temporary_out
+        return options.out if options.out.is_absolute() else self.root / options.out
+
+    def check_out(self) -> None:
+        """Replace an out folder that cannot be written by a temporary one; UsageError for one of the command line."""
+        out = self.out(self.options(None, {}))
+        self.out_problem = out_folder.why_not_writable(out)
+        if not self.out_problem:
+            return
+        if "out" in self.flags:
+            raise pytest.UsageError(
+                f"--harrow-out={self.flags['out']}: Harrow cannot write there ({self.out_problem}); name another folder"
+            )
+        self.temporary_out = out_folder.temporary_folder()
+
+    def prepare_out(self) -> None:
+        """Make the out folder before the first cluster of a test writes into it."""
+        out_folder.prepare(self.out(self.options(None, {})))
 
     def folder(self, options: Options) -> Path:
         """Return this worker's part of the run folder."""
@@ -65,6 +99,7 @@ class Worker:
         """Return the handle of the run's Spark server."""
         from .verdicts import spark_of_run
 
+        self.prepare_out()
         self.spark_handle = spark_of_run(
             self.run_folder(options), options.spark, controller=self.controller
         )
@@ -75,7 +110,7 @@ class Worker:
         if self.shared is None:
             from .clusters import SharedClusters
 
-            self.shared = SharedClusters()
+            self.shared = SharedClusters(self.prepare_out)
         return self.shared
 
     def close(self) -> None:
@@ -86,6 +121,15 @@ class Worker:
         if self.shared is not None:
             self.shared.close()
             self.shared = None
+
+    def tidy_out(self) -> None:
+        """At the end of the whole run: remove old runs, and a temporary folder into which nothing was written."""
+        chosen = self.options(None, {})
+        if self.run_folder(chosen).exists():
+            out_folder.prune(self.out(chosen), chosen.keep_runs)
+        elif self.temporary_out is not None:
+            with contextlib.suppress(OSError):
+                self.temporary_out.rmdir()
 
 
 read_marker = declared.read_marker
@@ -105,21 +149,29 @@ def start_worker(config: pytest.Config) -> Worker:
         ini=ini,
         root=config.rootpath,
         controller=received.get("harrow_controller") or os.getpid(),
+        temporary_out=_path(received.get("harrow_temporary_out")),
     )
+    if not is_worker(config):
+        worker.check_out()
     config.stash[WORKER] = worker
     return worker
 
 
 def send_to_worker(worker: Worker, workerinput: dict[str, Any]) -> None:
-    """Send the controller's seed, run name and process id to an xdist worker."""
+    """Send the controller's seed, run name, process id and temporary out folder to an xdist worker."""
     workerinput["harrow_controller"] = os.getpid()
     workerinput["harrow_seed"] = worker.seed
     workerinput["harrow_run"] = worker.run
+    workerinput["harrow_temporary_out"] = str(worker.temporary_out or "")
 
 
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is an xdist worker."""
     return hasattr(config, "workerinput")
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
 
 
 def _run_name() -> str:

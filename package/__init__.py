@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
     from harrow.harness.promises.record import Record as Record
+    from harrow.harness.fixtures import harrow_session_fixture as harrow_session_fixture
     from harrow.harness.run import Harrow as Harrow
     from harrow.harness.topics import Topic as Topic
 
@@ -82,6 +83,7 @@ _HOME = {
     "Verdict": "harrow.harness.checks",
     "VerdictError": "harrow.harness.errors",
     "harrow_fixture": "harrow.harness.fixtures",
+    "harrow_session_fixture": "harrow.harness.fixtures",
     **dict.fromkeys(_FAULTS, "harrow.faults"),
 }
 __all__ = [
@@ -101,6 +103,7 @@ __all__ = [
     "follower",
     "group_coordinator",
     "harrow_fixture",
+    "harrow_session_fixture",
     "isolate",
     "isr_member",
     "kill",

@@ -46,6 +46,9 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     task.failed              name, error (a bug: it makes a test fail)
     process.failed           error (of a simulated process that could not start)
 
+A client that sends invalid frames must not fill the disk: of warnings that begin with the same three words,
+`broker.log` gets at most `WARNINGS_A_SECOND` in a second, and then a line that says how many were left out.
+
 What may fail: nothing reaches the caller. A full disk must not stop a broker because its trace cannot be written;
 events that could not be written are counted in `lost` and reported on stderr once.
 """
@@ -62,6 +65,8 @@ from ..broker_folder import LOG, TRACE
 from .seam import Clock
 
 LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+WARNINGS_A_SECOND = 10
+KIND_WORDS = 3
 
 
 def plain(value: object) -> object:
@@ -74,6 +79,32 @@ def plain(value: object) -> object:
     return str(value)
 
 
+class WarningLimit:
+    """Counts warnings by their first words within a second, and says which of them `broker.log` gets."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._counts: dict[str, int] = {}
+
+    def allows(self, message: str, now_s: int) -> bool:
+        """Count a warning; False when this second had enough of its kind. `expired` must be called before."""
+        self._second = now_s
+        kind = " ".join(message.split(maxsplit=KIND_WORDS)[:KIND_WORDS])
+        count = self._counts[kind] = self._counts.get(kind, 0) + 1
+        return count <= WARNINGS_A_SECOND
+
+    def expired(self, now_s: int) -> list[str]:
+        """Begin another second when one has passed; return a line for each kind that was left out in the last one."""
+        if now_s == self._second or not self._counts:
+            return []
+        counts, self._counts = self._counts, {}
+        return [
+            f'{count - WARNINGS_A_SECOND} more lines "{kind} ..." were left out: at most {WARNINGS_A_SECOND} a second'
+            for kind, count in counts.items()
+            if count > WARNINGS_A_SECOND
+        ]
+
+
 class RealTrace:
     """The trace of one host; `folder` must exist."""
 
@@ -84,6 +115,7 @@ class RealTrace:
         self._clock = clock
         self._level = LEVELS[level]
         self._host = json.dumps(name)
+        self._warnings = WarningLimit()
         self._encode = json.JSONEncoder(separators=(",", ":"), default=plain).encode
         self.lost = 0
 
@@ -99,9 +131,19 @@ class RealTrace:
         self._write(self._trace_fd, (front + rest).encode())
 
     def log(self, level: str, message: str, /, **fields: object) -> None:
-        """A line for people: level debug, info, warning or error."""
+        """A line for people: level debug, info, warning or error; repeated warnings are limited."""
         if LEVELS[level] < self._level:
             return
+        now_s = self._clock.monotonic_ns() // 1_000_000_000
+        self._report_left_out(now_s)
+        if level != "warning" or self._warnings.allows(message, now_s):
+            self._line(level, message, fields)
+
+    def _report_left_out(self, now_s: int) -> None:
+        for line in self._warnings.expired(now_s):
+            self._line("warning", line, {})
+
+    def _line(self, level: str, message: str, fields: Mapping[str, object]) -> None:
         wall_ms = self._clock.wall_ms()
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_ms // 1000))
         extra = "".join(f" {name}={value}" for name, value in fields.items())
@@ -118,6 +160,7 @@ class RealTrace:
 
     def close(self) -> None:
         """Close the files; later events and lines are lost."""
+        self._report_left_out(-1)
         for fd in (self._trace_fd, self._log_fd):
             if fd >= 0:
                 os.close(fd)

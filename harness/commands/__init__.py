@@ -20,6 +20,9 @@ COMMANDS = {
     "simulate": "clusters on a virtual clock with random faults, for thousands of seeds",
     "check": "judge a run folder again",
     "topics": "show topics, leaders and ISRs of a running cluster",
+    "groups": "show consumer groups of a running cluster and their members",
+    "offsets": "show log start offsets, high watermarks, committed offsets and lag",
+    "watch": "watch leaders, ISRs and high watermarks of a running cluster",
     "failpoints": "list the failpoints of the broker's code",
     "dump-log": "print the files of a log folder like Kafka's DumpLogSegments",
 }

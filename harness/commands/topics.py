@@ -1,4 +1,7 @@
-"""`harrow topics BOOTSTRAP`: shows topics, leaders and ISRs of any running Kafka cluster."""
+"""`harrow topics BOOTSTRAP`: shows topics, leaders and ISRs of any running Kafka cluster.
+
+With `--json`: a list of `{"topic", "partition", "leader", "replicas", "isr"}`; `leader` is -1 where there is none.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,45 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from .running_cluster import (
+    ask,
+    bootstrap_argument,
+    json_option,
+    open_admin,
+    print_json,
+    timeout_option,
+)
+
 
 @click.command()
-@click.argument("bootstrap_servers")
-@click.option(
-    "--timeout", type=click.FloatRange(0.1, 300), default=10.0, show_default=True, help="seconds"
-)
-def command(bootstrap_servers: str, timeout: float) -> None:
+@bootstrap_argument
+@timeout_option
+@json_option
+def command(bootstrap_servers: str, timeout: float, as_json: bool) -> None:
     """Show topics, leaders and ISRs of a running cluster."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    try:
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers, "client.id": "harrow-topics"})
-        metadata: Any = admin.list_topics(timeout=timeout)
-    except KafkaException as error:
-        raise click.ClickException(
-            f"{bootstrap_servers} does not respond: {error.args[0].str()}"
-        ) from error
+    admin = open_admin(bootstrap_servers, "topics")
+    rows = rows_of(ask(bootstrap_servers, lambda: admin.list_topics(timeout=timeout)))
+    if as_json:
+        print_json(rows)
+        return
     table = Table("topic", "partition", "leader", "replicas", "ISR")
-    for name, topic in sorted(metadata.topics.items()):
-        for number, row in sorted(topic.partitions.items()):
-            table.add_row(name, str(number), str(row.leader), _ids(row.replicas), _ids(row.isrs))
+    for row in rows:
+        table.add_row(
+            row["topic"], str(row["partition"]), str(row["leader"]), _ids(row["replicas"]), _ids(row["isr"])
+        )  # fmt: skip
     Console().print(table)
+
+
+def rows_of(metadata: Any) -> list[dict[str, Any]]:
+    """Return one row for each partition of a metadata response."""
+    return [
+        {
+            "topic": name, "partition": number, "leader": found.leader, "replicas": list(found.replicas),
+            "isr": sorted(found.isrs),
+        }
+        for name, topic in sorted(metadata.topics.items())
+        for number, found in sorted(topic.partitions.items())
+    ]  # fmt: skip
 
 
 def _ids(nodes: list[int]) -> str:

@@ -156,7 +156,7 @@ def test_child_seeds_depend_on_the_seed_and_the_name_of_the_test(pytester: pytes
 
         def note(harrow):
             with open("seeds", "a") as file:
-                file.write(f"{harrow.seed} {harrow.random.random()} {harrow.faker.name()}\\n")
+                file.write(f"{harrow.random.random()} {harrow.faker.name()}\\n")
 
         def test_a(harrow): note(harrow)
         def test_b(harrow): note(harrow)
@@ -184,7 +184,8 @@ def test_harrow_fixture_makes_fixtures_with_their_own_options(pytester: pytest.P
         """
         def test_it(harrow, small, big):
             assert (harrow.brokers, small.brokers, big.brokers) == (3, 1, 5)
-            assert len({harrow.seed, small.seed, big.seed}) == 3
+            assert harrow.seed == small.seed == big.seed
+            assert len({run.random.random() for run in (harrow, small, big)}) == 3
             assert len({harrow.folder, small.folder, big.folder}) == 3
         """
     )
@@ -211,7 +212,7 @@ def test_xdist_workers_share_the_seed_and_have_separate_folders(
         def test_it(harrow, worker_id, n):
             assert harrow.folder.parent.name == worker_id
             with open(f"seeds-{worker_id}", "a") as file:
-                file.write(f"{n} {harrow.seed} {harrow.folder.parent.parent.name}\\n")
+                file.write(f"{n} {harrow.random.random()} {harrow.folder.parent.parent.name}\\n")
         """
     )
 

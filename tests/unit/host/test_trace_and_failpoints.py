@@ -15,7 +15,7 @@ from harrow.cluster.host.knobs import failpoints
 from harrow.cluster.host.knobs.failpoints import FailpointError, RealFailpoints
 from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.seam.failpoints import AFTER_APPEND, DECLARED
-from harrow.cluster.host.trace import RealTrace
+from harrow.cluster.host.trace import WARNINGS_A_SECOND, RealTrace
 
 
 def trace(folder: Path, **options: Any) -> RealTrace:
@@ -51,6 +51,39 @@ def test_log_drops_lines_below_its_level(tmp_path: Path) -> None:
     assert len(lines) == 1
     assert "ERROR" in lines[0]
     assert lines[0].endswith("loud topic=orders")
+
+
+class SetClock(RealClock):
+    """A clock whose monotonic time the test sets."""
+
+    now_ns = 5_000_000_000
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+
+def test_repeated_warnings_are_limited_and_counted(tmp_path: Path) -> None:
+    clock = SetClock()
+    t = RealTrace("broker-1", str(tmp_path), clock)
+    for number in range(1000):
+        t.log("warning", f"closing the link to client {number}: invalid frame")
+        t.log("error", f"a bug of the handler {number}")
+        t.log("warning", f"log orders-{number} was not closed")  # another log, another kind of line
+    clock.now_ns += 1_000_000_000
+    t.log("warning", "closing the link to client 7 again")
+    for _ in range(20):
+        t.log("warning", "closing the link to client 8: invalid frame")
+    t.close()
+    lines = [
+        line.split(maxsplit=3)[3] for line in (tmp_path / "broker.log").read_text().splitlines()
+    ]
+    closing = [line for line in lines if line.startswith("closing the link")]
+    assert len(closing) == 2 * WARNINGS_A_SECOND
+    left_out = [line for line in lines if "left out" in line]
+    assert [int(line.split()[0]) for line in left_out] == [990, 11]
+    assert lines.index(left_out[0]) < lines.index("closing the link to client 7 again")
+    assert sum(line.startswith("a bug of") for line in lines) == 1000
+    assert sum(line.startswith("log orders-") for line in lines) == 1000
 
 
 def test_emit_to_a_full_disk_counts_the_lost_events_and_continues(

@@ -1,0 +1,84 @@
+"""From the arguments of `Harrow.chaos` to a schedule: the caller's faults in turn, random faults, or a recorded one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harrow.cluster.errors import ConfigError
+from harrow.faults.planning import check_faults, in_turn, random_schedule
+from harrow.faults.target_checks import cap_for, check_targets
+
+if TYPE_CHECKING:
+    from harrow.cluster import Cluster
+    from harrow.faults import Fault, Schedule
+
+    from .topics import Topic
+
+RANDOM_SECONDS = 5.0
+"""How long random faults are injected when the caller gives no `duration`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChaosRequest:
+    """The arguments of `Harrow.chaos`, checked as far as that needs no cluster."""
+
+    faults: tuple[Fault, ...]
+    duration: float | None
+    cap: int | None
+    kinds: Sequence[str]
+    schedule: Schedule | None
+
+    @classmethod
+    def of(
+        cls, faults: Sequence[object], duration: float | None, cap: int | None, kinds: Sequence[str],
+        schedule: Schedule | None,
+    ) -> ChaosRequest:  # fmt: skip
+        """Check the arguments; ConfigError says what to write instead."""
+        if schedule is not None and (faults or duration is not None or cap is not None):
+            raise ConfigError(
+                "chaos() accepts faults or a schedule to replay, not both: "
+                "a schedule has its own faults, duration and cap"
+            )
+        if duration is not None and duration <= 0:
+            raise ConfigError(f"chaos(duration={duration}): expected a number of seconds above 0")
+        if cap is not None and (isinstance(cap, bool) or cap < 1):
+            raise ConfigError(
+                f"chaos(cap={cap}): expected how many brokers may be disturbed, from 1"
+            )
+        if isinstance(kinds, str):
+            raise ConfigError(
+                f"chaos(kinds={kinds!r}): expected several names, as in kinds=({kinds!r},)"
+            )
+        return cls(
+            faults=check_faults(faults), duration=duration, cap=cap, kinds=kinds, schedule=schedule
+        )
+
+    def plan(
+        self, cluster: Cluster, topics: Sequence[Topic], *, seed: int, first_id: int
+    ) -> Schedule:
+        """Return the schedule; ConfigError for a target that the cluster does not have, or that the cap forbids."""
+        view, nodes = cluster.describe(), list(cluster.brokers)
+        if self.schedule is not None:
+            check_targets((s.fault for s in self.schedule.steps if s.nodes is None), view, nodes)
+            return self.schedule
+        default = default_cap(topics, cluster.config.number("min.insync.replicas"))
+        if self.faults:
+            check_targets(self.faults, view, nodes)
+            cap = cap_for(self.faults, len(nodes), self.cap, default)
+            return in_turn(self.faults, seed, duration_s=self.duration, first_id=first_id, cap=cap)
+        return random_schedule(
+            seed, self.kinds, duration_s=self.duration or RANDOM_SECONDS, topics=topics, first_id=first_id,
+            cap=self.cap or default,
+        )  # fmt: skip
+
+
+def default_cap(topics: Iterable[Topic], min_insync_replicas: int) -> int:
+    """Return how many brokers may fail while every topic accepts acks=all; at least 1."""
+    spare = [
+        topic.replication_factor
+        - int(str(topic.config.get("min.insync.replicas", min_insync_replicas)))
+        for topic in topics
+    ]
+    return max(1, min(spare, default=1))

@@ -1,0 +1,89 @@
+"""`harrow groups BOOTSTRAP [GROUP…]`: shows the consumer groups of any running Kafka cluster and their members.
+
+With `--json`: a list of `{"group", "state", "assignor", "coordinator", "members"}`; a member is
+`{"member_id", "client_id", "host", "partitions"}`, a partition `{"topic", "partition"}`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from .running_cluster import (
+    ask,
+    bootstrap_argument,
+    json_option,
+    open_admin,
+    print_json,
+    timeout_option,
+)
+
+
+@click.command()
+@bootstrap_argument
+@click.argument("groups", nargs=-1)
+@timeout_option
+@json_option
+def command(bootstrap_servers: str, groups: tuple[str, ...], timeout: float, as_json: bool) -> None:
+    """Show the consumer groups of a running cluster and their members."""
+    admin = open_admin(bootstrap_servers, "groups")
+
+    def described() -> list[dict[str, Any]]:
+        listing = admin.list_consumer_groups(request_timeout=timeout).result(timeout)
+        existing = sorted(group.group_id for group in listing.valid)
+        for name in groups:
+            if name not in existing:
+                known = ", ".join(existing) or "none"
+                raise click.ClickException(f"no consumer group {name!r}; the cluster has: {known}")
+        wanted = list(groups) or existing
+        if not wanted:
+            return []
+        found = admin.describe_consumer_groups(wanted, request_timeout=timeout)
+        return [row_of(found[name].result(timeout)) for name in wanted]
+
+    rows = ask(bootstrap_servers, described)
+    if as_json:
+        print_json(rows)
+    else:
+        show(rows)
+
+
+def row_of(group: Any) -> dict[str, Any]:
+    """Return one group as plain values."""
+    return {
+        "group": group.group_id,
+        "state": group.state.name.lower(),
+        "assignor": group.partition_assignor,
+        "coordinator": None if group.coordinator is None else group.coordinator.id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "partitions": [
+                    {"topic": place.topic, "partition": place.partition}
+                    for place in (member.assignment.topic_partitions if member.assignment else ())
+                ],
+            }
+            for member in group.members
+        ],
+    }
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print one table row for each member, and one for a group without members."""
+    table = Table("group", "state", "coordinator", "client", "host", "partitions")
+    for row in rows:
+        front = (row["group"], row["state"], str(row["coordinator"]))
+        for member in row["members"]:
+            places = ", ".join(f"{p['topic']}-{p['partition']}" for p in member["partitions"])
+            table.add_row(*front, member["client_id"], member["host"], places)
+        if not row["members"]:
+            table.add_row(*front, "no members", "", "")
+    if not rows:
+        click.echo("the cluster has no consumer groups")
+    else:
+        Console().print(table)
