@@ -24,6 +24,7 @@ REPLICA_CLIENT = re.compile(r"broker-\d+")
 TAP_COLUMNS = (
     "kind", "flags", "error", "client", "partition", "base_offset", "last_offset", "crc", "count", "producer_id",
     "producer_epoch", "acks", "base_sequence", "invoked_ns", "completed_ns", "created_ns",
+    "base_timestamp_ms", "max_timestamp_ms",
 )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ class RunFolder:
             FETCHED if fetched else PRODUCED, FLAG_LOST if lost else 0, 0, names[client], names[TOPIC], partition,
             offset, offset + h.last_offset_delta, h.crc, h.record_count, h.producer_id, h.producer_epoch,
             0 if fetched else acks, h.base_sequence, invoked_ns, self.tick(),
-            invoked_ns if created_ns is None else created_ns,
+            invoked_ns if created_ns is None else created_ns, h.base_timestamp, h.max_timestamp,
         )  # fmt: skip
         with (folder / broker_folder.TAP).open("ab") as file:
             file.write(row)

@@ -28,7 +28,8 @@ BATCH_SCHEMA: dict[str, type[pl.DataType]] = {
     "kind": pl.UInt8, "flags": pl.UInt8, "error": pl.Int16, "client": pl.UInt32, "base_offset": pl.Int64,
     "last_offset": pl.Int64, "crc": pl.UInt32, "count": pl.UInt32, "producer_id": pl.Int64,
     "producer_epoch": pl.Int16, "acks": pl.Int16, "base_sequence": pl.Int32, "invoked_ns": pl.Int64,
-    "completed_ns": pl.Int64, "created_ns": pl.Int64, "node": pl.Int32,
+    "completed_ns": pl.Int64, "created_ns": pl.Int64, "base_timestamp_ms": pl.Int64,
+    "max_timestamp_ms": pl.Int64, "node": pl.Int32,
 }  # fmt: skip
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
 CONTROL, LOG_APPEND_TIME = 0x20, 0x08
