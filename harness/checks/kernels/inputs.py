@@ -48,6 +48,10 @@ class PartitionJob:
     """The folder of each replica's log, by node id."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Fault windows by start: nanoseconds of the monotonic clock, from the injection to the healing."""
+    started_ns: int = 0
+    """The start of the run; 0 where it is not known."""
+    own_clients: list[int] = field(default_factory=list[int])
+    """The numbers of Harrow's own clients, such as that of the final read."""
     limit: int = 20
     size: int = 0
     """About how many bytes judging reads; `sources.pack` fills tasks by it."""
@@ -81,6 +85,8 @@ class PartitionInputs:
     """Sends with the outcome info and without a partition: any partition of the topic may have their records."""
     polls: pl.DataFrame
     """Recorded reads, and the BREAK rows between them."""
+    commits: pl.DataFrame
+    """Recorded commits of offsets."""
     final: pl.DataFrame | None
     """The final read, sorted by offset, with one row for each offset."""
     low: int
@@ -175,6 +181,7 @@ def arrange(
         polls=chosen(
             ops, ((kind == OperationFunction.POLL) | (kind == OperationFunction.BREAK)) & ~drained
         ),
+        commits=chosen(ops, (kind == OperationFunction.COMMIT) & ~drained),
         final=_by_offset(chosen(ops, (kind == OperationFunction.POLL) & drained))
         if len(bounds)
         else None,
