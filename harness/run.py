@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+import time
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -147,6 +148,7 @@ class Harrow:
     def cluster(self) -> Cluster:
         """The cluster; the first access starts it."""
         if self._cluster is None:
+            started_ns = time.monotonic_ns()
             self.folder.mkdir(parents=True, exist_ok=True)
             self._remove_data()  # left by an earlier run in the same folder
             for name in run_folder.RESULT_FILES:
@@ -161,7 +163,7 @@ class Harrow:
             self._traced = trace_ends(self._cluster.folder)
             run_folder.write_run(
                 self.folder, seed=self.seed, brokers=self.brokers, config=self._config,
-                log_dirs=self._cluster.log_dirs(),
+                log_dirs=self._cluster.log_dirs(), started_ns=started_ns,
             )  # fmt: skip
         return self._cluster
 

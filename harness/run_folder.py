@@ -11,13 +11,16 @@ schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
 verdict.json        the verdict                                           (`checks/verdict.py`)
 report.html         the picture of the run                                (`reports/picture.py`)
-run.json            what the run was: seed, brokers, settings, data folders, judged topics (here, schema 1)
+run.json            what the run was: seed, brokers, settings, data folders, judged topics, its start (here, schema 1)
+
+Times of a run are shown relative to its start (`RunTimes`): the cluster's first use, `started_ns` of run.json.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +75,12 @@ def write_run(
     brokers: int,
     config: Mapping[str, object],
     log_dirs: Mapping[int, Sequence[str]],
+    started_ns: int,
 ) -> None:
-    """Write `run.json`."""
+    """Write `run.json`. `started_ns`: the cluster's first use, in nanoseconds of the monotonic clock."""
     body = {
-        "schema_version": RUN_SCHEMA_VERSION, "seed": seed, "brokers": brokers, "config": dict(config),
-        "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
+        "schema_version": RUN_SCHEMA_VERSION, "started_ns": started_ns, "seed": seed, "brokers": brokers,
+        "config": dict(config), "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
     }  # fmt: skip
     (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
 
@@ -119,6 +123,22 @@ def read_run(run: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return body if body.get("schema_version") == RUN_SCHEMA_VERSION else {}
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """Shows times relative to the start of the run; `started_ns` is 0 where run.json does not say it."""
+
+    started_ns: int = 0
+
+    @classmethod
+    def of(cls, run: Path) -> RunTimes:
+        """Return the times of the run in the folder `run`."""
+        return cls(int(read_run(run).get("started_ns", 0)))
+
+    def text(self, at_ns: int) -> str:
+        """Return "1.20 s" for a time of the monotonic clock."""
+        return f"{(at_ns - self.started_ns) / 1e9:.2f} s"
 
 
 def replica_folders(run: Path) -> dict[int, list[Path]]:

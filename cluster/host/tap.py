@@ -12,9 +12,10 @@ first offset **delivered** (a client drops those below what it asked for), `coun
 partial batch at the end and control batches are not delivered to applications and have no row.
 
 Times are on the monotonic clock. `invoked_ns` is when the broker read the request, which for bytes that
-waited before a stopped process is long after they were sent; `created_ns` is when the newest record of the
-batch was made, by its own timestamp and the present wall clock. A producer may set any timestamp, so a check that uses
-`created_ns` must test whether it is possible (0: it was before the machine started).
+waited before a stopped process is long after they were sent. `created_ns` of a produced batch is when its oldest
+record was made: the batch header's base timestamp, converted by the present wall clock. A producer may set any
+timestamp, so a check that uses `created_ns` must test whether it is possible (0: before the machine started).
+`base_timestamp_ms` and `max_timestamp_ms` are the header's own fields, unchanged.
 
 The struct and the dtype are one layout; `TAP_DTYPE` is plain data, so numpy is not imported here.
 Batch header: Kafka's DefaultRecordBatch (magic 2).
@@ -34,16 +35,16 @@ PRODUCED = 1
 FETCHED = 2
 FLAG_LOST = 1
 
-TAP_ROW = struct.Struct("<BBhIIiqqIIqhhiqqq")
+TAP_ROW = struct.Struct("<BBhIIiqqIIqhhiqqqqq")
 TAP_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"), ("flags", "u1"), ("error", "<i2"), ("client", "<u4"), ("topic", "<u4"),
     ("partition", "<i4"), ("base_offset", "<i8"), ("last_offset", "<i8"), ("crc", "<u4"), ("count", "<u4"),
     ("producer_id", "<i8"), ("producer_epoch", "<i2"), ("acks", "<i2"), ("base_sequence", "<i4"),
     ("invoked_ns", "<i8"), ("completed_ns", "<i8"), ("created_ns", "<i8"),
+    ("base_timestamp_ms", "<i8"), ("max_timestamp_ms", "<i8"),
 ]  # fmt: skip
 
-# from baseOffset to recordCount; the base timestamp is skipped
-BATCH_HEADER = struct.Struct(">qiibIhi8xqqhii")
+BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 BEFORE_LENGTH = 12
 CONTROL = 0x20
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -59,6 +60,7 @@ class BatchHeader(NamedTuple):
     crc: int
     attributes: int
     last_offset_delta: int
+    base_timestamp: int
     max_timestamp: int
     producer_id: int
     producer_epoch: int
@@ -105,8 +107,8 @@ class NoTap:
         """Nothing."""
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, batches: Sequence[Buffer]
-    ) -> None:
+        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer]
+    ) -> None:  # fmt: skip
         """Nothing."""
 
     def close(self) -> None:
@@ -149,19 +151,19 @@ class RealTap:
             rows += TAP_ROW.pack(
                 *front, -1 if refused else base_offset, last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
                 h.producer_epoch, acks, h.base_sequence, invoked_ns, completed_ns,
-                _ago(completed_ns, wall_ms - h.max_timestamp),
+                _ago(completed_ns, wall_ms - h.base_timestamp), h.base_timestamp, h.max_timestamp,
             )  # fmt: skip
             base_offset = last + 1
         if not rows:
             rows += TAP_ROW.pack(
                 *front, base_offset, base_offset, 0, 0, -1, -1, acks, -1, invoked_ns, completed_ns,
-                invoked_ns,
+                invoked_ns, -1, -1,
             )  # fmt: skip
         os.write(self._rows_fd, rows)
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, batches: Sequence[Buffer]
-    ) -> None:
+        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer]
+    ) -> None:  # fmt: skip
         """One partition of a consumer's fetch response, just before its bytes leave."""
         front = (FETCHED, 0, 0, self._id(client), self._id(topic), partition)
         now_ns = self._clock.monotonic_ns()
@@ -172,7 +174,7 @@ class RealTap:
                 continue
             rows += TAP_ROW.pack(
                 *front, max(h.base_offset, offset), last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
-                h.producer_epoch, 0, h.base_sequence, now_ns, now_ns, now_ns,
+                h.producer_epoch, 0, h.base_sequence, invoked_ns, now_ns, invoked_ns, h.base_timestamp, h.max_timestamp,
             )  # fmt: skip
         if rows:
             os.write(self._rows_fd, rows)

@@ -243,6 +243,7 @@ class FetchHandler:
                         self._name(answer.topic),
                         answer.partition,
                         offset=offsets[answer.topic, answer.partition],
+                        invoked_ns=request.received_ns,
                         batches=[bytes_of(part) for part in answer.records],
                     )
 

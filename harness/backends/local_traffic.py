@@ -1,4 +1,4 @@
-"""How the local backend notices traffic: a batch in a tap, or a high watermark that moved.
+"""How the local backend notices traffic: a batch in a tap (produced or fetched), or a high watermark that moved.
 
 Taps say it first, but they have no row of acks=0; high watermarks move with it. A detector is called again and
 again from the nemesis's thread and returns fast.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ClusterError
-from harrow.cluster.host.tap import PRODUCED, TAP_ROW
+from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_ROW
 
 from ..run_folder import tap_files
 
@@ -52,7 +52,7 @@ class HighWatermarkTraffic:
 
 
 class AcknowledgedTraffic:
-    """Traffic is a batch that a broker acknowledged to a client since this was made, by the taps.
+    """Traffic is a batch that a broker acknowledged or delivered to a client since this was made, by the taps.
 
     Rows are appended with one write before the response leaves: when a client has the response, the row is in the file.
     """
@@ -75,7 +75,7 @@ class AcknowledgedTraffic:
         self._read[path] = self._read.get(path, 0) + whole
         kind, error = KIND_AND_ERROR
         rows = TAP_ROW.iter_unpack(memoryview(new)[:whole])
-        return any(row[kind] == PRODUCED and row[error] == 0 for row in rows)
+        return any(row[kind] in (PRODUCED, FETCHED) and row[error] == 0 for row in rows)
 
 
 def watch(cluster: Cluster) -> Callable[[], bool]:

@@ -5,8 +5,8 @@ logs, lets Spark run the kernels, and merges the results. Each topic-partition i
 invalid when a forbidden anomaly was found, else unknown when something prevented judging, else valid. `judge` writes
 `verdict.json` into the folder and reads no file outside it.
 
-The verdict is unknown (L6) when nothing was acknowledged, or nothing was read; when faults were planned but none
-overlapped traffic; when a file or a log could not be read; when the replicas had not converged, or the ISR was not
+The verdict is unknown (L6) when nothing was acknowledged, or nothing was read; when a fault met no operation
+(`fault_windows.py`); when a file or a log could not be read; when the replicas had not converged, or the ISR was not
 full; when a check crashed.
 """
 
@@ -23,7 +23,9 @@ from typing import Any, Literal
 
 from .. import run_folder
 from ..histories.layout import Layout, PartitionFiles, lay_out
+from ..histories.tap import FINAL_READ_CLIENT
 from ..promises.findings import PromiseFindings
+from .fault_windows import FaultWindow, Traffic, overlap_doubts, read_fault_windows
 from .guarantees import derive, forbidden, parse
 from .kernels.inputs import PartitionJob
 from .sources import pack
@@ -31,7 +33,6 @@ from .spark_client import SparkHandle
 from .traces import leadership, planted_bugs
 from .verdict import Anomaly, Status, Verdict
 
-FOREVER_NS = 2**62
 ROW_BYTES = 80
 ORDER_UNKNOWN = (
     "the guarantee 'ordered' cannot be checked, because the batches of producers without idempotence have no "
@@ -79,18 +80,21 @@ def judge_laid_out(
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
     began = time.perf_counter() if began is None else began
     place = Path(folder).absolute()
-    windows, fault_problem = fault_windows(place / run_folder.FAULTS)
-    jobs, reasons = _plan(place, layout, topics, replicas, windows or [], limit)
-    reasons = [*layout.problems, *reasons]
+    times = run_folder.RunTimes.of(place)
+    windows, fault_problems = read_fault_windows(place)
+    jobs, reasons = _plan(place, layout, topics, replicas, windows or [], limit, times)
+    reasons = [*layout.problems, *fault_problems, *reasons]
     results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
     counts: Counter[str] = Counter()
     anomaly_counts: Counter[str] = Counter()
+    traffic = Traffic()
     found: list[dict[str, Any]] = leadership(place, set(topics))
     anomaly_counts.update(row["name"] for row in found)
     for result in results:
         counts.update(result["operation_counts"])
         anomaly_counts.update(result["anomaly_counts"])
         found += result["anomalies"]
+        traffic.add(result.get("traffic", {}))
         reasons += result["unknown"]
     promised = promised or PromiseFindings()
     found = _with_promises(promised, counts, anomaly_counts, found)
@@ -102,9 +106,13 @@ def judge_laid_out(
     reasons += [*promised.reasons, *promised.doubts_about(forbidden(chosen))]
     reasons += [
         doubt
-        for doubt in _doubts(counts, chosen, windows, fault_problem)
+        for doubt in _doubts(counts, chosen)
         if doubt != ORDER_UNKNOWN or not promised.knows_order
     ]
+    if windows is not None:
+        if windows and not counts["acknowledged_before_faults"]:
+            reasons.append("nothing was acknowledged before the first fault")
+        reasons += overlap_doubts(windows, traffic, topics, times)
     status, notes = _status(anomaly_counts, chosen, reasons)
     notes += promised.notes
     if not counts["replica_logs"]:
@@ -121,36 +129,9 @@ def judge_laid_out(
     return verdict
 
 
-def fault_windows(path: Path) -> tuple[list[tuple[int, int]] | None, str | None]:
-    """Return the time from each injection to its healing in nanoseconds, ordered by start, and a problem of the file.
-
-    None when the file does not exist, because no faults were planned. A fault that was not healed has no end.
-    """
-    if not path.exists():
-        return None, None
-    opened: dict[Any, int] = {}
-    windows: list[tuple[int, int]] = []
-    problem: str | None = None
-    for line in path.read_text(errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            problem = f"{path} has a line that is not JSON: {line[:80]!r}"
-            continue
-        if row.get("event") == "inject":
-            opened[row.get("id")] = int(row["t_ns"])
-        elif row.get("event") in {"heal", "healed"} and row.get("id") in opened:
-            start, end = opened.pop(row.get("id")), int(row["t_ns"])
-            if end < start:
-                problem = f"{path}: fault {row.get('id')!r} was healed at {end} ns, before its injection at {start} ns"
-                continue
-            windows.append((start, end))
-    return sorted([*windows, *((start, FOREVER_NS) for start in opened.values())]), problem
-
-
 def _plan(
-    folder: Path, layout: Layout, topics: Sequence[str], replicas: Replicas | None, windows: list[tuple[int, int]],
-    limit: int,
+    folder: Path, layout: Layout, topics: Sequence[str], replicas: Replicas | None, windows: list[FaultWindow],
+    limit: int, times: run_folder.RunTimes,
 ) -> tuple[list[PartitionJob], list[str]]:  # fmt: skip
     """Return one job for each topic-partition of the history, the brokers' folders and `replicas`, and the doubts."""
     reasons: list[str] = []
@@ -159,6 +140,7 @@ def _plan(
     places = (
         {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     )
+    own_clients = [n for n, name in enumerate(layout.clients) if FINAL_READ_CLIENT.match(name)]
     jobs: list[PartitionJob] = []
     for topic, partition in sorted(place for place in places if place[0] in topics):
         logs = stored.get((topic, partition), {})
@@ -179,7 +161,8 @@ def _plan(
             PartitionJob(
                 topic=topic, partition=partition, ops=files.ops, pending=layout.pending.get(topic, []),
                 batches=files.batches, logs={str(node): path for node, path in sorted(logs.items())},
-                windows=windows, limit=limit, size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
+                windows=[(window.start_ns, window.end_ns) for window in windows], started_ns=times.started_ns,
+                own_clients=own_clients, limit=limit, size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
             )
         )  # fmt: skip
     missing = sorted(set(topics) - {job.topic for job in jobs})
@@ -260,22 +243,13 @@ def _derive(layout: Layout, counts: Counter[str]) -> tuple[list[str], str]:
 def _doubts(
     counts: Counter[str],
     guarantees: Sequence[str],
-    windows: list[tuple[int, int]] | None,
-    problem: str | None,
 ) -> list[str]:
     """Return why the run proves too little, whatever was found."""
-    reasons = [problem] if problem else []
+    reasons: list[str] = []
     if not counts["acknowledged"] and not counts["batches_acknowledged"]:
         reasons.append("nothing was acknowledged: no record could have been lost")
     if not counts["final_reads"] and not counts["read"] and not counts["batches_delivered"]:
         reasons.append("nothing was read: there is no final read to compare with")
-    if windows is not None and not windows:
-        reasons.append("no fault was injected, though faults were planned")
-    elif windows:
-        if not counts["acknowledged_before_faults"]:
-            reasons.append("nothing was acknowledged before the first fault")
-        if not counts["operations_during_faults"]:
-            reasons.append("no operation overlapped a fault")
     if (
         "ordered" in guarantees
         and counts["batches_without_producer_id"]

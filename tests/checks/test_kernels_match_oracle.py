@@ -82,7 +82,7 @@ def tapped(draw: st.DrawFn) -> list[Row]:
                 "base_offset": max(base, 0), "last_offset": max(base, 0) + draw(st.integers(0, 1)), "crc": draw(SMALL),
                 "count": 1, "producer_id": draw(st.sampled_from([-1, 5])), "producer_epoch": 0, "acks": -1,
                 "base_sequence": draw(st.integers(0, 3)), "invoked_ns": number, "completed_ns": number,
-                "created_ns": number, "node": 1,
+                "created_ns": number, "base_timestamp_ms": 0, "max_timestamp_ms": 0, "node": 1,
             }
         )  # fmt: skip
     return rows

@@ -7,35 +7,118 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from harrow.harness.checks.judgement import FOREVER_NS, fault_windows
+from harrow.harness.checks.fault_windows import (
+    FOREVER_NS,
+    FaultWindow,
+    Traffic,
+    overlap_doubts,
+    read_fault_windows,
+)
 from harrow.harness.checks.kernels import judge_partition
 from harrow.harness.checks.kernels.inputs import OPS_SCHEMA, PartitionJob
 from harrow.harness.histories.layout import RowRange
+from harrow.harness.run_folder import RunTimes
 
 
 def fault_file(folder: Path, *rows: tuple[str, int, int]) -> Path:
     path = folder / "faults.jsonl"
     lines = [json.dumps({"event": event, "id": number, "t_ns": at}) for event, number, at in rows]
     path.write_text("\n".join(lines))
-    return path
+    return folder
 
 
 def test_fault_windows_are_ordered_by_start_and_an_unhealed_fault_has_no_end(
     tmp_path: Path,
 ) -> None:
-    path = fault_file(
-        tmp_path, ("inject", 1, 10), ("inject", 2, 20), ("healed", 2, 30), ("inject", 3, 5)
+    run = fault_file(
+        tmp_path,
+        *(("inject", 1, 10), ("inject", 2, 20), ("effect", 2, 21), ("heal", 2, 29)),
+        *(("healed", 2, 30), ("inject", 3, 5)),
     )
-    assert fault_windows(path) == ([(5, FOREVER_NS), (10, FOREVER_NS), (20, 30)], None)
+    windows, problems = read_fault_windows(run)
+    assert windows is not None
+    assert [(w.id, w.start_ns, w.end_ns, w.took_effect) for w in windows] == [
+        ("3", 5, FOREVER_NS, False),
+        ("1", 10, FOREVER_NS, False),
+        ("2", 20, 30, True),
+    ]
+    assert problems == []
 
 
 def test_fault_that_was_healed_before_its_injection_is_a_problem_of_the_file(
     tmp_path: Path,
 ) -> None:
-    windows, problem = fault_windows(fault_file(tmp_path, ("inject", 1, 10), ("healed", 1, 9)))
+    windows, problems = read_fault_windows(
+        fault_file(tmp_path, ("inject", 1, 10), ("healed", 1, 9))
+    )
     assert windows == []
-    assert problem is not None
-    assert "fault 1 was healed at 9 ns, before its injection at 10 ns" in problem
+    assert "fault 1 was healed at 9 ns, before its injection at 10 ns" in problems[0]
+
+
+def test_run_without_planned_faults_has_no_windows(tmp_path: Path) -> None:
+    assert read_fault_windows(tmp_path) == (None, [])
+
+
+SECOND = 10**9
+
+
+def window(number: int, start_s: float, end_s: float, *, took_effect: bool = True) -> FaultWindow:
+    return FaultWindow(
+        id=str(number), label="pause(leader('orders', 0))", nodes=(3,), start_ns=round(start_s * SECOND),
+        end_ns=round(end_s * SECOND), took_effect=took_effect,
+    )  # fmt: skip
+
+
+def traffic(began_s: float, ended_s: float, *met: int) -> Traffic:
+    found = Traffic()
+    found.add(
+        {
+            "began_ns": round(began_s * SECOND),
+            "ended_ns": round(ended_s * SECOND),
+            "met": list(met),
+        }
+    )
+    return found
+
+
+def test_fault_that_met_nothing_is_named_with_its_time_and_a_remedy() -> None:
+    doubts = overlap_doubts(
+        [window(1, 10.3, 10.6), window(2, 11.2, 11.7)],
+        traffic(10.2, 10.8, 5, 0),
+        ["orders"],
+        RunTimes(10 * SECOND),
+    )
+    assert doubts == [
+        "fault 2, pause(leader('orders', 0)) on broker 3, from 1.20 s to 1.70 s, met no operation",
+        (
+            "traffic on orders lasted from 0.20 s to 0.80 s after the start of the run, the first fault that met "
+            "nothing began at 1.20 s: send for longer, for example `while chaos.running`"
+        ),
+    ]
+
+
+def test_fault_without_proved_effect_need_not_meet_an_operation() -> None:
+    windows = [window(1, 1, 2), window(2, 3, 4, took_effect=False)]
+    assert overlap_doubts(windows, traffic(0, 2, 5, 0), ["orders"], RunTimes()) == []
+    windows = [window(1, 1, 2, took_effect=False)]
+    assert overlap_doubts(windows, traffic(0, 2, 5), ["orders"], RunTimes()) == [
+        "no fault took effect, though faults were injected"
+    ]
+
+
+def test_many_faults_that_met_nothing_are_counted() -> None:
+    windows = [window(number, number, number + 0.5) for number in range(1, 7)]
+    doubts = overlap_doubts(windows, Traffic(), ["orders"], RunTimes())
+    assert len(doubts) == 5
+    assert doubts[3] == "3 more faults met no operation"
+    assert doubts[4].startswith("no client used orders: send or read while the faults last")
+
+
+def test_faults_before_and_between_the_traffic_have_their_own_remedies() -> None:
+    before = overlap_doubts([window(1, 1, 2)], traffic(3, 4, 0), ["orders"], RunTimes())
+    assert "send from the beginning of the chaos block on" in before[-1]
+    between = overlap_doubts([window(1, 1, 2)], traffic(0, 4, 0), ["orders"], RunTimes())
+    assert "with a pause in which these faults fell" in between[-1]
 
 
 def test_windows_out_of_order_are_refused_by_a_job() -> None:

@@ -21,7 +21,7 @@ def run_with(tmp_path: Path, data: dict[int, str], log_dirs: dict[int, list[str]
     run.final({0: "a"})
     for node in NODES:
         run.log(node, record_batch(["a"]), data=data[node])
-    run_folder.write_run(run.folder, seed=1, brokers=3, config={}, log_dirs=log_dirs)
+    run_folder.write_run(run.folder, seed=1, brokers=3, config={}, log_dirs=log_dirs, started_ns=0)
     return run
 
 
@@ -98,7 +98,9 @@ def test_a_cluster_writes_the_files_that_its_description_names(tmp_path: Path) -
         }  # fmt: skip
         assert described <= names
         assert {"one", "two"} <= names
-        run_folder.write_run(tmp_path, seed=0, brokers=1, config={}, log_dirs=cluster.log_dirs())
+        run_folder.write_run(
+            tmp_path, seed=0, brokers=1, config={}, log_dirs=cluster.log_dirs(), started_ns=0
+        )
         found = run_folder.replica_folders(tmp_path)
         assert found == {1: [folder / "one", folder / "two"]}
         assert run_folder.trace_files(tmp_path) == [folder / broker_folder.TRACE]

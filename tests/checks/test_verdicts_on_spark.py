@@ -350,8 +350,11 @@ def order_unknowable(run: RunFolder) -> None:
 UNKNOWN: dict[str, tuple[Story, str]] = {
     "nothing acknowledged": (nothing_acked, "nothing was acknowledged"),
     "nothing read": (nothing_read, "nothing was read"),
-    "no overlap": (no_overlap, "no operation overlapped a fault"),
-    "events of long ago": (events_of_long_ago, "no operation overlapped a fault"),
+    "no overlap": (
+        no_overlap,
+        "fault 1, kill(broker(1)) on broker 1, from 0.00 s to 0.00 s, met no operation",
+    ),
+    "events of long ago": (events_of_long_ago, "met no operation"),
     "nothing before the fault": (only_during, "before the first fault"),
     "not converged": (not_converged, "not converged"),
     "unreadable log": (unreadable, "could not be read"),

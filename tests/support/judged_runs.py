@@ -148,17 +148,23 @@ class RunFolder:
             FETCHED if fetched else PRODUCED, FLAG_LOST if lost else 0, 0, names[client], names[TOPIC], partition,
             offset, offset + h.last_offset_delta, h.crc, h.record_count, h.producer_id, h.producer_epoch,
             0 if fetched else acks, h.base_sequence, invoked_ns, self.tick(),
-            invoked_ns if created_ns is None else created_ns,
+            invoked_ns if created_ns is None else created_ns, h.base_timestamp, h.max_timestamp,
         )  # fmt: skip
         with (folder / broker_folder.TAP).open("ab") as file:
             file.write(row)
 
-    def fault(self, inject_ns: int, heal_ns: int) -> None:
-        """One fault, injected and healed."""
+    def fault(self, inject_ns: int, heal_ns: int, *, number: int = 1, effect: bool = True) -> None:
+        """One fault, injected and healed; without `effect` it was never proved."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / run_folder.FAULTS).open("a") as file:
-            for event, t_ns in (("inject", inject_ns), ("heal", heal_ns)):
-                row = {"t_ns": t_ns, "event": event, "id": 1, "fault": "kill", "targets": [1]}
+            events = {"inject": inject_ns, "effect": inject_ns, "heal": heal_ns, "healed": heal_ns}
+            for event, t_ns in events.items():
+                if event == "effect" and not effect:
+                    continue
+                row = {
+                    "t_ns": t_ns, "event": event, "id": str(number), "fault": "kill", "targets": [number],
+                    "label": f"kill(broker({number}))",
+                }  # fmt: skip
                 file.write(json.dumps(row) + "\n")
 
     def trace(self, node: int, **event: object) -> None:

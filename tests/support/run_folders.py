@@ -298,7 +298,25 @@ def _tap(folder: Path, rng: random.Random, times: list[tuple[float, float, bool]
         error, base = (7, -1) if failed else (0, number)
         rows.append(
             TAP_ROW.pack(
-                PRODUCED, 0, error, 0, 1, 0, base, base, 0, 1, -1, -1, -1, -1, sent, done, sent
+                PRODUCED,
+                0,
+                error,
+                0,
+                1,
+                0,
+                base,
+                base,
+                0,
+                1,
+                -1,
+                -1,
+                -1,
+                -1,
+                sent,
+                done,
+                sent,
+                0,
+                0,
             )
         )
         for client, topic in ((0, 1), (2, 1), (0, 3)):
@@ -321,6 +339,8 @@ def _tap(folder: Path, rng: random.Random, times: list[tuple[float, float, bool]
                     done,
                     done,
                     done,
+                    0,
+                    0,
                 )
             )
     (place / "tap.bin").write_bytes(b"".join(rows))

@@ -42,7 +42,7 @@ class Tap(Protocol):
         ...
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, batches: Sequence[Buffer]
-    ) -> None:
+        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer]
+    ) -> None:  # fmt: skip
         """One partition of a consumer's fetch response, just before its bytes are sent."""
         ...

@@ -2,6 +2,7 @@
 
 * `inputs.py`: `PartitionJob` and `PartitionInputs`, the rows that the checks read;
 * `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
+* `overlap.py`: when clients worked on the partition, and which faults their operations met;
 * `quick.py`: fast tests that a partition has no anomaly;
 * `findings.py`: `PartitionFindings`, the result.
 
@@ -16,10 +17,8 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
-import polars as pl
-
 from ...histories.format import OperationFunction, OperationType
-from . import batches, records, replicas
+from . import batches, overlap, records, replicas
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, Files, PartitionInputs, PartitionJob, chosen, load
 
@@ -70,6 +69,9 @@ def judge_inputs(inputs: PartitionInputs) -> PartitionFindings:
     findings = PartitionFindings(job.topic, job.partition, job.limit)
     findings.unknown += inputs.problems
     findings.operation_counts = operation_counts(inputs)
+    findings.traffic = overlap.traffic(inputs)
+    if inputs.job.windows:
+        findings.operation_counts["operations_during_faults"] = findings.traffic.get("met_any", 0)
     for check in CHECKS:
         try:
             check(inputs, findings)
@@ -105,39 +107,6 @@ def operation_counts(inputs: PartitionInputs) -> dict[str, int]:
     }
     for acks, name in ((0, "batches_acks_0"), (1, "batches_acks_1"), (-1, "batches_acks_all")):
         counts[name] = int((acks_of_batches == acks).sum())
-    return {**counts, **_overlap(inputs, reads)}
-
-
-def _overlap(inputs: PartitionInputs, reads: pl.DataFrame) -> dict[str, int]:
-    """Count what was acknowledged before the first fault, and the operations that overlapped a fault.
-
-    A produced batch counts from the creation of its newest record: a paused or isolated leader does not read the
-    request yet, and a fault that is shorter than the client's timeouts ends before any request arrives. A timestamp
-    that is older than the first request is the application's own (the time of an event) and is ignored.
-    """
-    windows = inputs.job.windows
-    if not windows:
-        return {}
-    begun = (
-        pl.when(pl.col("created_ns") >= pl.col("invoked_ns").min())
-        .then(pl.min_horizontal("created_ns", "invoked_ns"))
-        .otherwise("invoked_ns")
-    )
-    spans = pl.concat(
-        [
-            inputs.sends.select("invoked_ns", pl.col("time_ns").alias("completed_ns")),
-            reads.select("invoked_ns", pl.col("time_ns").alias("completed_ns")),
-            inputs.produced.select(begun.alias("invoked_ns"), "completed_ns"),
-            inputs.fetched.select("invoked_ns", "completed_ns"),
-        ]
-    )
-    during = pl.any_horizontal(
-        (pl.col("invoked_ns") <= end) & (pl.col("completed_ns") >= start) for start, end in windows
-    )
-    first = min(start for start, _ in windows)
-    records_before = inputs.acked.filter(pl.col("time_ns") < first)
-    batches_before = inputs.acked_batches.filter(pl.col("completed_ns") < first)
-    return {
-        "acknowledged_before_faults": len(records_before) + len(batches_before),
-        "operations_during_faults": int(spans.select(during.sum()).item()) if len(spans) else 0,
-    }
+    if inputs.job.windows:
+        counts["acknowledged_before_faults"] = overlap.acknowledged_before_faults(inputs)
+    return counts

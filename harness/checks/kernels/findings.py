@@ -27,6 +27,8 @@ class PartitionFindings:
         self.anomaly_counts: Counter[str] = Counter()
         self.shown: list[Row] = []
         self.operation_counts: dict[str, int] = {}
+        self.traffic: Row = {}
+        """When the traffic began and ended, and how many operations met each fault (`overlap.traffic`)."""
         self.unknown: list[str] = []
         """Why the partition could not be judged, or not completely."""
         self.lost_offsets: set[int] = set()
@@ -68,6 +70,7 @@ class PartitionFindings:
             "topic": self.topic,
             "partition": self.partition,
             "operation_counts": self.operation_counts,
+            "traffic": self.traffic,
             "anomaly_counts": dict(self.anomaly_counts),
             "anomalies": self.shown,
             "unknown": self.unknown,

@@ -28,7 +28,8 @@ BATCH_SCHEMA: dict[str, type[pl.DataType]] = {
     "kind": pl.UInt8, "flags": pl.UInt8, "error": pl.Int16, "client": pl.UInt32, "base_offset": pl.Int64,
     "last_offset": pl.Int64, "crc": pl.UInt32, "count": pl.UInt32, "producer_id": pl.Int64,
     "producer_epoch": pl.Int16, "acks": pl.Int16, "base_sequence": pl.Int32, "invoked_ns": pl.Int64,
-    "completed_ns": pl.Int64, "created_ns": pl.Int64, "node": pl.Int32,
+    "completed_ns": pl.Int64, "created_ns": pl.Int64, "base_timestamp_ms": pl.Int64,
+    "max_timestamp_ms": pl.Int64, "node": pl.Int32,
 }  # fmt: skip
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
 CONTROL, LOG_APPEND_TIME = 0x20, 0x08
@@ -47,6 +48,10 @@ class PartitionJob:
     """The folder of each replica's log, by node id."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Fault windows by start: nanoseconds of the monotonic clock, from the injection to the healing."""
+    started_ns: int = 0
+    """The start of the run; 0 where it is not known."""
+    own_clients: list[int] = field(default_factory=list[int])
+    """The numbers of Harrow's own clients, such as that of the final read."""
     limit: int = 20
     size: int = 0
     """About how many bytes judging reads; `sources.pack` fills tasks by it."""
@@ -80,6 +85,8 @@ class PartitionInputs:
     """Sends with the outcome info and without a partition: any partition of the topic may have their records."""
     polls: pl.DataFrame
     """Recorded reads, and the BREAK rows between them."""
+    commits: pl.DataFrame
+    """Recorded commits of offsets."""
     final: pl.DataFrame | None
     """The final read, sorted by offset, with one row for each offset."""
     low: int
@@ -174,6 +181,7 @@ def arrange(
         polls=chosen(
             ops, ((kind == OperationFunction.POLL) | (kind == OperationFunction.BREAK)) & ~drained
         ),
+        commits=chosen(ops, (kind == OperationFunction.COMMIT) & ~drained),
         final=_by_offset(chosen(ops, (kind == OperationFunction.POLL) & drained))
         if len(bounds)
         else None,

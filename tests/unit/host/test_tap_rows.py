@@ -24,10 +24,14 @@ from hypothesis import strategies as st
 
 
 def batch(
-    base: int, count: int, *, crc: int = 7, attributes: int = 0, body: bytes = b"r" * 20, max_timestamp: int = 2
+    base: int, count: int, *, crc: int = 7, attributes: int = 0, body: bytes = b"r" * 20,
+    base_timestamp: int = 1, max_timestamp: int = 2,
 ) -> bytes:  # fmt: skip
     tail = (
-        struct.pack(">hiqqqhii", attributes, count - 1, 1, max_timestamp, 900, 3, 50, count) + body
+        struct.pack(
+            ">hiqqqhii", attributes, count - 1, base_timestamp, max_timestamp, 900, 3, 50, count
+        )
+        + body
     )
     return struct.pack(">qiibI", base, 4 + 1 + 4 + len(tail), 0, 2, crc) + tail
 
@@ -47,7 +51,7 @@ def tap(folder: Path) -> RealTap:
 
 
 def test_struct_and_dtype_have_the_same_size() -> None:
-    assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 80
+    assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 96
 
 
 def test_produced_batches_have_offsets_from_the_responses_base_offset(tmp_path: Path) -> None:
@@ -74,13 +78,13 @@ def test_produced_batches_have_offsets_from_the_responses_base_offset(tmp_path: 
     assert (known[int(first["client"])], known[int(first["topic"])]) == ("app", "orders")
 
 
-def test_produced_batch_is_created_at_its_largest_timestamp(tmp_path: Path) -> None:
+def test_produced_batch_is_created_at_its_base_timestamp(tmp_path: Path) -> None:
     now_ns, now_ms = RealClock().monotonic_ns(), RealClock().wall_ms()
     t = tap(tmp_path)
     common: dict[str, Any] = {"base_offset": 0, "error": 0, "acks": 1, "lost": False}
     for timestamp in (now_ms - 4_000, now_ms + 10**9, -(2**63), 2**63 - 1):
         t.produced(
-            "app", "orders", 0, invoked_ns=now_ns, batches=batch(0, 1, max_timestamp=timestamp), **common
+            "app", "orders", 0, invoked_ns=now_ns, batches=batch(0, 1, base_timestamp=timestamp), **common
         )  # fmt: skip
     t.close()
     waited, ahead, ancient, absurd = read(tmp_path)
@@ -88,6 +92,21 @@ def test_produced_batch_is_created_at_its_largest_timestamp(tmp_path: Path) -> N
     assert ahead["created_ns"] == ahead["completed_ns"]
     assert ancient["created_ns"] == 0
     assert absurd["created_ns"] == absurd["completed_ns"]
+
+
+def test_rows_keep_the_headers_timestamps_and_when_the_request_was_read(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    sent = batch(0, 2, base_timestamp=4, max_timestamp=9)
+    t.produced(
+        "app", "orders", 0, base_offset=0, error=0, acks=1, invoked_ns=5, batches=sent, lost=False
+    )
+    t.fetched("app", "orders", 0, offset=0, invoked_ns=7, batches=[sent])
+    t.close()
+    produced, fetched = read(tmp_path)
+    for row in (produced, fetched):
+        assert (row["base_timestamp_ms"], row["max_timestamp_ms"]) == (4, 9)
+    assert fetched["invoked_ns"] == fetched["created_ns"] == 7
+    assert fetched["completed_ns"] > 7
 
 
 def test_refused_batch_has_no_offsets(tmp_path: Path) -> None:
@@ -108,7 +127,7 @@ def test_fetched_rows_exclude_control_and_partial_batches_and_earlier_records(
     t = tap(tmp_path)
     control = batch(14, 1, attributes=0x20)
     whole = [batch(5, 5), batch(10, 4), control, batch(15, 1)]
-    t.fetched("app", "orders", 0, offset=12, batches=[*whole, batch(16, 9)[:-1]])
+    t.fetched("app", "orders", 0, offset=12, invoked_ns=1, batches=[*whole, batch(16, 9)[:-1]])
     t.close()
     rows = read(tmp_path)
     assert rows["kind"].tolist() == [FETCHED, FETCHED]
@@ -121,7 +140,7 @@ def test_fetched_rows_exclude_control_and_partial_batches_and_earlier_records(
 def test_restart_continues_names_and_rows(tmp_path: Path) -> None:
     for client in ("a\tb", "c", "a\tb"):
         t = tap(tmp_path)
-        t.fetched(client, "orders", 0, offset=0, batches=[batch(0, 1)])
+        t.fetched(client, "orders", 0, offset=0, invoked_ns=1, batches=[batch(0, 1)])
         t.close()
         with (tmp_path / "tap.bin").open("ab") as file:
             file.write(b"torn row")

@@ -1,0 +1,143 @@
+"""The faults of a run as the verdict sees them: when each lasted, and whether operations met it (L6).
+
+`read_fault_windows` reads `faults.jsonl`. A fault lasts from its injection to the proof of its healing; a fault of an
+instant (a reset, a restart, a lost response) too. Only a fault whose effect was proved must have met an operation; the
+others did not happen. `overlap_doubts` says for each fault that met none what it was and what to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..run_folder import FAULTS, RunTimes
+
+FOREVER_NS = 2**62
+"""The end of a fault that was not healed."""
+NAMED_FAULTS = 3
+"""A doubt names this many faults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultWindow:
+    """One fault: its number in the schedule, the user's own words for it, the brokers, and its time."""
+
+    id: str
+    label: str
+    nodes: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+    took_effect: bool = True
+
+
+def read_fault_windows(run: Path) -> tuple[list[FaultWindow] | None, list[str]]:
+    """Return the faults of a run by start, and the problems of the file; None when no faults were planned."""
+    path = run / FAULTS
+    if not path.exists():
+        return None, []
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for line in path.read_text(errors="replace").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            problems.append(f"{path} has a line that is not JSON: {line[:80]!r}")
+    by_fault: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_fault.setdefault(str(row.get("id")), {}).setdefault(str(row.get("event")), row)
+    windows: list[FaultWindow] = []
+    for number, events in by_fault.items():
+        if "inject" in events:
+            window = _window(number, events)
+            if window.end_ns < window.start_ns:
+                problems.append(
+                    f"{path}: fault {number} was healed at {window.end_ns} ns, before its injection at "
+                    f"{window.start_ns} ns"
+                )
+            else:
+                windows.append(window)
+    return sorted(windows, key=lambda window: (window.start_ns, window.end_ns)), problems
+
+
+def _window(number: str, events: Mapping[str, dict[str, Any]]) -> FaultWindow:
+    inject = events["inject"]
+    over = events.get("healed") or events.get("heal")
+    return FaultWindow(
+        id=number, label=str(inject.get("label") or inject.get("fault")), nodes=tuple(inject.get("targets") or ()),
+        start_ns=int(inject["t_ns"]), end_ns=FOREVER_NS if over is None else int(over["t_ns"]),
+        took_effect="effect" in events,
+    )  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class Traffic:
+    """When the clients' operations on the judged topics began and ended, and how many met each fault."""
+
+    began_ns: int | None = None
+    ended_ns: int | None = None
+    met: list[int] = field(default_factory=list[int])
+
+    def add(self, partition: Mapping[str, Any]) -> None:
+        """Add what a kernel returned for one partition."""
+        if not partition:
+            return
+        began, ended = int(partition["began_ns"]), int(partition["ended_ns"])
+        self.began_ns = began if self.began_ns is None else min(self.began_ns, began)
+        self.ended_ns = ended if self.ended_ns is None else max(self.ended_ns, ended)
+        met = partition["met"]
+        assert not self.met or len(self.met) == len(met), (
+            "the partitions were judged with different faults"
+        )
+        self.met = [a + b for a, b in zip(self.met or [0] * len(met), met, strict=True)]
+
+
+def overlap_doubts(
+    windows: Sequence[FaultWindow], traffic: Traffic, topics: Iterable[str], times: RunTimes
+) -> list[str]:
+    """Return why the faults of the run prove too little: each that met no operation, and what to do."""
+    if not windows:
+        return ["no fault was injected, though faults were planned"]
+    met = traffic.met or [0] * len(windows)
+    assert len(met) == len(windows), "a count for each fault"
+    effective = [
+        (fault, count) for fault, count in zip(windows, met, strict=True) if fault.took_effect
+    ]
+    if not effective:
+        return ["no fault took effect, though faults were injected"]
+    missed = [fault for fault, count in effective if not count]
+    if not missed:
+        return []
+    doubts = [f"{describe(fault, times)}, met no operation" for fault in missed[:NAMED_FAULTS]]
+    if len(missed) > NAMED_FAULTS:
+        doubts.append(f"{len(missed) - NAMED_FAULTS} more faults met no operation")
+    return [*doubts, _remedy(missed, traffic, ", ".join(topics), times)]
+
+
+def describe(fault: FaultWindow, times: RunTimes) -> str:
+    """Name a fault: "fault 2, pause(leader('orders', 0)) on broker 3, from 1.20 s to 1.70 s"."""
+    brokers = ", ".join(map(str, fault.nodes))
+    where = f" on broker{'s' * (len(fault.nodes) > 1)} {brokers}" if brokers else ""
+    start = times.text(fault.start_ns)
+    when = (
+        f"from {start} on"
+        if fault.end_ns >= FOREVER_NS
+        else f"from {start} to {times.text(fault.end_ns)}"
+    )
+    return f"fault {fault.id}, {fault.label}{where}, {when}"
+
+
+def _remedy(missed: Sequence[FaultWindow], traffic: Traffic, topics: str, times: RunTimes) -> str:
+    first = min(fault.start_ns for fault in missed)
+    if traffic.began_ns is None or traffic.ended_ns is None:
+        return f"no client used {topics}: send or read while the faults last, for example `while chaos.running`"
+    lasted = f"traffic on {topics} lasted from {times.text(traffic.began_ns)} to {times.text(traffic.ended_ns)}"
+    if traffic.ended_ns < first:
+        remedy = f"the first fault that met nothing began at {times.text(first)}: send for longer"
+    elif traffic.began_ns > max(fault.end_ns for fault in missed):
+        remedy = "the faults were over before: send from the beginning of the chaos block on"
+    else:
+        remedy = "with a pause in which these faults fell: send without long pauses, or give the faults more seconds"
+    return f"{lasted} after the start of the run, {remedy}, for example `while chaos.running`"

@@ -1,0 +1,80 @@
+"""When clients worked on a partition, and which faults their operations met (L6).
+
+An operation lasts from the creation of its oldest record to its completion: a recorded send from its invocation, a
+produced batch from its base timestamp (a paused or isolated leader does not read the request yet, and a fault that is
+shorter than the client's timeouts ends before any request arrives), a fetch from when the broker read it. A fault was
+met when an operation's time overlaps the fault's time, from its injection to the proof of its healing.
+
+Not counted, because they would hide a doubt: sends that never completed (when did they end?), the final read, and a
+base timestamp from before the run, which is the application's own (the time of an event).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...histories.format import OperationFunction
+from .inputs import PartitionInputs
+
+Times = npt.NDArray[np.int64]
+
+
+def operation_times(inputs: PartitionInputs) -> tuple[Times, Times]:
+    """Return when each operation of a client began and ended, in nanoseconds of the monotonic clock."""
+    recorded = [inputs.sends, inputs.polls.filter(pl.col("kind") == OperationFunction.POLL)]
+    recorded.append(inputs.commits)
+    fetched = inputs.fetched.filter(~pl.col("client").is_in(inputs.job.own_clients))
+    began = [frame["invoked_ns"].to_numpy() for frame in recorded]
+    began += [_produced_from(inputs), fetched["invoked_ns"].to_numpy()]
+    ended = [frame["time_ns"].to_numpy() for frame in recorded]
+    ended += [frame["completed_ns"].to_numpy() for frame in (inputs.produced, fetched)]
+    return np.concatenate(began), np.concatenate(ended)
+
+
+def _produced_from(inputs: PartitionInputs) -> Times:
+    """Return when the oldest record of each produced batch was made, or, where this is not known, when it arrived."""
+    created, invoked = (inputs.produced[name].to_numpy() for name in ("created_ns", "invoked_ns"))
+    if not len(created):
+        return created
+    earliest = inputs.job.started_ns or int(invoked.min())
+    return np.where(created >= earliest, np.minimum(created, invoked), invoked)
+
+
+def traffic(inputs: PartitionInputs) -> dict[str, Any]:
+    """Return when the traffic began and ended, and how many operations met each fault and any fault."""
+    began, ended = operation_times(inputs)
+    if not len(began):
+        return {}
+    windows = np.array(inputs.job.windows, np.int64).reshape(-1, 2)
+    begins, ends = np.sort(began, kind="stable"), np.sort(ended, kind="stable")
+    over_before = np.searchsorted(ends, windows[:, 0], "left")
+    begun_by_end = np.searchsorted(begins, windows[:, 1], "right")
+    return {
+        "began_ns": int(begins[0]),
+        "ended_ns": int(ends[-1]),
+        "met": (begun_by_end - over_before).tolist(),
+        "met_any": _met_any(began, ended, windows),
+    }
+
+
+def _met_any(began: Times, ended: Times, windows: npt.NDArray[np.int64]) -> int:
+    """Return how many operations overlap at least one window."""
+    if not len(windows):
+        return 0
+    # by their starts, an operation meets the last window that begins before its end, or an earlier one that ends later
+    last = np.searchsorted(windows[:, 0], ended, "right") - 1
+    latest_end = np.maximum.accumulate(windows[:, 1])
+    return int(((last >= 0) & (latest_end[last] >= began)).sum())
+
+
+def acknowledged_before_faults(inputs: PartitionInputs) -> int:
+    """Count the sends and batches that were acknowledged before the first fault."""
+    if not inputs.job.windows:
+        return 0
+    first = min(start for start, _ in inputs.job.windows)
+    records = inputs.acked.filter(pl.col("time_ns") < first)
+    return len(records) + len(inputs.acked_batches.filter(pl.col("completed_ns") < first))
