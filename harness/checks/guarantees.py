@@ -15,6 +15,8 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
 * `two-leaders`, `two-controllers`: two brokers were leader in the same leader epoch, or controller in the same
   controller epoch.
 
+`anomaly_kinds.py` has the order of severity, and the words with which a verdict reports each of them.
+
 Only a simulation can find these (`SIMULATED`), because it observes every client and every task:
 
 * `unexpected`: the log has a record that no client sent;

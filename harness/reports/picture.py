@@ -16,7 +16,8 @@ from typing import Any
 from .. import run_folder
 from ..checks.traces import planted_bugs
 from ..checks.verdict import SCHEMA_VERSION
-from .recorded_run import FaultWindow, RecordedRun, Row
+from ..histories.recorded_faults import RecordedFault, Row
+from .recorded_run import RecordedRun
 from .timeline import Timeline
 from .traffic import TrafficSeries, chunks, completions, span
 
@@ -131,7 +132,7 @@ def _traffic(source: str, paths: list[Path], begin_ns: int, bucket_ns: int, buck
     }
 
 
-def _fault_row(fault: FaultWindow, timeline: Timeline) -> Row:
+def _fault_row(fault: RecordedFault, timeline: Timeline) -> Row:
     return {
         "id": fault.id,
         "kind": fault.kind,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from .recorded_run import FaultWindow, RecordedRun, Row, json_lines
+from ..histories.recorded_faults import RecordedFault, Row, json_lines
+from .recorded_run import RecordedRun
 
 INTERNAL_PREFIX = "__"
 LANES_MOST = 40
@@ -69,7 +70,7 @@ class Timeline:
         self._marks: dict[int, list[Row]] = {}
         self._elected: list[Row] = []
         self._resigned: list[Row] = []
-        self._faults: list[FaultWindow] = []
+        self._faults: list[RecordedFault] = []
 
     def seconds(self, t_ns: int) -> float:
         """Return seconds since the start, rounded to 0.1 ms."""

@@ -3,6 +3,7 @@
 * `inputs.py`: `PartitionJob` and `PartitionInputs`, the rows that the checks read;
 * `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
 * `quick.py`: fast tests that a partition has no anomaly;
+* `evidence.py`: facts about the cause of what was found;
 * `findings.py`: `PartitionFindings`, the result.
 
 Each check reads `PartitionInputs` and writes into `PartitionFindings`. A check that crashes adds a doubt to
@@ -19,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.format import OperationFunction, OperationType
-from . import batches, records, replicas
+from . import batches, evidence, records, replicas
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, Files, PartitionInputs, PartitionJob, chosen, load
 
@@ -38,6 +39,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     batches.sequence_order,
     replicas.divergence,
     replicas.each_log,
+    evidence.collect,  # last: it looks at what the checks found
 )
 
 

@@ -154,7 +154,7 @@ def test_verdict_of_another_schema_version_is_shown_as_unknown_with_the_remedy(
     path = folder / "verdict.json"
     old = {**json.loads(path.read_text()), "schema_version": 1}
     path.write_text(json.dumps(old))
-    with pytest.raises(ValueError, match=r"schema version 1, .* reads version 2: .*harrow check"):
+    with pytest.raises(ValueError, match=r"schema version 1, .* reads version 3: .*harrow check"):
         Verdict.from_json(path.read_text())
     model = build_model(folder)["verdict"]
     assert model["status"] == "unknown"
