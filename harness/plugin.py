@@ -13,6 +13,7 @@ import pytest
 
 from . import options
 from .fixtures import RUNS, USED, TestState, harrow, wants_verdict
+from .run_index import RunIndex
 from .workers import WORKER, is_worker, send_to_worker, start_worker
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not is_worker(config):
         config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
+        config.pluginmanager.register(RunIndex(), "harrow-index")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -1,10 +1,10 @@
 """The anomalies that a verdict shows: the worst first, with the names of clients, and with keys and values as text.
 
-Kernels return rows with hashes and numbers. `shown_anomalies` makes the verdict's anomalies of them. Of the first
-`DECODED_MOST` of each name it also reads what the records contained:
+Kernels return rows with hashes and numbers. `shown_anomalies` makes the verdict's anomalies of them, and adds what the
+records contained:
 
 * of a recorded send, from the file that its producer wrote (`histories/sent_contents.py`);
-* of a record that a log has, from the log of a replica;
+* of a record that a log has, from the log of a replica, for the first `DECODED_MOST` anomalies of each name;
 * of any other row with the same hashes, from those.
 
 A record that none of these has (an application's own client sent it, and the brokers lost it) stays without contents.
@@ -69,12 +69,11 @@ def shown_anomalies(
             operations = [_with_client(operation, clients) for operation in row["operations"]]
             shown.append({**row, "operations": operations})
     seen.clear()
-    decoded: list[Row] = []
+    add_sent(shown, folder)
     for row in shown:
         seen[row["name"]] += 1
         if seen[row["name"]] <= DECODED_MOST:
-            decoded.append(row)
-    add_contents(decoded, folder, logs)
+            add_logged(row, logs)
     return tuple(
         Anomaly(
             name=row["name"], topic=row["topic"], partition=row["partition"], offsets=tuple(row["offsets"]),
@@ -93,26 +92,31 @@ def _with_client(row: Mapping[str, Any], clients: Sequence[str]) -> Row:
     return present
 
 
-def add_contents(anomalies: Sequence[Row], folder: Path, logs: Logs) -> None:
-    """Add `key` and `value` to the operations of these anomalies, where the run folder has them."""
+def add_sent(anomalies: Sequence[Row], folder: Path) -> None:
+    """Add `key` and `value` to the recorded sends of these anomalies, and to rows with the same hashes."""
     sent = _sent(anomalies, folder)
-    by_place = {place: _LogReader(nodes) for place, nodes in logs.items()}
     for anomaly in anomalies:
-        reader = by_place.get((anomaly["topic"], anomaly["partition"]))
         for row in anomaly["operations"]:
             if row.get("operation") == "send" and (row.get("client"), row.get("op")) in sent:
                 _add_sent(row, sent[row["client"], row["op"]])
-            elif reader is not None and row.get("operation") in ("final read", "in the log"):
-                _add_logged(row, reader)
-        known = {
-            _hashes(row): row
-            for row in anomaly["operations"]
-            if "value" in row and "value_hash" in row
-        }
-        for row in anomaly["operations"]:
-            same = known.get(_hashes(row))
-            if same is not None and "value" not in row and "value_hash" in row:
-                row.update(key=same["key"], value=same["value"])
+        _add_by_hash(anomaly["operations"])
+
+
+def add_logged(anomaly: Row, logs: Logs) -> None:
+    """Add `key` and `value` to those operations of an anomaly whose record a replica's log has."""
+    reader = _LogReader(logs.get((anomaly["topic"], anomaly["partition"]), {}))
+    for row in anomaly["operations"]:
+        if row.get("operation") in ("final read", "in the log") and "value" not in row:
+            _add_logged(row, reader)
+    _add_by_hash(anomaly["operations"])
+
+
+def _add_by_hash(operations: Sequence[Row]) -> None:
+    known = {_hashes(row): row for row in operations if "value" in row and "value_hash" in row}
+    for row in operations:
+        same = known.get(_hashes(row))
+        if same is not None and "value" not in row:
+            row.update(key=same["key"], value=same["value"])
 
 
 def _hashes(row: Row) -> tuple[Any, Any]:

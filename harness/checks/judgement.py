@@ -97,7 +97,8 @@ def judge_laid_out(
     if not counts["replica_logs"]:
         notes.append("the run folder has no replica's log: the brokers' disks were not judged")
     if counts["responses_lost"]:
-        notes.append(f"{counts['responses_lost']} responses did not reach their producer")
+        lost = counts["responses_lost"]
+        notes.append(f"{lost:,} response{'s' if lost > 1 else ''} did not reach the producer")
     anomalies = shown_anomalies(
         found, folder=place, clients=layout.clients, not_allowed=forbidden(chosen),
         logs={(job.topic, job.partition): job.logs for job in jobs},

@@ -40,7 +40,7 @@ COUNTED = (
     ("failed", "sends refused"),
     ("read", "records read"),
     ("drained", "records in the final read"),
-    ("batches_acknowledged", "batches in the brokers' taps"),
+    ("batches_acknowledged", "acknowledged batches"),
     ("log_batches", "batches in the replicas' logs"),
 )
 """The figures of the last line, in this order."""
@@ -64,11 +64,11 @@ def verdict_text(verdict: Verdict) -> str:
     notes = [note for note in verdict.notes if not _repeats_a_kind(note, kinds)]
     lines += [f"  note: {shortened(note, LINE_MOST)}" for note in notes[:REASONS_MOST]]
     lines += _more(notes, "notes")
-    figures = [
-        f"{verdict.operation_counts[name]:,} {words}"
-        for name, words in COUNTED
-        if verdict.operation_counts.get(name)
-    ]
+    counts = verdict.operation_counts
+    figures = [f"{counts[name]:,} {words}" for name, words in COUNTED if counts.get(name)]
+    if not counts.get("acknowledged") and counts.get("records_acknowledged_on_the_wire"):
+        wire = f"{counts['records_acknowledged_on_the_wire']:,} records acknowledged on the wire"
+        figures.insert(0, wire)
     if figures:
         lines.append("  judged " + ", ".join(figures))
     text = "\n".join(lines)
@@ -179,25 +179,38 @@ PRODUCER = ("producer_id", "producer_epoch", "base_sequence")
 
 def operation_text(row: Mapping[str, Any], started_ns: int) -> str:
     """Return one operation in a user's words, in one line of at most `LINE_MOST` characters."""
-    hidden = TIMES | NAMED_ELSEWHERE | HASHES
-    if row.get("producer_id", 0) == -1:
-        hidden |= {*PRODUCER}
-    details = [_row_place(row)]
+    details = [row_place(row)]
+    first = "first record: " if _is_batch(row) else ""
     details += [f"{name}={_one_line(str(row[name]))}" for name in ("key", "value") if name in row]
+    if first and len(details) > 1:
+        details[1] = first + details[1]
     if "value" not in row and "value_hash" in row:
         details.append(f"value with hash {row['value_hash']}")
-    shown = {"key", "value", "broker"}
-    details += [
-        f"{name.replace('_', ' ')} {_one_line(str(value))}"
-        for name, value in row.items()
-        if value is not None and name not in hidden | shown
-    ]
+    details += [f"{name} {text}" for name, text in other_fields(row)]
     listed = ", ".join(part for part in details if part)
-    event = _event(row, started_ns)
+    event = event_text(row, started_ns)
     return shortened(f"{event}: {listed}" if listed else event, LINE_MOST)
 
 
-def _event(row: Mapping[str, Any], started_ns: int) -> str:
+def other_fields(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the names and texts of the fields that neither the event, the place, the key nor the value shows."""
+    hidden = TIMES | NAMED_ELSEWHERE | HASHES | {"key", "value", "broker"}
+    if row.get("producer_id", 0) == -1:
+        hidden |= {*PRODUCER}
+    if row.get("operation") == "final read":
+        hidden |= {"client"}
+    return [
+        (name.replace("_", " "), _one_line(str(value)))
+        for name, value in row.items()
+        if value is not None and name not in hidden
+    ]
+
+
+def _is_batch(row: Mapping[str, Any]) -> bool:
+    return row.get("base_offset") != row.get("last_offset")
+
+
+def event_text(row: Mapping[str, Any], started_ns: int) -> str:
     """Return what happened, who did it, and when."""
     operation, outcome = str(row.get("operation", "")), row.get("outcome")
     sent = _at(row.get("invoked_ns"), started_ns)
@@ -227,7 +240,8 @@ def _event(row: Mapping[str, Any], started_ns: int) -> str:
     return (operation or "operation") + done
 
 
-def _row_place(row: Mapping[str, Any]) -> str:
+def row_place(row: Mapping[str, Any]) -> str:
+    """Return the topic-partition and the offsets of an operation, as far as the row has them."""
     topic, partition = row.get("topic"), row.get("partition", -1)
     place = f"{topic}-{partition} " if topic and partition is not None and partition >= 0 else ""
     first, last = row.get("base_offset"), row.get("last_offset")
@@ -249,7 +263,8 @@ def _at(time_ns: object, started_ns: int) -> str:
     return f" at {(time_ns - started_ns) / 1e9:.2f} s"
 
 
-def _offsets(offsets: tuple[int, ...]) -> str:
+def _offsets(given: tuple[int, ...]) -> str:
+    offsets = tuple(dict.fromkeys(given))
     if len(offsets) == 1:
         return f"offset {offsets[0]}"
     if len(offsets) <= OFFSETS_MOST:

@@ -7,6 +7,7 @@ shows seconds since the start of the run. A missing or incomplete file is no err
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from .. import run_folder
@@ -32,6 +33,29 @@ class RecordedRun:
         self.schedules = [
             body for path in run_folder.schedule_files(folder) if (body := read_object(path))
         ]
+
+    @property
+    def started_ns(self) -> int:
+        """The start of the test: that of run.json, else that of the verdict, so that both show the same times."""
+        given = self.about.get("started_ns") or (self.verdict or {}).get("started_ns")
+        return given if isinstance(given, int) else 0
+
+    @property
+    def title(self) -> str:
+        """The test's name, or the name of the folder."""
+        words = str(self.about.get("command") or "").split(" ")
+        test = words[1] if words[0] == "pytest" and len(words) > 1 else ""
+        return str(self.about.get("test") or test or self.folder.resolve().name)
+
+    def wall_to_ns(self) -> Callable[[int], int] | None:
+        """Return a function from milliseconds since 1970 to the monotonic clock; None without a trace."""
+        for path in self.traces.values():
+            with path.open("rb") as file:
+                row = json_object(file.readline())
+            if row is not None and row.get("wall_ms") and row.get("t_ns"):
+                difference_ns = int(row["t_ns"]) - int(row["wall_ms"]) * 1_000_000
+                return lambda wall_ms: wall_ms * 1_000_000 + difference_ns
+        return None
 
     def times(self) -> list[int]:
         """Return monotonic times of the run: the first and last line of each trace, and all fault times."""

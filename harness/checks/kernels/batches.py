@@ -139,14 +139,21 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
     event = "acknowledged" if row["acked"] else "delivered to a consumer"
     brokers = ", ".join(map(str, sorted(inputs.logs)))
     text = (
-        f"the batch at offsets {row['base_offset']} to {row['last_offset']} was {event}, but only {row['held']} of "
-        f"{len(inputs.logs)} replicas (brokers {brokers}) have it in their logs: lost in the brokers"
+        f"{_records_at(row)} {event}, but {row['held']} of {len(inputs.logs)} replicas (brokers {brokers}) have that "
+        "batch in their logs: lost in the brokers"
     )
     return (
         [row["base_offset"], row["last_offset"]],
         _batches_ending_at(inputs, row["last_offset"]),
         text,
     )
+
+
+def _records_at(row: Row) -> str:
+    """Return "a record at offset 7 was" or "50 records at offsets 0 to 49 were"."""
+    if row["base_offset"] == row["last_offset"]:
+        return f"a record at offset {row['base_offset']} was"
+    return f"{row['records']} records at offsets {row['base_offset']} to {row['last_offset']} were"
 
 
 def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:

@@ -7,8 +7,8 @@ with `fact`, `topic`, `partition`, `records`, and times of the monotonic clock (
   replica's log has;
 * `response-lost` (`broker`, `client`, `idempotent`): this broker appended records which the log has twice, and the
   response did not reach the client;
-* `appended-unanswered` (`leader_epoch`, `idempotent`): records which the log has twice were appended in this leader epoch, and
-  no broker answered the request;
+* `appended-unanswered` (`leader_epoch`, `idempotent`): records which the log has twice were appended in this leader
+  epoch, and no broker answered the request;
 * `acknowledged-twice` (`clients`): records which the log has twice, each copy of which was acknowledged.
 """
 
