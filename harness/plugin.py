@@ -13,6 +13,7 @@ import pytest
 from . import options
 from .fixtures import RUNS, USED, TestState, begin_test, harrow, harrow_session, wants_verdict
 from .repeating import PROPERTY_FAILURE, RepeatSummary, failure_of, repeat_items, repeat_line
+from .run_index import RunIndex
 from .workers import WORKER, is_worker, send_to_worker, start_worker
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
         config.pluginmanager.register(RepeatSummary(), "harrow-repeats")
+        config.pluginmanager.register(RunIndex(), "harrow-index")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

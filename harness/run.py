@@ -404,15 +404,9 @@ class Harrow:
 
     def verdict_line(self, verdict: Verdict) -> str:
         """Return one line for the terminal or a JUnit property."""
-        counts = verdict.operation_counts
-        wire = counts.get("records_acknowledged_on_the_wire", 0)
-        acknowledged = counts.get("acknowledged", 0) or wire
-        found = ", ".join(f"{n} {name}" for name, n in sorted(verdict.anomaly_counts.items()) if n)
-        why = found or "; ".join(verdict.reasons)
-        parts = [f"PLANTED {bug}" for bug in verdict.planted]
-        parts += [f"{verdict.status.value} ({', '.join(verdict.guarantees)})"]
-        parts += [f"{acknowledged:,} acknowledged", *([why] if why else [])]
-        return " · ".join([*parts, _shown(self.folder / run_folder.REPORT)])
+        from .checks.verdict_text import summary_line
+
+        return f"{summary_line(verdict)} · {_shown(self.folder / run_folder.REPORT)}"
 
     def _attach_verdict(self, error: Exception) -> None:
         if text := self.verdict_of_failure(error):

@@ -24,6 +24,8 @@ What the application promised of a topic (`promises/topic_checks.py`):
 * `out-of-order`: records with the same order key are not in the log in the order in which they were sent;
 * `split-key`: the records of an order key are in several partitions, so they have no order.
 
+`anomaly_kinds.py` has the order of severity, and the words with which a verdict reports each of them.
+
 Only a simulation can find these (`SIMULATED`), because it observes every client and every task:
 
 * `unexpected`, without `expected=`: the log has a record that no client sent;

@@ -23,15 +23,19 @@ from typing import Any, Literal
 
 from .. import run_folder
 from ..histories.layout import Layout, PartitionFiles, lay_out
+from ..histories.origin import started_ns
 from ..histories.tap import FINAL_READ_CLIENT
 from ..promises.findings import PromiseFindings
+from .anomaly_kinds import described
+from .examples import shown_anomalies
 from .fault_windows import FaultWindow, Traffic, overlap_doubts, read_fault_windows
 from .guarantees import derive, forbidden, parse
 from .kernels.inputs import PartitionJob
+from .run_evidence import causes_of_run
 from .sources import pack
 from .spark_client import SparkHandle
 from .traces import leadership, planted_bugs
-from .verdict import Anomaly, Status, Verdict
+from .verdict import Status, Verdict
 
 ROW_BYTES = 80
 ORDER_UNKNOWN = (
@@ -88,6 +92,7 @@ def judge_laid_out(
     counts: Counter[str] = Counter()
     anomaly_counts: Counter[str] = Counter()
     traffic = Traffic()
+    facts: list[dict[str, Any]] = []
     found: list[dict[str, Any]] = leadership(place, set(topics))
     anomaly_counts.update(row["name"] for row in found)
     for result in results:
@@ -95,6 +100,7 @@ def judge_laid_out(
         anomaly_counts.update(result["anomaly_counts"])
         found += result["anomalies"]
         traffic.add(result.get("traffic", {}))
+        facts += result.get("evidence", ())
         reasons += result["unknown"]
     promised = promised or PromiseFindings()
     found = _with_promises(promised, counts, anomaly_counts, found)
@@ -118,11 +124,20 @@ def judge_laid_out(
     if not counts["replica_logs"]:
         notes.append("the run folder has no replica's log: the brokers' disks were not judged")
     if counts["responses_lost"]:
-        notes.append(f"{counts['responses_lost']} responses did not reach their producer")
+        lost = counts["responses_lost"]
+        notes.append(f"{lost:,} response{'s' if lost > 1 else ''} did not reach the producer")
+    anomalies = shown_anomalies(
+        found, folder=place, clients=layout.clients, not_allowed=forbidden(chosen),
+        logs={(job.topic, job.partition): job.logs for job in jobs},
+    )  # fmt: skip
+    started = started_ns(place)
     verdict = Verdict(
         status=status, guarantees=tuple(chosen), guarantee_reason=why, operation_counts=dict(counts),
-        anomaly_counts=dict(anomaly_counts), anomalies=_anomalies(found, layout, forbidden(chosen)),
-        reasons=tuple(reasons), notes=tuple(notes), planted=planted_bugs(place),
+        anomaly_counts=dict(anomaly_counts), anomalies=anomalies,
+        causes=causes_of_run(
+            anomalies, place, topics, started_ns=started, facts=facts, clients=layout.clients
+        ),
+        reasons=tuple(reasons), notes=tuple(notes), planted=planted_bugs(place), started_ns=started,
         elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
     verdict.write(place / run_folder.VERDICT)
@@ -278,42 +293,10 @@ def _status(
     broken = [name for name in anomaly_counts if name in not_allowed]
     listed = ", ".join(guarantees)
     allowed = [
-        f"{count} {name} found, which {listed} allows"
+        f"{described(name, count)}; {listed} allows this"
         for name, count in anomaly_counts.items()
         if name not in not_allowed
     ]
     if broken:
         return Status.INVALID, allowed
     return (Status.UNKNOWN if reasons else Status.VALID), allowed
-
-
-def _anomalies(
-    found: list[dict[str, Any]], layout: Layout, not_allowed: frozenset[str]
-) -> tuple[Anomaly, ...]:
-    """Return the anomalies, forbidden ones first, with the clients' names instead of their numbers."""
-
-    def with_name(row: dict[str, Any]) -> dict[str, Any]:
-        client = row.get("client")
-        name = client
-        if isinstance(client, int) and client < len(layout.clients):
-            name = layout.clients[client]
-        present = {key: value for key, value in row.items() if value is not None}
-        return present if client is None else {**present, "client": name}
-
-    ordered = sorted(
-        found,
-        key=lambda row: (
-            row["name"] not in not_allowed,
-            row["name"],
-            row["topic"],
-            row["partition"],
-        ),
-    )
-    return tuple(
-        Anomaly(
-            name=row["name"], topic=row["topic"], partition=row["partition"], offsets=tuple(row["offsets"]),
-            operations=tuple(with_name(operation) for operation in row["operations"]),
-            explanation=row["explanation"],
-        )
-        for row in ordered
-    )  # fmt: skip

@@ -1,11 +1,17 @@
-"""The result of judging a run: `Verdict` and its anomalies, as text and as JSON (L6).
+"""The result of judging a run: `Verdict` and its anomalies, and their JSON form (L6).
 
 * valid: the run was judged, and no anomaly was found that the guarantees forbid;
 * invalid: an anomaly was found that the guarantees forbid;
 * unknown: the run could not be judged; `reasons` say why. An unknown verdict fails a test, as an invalid one does.
 
-An anomaly that the guarantees allow is reported too. The text of a verdict has a bounded length, however long the
-history is; `anomaly_counts` count everything that was found.
+An anomaly that the guarantees allow is reported too. `anomaly_counts` count everything that was found, in records
+where the anomaly concerns records; `anomalies` has the first ones of each name, the worst name first
+(`anomaly_kinds.py`). `verdict_text.py` says the same to a person, in a text of bounded length.
+
+Rows of `Anomaly.operations` have times of the monotonic clock in nanoseconds; `started_ns` is the start of the test on
+the same clock. A row that shows a record has `operation` (`send`, `read`, `final read`, `record`, `expected`,
+`output`, `commit`), `topic`, `partition`, `offset`, `timestamp_ms`, `key`, `value` and `record_id` (texts, by
+`promises.record.text_of`). Fields that are not known are absent.
 """
 
 from __future__ import annotations
@@ -17,10 +23,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-SCHEMA_VERSION = 2
-"""Of verdict.json. Version 1 named its fields `counts`, `totals` and `derived`."""
-SHOWN_ANOMALIES = 5
-SHOWN_OPERATIONS = 6
+SCHEMA_VERSION = 3
+"""Of verdict.json. Version 2 counted batches, and had neither `started_ns` nor `causes`; version 1 named its fields
+`counts`, `totals` and `derived`."""
 
 
 class Status(StrEnum):
@@ -41,17 +46,13 @@ class Anomaly:
     offsets: tuple[int, ...]
     operations: tuple[dict[str, Any], ...]
     explanation: str
+    records: int = 1
+    """How many records it concerns: a lost batch of 50 records is one anomaly of 50 records."""
 
-    def __str__(self) -> str:
-        place = f"{self.topic}-{self.partition}" if self.partition >= 0 else self.topic or "cluster"
-        where = f" at {_offsets(self.offsets)}" if self.offsets else ""
-        lines = [f"{self.name} in {place}{where}: {self.explanation}"]
-        lines += [f"    {_operation(row)}" for row in self.operations[:SHOWN_OPERATIONS]]
-        if len(self.operations) > SHOWN_OPERATIONS:
-            lines.append(
-                f"    … {len(self.operations) - SHOWN_OPERATIONS} more operations in verdict.json"
-            )
-        return "\n".join(lines)
+    @property
+    def place(self) -> str:
+        """Where it is: `orders-2`, the topic, or `cluster`."""
+        return f"{self.topic}-{self.partition}" if self.partition >= 0 else self.topic or "cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +66,19 @@ class Verdict:
     operation_counts: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many operations, batches and logs were judged, by what they are (`acknowledged`, `read`, …)."""
     anomaly_counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many anomalies of each name were found; `anomalies` shows only the first ones."""
+    """How many records have an anomaly of each name (of the brokers' own anomalies: how many anomalies there are)."""
     anomalies: tuple[Anomaly, ...] = ()
+    """The first anomalies of each name; forbidden ones before allowed ones, then the worst name first."""
+    causes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """For a name of an anomaly, sentences on what faults, traces and taps show about its cause (`causes.py`)."""
     reasons: tuple[str, ...] = ()
     """Why the run could not be judged, or not completely; an invalid verdict may have reasons, too."""
     notes: tuple[str, ...] = ()
     """What was not judged and is not needed for the guarantees; anomalies that the guarantees allow."""
     planted: tuple[str, ...] = ()
     """Bugs that were planted in the brokers, each as `module: title`; empty for unchanged brokers."""
+    started_ns: int = 0
+    """The start of the test on the monotonic clock; 0 when nothing was recorded."""
     elapsed_ms: float = 0.0
 
     @property
@@ -85,40 +91,9 @@ class Verdict:
         return {name for name, count in self.anomaly_counts.items() if count}
 
     def __str__(self) -> str:
-        guarantees = ", ".join(self.guarantees)
-        lines = [f"PLANTED BUG {bug}" for bug in self.planted]
-        lines += [
-            f"{self.status.value.upper()}: {guarantees}"
-            + (f" ({self.guarantee_reason})" if self.guarantee_reason else "")
-        ]
-        if self.anomaly_counts:
-            counted = sorted(self.anomaly_counts.items())
-            lines.append("  found " + ", ".join(f"{count} {name}" for name, count in counted))
-        lines += [
-            f"  {anomaly}".replace("\n", "\n  ") for anomaly in self.anomalies[:SHOWN_ANOMALIES]
-        ]
-        if len(self.anomalies) > SHOWN_ANOMALIES:
-            lines.append(
-                f"  … {len(self.anomalies) - SHOWN_ANOMALIES} more anomalies in verdict.json"
-            )
-        lines += [f"  unknown: {reason}" for reason in self.reasons[:SHOWN_ANOMALIES]]
-        lines += [f"  note: {note}" for note in self.notes[:SHOWN_ANOMALIES]]
-        shown = (
-            "acknowledged",
-            "unacknowledged",
-            "read",
-            "drained",
-            "batches_acknowledged",
-            "log_batches",
-        )
-        figures = [
-            f"{self.operation_counts[name]:,} {name.replace('_', ' ')}"
-            for name in shown
-            if self.operation_counts.get(name)
-        ]
-        if figures:
-            lines.append("  judged " + ", ".join(figures))
-        return "\n".join(lines)
+        from .verdict_text import verdict_text
+
+        return verdict_text(self)
 
     def to_json(self) -> str:
         """Return the verdict as a JSON object, which `from_json` reads."""
@@ -135,6 +110,7 @@ class Verdict:
                 "judge the run folder again with `harrow check`"
             )
         data["anomalies"] = tuple(_anomaly(row) for row in data["anomalies"])
+        data["causes"] = {name: tuple(found) for name, found in data["causes"].items()}
         data["status"] = Status(data["status"])
         for name in ("guarantees", "reasons", "notes", "planted"):
             data[name] = tuple(data.get(name, ()))
@@ -150,15 +126,3 @@ class Verdict:
 def _anomaly(row: dict[str, Any]) -> Anomaly:
     row["offsets"], row["operations"] = tuple(row["offsets"]), tuple(row["operations"])
     return Anomaly(**row)
-
-
-def _offsets(offsets: tuple[int, ...]) -> str:
-    if len(offsets) == 1:
-        return f"offset {offsets[0]}"
-    if len(offsets) <= SHOWN_OPERATIONS:
-        return "offsets " + ", ".join(map(str, offsets))
-    return f"{len(offsets)} offsets from {min(offsets)} to {max(offsets)}"
-
-
-def _operation(row: dict[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in row.items() if value is not None)

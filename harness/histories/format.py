@@ -7,6 +7,7 @@ Owns `<process>-<n>.ops` and `<process>-<n>.names`.
   reserved, so that a full disk raises instead of killing): bytes are the kernel's the moment they are
   stored, and `kill -9` loses none. The commit byte is the row's last and is stored after all the others.
 * `.names`: `id<TAB>name` a line for clients and topics; a name is on disk before the first row that uses it.
+* `.sent`: the first bytes of each send's key and value, for the examples of a verdict (`sent_contents.py`).
 
 Invariants: rows are claimed under a lock, so only the last row can be torn; the reader stops at the first
 row without its commit byte (a pre-sized file ends in zeros). A completion repeats what its invocation said,
@@ -29,6 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harrow.cluster.errors import HarrowError
+
+from .sent_contents import SUFFIX, SentContents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -132,6 +135,7 @@ class HistoryWriter:
             except FileExistsError:
                 continue
         self.path = Path(f"{stem}.ops")
+        self.sent = SentContents(Path(f"{stem}{SUFFIX}"))
         self._names_fd = os.open(
             f"{stem}.names", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
         )
@@ -211,6 +215,7 @@ class HistoryWriter:
                 return
             self._closed = True
             self._size = 0
+            self.sent.close()
             self._map.close()
             os.ftruncate(self._fd, self._at)
             os.close(self._fd)
@@ -227,6 +232,7 @@ class HistoryWriter:
         if self._closed:
             return
         ids = list(self._ids)
+        self.sent.close_file()
         os.close(self._fd)
         os.close(self._names_fd)
         self._open()

@@ -44,22 +44,22 @@
     page.append(el("div", { class: "head" },
       el("div", {}, el("div", { class: "brand" }, "Harrow run"), el("h1", {}, run.title), ...run.planted.map((bug) => el("p", { class: "planted" }, `PLANTED BUG ${bug}`)), el("p", { class: "promise" }, promise)),
       el("div", { class: `badge ${status}` }, icon, V ? status.toUpperCase() : "NOT JUDGED")));
-    const c = V ? V.operation_counts : {}, totals = T.totals;
-    const found = V ? Object.values(V.anomaly_counts).reduce((a, b) => a + b, 0) : null;
+    const found = V ? V.records_found : null, C = run.counts;
     const tiles = [
-      ["Acknowledged", count(c.acknowledged ?? totals.acked)],
-      ["Delivered", count(c.read ?? totals.delivered)],
-      ["Unacknowledged", count(c.unacknowledged ?? totals.failed)],
+      ["Acknowledged", count(C.acknowledged)],
+      ["Delivered", count(C.delivered)],
+      ["Unacknowledged", count(C.unacknowledged)],
       ["Anomalies", found === null ? "–" : count(found)],
       ["Faults", count(faults.length)],
       ["Elections", count(run.elections), run.controller_elections > 1 ? `+${run.controller_elections - 1} controller` : ""],
       ["Latency p50 · p99", T.p50_all === null ? "–" : `${ms(T.p50_all, 2)} · ${ms(T.p99_all, 2)}`],
       ["Duration", run.empty ? "–" : sec(end)],
     ];
+    summary();
     page.append(el("div", { class: "tiles" }, ...tiles.map(([k, v, more]) =>
       el("div", { class: "tile" }, el("div", { class: "k" }, k), el("div", { class: v.length > 12 ? "v long" : "v" }, v, more ? el("small", {}, more) : null)))));
     const line = el("p", { class: "repeat" });
-    if (run.seed !== null) line.append("Seed ", el("code", {}, String(run.seed)));
+    if (run.seed !== null) line.append("Seed ", el("code", {}, run.seed));
     if (run.command) {
       const copy = el("button", { type: "button" }, "Copy");
       copy.onclick = async () => { try { await navigator.clipboard.writeText(run.command); copy.textContent = "Copied"; } catch { copy.textContent = "Select it by hand"; } };
@@ -68,25 +68,69 @@
     if (line.childNodes.length) page.append(line);
   }
 
-  function anomalies() {
-    if (!V || !(V.anomalies.length || V.reasons.length || V.notes.length)) return;
-    const box = card(V.anomalies.length || V.reasons.length ? "What was found" : "Notes", Object.entries(V.anomaly_counts).filter(([, n]) => n).map(([k, n]) => `${count(n)} ${k}`).join(" · "));
-    if (V.reasons.length) box.append(el("ul", { class: "reasons" }, ...V.reasons.map(r => el("li", {}, r))));
-    for (const a of V.anomalies) {
-      const place = a.partition >= 0 ? `${a.topic}-${a.partition}` : a.topic || "cluster";
-      const offsets = a.offsets.length ? ` · offset${a.offsets.length > 1 ? "s" : ""} ${a.offsets.join(", ")}${a.offsets_hidden ? ` and ${count(a.offsets_hidden)} more` : ""}` : "";
-      const item = el("div", { class: "anomaly" }, el("h3", {}, `${a.name} in ${place}${offsets}`), el("p", {}, a.explanation));
-      if (a.operations.length) {
-        const keys = [...new Set(a.operations.flatMap(o => Object.keys(o)))].filter(k => a.operations.some(o => o[k] !== null));
-        item.append(el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ...keys.map(k => el("th", {}, k.replaceAll("_", " ")))),
-          ...a.operations.map(o => el("tr", {}, ...keys.map(k => el("td", { class: "mono" }, o[k] === null || o[k] === undefined ? "" : String(o[k]))))))));
-        if (a.operations_hidden) item.append(el("p", {}, `${count(a.operations_hidden)} more operations in verdict.json`));
-      }
-      box.append(item);
+  // What was found, in words: the worst kind first, each with its cause. The operations come below the charts.
+  function summary() {
+    if (!V || !(V.kinds.length || V.reasons.length)) return;
+    const box = el("section", { class: `card found ${status}` });
+    for (const k of V.kinds) {
+      box.append(el("p", { class: k.allowed ? "kind allowed" : "kind" }, k.text, k.allowed ? el("small", {}, ` allowed by ${V.guarantees.join(", ")}`) : null));
+      for (const c of k.causes) box.append(el("p", { class: "cause" }, c));
     }
-    if (V.anomalies_hidden) box.append(el("p", { class: "empty" }, `${count(V.anomalies_hidden)} more anomalies in verdict.json`));
-    const quiet = !V.anomalies.length && !V.reasons.length;
-    if (V.notes.length) box.append(el("details", quiet ? { open: "" } : {}, el("summary", {}, `${V.notes.length} note${V.notes.length > 1 ? "s" : ""}`), el("ul", { class: "reasons" }, ...V.notes.map(n => el("li", {}, n)))));
+    for (const r of V.reasons) box.append(el("p", { class: "kind unknown" }, el("small", {}, "could not be judged: "), r));
+    page.append(box);
+  }
+  const CELLS = [["what", "What happened"], ["where", "Where"], ["id", "Record id"], ["key", "Key"], ["value", "Value"], ["client", "Client"], ["more", "More"]];
+  function anomalyBox(a) {
+    const offsets = a.offsets.length ? ` · offset${a.offsets.length > 1 ? "s" : ""} ${a.offsets.join(", ")}${a.offsets_hidden ? ` and ${count(a.offsets_hidden)} more` : ""}` : "";
+    const when = a.t === null ? "" : ` · ${sec(a.t)}`, many = a.records > 1 ? ` · ${count(a.records)} records` : "";
+    const item = el("div", { class: "anomaly" }, el("h3", {}, `${a.name} in ${a.place}${offsets}${many}${when}`), el("p", {}, a.explanation));
+    const cells = CELLS.filter(([k]) => a.operations.some(o => o[k]));
+    if (cells.length) item.append(el("div", { class: "scroll" }, el("table", { class: "operations" }, el("tr", {}, ...cells.map(([, title]) => el("th", {}, title))),
+      ...a.operations.map(o => el("tr", {}, ...cells.map(([k, title]) => el("td", { class: k === "what" ? "what" : `mono ${k}`, "data-title": o[k] ? title : "" }, o[k])))))));
+    if (a.operations_hidden) item.append(el("p", {}, `${count(a.operations_hidden)} more operations in verdict.json`));
+    return item;
+  }
+  function anomalies() {
+    if (!V || !(V.anomalies.length || V.notes.length)) return;
+    const box = card(V.anomalies.length ? "Anomalies and their operations" : "Notes", V.anomalies.length ? "a mark on a lane opens these" : "");
+    // One example of each kind; the others are folded, because the summary says what they have in common.
+    const seen = new Set(), folded = [];
+    for (const a of V.anomalies) { if (seen.has(a.name)) folded.push(a); else { seen.add(a.name); box.append(anomalyBox(a)); } }
+    if (folded.length) {
+      const more = el("details", {}, el("summary", {}, `${count(folded.length)} more ${folded.length > 1 ? "anomalies" : "anomaly"}`));
+      more.addEventListener("toggle", () => { if (more.childNodes.length === 1) more.append(...folded.map(anomalyBox)); });
+      box.append(more);
+    }
+    if (V.anomalies_hidden) box.append(el("p", { class: "hint" }, `${count(V.anomalies_hidden)} more anomalies in verdict.json`));
+    if (V.notes.length) box.append(el("details", V.anomalies.length ? {} : { open: "" }, el("summary", {}, `${V.notes.length} note${V.notes.length > 1 ? "s" : ""}`), el("ul", { class: "reasons" }, ...V.notes.map(n => el("li", {}, n)))));
+  }
+  // A mark stands for all anomalies of a lane within a few pixels; a click or the return key shows their operations.
+  const sheet = el("dialog", { class: "sheet" });
+  sheet.addEventListener("click", e => { if (e.target === sheet) sheet.close(); });
+  function openSheet(found) {
+    leave();
+    const close = el("button", { type: "button" }, "Close");
+    close.onclick = () => sheet.close();
+    sheet.replaceChildren(el("div", { class: "inner" }, el("header", {}, el("h2", {}, found.length > 1 ? `${count(found.length)} anomalies` : "Anomaly"), close), ...found.map(anomalyBox)));
+    sheet.showModal();
+  }
+  function anomalyMarks(c, place, y) {
+    if (!V) return;
+    const marked = V.anomalies.filter(a => a.place === place && a.t !== null).sort((a, b) => a.t - b.t), groups = [];
+    for (const a of marked) {
+      const last = groups.at(-1);
+      if (last && c.x(a.t) - c.x(last[0].t) < 36) last.push(a); else groups.push([a]);
+    }
+    for (const g of groups) {
+      const x = c.x(g[0].t), names = [...new Set(g.map(a => a.name))].join(", ");
+      const mark = s("g", { class: "mark", tabindex: 0, role: "button", "aria-label": `${names} in ${place} at ${sec(g[0].t)}` });
+      mark.append(s("circle", { cx: x, cy: y, r: 12, fill: "transparent" }), s("path", { d: `M${x} ${y - 8}l8 8l-8 8l-8 -8z` }));
+      if (g.length > 1) mark.append(s("text", { x: x + 11, y: y + 4, class: "solid" }, `×${g.length}`));
+      mark.append(s("title", {}, `${names}: click to see the operations`));
+      mark.addEventListener("click", () => openSheet(g));
+      mark.addEventListener("keydown", e => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); openSheet(g); } });
+      c.svg.append(mark);
+    }
   }
 
   function card(title, hint, legend) {
@@ -189,7 +233,8 @@
   const bucket = t => Math.min(Math.floor(t / T.dt), T.acked.length - 1);
 
   function throughput() {
-    const source = { tap: "messages per second, from the brokers' taps", history: "messages per second, as the clients saw it", none: "" }[T.source];
+    const origin = { tap: "from the brokers' taps", history: "as the clients recorded it", none: "" };
+    const source = T.source === "none" ? "" : "records per second, " + origin[T.source] + (T.delivered_source !== T.source && T.delivered_source !== "none" ? `; delivered: ${origin[T.delivered_source]}` : "");
     const box = card("Throughput", source, T.source === "none" ? null : [["acknowledged", "var(--acked)"], ["delivered", "var(--delivered)"], ["failed", "var(--failed)"], ["fault", "var(--fault-edge)", "box"]]);
     if (T.source === "none") { box.append(el("p", { class: "empty" }, "No operations were recorded: neither histories nor taps lie in the run folder.")); }
     if (T.source === "none" && !faults.length) return;
@@ -219,7 +264,7 @@
       T.failed.forEach((v, k) => { if (v > 0) { const x = c.x((k + .5) * T.dt); c.svg.append(s("line", { x1: x, x2: x, y1: c.bottom, y2: Math.min(y(v), c.bottom - 4), stroke: "var(--failed)", "stroke-width": 2 })); } });
     }, t => T.source === "none" ? [] : [["var(--acked)", "acknowledged", short(T.acked[bucket(t)]) + "/s"], ["var(--delivered)", "delivered", short(T.delivered[bucket(t)]) + "/s"],
       ...(T.failed[bucket(t)] ? [["var(--failed)", "failed", short(T.failed[bucket(t)]) + "/s"]] : [])],
-    `Messages per second over ${sec(end)}, ${faults.length} faults shaded`);
+    `Records per second over ${sec(end)}, ${faults.length} faults shaded`);
   }
 
   function latency() {
@@ -276,6 +321,7 @@
       const y = lanes * step + pad;
       laneLabel(c, y, h, "Controller");
       for (const p of run.controller) bar(c, p.s, p.e, y, h, brokerColor(p.broker), `${p.broker} · epoch ${p.epoch}`);
+      anomalyMarks(c, "cluster", y + 9);
       if (!run.controller.length) c.svg.append(s("text", { x: c.x0 + 4, y: y + 13 }, "no controller election was traced"));
     }, (t, y, c) => {
       const k = Math.floor(y / c.step);
@@ -288,7 +334,7 @@
 
   function partitions() {
     const hint = [run.partitions_hidden ? `${run.partitions_hidden} quieter ones not shown` : "", run.internal_partitions ? `${run.internal_partitions} internal ones not shown` : ""].filter(Boolean).join(" · ");
-    const box = card("Partitions", hint, run.partitions.length ? [...brokerIds.slice(0, 8).map(id => [`broker ${id}`, brokerColor(id), "box"]), ["high watermark", "var(--hw)"]] : null);
+    const box = card("Partitions", hint, run.partitions.length ? [...brokerIds.slice(0, 8).map(id => [`broker ${id}`, brokerColor(id), "box"]), ["high watermark", "var(--hw)"], ...(V && V.anomalies.length ? [["anomaly", "var(--invalid)", "gem"]] : [])] : null);
     if (!run.partitions.length) { box.append(el("p", { class: "empty" }, "No partition was traced.")); return; }
     const strips = Math.max(...run.partitions.map(p => new Set(p.isr.flatMap(r => r.isr)).size), 1), isrH = strips * 5;
     const tall = narrow => 18 + 4 + isrH + 4 + 24 + (narrow ? 30 : 16);
@@ -309,6 +355,7 @@
         isrStrips(c, p, y + 22, isrH);
         highWatermark(c, p, y + 22 + isrH + 4, 24);
         for (const m of p.marks) { const x = c.x(m.t); c.svg.append(s("path", { d: `M${x - 4} ${y - 3}h8l-4 6z`, fill: "var(--failed)" })); }
+        anomalyMarks(c, p.name, y + 9);
       });
     }, (t, y, c) => {
       const p = run.partitions[Math.floor(y / c.step)]; if (!p) return [];
@@ -348,8 +395,8 @@
         el("td", { class: "num" }, f.skipped !== null ? "–" : f.healed ? sec(f.e) : "not yet"), el("td", { class: "mono" }, f.skipped ?? f.evidence))))));
   }
 
-  head(); anomalies(); throughput(); latency(); cluster(); partitions(); faultTable();
-  page.append(el("footer", {}, "Times are seconds since the run began. Drawn by Harrow from ", el("span", { class: "mono" }, run.folder)));
+  head(); throughput(); latency(); cluster(); partitions(); anomalies(); faultTable(); page.append(sheet);
+  page.append(el("footer", {}, "Times are seconds since the start of the test. Drawn by Harrow from ", el("span", { class: "mono" }, run.folder)));
   layout();
   let width = page.clientWidth;
   new ResizeObserver(() => { if (page.clientWidth !== width) { width = page.clientWidth; leave(); layout(); } }).observe(page);

@@ -2,7 +2,7 @@
 
 Owns: the page's model (a JSON object in the page), and its combination with `page.html`, `page.css` and `page.js`. The
 page uses no network and no library. Its size is bounded for any history: about 600 time buckets, 40 partition lanes,
-25 anomalies of 12 operations each. May fail: OSError when the page cannot be written. When a file of the run is missing
+60 anomalies of 12 operations each. May fail: OSError when the page cannot be written. When a file of the run is missing
 or incomplete, the page states which data it does not have.
 """
 
@@ -11,23 +11,17 @@ from __future__ import annotations
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from .. import run_folder
 from ..checks.traces import planted_bugs
-from ..checks.verdict import SCHEMA_VERSION
-from .recorded_run import FaultWindow, RecordedRun, Row
+from ..histories.recorded_faults import RecordedFault, Row
+from .findings import verdict_model
+from .recorded_run import RecordedRun
 from .timeline import Timeline
-from .traffic import TrafficSeries, chunks, completions, span
+from .traffic import TrafficSeries, TrafficSource, chunks, completions, span
 
 BUCKETS_MOST = 600
-ANOMALIES_MOST = 25
-OPERATIONS_MOST = 12
 FAULTS_MOST = 200
-OTHER_VERSION = (
-    "verdict.json has schema version {version}, this Harrow reads version "
-    f"{SCHEMA_VERSION}: judge the run folder again with `harrow check`"
-)
 NICE_MS = tuple(base * 10**power for power in range(7) for base in (1, 2, 5))
 
 
@@ -66,23 +60,28 @@ def render(model: Row) -> str:
 def build_model(folder: Path, *, seed: int | None = None, command: str | None = None) -> Row:
     """Return all data of the page as JSON values; times are seconds since the start of the run."""
     run = RecordedRun(folder)
-    source, paths = completions(folder)
-    begin_ns, end_ns = _bounds(run, span(source, paths))
+    sources = completions(folder)
+    begin_ns, end_ns = _bounds(run, span(sources))
     bucket_ns, buckets = _buckets(end_ns - begin_ns)
+    traffic = _traffic(sources, begin_ns, bucket_ns, buckets)
     timeline = Timeline(begin_ns, end_ns, bucket_ns)
     timeline.read(run)
-    lanes, hidden = timeline.partition_lanes()
+    verdict = verdict_model(run.verdict, timeline.seconds, run.wall_to_ns())
+    marked = {anomaly["place"] for anomaly in verdict["anomalies"]} if verdict else set[str]()
+    lanes, hidden = timeline.partition_lanes(marked)
     faults = run.faults[:FAULTS_MOST]
+    seed = run.seed if seed is None else seed
     return {
-        "title": run.about.get("test") or folder.resolve().name,
+        "title": run.title,
         "folder": str(folder.resolve()),
         "planted": list(planted_bugs(folder)),
-        "seed": run.seed if seed is None else seed,
+        "seed": None if seed is None else str(seed),
         "command": command or run.about.get("command"),
         "duration": timeline.end_s,
-        "empty": source == "none" and not run.traces,
-        "verdict": verdict_model(run.verdict),
-        "traffic": _traffic(source, paths, begin_ns, bucket_ns, buckets),
+        "empty": not sources and not run.traces,
+        "verdict": verdict,
+        "traffic": traffic,
+        "counts": _counts(verdict, traffic),
         "faults": [_fault_row(fault, timeline) for fault in faults],
         "faults_hidden": len(run.faults) - len(faults),
         "brokers": timeline.brokers(),
@@ -96,10 +95,28 @@ def build_model(folder: Path, *, seed: int | None = None, command: str | None = 
 
 
 def _bounds(run: RecordedRun, traffic: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the start of the test and the last time that was recorded.
+
+    A shared cluster recorded events of earlier tests too: they are before the start, and the page omits them.
+    """
     times = run.times() + list(traffic or ())
+    begin_ns = run.started_ns or min(times, default=0)
     if not times:
-        return 0, 1_000_000_000
-    return min(times), max(*times, min(times) + 1_000_000)
+        return begin_ns, begin_ns + 1_000_000_000
+    return begin_ns, max(*times, begin_ns + 1_000_000)
+
+
+def _counts(verdict: Row | None, traffic: Row) -> Row:
+    """Return the records of the whole run, from the recorders or, for other clients, from the brokers' taps."""
+    judged: Row = verdict["operation_counts"] if verdict else {}
+    totals = traffic["totals"]
+    return {
+        "acknowledged": judged.get("acknowledged")
+        or judged.get("records_acknowledged_on_the_wire")
+        or totals["acked"],
+        "delivered": judged.get("read") or totals["delivered"],
+        "unacknowledged": judged.get("unacknowledged") or totals["failed"],
+    }
 
 
 def _buckets(duration_ns: int) -> tuple[int, int]:
@@ -113,12 +130,14 @@ def _buckets(duration_ns: int) -> tuple[int, int]:
     return width_ns, duration_ns // width_ns + 1
 
 
-def _traffic(source: str, paths: list[Path], begin_ns: int, bucket_ns: int, buckets: int) -> Row:
+def _traffic(sources: list[TrafficSource], begin_ns: int, bucket_ns: int, buckets: int) -> Row:
     traffic = TrafficSeries(begin_ns, bucket_ns, buckets)
-    for completed in chunks(source, paths):
+    for completed in chunks(sources):
         traffic.add(completed)
+    names = {what: source.name for source in sources for what in source.what}
     return {
-        "source": source,
+        "source": names.get("acked") or names.get("delivered") or "none",
+        "delivered_source": names.get("delivered", "none"),
         "dt": bucket_ns / 1e9,
         "acked": traffic.rates("acked"),
         "delivered": traffic.rates("delivered"),
@@ -131,7 +150,7 @@ def _traffic(source: str, paths: list[Path], begin_ns: int, bucket_ns: int, buck
     }
 
 
-def _fault_row(fault: FaultWindow, timeline: Timeline) -> Row:
+def _fault_row(fault: RecordedFault, timeline: Timeline) -> Row:
     return {
         "id": fault.id,
         "kind": fault.kind,
@@ -143,44 +162,6 @@ def _fault_row(fault: FaultWindow, timeline: Timeline) -> Row:
         "healed": fault.end_ns is not None,
         "skipped": fault.skipped,
         "evidence": json.dumps(fault.evidence)[:400] if fault.evidence else "",
-    }
-
-
-def verdict_model(verdict: Row | None) -> Row | None:
-    """Return `verdict.json` with shortened lists and the number of omitted entries."""
-    if verdict is None:
-        return None
-    version = verdict.get("schema_version")
-    if version != SCHEMA_VERSION:
-        verdict = {"reasons": [OTHER_VERSION.format(version=version)]}
-    anomalies: list[Row] = list(verdict.get("anomalies") or ())
-    shown = [_anomaly_row(anomaly) for anomaly in anomalies[:ANOMALIES_MOST]]
-    return {
-        "status": str(verdict.get("status", "unknown")),
-        "guarantees": list(verdict.get("guarantees") or ()),
-        "guarantee_reason": verdict.get("guarantee_reason"),
-        "operation_counts": verdict.get("operation_counts") or {},
-        "anomaly_counts": verdict.get("anomaly_counts") or {},
-        "reasons": list(verdict.get("reasons") or ())[:ANOMALIES_MOST],
-        "notes": list(verdict.get("notes") or ())[:ANOMALIES_MOST],
-        "elapsed_ms": verdict.get("elapsed_ms"),
-        "anomalies": shown,
-        "anomalies_hidden": len(anomalies) - len(shown),
-    }
-
-
-def _anomaly_row(anomaly: Row) -> Row:
-    operations: list[Any] = list(anomaly.get("operations") or ())
-    offsets: list[Any] = list(anomaly.get("offsets") or ())
-    return {
-        "name": anomaly.get("name"),
-        "topic": anomaly.get("topic"),
-        "partition": anomaly.get("partition"),
-        "explanation": str(anomaly.get("explanation", ""))[:2_000],
-        "offsets": offsets[:OPERATIONS_MOST],
-        "offsets_hidden": max(0, len(offsets) - OPERATIONS_MOST),
-        "operations": operations[:OPERATIONS_MOST],
-        "operations_hidden": max(0, len(operations) - OPERATIONS_MOST),
     }
 
 

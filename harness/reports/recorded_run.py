@@ -1,4 +1,4 @@
-"""Reading a run folder for the report: JSON lines whose last line may be incomplete, and the time range of the run.
+"""Reading a run folder for the report, and the time range of the run.
 
 Owns: `RecordedRun`. Reads `cluster/broker-*/trace.jsonl`, `faults.jsonl`, `verdict.json`, `schedule*.json` and, where
 there is one, `run.json` (`{"seed", "command", "test"}`). All times of a run are on one monotonic clock; the report
@@ -7,89 +7,18 @@ shows seconds since the start of the run. A missing or incomplete file is no err
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
 from .. import run_folder
+from ..histories.recorded_faults import Row, json_object, read_faults
 
 TAIL_BYTES = 65_536
-Row = dict[str, Any]
-
-
-def json_lines(path: Path) -> Iterator[Row]:
-    """Yield every complete JSON object of a file, in order; other lines are skipped."""
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            row = _object(line)
-            if row is not None:
-                yield row
 
 
 def read_object(path: Path) -> Row | None:
     """Return the JSON object of a file; None when the file is missing or is not one JSON object."""
-    return _object(path.read_bytes()) if path.is_file() else None
-
-
-def _object(text: bytes) -> Row | None:
-    try:
-        value: Any = json.loads(text)
-    except ValueError:
-        return None
-    return cast("Row", value) if isinstance(value, dict) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultWindow:
-    """One fault: the times of injection, effect and healing, in monotonic nanoseconds."""
-
-    id: str
-    kind: str
-    label: str
-    nodes: tuple[int, ...]
-    begin_ns: int
-    effect_ns: int | None
-    end_ns: int | None
-    skipped: str | None
-    evidence: Row = field(default_factory=dict[str, Any])
-
-
-def read_faults(path: Path) -> list[FaultWindow]:
-    """Return the faults of `faults.jsonl` in the order of their injection, skipped faults included."""
-    rows: dict[str, dict[str, Row]] = {}
-    for row in json_lines(path):
-        rows.setdefault(str(row.get("id")), {})[str(row.get("event"))] = row
-    found = [_window(fault_id, events) for fault_id, events in rows.items()]
-    return sorted(found, key=lambda window: window.begin_ns)
-
-
-def _window(fault_id: str, events: dict[str, Row]) -> FaultWindow:
-    first = min(events.values(), key=_time)
-    effect, healed, skipped = (events.get(name) for name in ("effect", "healed", "skipped"))
-    reason: Row = (skipped or {}).get("evidence") or {}
-    return FaultWindow(
-        id=fault_id,
-        kind=str(first.get("fault", "fault")),
-        label=str(first.get("label") or first.get("fault") or "fault"),
-        nodes=tuple(int(node) for node in first.get("targets") or () if _is_number(node)),
-        begin_ns=_time(events.get("inject") or first),
-        effect_ns=None if effect is None else _time(effect),
-        end_ns=None if healed is None else _time(healed),
-        skipped=str(reason.get("reason", "skipped")) if skipped is not None else None,
-        evidence={**((effect or {}).get("evidence") or {})},
-    )
-
-
-def _is_number(node: object) -> bool:
-    return isinstance(node, int) or (isinstance(node, str) and node.isdigit())
-
-
-def _time(row: Row) -> int:
-    return int(row.get("t_ns", 0))
+    return json_object(path.read_bytes()) if path.is_file() else None
 
 
 class RecordedRun:
@@ -104,6 +33,29 @@ class RecordedRun:
         self.schedules = [
             body for path in run_folder.schedule_files(folder) if (body := read_object(path))
         ]
+
+    @property
+    def started_ns(self) -> int:
+        """The start of the test: that of run.json, else that of the verdict, so that both show the same times."""
+        given = self.about.get("started_ns") or (self.verdict or {}).get("started_ns")
+        return given if isinstance(given, int) else 0
+
+    @property
+    def title(self) -> str:
+        """The test's name, or the name of the folder."""
+        words = str(self.about.get("command") or "").split(" ")
+        test = words[1] if words[0] == "pytest" and len(words) > 1 else ""
+        return str(self.about.get("test") or test or self.folder.resolve().name)
+
+    def wall_to_ns(self) -> Callable[[int], int] | None:
+        """Return a function from milliseconds since 1970 to the monotonic clock; None without a trace."""
+        for path in self.traces.values():
+            with path.open("rb") as file:
+                row = json_object(file.readline())
+            if row is not None and row.get("wall_ms") and row.get("t_ns"):
+                difference_ns = int(row["t_ns"]) - int(row["wall_ms"]) * 1_000_000
+                return lambda wall_ms: wall_ms * 1_000_000 + difference_ns
+        return None
 
     def times(self) -> list[int]:
         """Return monotonic times of the run: the first and last line of each trace, and all fault times."""
@@ -137,6 +89,6 @@ def _ends(path: Path) -> list[int]:
         size = file.seek(0, 2)
         file.seek(max(0, size - TAIL_BYTES))
         tail = file.read().split(b"\n")
-    rows = [_object(head), *(_object(line) for line in reversed(tail))]
+    rows = [json_object(head), *(json_object(line) for line in reversed(tail))]
     times = [int(row["t_ns"]) for row in rows if row is not None and "t_ns" in row]
     return times[:2]

@@ -26,7 +26,8 @@ MARKS = {
     "restart_registry": "↻", "pause_registry": "‖",
 }  # fmt: skip
 FAULTS_MOST = 8
-ANOMALIES_MOST = 5
+KINDS_MOST = 6
+REASONS_MOST = 5
 
 
 def terminal_summary(folder: Path, console: Console) -> None:
@@ -165,13 +166,11 @@ def _verdict(model: dict[str, Any]) -> list[Text]:
     if verdict["guarantee_reason"]:
         line.append(f" ({verdict['guarantee_reason']})", style="dim")
     lines = [_row("verdict", line)]
-    found = [
-        f"{count} {name}" for name, count in sorted(verdict["anomaly_counts"].items()) if count
-    ]
-    if found:
-        lines.append(_row("", ", ".join(found), "red"))
-    for anomaly in verdict["anomalies"][:ANOMALIES_MOST]:
-        place = f"{anomaly['topic']}-{anomaly['partition']}"
-        lines.append(_row("", f"{anomaly['name']} in {place}: {anomaly['explanation']}"))
-    lines += [_row("", f"unknown: {reason}") for reason in verdict["reasons"][:ANOMALIES_MOST]]
+    for kind in verdict["kinds"][:KINDS_MOST]:
+        allowed = f"; {', '.join(verdict['guarantees'])} allows this" if kind["allowed"] else ""
+        lines.append(_row("", kind["text"] + allowed, "" if kind["allowed"] else "red"))
+        lines += [_row("", f"  cause: {cause}") for cause in kind["causes"]]
+    if len(verdict["kinds"]) > KINDS_MOST:
+        lines.append(_row("", f"… {len(verdict['kinds']) - KINDS_MOST} more kinds", "dim"))
+    lines += [_row("", f"unknown: {reason}") for reason in verdict["reasons"][:REASONS_MOST]]
     return lines

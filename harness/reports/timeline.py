@@ -3,6 +3,8 @@
 Owns: the conversion of trace events to time spans. Memory is bounded by the number of lanes, by a cap on the changes of
 leader and ISR, and by one high watermark for each time bucket. Times are seconds since the start of the run.
 
+A cluster that tests share has events of earlier tests: of those, only the state at the start is shown.
+
 A `kill` leaves no trace event, so the death of a broker is taken from the effect in `faults.jsonl` (a controlled
 shutdown and a failpoint's crash have trace events). The broker is dead until its next `broker.ready`. A partition's
 leader leads until the next leader starts or its broker dies, whichever is first; in between there is no leader.
@@ -10,11 +12,13 @@ leader leads until the next leader starts or its broker dies, whichever is first
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from .recorded_run import FaultWindow, RecordedRun, Row, json_lines
+from ..histories.recorded_faults import RecordedFault, Row, json_lines
+from .recorded_run import RecordedRun
 
 INTERNAL_PREFIX = "__"
 LANES_MOST = 40
@@ -45,6 +49,11 @@ class PartitionLane:
     marks: list[Row] = field(default_factory=list[Row])
     dropped: int = 0
 
+    @property
+    def name(self) -> str:
+        """Topic and partition: `orders-2`."""
+        return f"{self.topic}-{self.partition}"
+
     def put(self, rows: list[Row], row: Row) -> None:
         """Append a change unless the cap is reached."""
         if len(rows) < CHANGES_MOST:
@@ -69,7 +78,7 @@ class Timeline:
         self._marks: dict[int, list[Row]] = {}
         self._elected: list[Row] = []
         self._resigned: list[Row] = []
-        self._faults: list[FaultWindow] = []
+        self._faults: list[RecordedFault] = []
 
     def seconds(self, t_ns: int) -> float:
         """Return seconds since the start, rounded to 0.1 ms."""
@@ -84,8 +93,12 @@ class Timeline:
                 if "t_ns" in row and "event" in row:
                     self._feed(broker, self.seconds(int(row["t_ns"])), row)
         for lane in self.partitions.values():
-            lane.leaders.sort(key=_order)
-            lane.isr.sort(key=_order)
+            lane.leaders = _since_start(lane.leaders)
+            lane.isr = _since_start(lane.isr)
+            lane.marks = [mark for mark in lane.marks if mark["t"] >= 0]
+        self._elected = _since_start(self._elected)
+        for broker, marks in self._marks.items():
+            self._marks[broker] = [mark for mark in marks if mark["t"] >= 0]
 
     def _feed(self, broker: int, at: float, row: Row) -> None:
         event = str(row["event"])
@@ -116,7 +129,7 @@ class Timeline:
         if lane is None:
             lane = self.partitions[key] = PartitionLane(topic=topic, partition=key[1])
         if event == "partition.hw":
-            bucket = int(at * 1e9) // self._bucket_ns
+            bucket = max(0, int(at * 1e9) // self._bucket_ns)
             lane.high_watermarks[bucket] = max(
                 lane.high_watermarks.get(bucket, 0), int(row.get("hw", 0))
             )
@@ -176,6 +189,7 @@ class Timeline:
                 end = self.end_s if fault.end_ns is None else self.seconds(fault.end_ns)
                 state = "paused" if fault.kind == "pause" else "isolated"
                 spans.append({"s": self.seconds(begin_ns), "e": end, "state": state})
+        spans = [{**span, "s": max(span["s"], 0.0)} for span in spans if span["e"] > 0]
         return {"id": broker, "spans": spans, "marks": self._marks.get(broker, [])}
 
     def brokers(self) -> list[Row]:
@@ -198,10 +212,11 @@ class Timeline:
             )
         return spans
 
-    def partition_lanes(self) -> tuple[list[Row], int]:
-        """Return the partitions with the most changes (up to the cap), and the number of omitted partitions."""
+    def partition_lanes(self, marked: Collection[str] = ()) -> tuple[list[Row], int]:
+        """Return the partitions `marked` and those with the most changes, and the number of omitted partitions."""
         lanes = sorted(
-            self.partitions.values(), key=lambda p: (-len(p.leaders), p.topic, p.partition)
+            self.partitions.values(),
+            key=lambda p: (p.name not in marked, -len(p.leaders), p.topic, p.partition),
         )
         shown = sorted(lanes[:LANES_MOST], key=lambda p: (p.topic, p.partition))
         return [self._partition_row(lane) for lane in shown], len(lanes) - len(shown)
@@ -213,7 +228,7 @@ class Timeline:
             points.append([round(bucket * self._bucket_ns / 1e9, 4), high])
         spans = self._leader_spans(lane)
         return {
-            "name": f"{lane.topic}-{lane.partition}",
+            "name": lane.name,
             "leaders": spans,
             "isr": [{"t": row["t"], "isr": row["isr"], "cause": row["cause"]} for row in lane.isr],
             "hw": points,
@@ -245,6 +260,13 @@ class Timeline:
     def controller_elections(self) -> int:
         """Number of controller elections."""
         return len(self._elected)
+
+
+def _since_start(changes: list[Row]) -> list[Row]:
+    """Return the changes in the order of time; of those before the start (of earlier tests) only the last, at 0 s."""
+    ordered = sorted(changes, key=_order)
+    earlier = [row for row in ordered if row["t"] < 0]
+    return [{**row, "t": 0.0} for row in earlier[-1:]] + [row for row in ordered if row["t"] >= 0]
 
 
 def _elections(spans: list[Row]) -> int:

@@ -8,7 +8,7 @@ and read in chunks, and latencies are counted in bins whose width grows by 1/12,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +28,13 @@ BINS = 256
 BINS_PER_E = 12.5
 """Latency bin = 12.5 x ln(microseconds): 1 us to 800 s in 256 bins."""
 INTERNAL_PREFIX = "__"
+FINAL_READ_CLIENT = "harrow-drain"
+"""The client id of the final read, which is not traffic of the test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedOperations:
-    """CompletedOperations operations of one kind: end time, duration (0: unknown) and number of records of each."""
+    """Completed operations of one kind: end time, duration (0: unknown) and number of records of each."""
 
     what: str
     end_ns: Numbers
@@ -95,33 +97,66 @@ class TrafficSeries:
         return float(f"{math.exp((position + 0.5) / BINS_PER_E) / 1_000:.4g}")
 
 
-def completions(folder: Path) -> tuple[str, list[Path]]:
-    """Return the source of the data ("history", "tap" or "none") and its files."""
-    histories = [path for path in sorted(folder.glob("history/*.ops")) if _has_rows(path)]
-    if histories:
-        return "history", histories
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficSource:
+    """Files from which some kinds of operations are read."""
+
+    name: str
+    """`history` or `tap`."""
+    paths: tuple[Path, ...]
+    what: frozenset[str]
+    """`acked` and `failed`, or `delivered`, or all three."""
+
+
+SENT, READ = frozenset({"acked", "failed"}), frozenset({"delivered"})
+
+
+def completions(folder: Path) -> list[TrafficSource]:
+    """Return where sends and reads are recorded: histories where recorders wrote them, else the brokers' taps.
+
+    A test may record its producer and read with a client of its own; then sends are from one source, reads from the
+    other.
+    """
+    histories = run_folder.operation_files(folder / run_folder.HISTORY)
+    recorded = [(path, _recorded(path)) for path in histories]
     taps = [
         path for path in run_folder.tap_files(folder / run_folder.CLUSTER) if path.stat().st_size
     ]
-    return ("tap", taps) if taps else ("none", [])
+    sources: list[TrafficSource] = []
+    for what in (SENT, READ):
+        paths = tuple(path for path, kinds in recorded if what <= kinds)
+        if paths:
+            sources.append(TrafficSource(name="history", paths=paths, what=what))
+        elif taps:
+            sources.append(TrafficSource(name="tap", paths=tuple(taps), what=what))
+    return sources
 
 
-def _has_rows(path: Path) -> bool:
-    from ..histories.format import read_history
+def _recorded(path: Path) -> frozenset[str]:
+    """Return which kinds of operations a history has."""
+    from ..histories.format import OperationFunction, read_history
 
     try:
-        return len(read_history(path).rows) > 0
+        kinds: Any = read_history(path).rows["kind"]
     except (HarrowError, OSError):
-        return False
+        return frozenset()
+    sent = SENT if (kinds == OperationFunction.SEND).any() else frozenset[str]()
+    return sent | (READ if (kinds == OperationFunction.POLL).any() else frozenset[str]())
 
 
-def chunks(source: str, paths: list[Path]) -> Iterator[CompletedOperations]:
-    """Yield all completed operations of the files, in chunks."""
-    for path in paths:
-        try:
-            yield from _history(path) if source == "history" else _tap(path)
-        except (HarrowError, OSError):
-            continue  # the verdict reports an unreadable file; the page shows the other files
+def chunks(sources: Sequence[TrafficSource]) -> Iterator[CompletedOperations]:
+    """Yield all completed operations of the sources, in chunks."""
+    for source in sources:
+        for path in source.paths:
+            try:
+                yield from _file(source, path)
+            except (HarrowError, OSError):
+                continue  # the verdict reports an unreadable file; the page shows the other files
+
+
+def _file(source: TrafficSource, path: Path) -> Iterator[CompletedOperations]:
+    found = _history(path) if source.name == "history" else _tap(path)
+    return (completed for completed in found if completed.what in source.what)
 
 
 def _history(path: Path) -> Iterator[CompletedOperations]:
@@ -158,7 +193,11 @@ def _tap(path: Path) -> Iterator[CompletedOperations]:
     tap = read_tap(path)
     rows: Any = tap.rows
     internal = [n for n, name in enumerate(tap.names) if name.startswith(INTERNAL_PREFIX)]
-    replicas = [n for n, name in enumerate(tap.names) if REPLICA_CLIENT.fullmatch(name)]
+    replicas = [
+        n
+        for n, name in enumerate(tap.names)
+        if REPLICA_CLIENT.fullmatch(name) or name == FINAL_READ_CLIENT
+    ]
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]
         part = part[~np.isin(part["topic"], internal)]
@@ -179,11 +218,11 @@ def _tap(path: Path) -> Iterator[CompletedOperations]:
                 )
 
 
-def span(source: str, paths: list[Path]) -> tuple[int, int] | None:
+def span(sources: Sequence[TrafficSource]) -> tuple[int, int] | None:
     """Return the first start and the last end of a completed operation, in monotonic nanoseconds."""
     first: int | None = None
     last = 0
-    for completed in chunks(source, paths):
+    for completed in chunks(sources):
         begin = int((completed.end_ns - completed.took_ns).min())
         first = begin if first is None else min(first, begin)
         last = max(last, int(completed.end_ns.max()))

@@ -4,6 +4,7 @@
 * `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
 * `overlap.py`: when clients worked on the partition, and which faults their operations met;
 * `quick.py`: fast tests that a partition has no anomaly;
+* `evidence.py`: facts about the cause of what was found;
 * `findings.py`: `PartitionFindings`, the result.
 
 Each check reads `PartitionInputs` and writes into `PartitionFindings`. A check that crashes adds a doubt to
@@ -18,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from ...histories.format import OperationFunction, OperationType
-from . import batches, overlap, records, replicas
+from . import batches, evidence, overlap, records, replicas
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, Files, PartitionInputs, PartitionJob, chosen, load
 
@@ -37,6 +38,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     batches.sequence_order,
     replicas.divergence,
     replicas.each_log,
+    evidence.collect,  # last: it looks at what the checks found
 )
 
 

@@ -37,7 +37,8 @@ def log_batches(inputs: PartitionInputs) -> pl.DataFrame:
 def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the batches that were acknowledged to a producer or delivered to a consumer, a row for each batch.
 
-    Batches below the low watermark are left out, because retention may have removed them.
+    `records`: how many records of the batch a client has; a consumer may fetch from the middle of a batch. Batches
+    below the low watermark are left out, because retention may have removed them.
     """
     if not len(inputs.produced) and not len(inputs.fetched):
         return inputs.produced
@@ -50,7 +51,16 @@ def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
     return (
         confirmed.filter(pl.col("base_offset") >= inputs.low)
         .group_by("last_offset", "crc")
-        .agg(pl.col("base_offset").min(), pl.col("acked").any())
+        .agg(
+            pl.col("base_offset").min(),
+            pl.col("acked").any(),
+            pl.col("count").max().alias("records"),
+        )
+        .with_columns(
+            pl.min_horizontal(
+                pl.col("records").cast(pl.Int64), pl.col("last_offset") - pl.col("base_offset") + 1
+            ).clip(1)
+        )
         .sort("last_offset", "crc")
     )
 
@@ -129,14 +139,21 @@ def _describe_lost(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[R
     event = "acknowledged" if row["acked"] else "delivered to a consumer"
     brokers = ", ".join(map(str, sorted(inputs.logs)))
     text = (
-        f"the batch at offsets {row['base_offset']} to {row['last_offset']} was {event}, but only {row['held']} of "
-        f"{len(inputs.logs)} replicas (brokers {brokers}) have it in their logs: lost in the brokers"
+        f"{_records_at(row)} {event}, but {row['held']} of {len(inputs.logs)} replicas (brokers {brokers}) have that "
+        "batch in their logs: lost in the brokers"
     )
     return (
         [row["base_offset"], row["last_offset"]],
         _batches_ending_at(inputs, row["last_offset"]),
         text,
     )
+
+
+def _records_at(row: Row) -> str:
+    """Return "a record at offset 7 was" or "50 records at offsets 0 to 49 were"."""
+    if row["base_offset"] == row["last_offset"]:
+        return f"a record at offset {row['base_offset']} was"
+    return f"{row['records']} records at offsets {row['base_offset']} to {row['last_offset']} were"
 
 
 def _describe_unseen(inputs: PartitionInputs, row: Row) -> tuple[list[int], list[Row], str]:
@@ -161,11 +178,13 @@ def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -
     confirmed = confirmed_batches(inputs)
     if not len(confirmed):
         return
-    ends = [confirmed.select("last_offset", "crc")]
+    ends = [confirmed.select("last_offset", "crc", "records")]
     if inputs.logs:
         logs = log_batches(inputs)
         stamped = logs.filter((pl.col("attributes") & LOG_APPEND_TIME) != 0)["last_offset"]
-        kept = logs.filter(pl.col("crc_good")).select("last_offset", pl.col("crc").cast(pl.UInt32))
+        kept = logs.filter(pl.col("crc_good")).select(
+            "last_offset", pl.col("crc").cast(pl.UInt32), pl.col("count").alias("records")
+        )
         ends = [
             ends[0].filter(~pl.col("last_offset").is_in(stamped.unique().implode())),
             kept.unique(),
@@ -173,7 +192,8 @@ def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -
         mentioned = ends[0]["last_offset"].unique()
         ends[1] = ends[1].filter(pl.col("last_offset").is_in(mentioned.implode()))
     bad = (
-        pl.concat(ends).group_by("last_offset").agg(pl.col("crc").n_unique().alias("values"))
+        pl.concat(ends).group_by("last_offset")
+        .agg(pl.col("crc").n_unique().alias("values"), pl.col("records").max())
         .filter(pl.col("values") > 1).sort("last_offset")
     )  # fmt: skip
     bad = _unreported(bad.with_columns(pl.col("last_offset").alias("base_offset")), findings)
@@ -209,7 +229,8 @@ def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> N
         return
     identity = ["producer_id", "producer_epoch", "base_sequence"]
     bad = (
-        frame.group_by(identity).agg(pl.col("base_offset"), pl.len().alias("copies"))
+        frame.group_by(identity)
+        .agg(pl.col("base_offset"), pl.len().alias("copies"), pl.col("count").max().alias("records"))
         .filter(pl.col("copies") > 1)
         .with_columns(pl.col("base_offset").list.first().alias("first")).sort("first")
     )  # fmt: skip
@@ -252,6 +273,7 @@ def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> N
         )
         return row["offset"], operation_rows(same, "final read"), text
 
+    findings.duplicate_offsets.update(bad["offset"].explode().to_list() if len(bad) else ())
     findings.add_each("duplicate", bad, describe)
 
 
@@ -281,6 +303,7 @@ def sequence_order(inputs: PartitionInputs, findings: PartitionFindings) -> None
             pl.col("base_offset").shift(1).over(group).alias("offset_before"),
         )
         .filter(step >= SEQUENCES // 2)
+        .with_columns(pl.col("count").alias("records"))
         .sort("base_offset")
     )
 

@@ -1,4 +1,7 @@
-"""The findings in one topic-partition: every anomaly is counted, and the first ones are kept with operations."""
+"""The findings in one topic-partition: every record is counted, and the first anomalies are kept with operations.
+
+An anomaly of a batch counts as many times as the batch has records, because records are what the application sent.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.format import OperationFunction, OperationType
+from .inputs import FLAG_LOST
 
 OPERATIONS_MOST = 12
 Row = dict[str, Any]
@@ -25,6 +29,8 @@ class PartitionFindings:
         self.partition = partition
         self.limit = limit
         self.anomaly_counts: Counter[str] = Counter()
+        """Records of each name; of the anomalies of logs and brokers, anomalies."""
+        self._rows: Counter[str] = Counter()
         self.shown: list[Row] = []
         self.operation_counts: dict[str, int] = {}
         self.traffic: Row = {}
@@ -33,24 +39,33 @@ class PartitionFindings:
         """Why the partition could not be judged, or not completely."""
         self.lost_offsets: set[int] = set()
         """Offsets that the checks of records reported, so that the checks of batches do not report them again."""
+        self.duplicate_offsets: set[int] = set()
+        """Offsets of the records that the log has too often."""
+        self.evidence: list[Row] = []
+        """Facts about the cause of what was found (`kernels/evidence.py`), for `causes.py`."""
 
     def add_each(
         self, name: str, frame: pl.DataFrame, describe: Callable[[Row], Description]
     ) -> None:
-        """Count one anomaly for each row of `frame`; `describe` is called only for rows that are kept."""
+        """Count one anomaly for each row of `frame`; `describe` is called only for rows that are kept.
+
+        Where `frame` has the column `records`, a row counts as many times.
+        """
         if not len(frame):
             return
-        self.anomaly_counts[name] += len(frame)
-        left = max(0, self.limit - self._shown_of(name))
+        counted = "records" in frame.columns
+        self.anomaly_counts[name] += int(frame["records"].sum()) if counted else len(frame)
+        left = max(0, self.limit - self._rows[name])
+        self._rows[name] += len(frame)
         for row in frame.head(left).iter_rows(named=True):
-            self._show(name, *describe(row))
+            self._show(name, int(row["records"]) if counted else 1, *describe(row))
 
     def _shown_of(self, name: str) -> int:
         return sum(1 for row in self.shown if row["name"] == name)
 
     def _show(
-        self, name: str, offsets: Sequence[int], operations: Iterable[Row], explanation: str
-    ) -> None:
+        self, name: str, records: int, offsets: Sequence[int], operations: Iterable[Row], explanation: str
+    ) -> None:  # fmt: skip
         self.shown.append(
             {
                 "name": name,
@@ -59,13 +74,15 @@ class PartitionFindings:
                 "offsets": [int(offset) for offset in offsets][:OPERATIONS_MOST],
                 "operations": list(operations)[:OPERATIONS_MOST],
                 "explanation": explanation,
+                "records": records,
             }
         )
 
     def result(self) -> Row:
         """Return the findings as plain JSON."""
-        for name, count in self.anomaly_counts.items():
+        for name, count in self._rows.items():
             assert self._shown_of(name) == min(count, self.limit), (name, count, self.limit)
+            assert self.anomaly_counts[name] >= count, (name, count)
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -73,6 +90,7 @@ class PartitionFindings:
             "traffic": self.traffic,
             "anomaly_counts": dict(self.anomaly_counts),
             "anomalies": self.shown,
+            "evidence": self.evidence,
             "unknown": self.unknown,
         }
 
@@ -83,7 +101,10 @@ def times(count: int) -> str:
 
 
 def operation_rows(frame: pl.DataFrame, source: str = "") -> list[Row]:
-    """Return history rows as the verdict shows them; `client` is still the client's number."""
+    """Return history rows as the verdict shows them; `client` is still the client's number.
+
+    A history has hashes of keys and values; `contents_of_examples.py` adds what was written.
+    """
     shown: list[Row] = []
     for row in frame.head(OPERATIONS_MOST).iter_rows(named=True):
         kind = OperationFunction(row["kind"])
@@ -95,8 +116,8 @@ def operation_rows(frame: pl.DataFrame, source: str = "") -> list[Row]:
                 "client": row.get("client"),
                 "op": row["op"],
                 "offset": row["offset"],
-                "key": f"{row['key_hash']:016x}",
-                "value": f"{row['value_hash']:016x}",
+                "key_hash": f"{row['key_hash']:016x}",
+                "value_hash": f"{row['value_hash']:016x}",
                 "timestamp_ms": row["timestamp_ms"],
                 "invoked_ns": row["invoked_ns"],
                 "completed_ns": row["time_ns"],
@@ -112,6 +133,8 @@ def batch_rows(frame: pl.DataFrame, operation: str) -> list[Row]:
             "operation": operation,
             "client": row.get("client"),
             "broker": row.get("node"),
+            "records": row["count"],
+            "response_lost": True if (row.get("flags") or 0) & FLAG_LOST else None,
             "base_offset": row["base_offset"],
             "last_offset": row["last_offset"],
             "crc": f"{row['crc']:08x}",

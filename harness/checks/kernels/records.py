@@ -245,6 +245,7 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         text = f"a record was sent {times(row['sent'])}, but the log has it {times(row['there'])}"
         return row["offset"], rows, text
 
+    findings.duplicate_offsets.update(bad["offset"].explode().to_list() if len(bad) else ())
     findings.add_each("duplicate", bad, describe)
 
 

@@ -154,7 +154,7 @@ def test_verdict_of_another_schema_version_is_shown_as_unknown_with_the_remedy(
     path = folder / "verdict.json"
     old = {**json.loads(path.read_text()), "schema_version": 1}
     path.write_text(json.dumps(old))
-    with pytest.raises(ValueError, match=r"schema version 1, .* reads version 2: .*harrow check"):
+    with pytest.raises(ValueError, match=r"schema version 1, .* reads version 3: .*harrow check"):
         Verdict.from_json(path.read_text())
     model = build_model(folder)["verdict"]
     assert model["status"] == "unknown"
@@ -190,7 +190,7 @@ def test_a_large_verdict_is_shortened_with_the_number_of_hidden_rows() -> None:
     stored = {"schema_version": SCHEMA_VERSION, "status": "invalid", "anomalies": [anomaly] * 300}
     cut = verdict_model(stored)
     assert cut is not None
-    assert (len(cut["anomalies"]), cut["anomalies_hidden"]) == (25, 275)
+    assert (len(cut["anomalies"]), cut["anomalies_hidden"]) == (60, 240)
     assert cut["anomalies"][0]["operations_hidden"] == 78
     assert cut["anomalies"][0]["offsets_hidden"] == 488
 
@@ -199,7 +199,7 @@ def test_a_large_verdict_is_shortened_with_the_number_of_hidden_rows() -> None:
     ("status", "says"),
     [
         (Status.VALID, "VALID"),
-        (Status.INVALID, "lost-write in orders-1"),
+        (Status.INVALID, "2 records were acknowledged or read, and are not in the topic any more"),
         (Status.UNKNOWN, "unknown: no fault overlapped traffic"),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_sparkline_has_the_requested_width() -> None:
 
 def test_writing_the_report_uses_the_given_seed_and_command(folder: Path) -> None:
     model = page_model(write_picture(folder, seed=5, command="again").read_text())
-    assert (model["seed"], model["command"]) == (5, "again")
+    assert (model["seed"], model["command"]) == ("5", "again")
 
 
 def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_path: Path) -> None:

@@ -1,0 +1,186 @@
+"""Every kind of anomaly, the worst first, with the words with which a verdict reports it.
+
+`SEVERITY` is the only place with this order: the text of a verdict, the terminal line, the report page and the index
+of a run show the kinds in the order of this table. `guarantees.py` says what each kind means exactly, and which
+guarantee forbids it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnomalyKind:
+    """What a verdict says about all anomalies of one name: `3 records were …`."""
+
+    name: str
+    singular: str
+    plural: str
+
+    def sentence(self, count: int) -> str:
+        """Return what was found, without the name: "31 records are not in the topic"."""
+        return f"{count:,} {self.singular if count == 1 else self.plural}"
+
+
+def _kind(name: str, singular: str, plural: str) -> AnomalyKind:
+    return AnomalyKind(name=name, singular=singular, plural=plural)
+
+
+SEVERITY: tuple[AnomalyKind, ...] = (
+    # data that is gone
+    _kind(
+        "missing",
+        "record that the application counts as sent is not in the topic",
+        "records that the application counts as sent are not in the topic",
+    ),
+    _kind(
+        "lost-write",
+        "record was acknowledged or read, and is not in the topic any more",
+        "records were acknowledged or read, and are not in the topic any more",
+    ),
+    _kind(
+        "unseen",
+        "record is in the logs of all replicas, but the final read did not return it",
+        "records are in the logs of all replicas, but the final read did not return them",
+    ),
+    _kind("missing-output", "input record has no output", "input records have no output"),
+    _kind(
+        "commit-before-output",
+        "input record was committed before its output was written",
+        "input records were committed before their outputs were written",
+    ),
+    # data that is wrong
+    _kind(
+        "wrong-output",
+        "output is not what its input requires",
+        "outputs are not what their inputs require",
+    ),
+    # data that is there too often
+    _kind(
+        "duplicate",
+        "record is in the topic more often than it was sent",
+        "records are in the topic more often than they were sent",
+    ),
+    _kind(
+        "duplicate-output",
+        "output is in the sink more often than its input requires",
+        "outputs are in the sink more often than their inputs require",
+    ),
+    _kind(
+        "unexpected",
+        "record is in the topic, but the application does not count it as sent",
+        "records are in the topic, but the application does not count them as sent",
+    ),
+    _kind(
+        "unexpected-output", "output follows from no input record", "outputs follow from no input"
+    ),
+    # order
+    _kind(
+        "out-of-order",
+        "record is in the wrong order among the records of its order key",
+        "records are in the wrong order among the records of their order key",
+    ),
+    _kind(
+        "out-of-order-output",
+        "output is in the wrong order among the outputs of its key",
+        "outputs are in the wrong order among the outputs of their key",
+    ),
+    _kind(
+        "split-key",
+        "key has records in more than one partition, so that they have no order",
+        "keys have records in more than one partition, so that these have no order",
+    ),
+    _kind(
+        "nonmonotonic-send",
+        "record is in the log in another order than it was sent",
+        "records are in the log in another order than they were sent",
+    ),
+    _kind(
+        "nonmonotonic-poll",
+        "read returned an offset that the consumer had passed already",
+        "reads returned an offset that the consumer had passed already",
+    ),
+    _kind(
+        "poll-skip",
+        "read passed over records that are in the topic",
+        "reads passed over records that are in the topic",
+    ),
+    # brokers that disagree, or whose logs are damaged
+    _kind(
+        "inconsistent-offsets",
+        "record shares its offset with a different record",
+        "records share their offset with a different record",
+    ),
+    _kind(
+        "replica-divergence",
+        "record batch differs between the replicas",
+        "record batches differ between the replicas",
+    ),
+    _kind(
+        "corrupt-batch",
+        "record batch in a replica's log is damaged",
+        "record batches in replicas' logs are damaged",
+    ),
+    _kind(
+        "log-gap",
+        "gap is in the offsets of a replica's log",
+        "gaps are in the offsets of replicas' logs",
+    ),
+    _kind(
+        "epoch-regression",
+        "record batch has a lower leader epoch than the batch before it",
+        "record batches have a lower leader epoch than the batch before them",
+    ),
+    _kind(
+        "two-leaders",
+        "leader epoch had more than one leader",
+        "leader epochs had more than one leader",
+    ),
+    _kind(
+        "two-controllers",
+        "controller epoch had more than one controller",
+        "controller epochs had more than one controller",
+    ),
+    # what only a simulation can find
+    _kind(
+        "invariant-violated",
+        "invariant of the cluster did not hold",
+        "invariants of the cluster did not hold",
+    ),
+    _kind(
+        "task-failed",
+        "task of a broker ended with an exception",
+        "tasks of brokers ended with an exception",
+    ),
+    _kind(
+        "not-converged",
+        "cluster did not converge after healing",
+        "clusters did not converge after healing",
+    ),
+    _kind(
+        "send-refused",
+        "send was refused with an error that is not retriable",
+        "sends were refused with an error that is not retriable",
+    ),
+    _kind(
+        "offset-out-of-range",
+        "consumer's position was beyond the log",
+        "consumers' positions were beyond the log",
+    ),
+)
+"""Every kind of anomaly, the worst first: a lost order is shown before an inconsistent offset."""
+_RANKS = {kind.name: rank for rank, kind in enumerate(SEVERITY)}
+
+
+def rank(name: str) -> int:
+    """Return the place of an anomaly's name in the order of severity; 0 is the worst, an unknown name is last."""
+    return _RANKS.get(name, len(SEVERITY))
+
+
+def described(name: str, count: int) -> str:
+    """Return a sentence on all anomalies of one name, with the name: "31 records … (lost-write)"."""
+    at = rank(name)
+    if at == len(SEVERITY):
+        return f"{count:,} {name}"
+    return f"{SEVERITY[at].sentence(count)} ({name})"

@@ -1,0 +1,211 @@
+"""The anomalies that a verdict shows: the worst first, with the names of clients, and with keys and values as text.
+
+Kernels return rows with hashes and numbers. `shown_anomalies` makes the verdict's anomalies of them, and adds what the
+records contained:
+
+* of a recorded send, from the file that its producer wrote (`histories/sent_contents.py`);
+* of a record that a log has, from the log of a replica, for the first `DECODED_MOST` anomalies of each name;
+* of any other row with the same hashes, from those.
+
+A record that none of these has (an application's own client sent it, and the brokers lost it) stays without contents.
+Nothing is raised: a file that cannot be read has no contents.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.errors import HarrowError
+from harrow.cluster.wire.batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD
+from harrow.cluster.wire.records import decode_records
+
+from .. import run_folder
+from ..histories.format import read_names
+from ..histories.recorded_faults import Row
+from ..histories.sent_contents import SUFFIX, SentRecord, sent_records
+from ..promises.record import text_of
+from .anomaly_kinds import rank
+from .segments import SegmentError, segment_files
+from .verdict import Anomaly
+
+if TYPE_CHECKING:
+    from harrow.cluster.wire.records import Record
+
+    Logs = Mapping[tuple[str, int], Mapping[str, str]]
+    """Folders of the replicas' logs, by topic-partition and node id."""
+
+DECODED_MOST = 3
+SHOWN_MOST = 100
+"""Anomalies of one name in verdict.json, over all partitions."""
+LOG_BYTES_MOST = 1 << 30
+"""In longer logs no record is searched for an example."""
+
+
+def shown_anomalies(
+    found: Sequence[Row],
+    *,
+    folder: Path,
+    clients: Sequence[str],
+    not_allowed: frozenset[str],
+    logs: Logs,
+) -> tuple[Anomaly, ...]:
+    """Return the anomalies `found` as the verdict shows them: forbidden ones first, then the worst first."""
+    ordered = sorted(
+        found,
+        key=lambda row: (
+            row["name"] not in not_allowed, rank(row["name"]), row["name"], row["topic"], row["partition"]
+        ),
+    )  # fmt: skip
+    shown: list[Row] = []
+    seen = Counter[str]()
+    for row in ordered:
+        seen[row["name"]] += 1
+        if seen[row["name"]] <= SHOWN_MOST:
+            operations = [_with_client(operation, clients) for operation in row["operations"]]
+            shown.append({**row, "operations": operations})
+    seen.clear()
+    add_sent(shown, folder)
+    for row in shown:
+        seen[row["name"]] += 1
+        if seen[row["name"]] <= DECODED_MOST:
+            add_logged(row, logs)
+    return tuple(
+        Anomaly(
+            name=row["name"], topic=row["topic"], partition=row["partition"], offsets=tuple(row["offsets"]),
+            operations=tuple(row["operations"]), explanation=row["explanation"], records=row.get("records", 1),
+        )
+        for row in shown
+    )  # fmt: skip
+
+
+def _with_client(row: Mapping[str, Any], clients: Sequence[str]) -> Row:
+    """Return the known fields of an operation, with the client's name instead of its number."""
+    present = {name: value for name, value in row.items() if value is not None}
+    client = present.get("client")
+    if isinstance(client, int) and 0 <= client < len(clients):
+        present["client"] = clients[client]
+    return present
+
+
+def add_sent(anomalies: Sequence[Row], folder: Path) -> None:
+    """Add `key` and `value` to the recorded sends of these anomalies, and to rows with the same hashes."""
+    sent = _sent(anomalies, folder)
+    for anomaly in anomalies:
+        for row in anomaly["operations"]:
+            if row.get("operation") == "send" and (row.get("client"), row.get("op")) in sent:
+                _add_sent(row, sent[row["client"], row["op"]])
+        _add_by_hash(anomaly["operations"])
+
+
+def add_logged(anomaly: Row, logs: Logs) -> None:
+    """Add `key` and `value` to those operations of an anomaly whose record a replica's log has."""
+    reader = _LogReader(logs.get((anomaly["topic"], anomaly["partition"]), {}))
+    for row in anomaly["operations"]:
+        if row.get("operation") in ("final read", "in the log") and "value" not in row:
+            _add_logged(row, reader)
+    _add_by_hash(anomaly["operations"])
+
+
+def _add_by_hash(operations: Sequence[Row]) -> None:
+    known = {_hashes(row): row for row in operations if "value" in row and "value_hash" in row}
+    for row in operations:
+        same = known.get(_hashes(row))
+        if same is not None and "value" not in row:
+            row.update(key=same["key"], value=same["value"])
+
+
+def _hashes(row: Row) -> tuple[Any, Any]:
+    return row.get("key_hash"), row.get("value_hash")
+
+
+def _sent(anomalies: Sequence[Row], folder: Path) -> dict[tuple[str, int], SentRecord]:
+    wanted = {
+        (str(row["client"]), int(row["op"]))
+        for anomaly in anomalies
+        for row in anomaly["operations"]
+        if row.get("operation") == "send" and "client" in row and "op" in row
+    }
+    found: dict[tuple[str, int], SentRecord] = {}
+    for path in run_folder.operation_files(folder / run_folder.HISTORY):
+        if len(found) == len(wanted):
+            break
+        try:
+            names = read_names(path.with_suffix(".names"))
+            found |= sent_records(path.with_suffix(SUFFIX), names, wanted - found.keys())
+        except OSError:
+            continue
+    return found
+
+
+def _add_sent(row: Row, record: SentRecord) -> None:
+    row["key"] = _text(record.key, cut=record.key_cut)
+    row["value"] = _text(record.value, cut=record.value_cut)
+
+
+def _text(data: bytes | None, *, cut: bool) -> str:
+    if data is None or not cut:
+        return text_of(data)
+    for missing in range(4):  # the cut may have left a part of a UTF-8 character
+        try:
+            return text_of(data[: len(data) - missing].decode().encode()).rstrip("…") + "…"
+        except UnicodeDecodeError:
+            continue
+    return text_of(data).rstrip("…") + "…"
+
+
+def _add_logged(row: Row, reader: _LogReader) -> None:
+    """Add the record at the row's offset; of a batch, its first record."""
+    offset = row.get("offset", row.get("base_offset"))
+    record = reader.record(int(offset), row.get("broker")) if offset is not None else None
+    if record is not None:
+        row["key"], row["value"] = text_of(record.key), text_of(record.value)
+
+
+class _LogReader:
+    """Reads single records from the replicas' logs of one partition."""
+
+    def __init__(self, folders: Mapping[str, str]) -> None:
+        self._folders = folders
+
+    def record(self, offset: int, broker: object) -> Record | None:
+        """Return the record at `offset` in the log of `broker`, or without one, of any replica."""
+        names = [str(broker)] if str(broker) in self._folders else list(self._folders)
+        for name in names:
+            try:
+                record = _record_at(self._folders[name], offset)
+            except (HarrowError, OSError, ValueError, IndexError):
+                continue
+            if record is not None:
+                return record
+        return None
+
+
+def _record_at(folder: str, offset: int) -> Record | None:
+    try:
+        files = segment_files(folder)
+    except SegmentError:
+        return None
+    holding = [path for path in files if int(path.stem) <= offset]
+    if not holding or not 0 < os.path.getsize(holding[-1]) <= LOG_BYTES_MOST:
+        return None
+    with (
+        holding[-1].open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        at = 0
+        while at + HEADER_SIZE <= len(data):
+            fields = HEADER.unpack_from(data, at)
+            base, length, delta = fields[0], fields[1], fields[6]
+            end = at + length + LOG_OVERHEAD
+            if length < HEADER_SIZE - LOG_OVERHEAD or end > len(data):
+                return None
+            if base <= offset <= base + delta:
+                records = decode_records(data[at:end])
+                return next((record for record in records if record.offset == offset), None)
+            at = end
+    return None

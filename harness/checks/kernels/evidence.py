@@ -1,0 +1,110 @@
+"""Evidence of a cause: facts about lost and duplicated records that only the rows of a partition show.
+
+`collect` runs after the checks, and only on a partition with such anomalies. Each fact is a plain row for `causes.py`,
+with `fact`, `topic`, `partition`, `records`, and times of the monotonic clock (`first_ns`, `last_ns`):
+
+* `acknowledged-and-lost` (`broker`, `acks`, `first_offset`, `last_offset`): this broker acknowledged batches which no
+  replica's log has;
+* `response-lost` (`broker`, `client`, `idempotent`): this broker appended records which the log has twice, and the
+  response did not reach the client;
+* `appended-unanswered` (`leader_epoch`, `idempotent`): records which the log has twice were appended in this leader
+  epoch, and no broker answered the request;
+* `acknowledged-twice` (`clients`): records which the log has twice, each copy of which was acknowledged.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from .batches import log_batches
+from .findings import PartitionFindings, Row
+from .inputs import FLAG_LOST, LOG_APPEND_TIME, PartitionInputs
+
+CLIENTS_MOST = 3
+
+
+def collect(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """Add the facts about the lost and the duplicated records to `findings.evidence`."""
+    if not len(inputs.produced) or not inputs.logs:
+        return
+    facts: list[Row] = []
+    if findings.anomaly_counts["lost-write"]:
+        facts += _lost(inputs)
+    if findings.duplicate_offsets:
+        facts += _duplicated(inputs, np.array(sorted(findings.duplicate_offsets), np.int64))
+    place = {"topic": inputs.job.topic, "partition": inputs.job.partition}
+    findings.evidence += [{**place, **fact} for fact in facts]
+
+
+def _lost(inputs: PartitionInputs) -> list[Row]:
+    logs = log_batches(inputs)
+    rewritten = logs.filter((pl.col("attributes") & LOG_APPEND_TIME) != 0)["last_offset"].unique()
+    kept = logs.select("last_offset", pl.col("crc").cast(pl.UInt32)).unique()
+    lost = (
+        inputs.acked_batches.filter(
+            (pl.col("base_offset") >= inputs.low)
+            & ~pl.col("last_offset").is_in(rewritten.implode())
+        )
+        .join(kept, on=["last_offset", "crc"], how="anti")
+        .group_by("node", "acks")
+        .agg(
+            pl.col("count").sum().alias("records"),
+            pl.col("completed_ns").min().alias("first_ns"),
+            pl.col("completed_ns").max().alias("last_ns"),
+            pl.col("base_offset").min().alias("first_offset"),
+            pl.col("last_offset").max(),
+        )
+        .sort("first_ns", "node")
+        .rename({"node": "broker"})
+    )
+    return [{"fact": "acknowledged-and-lost", **row} for row in lost.iter_rows(named=True)]
+
+
+def _duplicated(inputs: PartitionInputs, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Row]:  # fmt: skip
+    """Return what the taps and the logs show about the requests that appended these offsets."""
+    copies = pl.DataFrame({"at": offsets}).sort("at")
+    answered = _covering(copies, inputs.produced.filter(pl.col("base_offset") >= 0))
+    lost = answered.filter((pl.col("flags") & FLAG_LOST) != 0)
+    facts = [
+        {"fact": "response-lost", **row}
+        for row in lost.group_by("node", "client")
+        .agg(
+            pl.col("at").n_unique().alias("records"),
+            (pl.col("producer_id") >= 0).all().alias("idempotent"),
+            pl.col("completed_ns").min().alias("first_ns"),
+            pl.col("completed_ns").max().alias("last_ns"),
+        )
+        .sort("first_ns", "node")
+        .rename({"node": "broker"})
+        .iter_rows(named=True)
+    ]
+    silent = copies.filter(~pl.col("at").is_in(answered["at"].implode()))
+    log = max(inputs.logs.values(), key=len)
+    facts += [
+        {"fact": "appended-unanswered", **row}
+        for row in _covering(silent, log)
+        .group_by("leader_epoch")
+        .agg(
+            pl.col("at").n_unique().alias("records"),
+            (pl.col("producer_id") >= 0).all().alias("idempotent"),
+        )
+        .sort("leader_epoch")
+        .iter_rows(named=True)
+    ]
+    if not facts and len(answered):
+        clients = answered["client"].unique().sort().head(CLIENTS_MOST).to_list()
+        first, last = answered["completed_ns"].min(), answered["completed_ns"].max()
+        facts.append(
+            {"fact": "acknowledged-twice", "clients": clients, "records": len(copies)}
+            | {"first_ns": first, "last_ns": last}
+        )
+    return facts
+
+
+def _covering(copies: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
+    """Return the batches that contain the offsets `at`, one row for each such offset."""
+    sorted_batches = batches.sort("base_offset")
+    return copies.join_asof(
+        sorted_batches, left_on="at", right_on="base_offset", strategy="backward"
+    ).filter(pl.col("last_offset") >= pl.col("at"))

@@ -1,0 +1,165 @@
+"""Reads what a run recorded about causes (`causes.RunEvidence`): faults, traces, taps and histories of a run folder.
+
+Read only for a verdict with anomalies. A file that cannot be read gives no evidence, because the verdict reports it
+already. Work is bounded: of traces only the lines with wanted events are decoded, and taps and histories of more than
+`BYTES_MOST` together are not searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.broker_folder import node_id_of
+from harrow.cluster.errors import ErrorCode, HarrowError
+
+from .. import run_folder
+from ..histories.recorded_faults import Row, json_object, read_faults
+from .causes import RunEvidence, causes
+from .verdict import Anomaly
+
+EVENTS = ("partition.leader", "partition.isr", "partition.truncated", "group.state")
+EVENT_MARKS = tuple(f'"event":"{name}"'.encode() for name in EVENTS)
+BYTES_MOST = 2 << 30
+EVENTS_MOST = 20_000
+NOT_TIMES = 2**62
+
+
+def read_evidence(
+    folder: Path,
+    topics: Iterable[str],
+    *,
+    started_ns: int,
+    facts: Sequence[Row],
+    clients: Sequence[str],
+) -> RunEvidence:
+    """Return the evidence of the run in `folder` about `topics`. `facts` come from the kernels."""
+    wanted = set(topics)
+    taps = run_folder.tap_files(folder / run_folder.CLUSTER)
+    histories = run_folder.operation_files(folder / run_folder.HISTORY)
+    small = sum(path.stat().st_size for path in [*taps, *histories]) <= BYTES_MOST
+    return RunEvidence(
+        started_ns=started_ns,
+        faults=[
+            fault for fault in read_faults(folder / run_folder.FAULTS) if fault.skipped is None
+        ],
+        events=trace_events(folder, wanted),
+        facts=facts,
+        refusals=_refusals(taps if small else [], wanted),
+        delivery_errors=_delivery_errors(histories if small else [], wanted),
+        clients=clients,
+    )
+
+
+def causes_of_run(
+    anomalies: Sequence[Anomaly], folder: Path, topics: Iterable[str], *, started_ns: int, facts: Sequence[Row],
+    clients: Sequence[str],
+) -> dict[str, tuple[str, ...]]:  # fmt: skip
+    """Return the sentences on causes for the anomalies of a run; nothing is read when there are none."""
+    if not anomalies:
+        return {}
+    evidence = read_evidence(folder, topics, started_ns=started_ns, facts=facts, clients=clients)
+    return causes(anomalies, evidence)
+
+
+def trace_events(folder: Path, topics: set[str]) -> list[Row]:
+    """Return the events of `EVENTS` in every broker's trace that concern `topics` or a group, by time."""
+    found: list[Row] = []
+    for path in run_folder.trace_files(folder):
+        broker = node_id_of(path.parent)
+        with path.open("rb") as file:
+            for line in file:
+                if not any(mark in line for mark in EVENT_MARKS):
+                    continue
+                row = json_object(line)
+                if row is None or "t_ns" not in row:
+                    continue
+                if row.get("topic") in topics or row["event"] == "group.state":
+                    found.append({**row, "broker": broker})
+    return sorted(found, key=_time)[:EVENTS_MOST]
+
+
+def _time(row: Row) -> int:
+    return int(row["t_ns"])
+
+
+class _Tally:
+    """Counts records by topic and error, with the first and the last time."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[Any, ...], Row] = {}
+
+    def add(self, key: tuple[Any, ...], count: int, first_ns: int, last_ns: int) -> None:
+        row = self.rows.setdefault(key, {"records": 0, "first_ns": NOT_TIMES, "last_ns": 0})
+        row["records"] += count
+        row["first_ns"] = min(row["first_ns"], first_ns)
+        row["last_ns"] = max(row["last_ns"], last_ns)
+
+    def result(self, *names: str) -> list[Row]:
+        rows = [
+            {**dict(zip(names, key, strict=True)), **row} for key, row in sorted(self.rows.items())
+        ]
+        return sorted(rows, key=lambda row: -row["records"])
+
+
+def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
+    """Return the Produce requests that brokers refused, by topic and error."""
+    import numpy as np
+    from harrow.cluster.host.tap import PRODUCED
+
+    from ..histories.tap import read_tap
+
+    tally = _Tally()
+    for path in taps:
+        for rows, topic in _of_topics(path, read_tap, topics):
+            refused = rows[(rows["kind"] == PRODUCED) & (rows["error"] != 0)]
+            for error in np.unique(refused["error"]).tolist():
+                chosen = refused[refused["error"] == error]
+                key = (topic, _kafka_error(error), bool((chosen["producer_id"] < 0).any()))
+                ended = chosen["completed_ns"]
+                tally.add(key, int(chosen["count"].sum()), int(ended.min()), int(ended.max()))
+    return tally.result("topic", "error", "without_idempotence")
+
+
+def _delivery_errors(histories: Sequence[Path], topics: set[str]) -> list[Row]:
+    """Return the recorded sends that a delivery report or `produce` ended with an error, by topic and error."""
+    import numpy as np
+
+    from ..histories.format import OperationFunction, OperationType, read_history
+
+    tally = _Tally()
+    for path in histories:
+        for rows, topic in _of_topics(path, read_history, topics):
+            sends = rows[(rows["kind"] == OperationFunction.SEND) & (rows["error"] != 0)]
+            for outcome in (OperationType.FAIL, OperationType.INFO):
+                failed = sends[sends["outcome"] == outcome]
+                for error in np.unique(failed["error"]).tolist():
+                    ended = failed["time_ns"][failed["error"] == error]
+                    key = (topic, _librdkafka_error(error), outcome is OperationType.FAIL)
+                    tally.add(key, len(ended), int(ended.min()), int(ended.max()))
+    return tally.result("topic", "error", "refused")
+
+
+def _of_topics(path: Path, read: Any, topics: set[str]) -> Iterator[tuple[Any, str]]:
+    """Yield the rows of each wanted topic in a tap or a history."""
+    try:
+        file = read(path)
+    except (HarrowError, OSError):
+        return
+    for number, name in enumerate(file.names):
+        if name in topics:
+            yield file.rows[file.rows["topic"] == number], name
+
+
+def _kafka_error(code: int) -> str:
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return f"error {code}"
+
+
+def _librdkafka_error(code: int) -> str:
+    from confluent_kafka import KafkaError
+
+    return str(KafkaError(code).name())

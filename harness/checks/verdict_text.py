@@ -1,0 +1,297 @@
+"""A verdict in a user's words: the text that a failed test shows, and one line for the terminal and JUnit.
+
+The text has a bounded length, however long the history is and whatever the records contain:
+
+    INVALID: no-loss does not hold
+      31 records were acknowledged or read, and are not in the topic any more (lost-write)
+        cause: broker 3 was isolated from 0.14 s to 4.16 s; with acks=1 it acknowledged 31 records of orders-0, which …
+        example in orders-0, offset 100: a record was acknowledged at offset 100, but …
+          sent at 0.30 s, acknowledged at 0.31 s: offset 100, key=order-81, value={"order": 81}, client app@412.1
+          in the final read: offset 100, key=order-140, value={"order": 140}
+      judged 1,204 records acknowledged, 1,190 read
+
+Forbidden kinds come before allowed ones, and the worst kind first (`anomaly_kinds.py`). Each kind has one example,
+its first anomaly whose records are known. Times are seconds since the start of the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .anomaly_kinds import described, rank
+from .guarantees import FORBIDDEN
+from .verdict import Anomaly, Status, Verdict
+
+KINDS_MOST = 6
+CAUSES_MOST = 3
+OPERATIONS_MOST = 4
+REASONS_MOST = 5
+OFFSETS_MOST = 6
+LINE_MOST = 500
+"""Characters of a line: of an operation, an explanation, a cause, a note."""
+REASON_MOST = 1_200
+"""Characters of a reason, which may have several lines (the traceback of a check that crashed)."""
+TEXT_MOST = 40_000
+"""No text is longer; the sum of the bounds above is below it."""
+COUNTED = (
+    ("acknowledged", "records acknowledged"),
+    ("unacknowledged", "sends without an acknowledgement"),
+    ("failed", "sends refused"),
+    ("read", "records read"),
+    ("drained", "records in the final read"),
+    ("batches_acknowledged", "acknowledged batches"),
+    ("log_batches", "batches in the replicas' logs"),
+)
+"""The figures of the last line, in this order."""
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """Return the whole verdict for a person, in at most `TEXT_MOST` characters."""
+    lines = [shortened(f"PLANTED BUG {bug}", LINE_MOST) for bug in verdict.planted[:REASONS_MOST]]
+    lines.append(_headline(verdict))
+    kinds = kinds_by_severity(verdict)
+    for name in kinds[:KINDS_MOST]:
+        lines += [f"  {line}" for line in _kind(verdict, name)]
+    if len(kinds) > KINDS_MOST:
+        more = ", ".join(
+            described(name, verdict.anomaly_counts[name]) for name in kinds[KINDS_MOST:]
+        )
+        lines.append(shortened(f"  and {more}: see verdict.json", LINE_MOST))
+    for reason in verdict.reasons[:REASONS_MOST]:
+        lines.append("  unknown: " + shortened(reason, REASON_MOST).replace("\n", "\n    "))
+    lines += _more(verdict.reasons, "reasons")
+    notes = [note for note in verdict.notes if not _repeats_a_kind(note, kinds)]
+    lines += [f"  note: {shortened(note, LINE_MOST)}" for note in notes[:REASONS_MOST]]
+    lines += _more(notes, "notes")
+    counts = verdict.operation_counts
+    figures = [f"{counts[name]:,} {words}" for name, words in COUNTED if counts.get(name)]
+    if not counts.get("acknowledged") and counts.get("records_acknowledged_on_the_wire"):
+        wire = f"{counts['records_acknowledged_on_the_wire']:,} records acknowledged on the wire"
+        figures.insert(0, wire)
+    if figures:
+        lines.append("  judged " + ", ".join(figures))
+    text = "\n".join(lines)
+    assert len(text) <= TEXT_MOST, len(text)
+    return text
+
+
+def summary_line(verdict: Verdict) -> str:
+    """Return one line: status, guarantees, the worst kind of anomaly or the first reason, what was acknowledged."""
+    counts = verdict.operation_counts
+    acknowledged = counts.get("acknowledged", 0) or counts.get(
+        "records_acknowledged_on_the_wire", 0
+    )
+    parts = [shortened(f"PLANTED {bug}", LINE_MOST) for bug in verdict.planted[:REASONS_MOST]]
+    parts.append(f"{verdict.status.value} ({', '.join(verdict.guarantees)})")
+    kinds = kinds_by_severity(verdict)
+    if kinds:
+        more = f", and {len(kinds) - 1} other kinds of anomalies" if len(kinds) > 1 else ""
+        parts.append(described(kinds[0], verdict.anomaly_counts[kinds[0]]) + more)
+    elif verdict.reasons:
+        more = (
+            f" (and {len(verdict.reasons) - 1} other reasons)" if len(verdict.reasons) > 1 else ""
+        )
+        parts.append(shortened(verdict.reasons[0].replace("\n", " "), LINE_MOST) + more)
+    return " · ".join([*parts, f"{acknowledged:,} records acknowledged"])
+
+
+def kinds_by_severity(verdict: Verdict) -> list[str]:
+    """Return the names of all anomalies that were found: forbidden before allowed, then the worst first."""
+    return sorted(
+        verdict.anomaly_names(),
+        key=lambda name: (not breaks(name, verdict.guarantees), rank(name), name),
+    )
+
+
+def breaks(name: str, guarantees: Iterable[str]) -> list[str]:
+    """Return the guarantees that forbid this anomaly."""
+    return [word for word in guarantees if name in FORBIDDEN.get(word, frozenset())]
+
+
+def _headline(verdict: Verdict) -> str:
+    listed = ", ".join(verdict.guarantees)
+    why = f" ({verdict.guarantee_reason})" if verdict.guarantee_reason else ""
+    plural = len(verdict.guarantees) > 1
+    if verdict.status is Status.UNKNOWN:
+        return f"UNKNOWN: {listed} could not be judged{why}"
+    if verdict.status is Status.VALID:
+        return f"VALID: {listed} {'hold' if plural else 'holds'}{why}"
+    found = verdict.anomaly_names()
+    broken = [word for word in verdict.guarantees if any(breaks(name, [word]) for name in found)]
+    broken = broken or list(verdict.guarantees)
+    others = f"; judged: {listed}" if len(broken) < len(verdict.guarantees) else ""
+    verb = "do not hold" if len(broken) > 1 else "does not hold"
+    return f"INVALID: {', '.join(broken)} {verb}{others}{why}"
+
+
+def _kind(verdict: Verdict, name: str) -> list[str]:
+    allowed = (
+        "" if breaks(name, verdict.guarantees) else f"; {', '.join(verdict.guarantees)} allows this"
+    )
+    lines = [described(name, verdict.anomaly_counts[name]) + allowed]
+    causes = verdict.causes.get(name, ())
+    lines += [f"  cause: {shortened(cause, LINE_MOST)}" for cause in causes[:CAUSES_MOST]]
+    found = [anomaly for anomaly in verdict.anomalies if anomaly.name == name]
+    if found:
+        example = next((anomaly for anomaly in found if _has_contents(anomaly)), found[0])
+        lines += [f"  {line}" for line in example_text(example, verdict.started_ns)]
+    return lines
+
+
+def example_text(anomaly: Anomaly, started_ns: int) -> list[str]:
+    """Return the lines of one anomaly: where it is, what is wrong, and the operations that show it."""
+    where = f", {_offsets(anomaly.offsets)}" if anomaly.offsets else ""
+    lines = [
+        shortened(f"example in {anomaly.place}{where}: {_one_line(anomaly.explanation)}", LINE_MOST)
+    ]
+    rows = anomaly.operations
+    lines += [f"  {operation_text(row, started_ns)}" for row in rows[:OPERATIONS_MOST]]
+    if len(rows) > OPERATIONS_MOST:
+        lines.append(f"  … {len(rows) - OPERATIONS_MOST} more operations in verdict.json")
+    return lines
+
+
+def _has_contents(anomaly: Anomaly) -> bool:
+    return any("value" in row or "key" in row for row in anomaly.operations)
+
+
+# ------------------------------------------------------------------------------------ operations
+
+TIMES = frozenset({"invoked_ns", "completed_ns", "time_ns", "t_ns", "wall_ms", "timestamp_ms"})
+HASHES = frozenset({"key_hash", "value_hash", "crc", "op"})
+NAMED_ELSEWHERE = frozenset(
+    {
+        "operation",
+        "outcome",
+        "topic",
+        "partition",
+        "offset",
+        "base_offset",
+        "last_offset",
+        "event",
+        "host",
+    }
+    | {"group", "response_lost", "records", "acks"}
+)
+PRODUCER = ("producer_id", "producer_epoch", "base_sequence")
+
+
+def operation_text(row: Mapping[str, Any], started_ns: int) -> str:
+    """Return one operation in a user's words, in one line of at most `LINE_MOST` characters."""
+    details = [row_place(row)]
+    first = "first record: " if _is_batch(row) else ""
+    details += [f"{name}={_one_line(str(row[name]))}" for name in ("key", "value") if name in row]
+    if first and len(details) > 1:
+        details[1] = first + details[1]
+    if "value" not in row and "value_hash" in row:
+        details.append(f"value with hash {row['value_hash']}")
+    details += [f"{name} {text}" for name, text in other_fields(row)]
+    listed = ", ".join(part for part in details if part)
+    event = event_text(row, started_ns)
+    return shortened(f"{event}: {listed}" if listed else event, LINE_MOST)
+
+
+def other_fields(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the names and texts of the fields that neither the event, the place, the key nor the value shows."""
+    hidden = TIMES | NAMED_ELSEWHERE | HASHES | {"key", "value", "broker"}
+    if row.get("producer_id", 0) == -1:
+        hidden |= {*PRODUCER}
+    if row.get("operation") == "final read":
+        hidden |= {"client"}
+    return [
+        (name.replace("_", " "), _one_line(str(value)))
+        for name, value in row.items()
+        if value is not None and name not in hidden
+    ]
+
+
+def _is_batch(row: Mapping[str, Any]) -> bool:
+    return row.get("base_offset") != row.get("last_offset")
+
+
+def event_text(row: Mapping[str, Any], started_ns: int) -> str:
+    """Return what happened, who did it, and when."""
+    operation, outcome = str(row.get("operation", "")), row.get("outcome")
+    sent = _at(row.get("invoked_ns"), started_ns)
+    done = _at(row.get("completed_ns") or row.get("time_ns") or row.get("t_ns"), started_ns)
+    broker = f"broker {row['broker']}" if row.get("broker") is not None else "a broker"
+    if operation == "send":
+        ends = {"ok": f"acknowledged{done}", "fail": f"refused{done}"}
+        return f"sent{sent}, {ends.get(str(outcome), 'never acknowledged')}"
+    if operation == "produced":
+        acks = {-1: " with acks=all"}.get(row.get("acks", -1), f" with acks={row.get('acks')}")
+        lost = ", but the response was lost" if row.get("response_lost") else ""
+        return f"acknowledged by {broker}{acks}{done}{lost}"
+    if operation == "commit":
+        group = f" by group {row['group']}" if row.get("group") else ""
+        return f"committed{group}{done}"
+    plain = {
+        "read": f"read{done}",
+        "final read": "in the final read",
+        "fetched": f"delivered by {broker}{done}",
+        "in the log": f"in the log of {broker}",
+        "record": "in the topic",
+    }
+    if operation in plain:
+        return plain[operation]
+    if not operation and "event" in row:
+        return f"{row['event']} of {str(row.get('broker', row.get('host', 'a broker'))).replace('-', ' ')}{done}"
+    return (operation or "operation") + done
+
+
+def row_place(row: Mapping[str, Any]) -> str:
+    """Return the topic-partition and the offsets of an operation, as far as the row has them."""
+    topic, partition = row.get("topic"), row.get("partition", -1)
+    place = f"{topic}-{partition} " if topic and partition is not None and partition >= 0 else ""
+    first, last = row.get("base_offset"), row.get("last_offset")
+    if first is not None and last is not None and first >= 0:
+        count = row.get("records") or last - first + 1
+        return (
+            f"{place}offset {first}"
+            if first == last
+            else f"{place}offsets {first} to {last} ({count} records)"
+        )
+    offset = row.get("offset")
+    return f"{place}offset {offset}" if offset is not None and offset >= 0 else place.strip()
+
+
+def _at(time_ns: object, started_ns: int) -> str:
+    """Return " at 0.31 s", or nothing when the time or the start of the test is not known."""
+    if not isinstance(time_ns, int) or time_ns <= 0 or not started_ns:
+        return ""
+    return f" at {(time_ns - started_ns) / 1e9:.2f} s"
+
+
+def _offsets(given: tuple[int, ...]) -> str:
+    offsets = tuple(dict.fromkeys(given))
+    if len(offsets) == 1:
+        return f"offset {offsets[0]}"
+    if len(offsets) <= OFFSETS_MOST:
+        return "offsets " + ", ".join(map(str, offsets))
+    return f"{len(offsets)} offsets from {min(offsets)} to {max(offsets)}"
+
+
+# ----------------------------------------------------------------------------------------- text
+
+
+def shortened(text: str, most: int) -> str:
+    """Return at most `most` characters: the beginning and the end, because the end of an error names its cause."""
+    if len(text) <= most:
+        return text
+    tail = most // 3
+    return f"{text[: most - tail - 3]} … {text[-tail:]}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) if not text.isprintable() else text
+
+
+def _more(entries: Iterable[str], what: str) -> list[str]:
+    hidden = len(list(entries)) - REASONS_MOST
+    return [f"  … {hidden} more {what} in verdict.json"] if hidden > 0 else []
+
+
+def _repeats_a_kind(note: str, kinds: Iterable[str]) -> bool:
+    """Whether a note says only that a kind is allowed, which the line of that kind says already."""
+    return note.endswith(" allows this") and any(f"({name})" in note for name in kinds)

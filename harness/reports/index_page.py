@@ -1,0 +1,155 @@
+"""The index of a pytest run: one static HTML page with all tests that used Harrow, the worst first.
+
+Owns: `IndexRow`, one test, and `write_index`. The page has no script and uses no network. Its size is bounded:
+`ROWS_MOST` tests, and of each the first sentences of its verdict. It reads only verdict.json of each run folder.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from urllib.parse import quote
+
+from .. import run_folder
+from ..checks.verdict_text import shortened
+from ..histories.recorded_faults import Row
+from .findings import verdict_model
+from .recorded_run import read_object
+
+INDEX = "index.html"
+ROWS_MOST = 1_000
+SENTENCES_MOST = 3
+TEXT_MOST = 400
+ORDER = ("invalid", "unknown", "failed", "interrupted", "valid", "passed", "skipped")
+"""States of a test, the worst first. A failed test has the state of its worst verdict that is not valid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """One test of the run."""
+
+    test: str
+    outcome: str
+    """pytest's: passed, failed, skipped; or interrupted, when the run ended before the test."""
+    folders: tuple[Path, ...] = ()
+    """The folders of its Harrow fixtures."""
+    seed: str = ""
+    command: str = ""
+    """The command that repeats the test."""
+    duration_s: float | None = None
+
+
+def write_index(
+    target: Path, rows: Sequence[IndexRow], *, title: str, about: Sequence[str] = ()
+) -> Path:
+    """Write the page `target` and return it. Links are relative to its folder. `about`: lines below the title."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    partial.write_text(render(rows, target.parent, title=title, about=about), encoding="utf-8")
+    partial.replace(target)
+    return target
+
+
+def render(rows: Sequence[IndexRow], base: Path, *, title: str, about: Sequence[str] = ()) -> str:
+    """Return the page; `base`: the folder to which its links are relative."""
+    tests = sorted((_Test(row) for row in rows), key=_worst_first)
+    counts = Counter(test.state for test in tests)
+    summary = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
+    assets = resources.files(__package__ or "harrow.harness.reports")
+    style = assets.joinpath("page.css").read_text(encoding="utf-8")
+    lines = [
+        f'<p class="promise">{_text(line)}</p>'
+        for line in (*about, summary or "no test used Harrow")
+    ]
+    body = "\n".join(test.html(base) for test in tests[:ROWS_MOST])
+    if len(tests) > ROWS_MOST:
+        body += (
+            f'<p class="empty">{len(tests) - ROWS_MOST:,} more tests in the folder of the run</p>'
+        )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{_text(title)} · Harrow</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+<main>
+<div class="head"><div><div class="brand">Harrow</div><h1>{_text(title)}</h1>
+{chr(10).join(lines)}</div></div>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+class _Test:
+    """One test with what its verdicts say."""
+
+    def __init__(self, row: IndexRow) -> None:
+        self.row = row
+        models = [verdict_model(read_object(folder / run_folder.VERDICT)) for folder in row.folders]
+        known = sorted((m for m in models if m is not None), key=lambda m: ORDER.index(m["status"]))
+        self.verdict: Row | None = known[0] if known else None
+        self.state = self._state()
+
+    def _state(self) -> str:
+        status = self.verdict["status"] if self.verdict else ""
+        if self.row.outcome == "passed":
+            return "valid" if status == "valid" else "passed"
+        if self.row.outcome == "failed":
+            return status if status in ("invalid", "unknown") else "failed"
+        return self.row.outcome if self.row.outcome in ORDER else "failed"
+
+    def html(self, base: Path) -> str:
+        row = self.row
+        look = self.state if self.state in ("invalid", "unknown", "valid") else "plain"
+        badge = f'<span class="badge {look}">{self.state.upper()}</span>'
+        name = f'<code class="name">{_text(row.test)}</code>'
+        links = [self._link(folder, base) for folder in row.folders]
+        facts = [f"{row.duration_s:.1f} s" if row.duration_s is not None else ""]
+        facts += [f"seed <code>{_text(row.seed)}</code>" if row.seed else "", *links]
+        parts = [f'<div class="top">{badge}{name}</div>']
+        parts += [f'<p class="kind">{_text(text)}</p>' for text in self._sentences()]
+        parts.append(f'<p class="facts">{" · ".join(fact for fact in facts if fact)}</p>')
+        if row.command:
+            parts.append(f'<p class="repeat">Repeat with <code>{_text(row.command)}</code></p>')
+        return f'<section class="card found test {look}">{"".join(parts)}</section>'
+
+    def _link(self, folder: Path, base: Path) -> str:
+        report = folder / run_folder.REPORT
+        shown = report if report.is_file() else folder
+        if not shown.exists():
+            return ""
+        label = "report" if shown is report else "folder"
+        return f'<a href="{quote(os.path.relpath(shown, base))}">{label}</a>'
+
+    def _sentences(self) -> list[str]:
+        if self.verdict is None:
+            return []
+        kinds = self.verdict["kinds"]
+        found = [": ".join([kind["text"], *kind["causes"][:1]]) for kind in kinds]
+        if self.state == "unknown":
+            found = [*self.verdict["reasons"], *found]
+        hidden = len(found) - SENTENCES_MOST
+        more = [f"and {hidden} more"] if hidden > 0 else []
+        return [shortened(text, TEXT_MOST) for text in found[:SENTENCES_MOST]] + more
+
+
+def _worst_first(test: _Test) -> tuple[int, str]:
+    return ORDER.index(test.state), test.row.test
+
+
+def _text(text: str) -> str:
+    return html.escape(text)
