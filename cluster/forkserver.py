@@ -171,7 +171,9 @@ def main(argv: list[str]) -> None:
         watched.register(fd, select.POLLIN)
     try:
         channel.sendall(b"{}\n")
-    except BrokenPipeError:  # the supervising process ended meanwhile, such as after a refused option
+    except (
+        BrokenPipeError
+    ):  # the supervising process ended meanwhile, such as after a refused option
         return
     while True:
         if any(fd == parent for fd, _ in watched.poll()):

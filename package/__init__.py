@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
-    from harrow.harness.promises.record import Record as Record
     from harrow.harness.fixtures import harrow_session_fixture as harrow_session_fixture
+    from harrow.harness.promises.record import Record as Record
     from harrow.harness.run import Harrow as Harrow
     from harrow.harness.topics import Topic as Topic
 
