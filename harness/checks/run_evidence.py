@@ -20,7 +20,7 @@ from .causes import RunEvidence, causes
 from .verdict import Anomaly
 
 EVENTS = ("partition.leader", "partition.isr", "partition.truncated", "group.state")
-EVENT_MARKS = tuple(f'"event":"{name}"'.encode() for name in EVENTS)
+EVENT_MARKS = tuple(f'"{name}"'.encode() for name in EVENTS)
 BYTES_MOST = 2 << 30
 EVENTS_MOST = 20_000
 NOT_TIMES = 2**62
@@ -73,7 +73,7 @@ def trace_events(folder: Path, topics: set[str]) -> list[Row]:
                 if not any(mark in line for mark in EVENT_MARKS):
                     continue
                 row = json_object(line)
-                if row is None or "t_ns" not in row:
+                if row is None or "t_ns" not in row or row.get("event") not in EVENTS:
                     continue
                 if row.get("topic") in topics or row["event"] == "group.state":
                     found.append({**row, "broker": broker})

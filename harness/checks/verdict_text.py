@@ -32,8 +32,8 @@ LINE_MOST = 500
 """Characters of a line: of an operation, an explanation, a cause, a note."""
 REASON_MOST = 1_200
 """Characters of a reason, which may have several lines (the traceback of a check that crashed)."""
-TEXT_MOST = 40_000
-"""No text is longer; the sum of the bounds above is below it."""
+TEXT_MOST = 20_000
+"""No text is longer."""
 COUNTED = (
     ("acknowledged", "records acknowledged"),
     ("unacknowledged", "sends without an acknowledgement"),
@@ -71,9 +71,7 @@ def verdict_text(verdict: Verdict) -> str:
         figures.insert(0, wire)
     if figures:
         lines.append("  judged " + ", ".join(figures))
-    text = "\n".join(lines)
-    assert len(text) <= TEXT_MOST, len(text)
-    return text
+    return _cut("\n".join(lines), TEXT_MOST)
 
 
 def summary_line(verdict: Verdict) -> str:
@@ -86,14 +84,18 @@ def summary_line(verdict: Verdict) -> str:
     parts.append(f"{verdict.status.value} ({', '.join(verdict.guarantees)})")
     kinds = kinds_by_severity(verdict)
     if kinds:
-        more = f", and {len(kinds) - 1} other kinds of anomalies" if len(kinds) > 1 else ""
+        others = len(kinds) - 1
+        more = (
+            f", and {others} other {'kind' if others == 1 else 'kinds'} of anomaly"
+            if others
+            else ""
+        )
         parts.append(described(kinds[0], verdict.anomaly_counts[kinds[0]]) + more)
     elif verdict.reasons:
-        more = (
-            f" (and {len(verdict.reasons) - 1} other reasons)" if len(verdict.reasons) > 1 else ""
-        )
+        others = len(verdict.reasons) - 1
+        more = f" (and {others} other {'reason' if others == 1 else 'reasons'})" if others else ""
         parts.append(shortened(verdict.reasons[0].replace("\n", " "), LINE_MOST) + more)
-    return " · ".join([*parts, f"{acknowledged:,} records acknowledged"])
+    return _cut(" · ".join([*parts, f"{acknowledged:,} records acknowledged"]), TEXT_MOST)
 
 
 def kinds_by_severity(verdict: Verdict) -> list[str]:
@@ -111,7 +113,7 @@ def breaks(name: str, guarantees: Iterable[str]) -> list[str]:
 
 def _headline(verdict: Verdict) -> str:
     listed = ", ".join(verdict.guarantees)
-    why = f" ({verdict.guarantee_reason})" if verdict.guarantee_reason else ""
+    why = f" ({shortened(verdict.guarantee_reason, LINE_MOST)})" if verdict.guarantee_reason else ""
     plural = len(verdict.guarantees) > 1
     if verdict.status is Status.UNKNOWN:
         return f"UNKNOWN: {listed} could not be judged{why}"
@@ -276,7 +278,17 @@ def _offsets(given: tuple[int, ...]) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return at most `most` characters: the beginning and the end, because the end of an error names its cause."""
+    """Return at most `most` printable characters: the beginning and the end, because an error's end names its cause.
+
+    Control characters are escaped, for a record may contain those that change a terminal; line ends stay.
+    """
+    text = _cut(text, most)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    return _cut(text, most)
+
+
+def _cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     tail = most // 3
@@ -284,7 +296,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()) if not text.isprintable() else text
+    return shortened(text, LINE_MOST).replace("\n", " ")
 
 
 def _more(entries: Iterable[str], what: str) -> list[str]:

@@ -1,0 +1,190 @@
+"""Each rule of cause states only what was recorded, and says nothing without evidence (L6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harrow.harness.checks.causes import FAULT_WORDS, RULES, RunEvidence, causes
+from harrow.harness.checks.verdict import Anomaly
+from harrow.harness.histories.recorded_faults import RecordedFault
+
+Row = dict[str, Any]
+
+
+def at(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def anomaly(name: str, *operations: Row, records: int = 1) -> Anomaly:
+    return Anomaly(
+        name=name, topic="orders", partition=0, offsets=(1,), operations=operations, explanation="", records=records
+    )  # fmt: skip
+
+
+def fault(kind: str, node: int, begin_s: float, end_s: float | None) -> RecordedFault:
+    return RecordedFault(
+        id="1", kind=kind, label=kind, nodes=(node,), begin_ns=at(begin_s), effect_ns=at(begin_s),
+        end_ns=None if end_s is None else at(end_s), skipped=None,
+    )  # fmt: skip
+
+
+def lost(**fields: Any) -> Row:
+    return {
+        "fact": "acknowledged-and-lost", "topic": "orders", "partition": 0, "broker": 3, "acks": 1, "records": 31,
+        "first_ns": at(0.2), "last_ns": at(4.1), "first_offset": 100, "last_offset": 130, **fields,
+    }  # fmt: skip
+
+
+def event(name: str, seconds: float, broker: int, **fields: Any) -> Row:
+    place = {"topic": "orders", "partition": 0}
+    return {"event": name, "t_ns": at(seconds), "broker": broker, **place, **fields}
+
+
+LEADS = event("partition.leader", 0.05, 3, leader=3, leader_epoch=0, isr=[1, 2, 3])
+NEXT = event("partition.leader", 1.78, 2, leader=2, leader_epoch=1, isr=[1, 2])
+CUT = event("partition.truncated", 4.45, 3, **{"from": 131, "to": 100})
+
+
+def cause(name: str, *operations: Row, records: int = 1, **evidence: Any) -> tuple[str, ...]:
+    known = RunEvidence(started_ns=0, **evidence)
+    return causes([anomaly(name, *operations, records=records)], known).get(name, ())
+
+
+def test_lost_records_of_an_isolated_leader_name_fault_acks_next_leader_and_truncation() -> None:
+    isolated = fault("isolate", 3, 0.14, 4.16)
+    (found,) = cause("lost-write", facts=[lost()], faults=[isolated], events=[LEADS, NEXT, CUT])
+    assert found == (
+        "broker 3 was isolated from 0.14 s to 4.16 s; with acks=1 it acknowledged 31 records of orders-0 from 0.20 s "
+        "to 4.10 s; broker 2 became leader in leader epoch 1 at 1.78 s without them, and broker 3 discarded them at "
+        "4.45 s"
+    )
+
+
+def test_a_leader_that_was_killed_after_its_acknowledgements_is_named_with_that_kill() -> None:
+    killed = fault("kill", 3, 0.52, 3)
+    (found,) = cause("lost-write", facts=[lost(last_ns=at(0.5))], faults=[killed], events=[NEXT])
+    assert found.startswith(
+        "with acks=1 broker 3 acknowledged 31 records of orders-0 from 0.20 s to 0.50 s; then it was killed at 0.52 s"
+    )
+
+
+def test_an_isr_of_one_broker_is_named_as_the_reason_why_acks_all_was_not_enough() -> None:
+    alone = event("partition.isr", 0.1, 3, isr=[3], leader_epoch=0)
+    (found,) = cause("lost-write", facts=[lost(acks=-1)], events=[LEADS, alone])
+    assert found.startswith("with acks=all broker 3 acknowledged 31 records")
+    assert found.endswith(", while the ISR had no other broker")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [fault("isolate", 2, 0.14, 4.16)],
+        [fault("isolate", 3, 4.5, 5)],
+        [fault("kill", 3, 0.01, 0.1)],
+        [],
+    ],
+    ids=["another broker", "after the next leader", "before the first acknowledgement", "none"],
+)
+def test_a_fault_that_cannot_have_caused_the_loss_is_not_named(faults: list[RecordedFault]) -> None:
+    (found,) = cause("lost-write", facts=[lost()], faults=faults, events=[NEXT])
+    assert not any(words in found for words in FAULT_WORDS.values())
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_without_evidence_there_is_no_sentence(name: str) -> None:
+    other = {**lost(), "topic": "orders", "fact": "something-else"}
+    faults = [fault("kill", 1, 0.1, 0.2)]
+    assert cause(name, facts=[other], faults=faults, events=[LEADS, NEXT, CUT]) == ()
+
+
+def test_another_record_at_the_same_offset_names_the_leader_that_wrote_it() -> None:
+    (found,) = cause("inconsistent-offsets", facts=[lost()], events=[LEADS, NEXT])
+    assert found == (
+        "broker 2 became leader of orders-0 in leader epoch 1 at 1.78 s, and wrote other records at the offsets that "
+        "broker 3 had acknowledged"
+    )
+
+
+DOUBLE: Row = {"topic": "orders", "partition": 0, "records": 12, "first_ns": at(0.52), "last_ns": at(0.52)}  # fmt: skip
+
+
+def test_a_lost_response_names_the_producer_and_the_time() -> None:
+    fact = {**DOUBLE, "fact": "response-lost", "broker": 2, "client": 1, "idempotent": False}
+    (found,) = cause("duplicate", facts=[fact], clients=["x", "shop"])
+    assert found == (
+        "a producer without idempotence (shop) sent 12 records of orders-0 again, after the responses of broker 2 to "
+        "its Produce requests were lost at 0.52 s"
+    )
+
+
+def test_an_append_without_answer_names_the_fault_of_that_leader() -> None:
+    fact = {**DOUBLE, "fact": "appended-unanswered", "leader_epoch": 0, "idempotent": False}
+    (found,) = cause("duplicate", facts=[fact], events=[LEADS], faults=[fault("kill", 3, 0.52, 3)])
+    assert found == (
+        "broker 3 appended 12 records of orders-0 in leader epoch 0 and never answered: it was killed at 0.52 s; "
+        "a producer without idempotence sent them again"
+    )
+    assert cause("duplicate", facts=[fact], events=[LEADS]) == (), "no fault, no sentence"
+
+
+def test_copies_that_were_all_acknowledged_are_the_clients_own() -> None:
+    fact = {**DOUBLE, "fact": "acknowledged-twice", "clients": [0]}
+    (found,) = cause("duplicate", facts=[fact], clients=["shop"])
+    assert found.startswith(
+        "the brokers acknowledged every copy of these records at 0.52 s: the client (shop) sent"
+    )
+
+
+def test_missing_records_name_delivery_errors_and_refusals_of_their_topic_only() -> None:
+    times = {"first_ns": at(1), "last_ns": at(5)}
+    error = {
+        "topic": "orders",
+        "error": "_MSG_TIMED_OUT",
+        "refused": False,
+        "records": 2_775,
+        **times,
+    }
+    refusal = {"topic": "orders", "error": "NOT_ENOUGH_REPLICAS", "records": 40, **times}
+    other = {**error, "topic": "bills", "records": 9}
+    assert cause("missing", delivery_errors=[error, other], refusals=[refusal]) == (
+        "the delivery reports of 2,775 records of orders had the error _MSG_TIMED_OUT from 1.00 s to 5.00 s",
+        "brokers refused 40 records of orders with NOT_ENOUGH_REPLICAS from 1.00 s to 5.00 s",
+    )
+
+
+def test_an_early_commit_names_group_offset_and_the_rebalance_after_it() -> None:
+    commit = {
+        "operation": "commit",
+        "group": "billing",
+        "topic": "orders",
+        "partition": 1,
+        "offset": 240,
+    }
+    states = [
+        {
+            "event": "group.state",
+            "group": "billing",
+            "state": state,
+            "t_ns": at(seconds),
+            "broker": 1,
+        }
+        for seconds, state in (
+            (0.5, "PreparingRebalance"),
+            (1.4, "Stable"),
+            (1.5, "PreparingRebalance"),
+        )
+    ]
+    timed = {**commit, "completed_ns": at(1.3)}
+    (found,) = cause("commit-before-output", timed, records=31, events=states)
+    assert found == (
+        "group billing committed offset 240 of orders-1 at 1.30 s, before the outputs of 31 records below it were "
+        "written; the group rebalanced at 1.50 s"
+    )
+    assert cause("missing-output", commit, records=31) == (), "a commit without time is no evidence"
+
+
+def test_sentences_are_ordered_by_records_and_bounded() -> None:
+    facts = [lost(partition=number, records=number) for number in range(1, 9)]
+    found = cause("lost-write", facts=facts)
+    assert [text.split("orders-")[1][0] for text in found] == ["8", "7", "6"]
