@@ -139,7 +139,12 @@ class _Test:
         if self.verdict is None:
             return []
         kinds = self.verdict["kinds"]
-        found = [": ".join([kind["text"], *kind["causes"][:1]]) for kind in kinds]
+        found = [
+            kind["text"] + "; the guarantee allows this"
+            if kind["allowed"]
+            else ": ".join([kind["text"], *kind["causes"][:1]])
+            for kind in kinds
+        ]
         if self.state == "unknown":
             found = [*self.verdict["reasons"], *found]
         hidden = len(found) - SENTENCES_MOST

@@ -85,6 +85,30 @@ def test_two_workers_share_a_spark_server(
     assert result.stdout.str().count(": valid (no-loss)") == 2
     assert len(run_folders(pytester)) == 2
     assert len(list(pytester.path.glob("harrow-out/*/spark.log"))) == 1
+    index = (pytester.path / "harrow-out" / "index.html").read_text()
+    assert index.count(">VALID<") == 2
+    assert "test_second.py::test_none_either" in index
+
+
+def test_a_run_that_is_interrupted_has_an_index_with_the_test_that_did_not_end(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+        def test_first(harrow):
+            assert not harrow.topic("orders").name
+
+        def test_interrupted(harrow):
+            harrow.topic("orders")
+            raise KeyboardInterrupt
+        """
+    )
+    result = run(pytester, "-p", "no:randomly")  # in this order
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    index = (pytester.path / "harrow-out" / "index.html").read_text()
+    assert index.index(">FAILED<") < index.index(">INTERRUPTED<")
+    assert "::test_first" in index
+    assert "test_interrupted-" in index
 
 
 def test_a_test_without_traffic_fails_because_no_fault_fires(pytester: pytest.Pytester) -> None:
