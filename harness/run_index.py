@@ -26,7 +26,8 @@ REPEAT = "repeat with: "
 class _TestOfRun:
     """What the reports of one test said so far."""
 
-    outcome: str = "passed"
+    outcome: str = "interrupted"
+    """Until the report of its call: a run that is interrupted ends after the report of the set-up."""
     duration_s: float = 0.0
     folders: list[Path] = field(default_factory=list[Path])
     seed: str = ""
@@ -44,7 +45,8 @@ class RunIndex:
         """Keep outcome, duration, folders and the repeat command of a test."""
         test = self._tests.setdefault(report.nodeid, _TestOfRun())
         test.duration_s += report.duration
-        if report.outcome != "passed" and test.outcome != "failed":
+        ended = report.when == "call" or report.outcome != "passed"
+        if ended and test.outcome != "failed":
             test.outcome = report.outcome
         for name, value in report.user_properties:
             if not name.startswith(PROPERTY):

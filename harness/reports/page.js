@@ -72,9 +72,16 @@
   function summary() {
     if (!V || !(V.kinds.length || V.reasons.length)) return;
     const box = el("section", { class: `card found ${status}` });
-    for (const k of V.kinds) {
-      box.append(el("p", { class: k.allowed ? "kind allowed" : "kind" }, k.text, k.allowed ? el("small", {}, ` allowed by ${V.guarantees.join(", ")}`) : null));
-      for (const c of k.causes) box.append(el("p", { class: "cause" }, c));
+    const kind = (into, k) => {
+      into.append(el("p", { class: k.allowed ? "kind allowed" : "kind" }, k.text, k.allowed ? el("small", {}, ` allowed by ${V.guarantees.join(", ")}`) : null));
+      for (const c of k.causes) into.append(el("p", { class: "cause" }, c));
+    };
+    const most = 8, folded = V.kinds.slice(most);
+    V.kinds.slice(0, most).forEach(k => kind(box, k));
+    if (folded.length) {
+      const more = el("details", {}, el("summary", {}, `${folded.length} more kind${folded.length > 1 ? "s" : ""} of anomaly`));
+      folded.forEach(k => kind(more, k));
+      box.append(more);
     }
     for (const r of V.reasons) box.append(el("p", { class: "kind unknown" }, el("small", {}, "could not be judged: "), r));
     page.append(box);
@@ -92,7 +99,7 @@
   }
   function anomalies() {
     if (!V || !(V.anomalies.length || V.notes.length)) return;
-    const box = card(V.anomalies.length ? "Anomalies and their operations" : "Notes", V.anomalies.length ? "a mark on a lane opens these" : "");
+    const box = card(V.anomalies.length ? "Anomalies and their operations" : "Notes", V.anomalies.some(a => a.t !== null && (a.place === "cluster" || run.partitions.some(p => p.name === a.place))) ? "the marks on the lanes above open these" : "");
     // One example of each kind; the others are folded, because the summary says what they have in common.
     const seen = new Set(), folded = [];
     for (const a of V.anomalies) { if (seen.has(a.name)) folded.push(a); else { seen.add(a.name); box.append(anomalyBox(a)); } }

@@ -252,3 +252,71 @@ def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_pat
     assert [span["state"] for span in model["brokers"][0]["spans"]] == ["up", "dead", "up"]
     assert model["brokers"][0]["marks"][0]["kind"] == "failpoint.fired"
     assert model["partitions"][0]["leaders"][1]["e"] == 3
+
+
+def test_anomalies_have_the_time_of_their_lane_and_exact_texts(tmp_path: Path) -> None:
+    folder = make_run_folder(tmp_path / "run", status=Status.INVALID)
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(
+        json.dumps({**about, "started_ns": START_NS, "seed": 2**63 - 25})
+    )
+    stored = json.loads((folder / "verdict.json").read_text())
+    stored |= {"started_ns": START_NS, "causes": {"lost-write": ["broker 1 was killed at 7.20 s"]}}
+    (folder / "verdict.json").write_text(json.dumps(stored))
+    model = build_model(folder)
+    assert model["seed"] == "9223372036854775783", "a number of JavaScript would be rounded"
+    (kind,) = model["verdict"]["kinds"]
+    assert kind["causes"] == ["broker 1 was killed at 7.20 s"]
+    (anomaly,) = model["verdict"]["anomalies"]
+    assert anomaly["place"] in [lane["name"] for lane in model["partitions"]]
+    assert anomaly["t"] == pytest.approx(7.2)
+    assert anomaly["operations"][0] == {
+        "what": "sent at 7.20 s, acknowledged at 7.21 s", "where": "offset 1204", "key": "order-81", "value": "",
+        "id": "", "client": "app-1", "more": "",
+    }  # fmt: skip
+
+
+def test_every_kind_of_anomaly_is_on_the_page_however_many_the_worst_has() -> None:
+    many = [{"name": "lost-write", "topic": "t", "partition": 0}] * 10_000
+    rare = [{"name": "duplicate", "topic": "t", "partition": 1}]
+    cut = verdict_model(
+        {"schema_version": SCHEMA_VERSION, "status": "invalid", "anomalies": many + rare}
+    )
+    assert cut is not None
+    assert {row["name"] for row in cut["anomalies"]} == {"lost-write", "duplicate"}
+    assert len(cut["anomalies"]) + cut["anomalies_hidden"] == 10_001
+
+
+def test_events_of_earlier_tests_on_a_shared_cluster_are_not_drawn(folder: Path) -> None:
+    whole = build_model(folder)
+    later_ns = START_NS + 12_000_000_000  # after the kill and its election
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**about, "started_ns": later_ns}))
+    model = build_model(folder)
+    assert whole["elections"] == 2
+    assert model["elections"] == 1
+    assert model["duration"] == pytest.approx(whole["duration"] - 12, abs=0.1)
+    lane = model["partitions"][0]
+    assert (lane["leaders"][0]["s"], lane["leaders"][0]["leader"]) == (0, 2), (
+        "the leader at the start"
+    )
+    spans = [span for broker in model["brokers"] for span in broker["spans"]]
+    assert min(span["s"] for span in spans) == 0
+    assert all(mark["t"] >= 0 for broker in model["brokers"] for mark in broker["marks"])
+
+
+def test_reads_of_a_client_without_recorder_are_counted_by_the_taps(tmp_path: Path) -> None:
+    folder = make_run_folder(tmp_path / "run", tap=True)
+    tapped = build_model(folder)
+    with HistoryWriter(folder / "history") as history:
+        who, topic = history.name("app"), history.name("orders")
+        for number in range(5):
+            history.append(
+                OperationFunction.SEND, OperationType.OK, who, topic, 0, number, invoked_ns=START_NS,
+                time_ns=START_NS + 1,
+            )  # fmt: skip
+    model = build_model(folder)
+    traffic = model["traffic"]
+    assert (traffic["source"], traffic["delivered_source"]) == ("history", "tap")
+    assert traffic["totals"]["acked"] == 5
+    assert traffic["totals"]["delivered"] == tapped["traffic"]["totals"]["delivered"]
