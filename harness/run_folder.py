@@ -2,6 +2,7 @@
 
 cluster/            the processes' folders (`harrow.cluster.broker_folder`); a link where tests share a cluster
 history/*.ops       what recording clients did, one row an operation      (`histories/format.py`, schema 1)
+history/*.sent      the first bytes of what recorded producers sent       (`histories/sent_contents.py`)
 drain/*.ops         what the final read found, the same rows
 drain/contents*     the records of the final read, with contents      (`histories/contents.py`, schema 1)
 promises/           what the application promised, for the joins      (`promises/expectations.py`), derived

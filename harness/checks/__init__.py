@@ -2,8 +2,11 @@
 
 The result:
 
-* `verdict.py`: `Verdict` and its anomalies, as text and as JSON;
-* `guarantees.py`: the names of anomalies, the guarantees that forbid them, and the guarantees that settings give.
+* `verdict.py`: `Verdict` and its anomalies, and their JSON; `verdict_text.py`: the same in a user's words;
+* `guarantees.py`: the names of anomalies, the guarantees that forbid them, and the guarantees that settings give;
+* `anomaly_kinds.py`: the order of severity and the words of each kind;
+* `examples.py`: the anomalies that are shown, with decoded keys and values;
+* `causes.py`: the line of cause of each kind; `run_evidence.py`: what it is made of, read from the run folder.
 
 The checks:
 

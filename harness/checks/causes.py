@@ -37,7 +37,11 @@ FAULT_WORDS: Mapping[str, str] = {
 """What happened to a broker, by kind of fault."""
 AT_ONCE = frozenset({"kill", "terminate", "restart", "power_loss", "reset"})
 """Kinds that happen at a time; the other kinds last from a time to a time."""
-ENDS_A_PROCESS = frozenset({"kill", "terminate", "restart", "power_loss"})
+TAKES_LEADERSHIP = frozenset(
+    {"kill", "terminate", "restart", "power_loss", "pause", "isolate", "cut", "disk_error"}
+)
+"""Kinds after which another broker becomes leader; such a fault is named before a slow link or disk."""
+NEVER_NS = 2**63
 ACKS = {-1: "acks=all", 0: "acks=0", 1: "acks=1"}
 
 
@@ -110,7 +114,8 @@ def _lost_sentence(fact: Row, evidence: RunEvidence) -> str:
     broker, acks = fact["broker"], ACKS.get(fact["acks"], f"acks={fact['acks']}")
     leader = _next_leader(fact, evidence)
     fault = _fault_of(fact, evidence, None if leader is None else leader["t_ns"])
-    what = f"acknowledged {records(fact['records'])} of {place}"
+    verb = "appended" if fact["acks"] == 0 else "acknowledged"
+    what = f"{verb} {records(fact['records'])} of {place}"
     when = evidence.span(fact["first_ns"], fact["last_ns"])
     if fault is None:
         text = f"with {acks} broker {broker} {what} {when}"
@@ -184,15 +189,15 @@ def _truncation(fact: Row, evidence: RunEvidence) -> Row | None:
 def _fault_of(fact: Row, evidence: RunEvidence, next_leader_ns: int | None) -> RecordedFault | None:
     """Return the fault of the acknowledging broker: during the acknowledgements, else before the next leader."""
     own = [fault for fault in evidence.faults if fact["broker"] in fault.nodes]
+    limit = next_leader_ns if next_leader_ns is not None else NEVER_NS
     during = [
         fault
         for fault in own
-        if fault.begin_ns <= fact["last_ns"] and (fault.end_ns or 2**63) >= fact["first_ns"]
+        if fault.begin_ns <= fact["last_ns"] and (fault.end_ns or NEVER_NS) >= fact["first_ns"]
     ]
-    if during:
-        return during[-1]
-    limit = next_leader_ns if next_leader_ns is not None else 2**63
-    return next((fault for fault in own if fact["last_ns"] < fault.begin_ns < limit), None)
+    after = [fault for fault in own if fact["last_ns"] < fault.begin_ns < limit]
+    chosen = [*reversed(during), *after]
+    return next((f for f in chosen if f.kind in TAKES_LEADERSHIP), next(iter(chosen), None))
 
 
 def happened(fault: RecordedFault, evidence: RunEvidence) -> str:

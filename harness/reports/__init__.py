@@ -1,4 +1,4 @@
-"""Reports of a run: one HTML page and a short terminal summary. Both read only the run folder.
+"""Reports of a run: one HTML page and a short terminal summary, and an index of all tests. They read only run folders.
 
 Public names: `write_picture`, `terminal_summary`. The modules behind them are imported at the first call.
 """

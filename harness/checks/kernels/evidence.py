@@ -4,7 +4,7 @@
 with `fact`, `topic`, `partition`, `records`, and times of the monotonic clock (`first_ns`, `last_ns`):
 
 * `acknowledged-and-lost` (`broker`, `acks`, `first_offset`, `last_offset`): this broker acknowledged batches which no
-  replica's log has;
+  replica's log has, without a pause of `APART_NS`;
 * `response-lost` (`broker`, `client`, `idempotent`): this broker appended records which the log has twice, and the
   response did not reach the client;
 * `appended-unanswered` (`leader_epoch`, `idempotent`): records which the log has twice were appended in this leader
@@ -22,6 +22,9 @@ from .findings import PartitionFindings, Row
 from .inputs import FLAG_LOST, LOG_APPEND_TIME, PartitionInputs
 
 CLIENTS_MOST = 3
+FACTS_MOST = 10
+APART_NS = 3_000_000_000
+"""Losses that are so far apart in time are two facts, because they have two causes."""
 
 
 def collect(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -47,7 +50,15 @@ def _lost(inputs: PartitionInputs) -> list[Row]:
             & ~pl.col("last_offset").is_in(rewritten.implode())
         )
         .join(kept, on=["last_offset", "crc"], how="anti")
-        .group_by("node", "acks")
+        .sort("node", "acks", "completed_ns")
+        .with_columns(
+            (pl.col("completed_ns").diff() > APART_NS)
+            .fill_null(value=False)
+            .cum_sum()
+            .over("node", "acks")
+            .alias("part")
+        )
+        .group_by("node", "acks", "part")
         .agg(
             pl.col("count").sum().alias("records"),
             pl.col("completed_ns").min().alias("first_ns"),
@@ -55,7 +66,9 @@ def _lost(inputs: PartitionInputs) -> list[Row]:
             pl.col("base_offset").min().alias("first_offset"),
             pl.col("last_offset").max(),
         )
-        .sort("first_ns", "node")
+        .sort("records", "first_ns", "node", descending=[True, False, False])
+        .head(FACTS_MOST)
+        .drop("part")
         .rename({"node": "broker"})
     )
     return [{"fact": "acknowledged-and-lost", **row} for row in lost.iter_rows(named=True)]

@@ -76,6 +76,16 @@ def test_an_isr_of_one_broker_is_named_as_the_reason_why_acks_all_was_not_enough
     assert found.endswith(", while the ISR had no other broker")
 
 
+def test_the_fault_that_takes_the_leadership_is_named_before_a_slow_link() -> None:
+    faults = [fault("isolate", 3, 0.14, 4.16), fault("slow_link", 3, 0.3, 4)]
+    (found,) = cause("lost-write", facts=[lost()], faults=faults)
+    assert found.startswith("broker 3 was isolated from 0.14 s")
+    (found,) = cause("lost-write", facts=[lost(acks=0)], faults=faults[1:])
+    assert found.startswith(
+        "broker 3 had slow links from 0.30 s to 4.00 s; with acks=0 it appended 31"
+    )
+
+
 @pytest.mark.parametrize(
     "faults",
     [

@@ -12,7 +12,8 @@ import pytest
 from harrow.harness.checks.verdict import SCHEMA_VERSION, Status, Verdict
 from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
 from harrow.harness.reports import terminal_summary, write_picture
-from harrow.harness.reports.picture import BUCKETS_MOST, build_model, verdict_model
+from harrow.harness.reports.findings import verdict_model
+from harrow.harness.reports.picture import BUCKETS_MOST, build_model
 from harrow.harness.reports.summary import fault_marks, sparkline, spread
 from harrow.harness.reports.timeline import CHANGES_MOST, LANES_MOST
 from rich.console import Console

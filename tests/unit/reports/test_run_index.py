@@ -46,11 +46,15 @@ def rows(tmp_path: Path) -> list[IndexRow]:
 
 
 def text_of_page(page: str) -> str:
-    found: list[str] = []
-    parser = HTMLParser()
-    parser.handle_data = found.append  # type: ignore[method-assign]  # the parser's own way to be extended
+    class Texts(HTMLParser):
+        found = ""
+
+        def handle_data(self, data: str) -> None:
+            self.found += f" {data}"
+
+    parser = Texts()
     parser.feed(page[page.index("<main>") :])
-    return " ".join(" ".join(found).split())
+    return " ".join(parser.found.split())
 
 
 def test_the_index_shows_the_worst_test_first_with_words_seed_and_command(
