@@ -45,6 +45,10 @@ NEVER_NS = 2**63
 ACKS = {-1: "acks=all", 0: "acks=0", 1: "acks=1"}
 
 
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvidence:
     """What a run recorded about causes; times in nanoseconds of the monotonic clock."""
@@ -60,6 +64,8 @@ class RunEvidence:
     """Produce requests that brokers refused: `topic`, `error` (a name), `records`, `first_ns`, `last_ns`."""
     delivery_errors: Sequence[Row] = ()
     """Sends that did not succeed: `topic`, `error` (a name), `refused`, `records`, `first_ns`, `last_ns`."""
+    acknowledgements: Mapping[Place, Row] = field(default_factory=dict[Place, Row])
+    """Of the copies of duplicated records: `client` and `time_ns` of the acknowledgement that reached the client."""
     clients: Sequence[str] = field(default=())
     """Names of the clients, by the number that the facts have."""
 
@@ -260,13 +266,38 @@ def _refusal(row: Row, evidence: RunEvidence) -> str:
 # ------------------------------------------------------------------------------------- duplicates
 
 
-def duplicated(_: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
+def duplicated(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
     """Return why a record was appended twice: a lost response, a broker without response, a client that sent twice."""
     for fact in evidence.facts:
         sentence = DUPLICATIONS.get(fact["fact"])
         text = sentence(fact, evidence) if sentence is not None else ""
         if text:
             yield fact["records"], text
+    yield from _sent_by_application(anomalies, evidence)
+
+
+def _sent_by_application(
+    anomalies: Sequence[Anomaly], evidence: RunEvidence
+) -> Iterable[tuple[int, str]]:
+    """Return that a record id was sent in several requests, each of which was acknowledged to its client."""
+    for anomaly in anomalies:
+        copies = [
+            evidence.acknowledgements.get((row["topic"], row["partition"], row["offset"]))
+            for row in anomaly.operations
+            if row.get("operation") == "record" and "offset" in row
+        ]
+        known = [copy for copy in copies if copy is not None]
+        if len(known) < 2 or len(known) < len(copies):
+            continue
+        times = sorted(copy["time_ns"] for copy in known)
+        names = ", ".join(sorted({str(copy["client"]) for copy in known}))
+        text = (
+            f"the copies of record id {anomaly.operations[0].get('record_id')} were all acknowledged to the client "
+            f"({names}), {evidence.span(times[0], times[-1])}, and no response was lost: the application sent the "
+            "record more than once"
+        )
+        yield 1, text
+        return
 
 
 def _sender(fact: Row) -> str:

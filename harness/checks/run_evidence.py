@@ -7,7 +7,7 @@ already. Work is bounded: of traces only the lines with wanted events are decode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from harrow.cluster.errors import ErrorCode, HarrowError
 
 from .. import run_folder
 from ..histories.recorded_faults import Row, json_object, read_faults
-from .causes import RunEvidence, causes
+from .causes import Place, RunEvidence, causes
 from .verdict import Anomaly
 
 EVENTS = ("partition.leader", "partition.isr", "partition.truncated", "group.state")
@@ -33,8 +33,12 @@ def read_evidence(
     started_ns: int,
     facts: Sequence[Row],
     clients: Sequence[str],
+    places: Collection[Place] = (),
 ) -> RunEvidence:
-    """Return the evidence of the run in `folder` about `topics`. `facts` come from the kernels."""
+    """Return the evidence of the run in `folder` about `topics`. `facts` come from the kernels.
+
+    `places`: records whose acknowledgements are wanted.
+    """
     wanted = set(topics)
     taps = run_folder.tap_files(folder / run_folder.CLUSTER)
     histories = run_folder.operation_files(folder / run_folder.HISTORY)
@@ -48,6 +52,7 @@ def read_evidence(
         facts=facts,
         refusals=_refusals(taps if small else [], wanted),
         delivery_errors=_delivery_errors(histories if small else [], wanted),
+        acknowledgements=_acknowledgements(taps if small else [], places),
         clients=clients,
     )
 
@@ -56,11 +61,35 @@ def causes_of_run(
     anomalies: Sequence[Anomaly], folder: Path, topics: Iterable[str], *, started_ns: int, facts: Sequence[Row],
     clients: Sequence[str],
 ) -> dict[str, tuple[str, ...]]:  # fmt: skip
-    """Return the sentences on causes for the anomalies of a run; nothing is read when there are none."""
+    """Return the sentences on causes for the anomalies of a run; nothing is read when there are none.
+
+    A rule that crashes must not lose the verdict: then the crash is shown instead of the causes.
+    """
     if not anomalies:
         return {}
-    evidence = read_evidence(folder, topics, started_ns=started_ns, facts=facts, clients=clients)
-    return causes(anomalies, evidence)
+    try:
+        evidence = read_evidence(
+            folder,
+            topics,
+            started_ns=started_ns,
+            facts=facts,
+            clients=clients,
+            places=_copies(anomalies),
+        )
+        return causes(anomalies, evidence)
+    except Exception as error:
+        return {anomalies[0].name: (f"not known, because Harrow failed to find it: {error!r}",)}
+
+
+def _copies(anomalies: Sequence[Anomaly]) -> set[Place]:
+    """Return where the copies of duplicated records are, of which the application gave the ids."""
+    return {
+        (str(row["topic"]), int(row["partition"]), int(row["offset"]))
+        for anomaly in anomalies
+        if anomaly.name == "duplicate"
+        for row in anomaly.operations
+        if row.get("operation") == "record" and row.get("offset", -1) >= 0
+    }
 
 
 def trace_events(folder: Path, topics: set[str]) -> list[Row]:
@@ -120,6 +149,28 @@ def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
                 ended = chosen["completed_ns"]
                 tally.add(key, int(chosen["count"].sum()), int(ended.min()), int(ended.max()))
     return tally.result("topic", "error", "without_idempotence")
+
+
+def _acknowledgements(taps: Sequence[Path], places: Collection[Place]) -> dict[Place, Row]:
+    """Return who was acknowledged the record at each place, and when; without places whose response was lost."""
+    from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
+
+    from ..histories.tap import read_tap
+
+    found: dict[Place, Row] = {}
+    topics = {topic for topic, _, _ in places}
+    for path in taps:
+        names = read_tap(path).names if places else []
+        for rows, topic in _of_topics(path, read_tap, topics):
+            answered = (rows["kind"] == PRODUCED) & (rows["error"] == 0)
+            acked = rows[answered & ((rows["flags"] & FLAG_LOST) == 0)]
+            for place in (place for place in places if place[0] == topic):
+                _, partition, offset = place
+                holds = (acked["base_offset"] <= offset) & (acked["last_offset"] >= offset)
+                for row in acked[holds & (acked["partition"] == partition)][:1]:
+                    client = names[int(row["client"])]
+                    found[place] = {"client": client, "time_ns": int(row["completed_ns"])}
+    return found
 
 
 def _delivery_errors(histories: Sequence[Path], topics: set[str]) -> list[Row]:

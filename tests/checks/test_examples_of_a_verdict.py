@@ -13,6 +13,7 @@ import pytest
 from harrow.harness import run_folder
 from harrow.harness.checks import Verdict
 from harrow.harness.checks.judgement import judge
+from harrow.harness.checks.run_evidence import read_evidence
 from harrow.harness.histories.format import HistoryWriter
 from harrow.harness.histories.sent_contents import (
     FILE_MOST,
@@ -86,6 +87,16 @@ def test_a_retry_after_a_lost_response_shows_both_copies_decoded_and_its_cause(
     assert verdict.causes["duplicate"][0].startswith(
         "a producer without idempotence (shop) sent 1 record of orders-0 again, after the responses of broker 1"
     )
+
+
+def test_acknowledgements_are_found_by_offset_unless_the_response_was_lost(run: RunFolder) -> None:
+    run.tapped(record_batch(["a", "b"]), 0, client="shop")
+    run.tapped(record_batch(["a"]), 2, client="shop", lost=True)
+    run.tapped(record_batch(["a"]), 3, client="shop", fetched=True)
+    places = {(TOPIC, 0, offset) for offset in range(4)} | {("other", 0, 0), (TOPIC, 1, 0)}
+    evidence = read_evidence(run.done(), [TOPIC], started_ns=1, facts=[], clients=[], places=places)
+    assert evidence.acknowledgements.keys() == {(TOPIC, 0, 0), (TOPIC, 0, 1)}
+    assert evidence.acknowledgements[TOPIC, 0, 1]["client"] == "shop"
 
 
 def test_a_lost_recorded_send_is_shown_with_the_key_and_value_that_its_producer_kept(

@@ -146,6 +146,19 @@ def test_copies_that_were_all_acknowledged_are_the_clients_own() -> None:
     )
 
 
+def test_copies_by_record_id_that_were_all_acknowledged_are_the_applications_own() -> None:
+    place = {"operation": "record", "topic": "orders", "partition": 0, "record_id": "7"}
+    copies = [{**place, "offset": 3}, {**place, "offset": 9}]
+    acks = {("orders", 0, n): {"client": "shop", "time_ns": at(n)} for n in (3, 9)}
+    (found,) = cause("duplicate", *copies, acknowledgements=acks)
+    assert found == (
+        "the copies of record id 7 were all acknowledged to the client (shop), from 3.00 s to 9.00 s, and no response "
+        "was lost: the application sent the record more than once"
+    )
+    del acks["orders", 0, 3]
+    assert cause("duplicate", *copies, acknowledgements=acks) == (), "a response may have been lost"
+
+
 def test_missing_records_name_delivery_errors_and_refusals_of_their_topic_only() -> None:
     times = {"first_ns": at(1), "last_ns": at(5)}
     error = {

@@ -103,14 +103,14 @@ def test_anomalies_of_promises_show_record_ids_and_commits(monkeypatch: pytest.M
         explanation="the offset of the input was committed, and it has no output",
     )  # fmt: skip
     verdict = Verdict(
-        status=Status.INVALID, guarantees=("no-loss", "ordered"),
+        status=Status.INVALID, guarantees=("no-loss", "best-effort"),
         anomaly_counts={"commit-before-output": 31, "missing": 1},
         anomalies=(early, missing), started_ns=START_NS, operation_counts={"records_acknowledged_on_the_wire": 3_450},
     )  # fmt: skip
     assert (
         str(verdict)
         == """\
-INVALID: no-loss does not hold; judged: no-loss, ordered
+INVALID: no-loss does not hold; judged: no-loss, best-effort
   1 record that the application counts as sent is not in the topic (missing)
     example in orders: order 17 is in no partition
       expected: value={"order": 17}, record id 17
