@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from harrow.cluster.errors import HarrowError
 
 from .. import run_folder
-from .format import read_history
+from .format import HistoryFile, read_history
 from .recorded_faults import json_lines
 from .tap import read_tap
 
@@ -27,8 +28,7 @@ def started_ns(folder: Path) -> int:
     return min(times, default=0)
 
 
-def _first(path: Path, read: object) -> list[int]:
-    assert callable(read)
+def _first(path: Path, read: Callable[[Path], HistoryFile]) -> list[int]:
     try:
         rows = read(path).rows
     except (HarrowError, OSError, ValueError):

@@ -98,7 +98,7 @@ def test_a_long_run_is_bounded(tmp_path: Path) -> None:
 
 
 def report(nodeid: str, when: str, outcome: str = "passed", **fields: Any) -> pytest.TestReport:
-    given = {"user_properties": [], "sections": [], "duration": 0.5, **fields}
+    given: dict[str, Any] = {"user_properties": [], "sections": [], "duration": 0.5, **fields}
     return cast(
         "pytest.TestReport", SimpleNamespace(nodeid=nodeid, when=when, outcome=outcome, **given)
     )
