@@ -25,8 +25,9 @@ INDEX = "index.html"
 ROWS_MOST = 1_000
 SENTENCES_MOST = 3
 TEXT_MOST = 400
-ORDER = ("invalid", "unknown", "failed", "interrupted", "valid", "passed", "skipped")
-"""States of a test, the worst first. A failed test has the state of its worst verdict that is not valid."""
+ORDER = ("invalid", "unknown", "failed", "interrupted", "passed", "valid", "skipped")
+"""States of a test, the worst first. A failed test has the state of its worst verdict that is not valid; a test that
+passed without a valid verdict (because it expects anomalies, or calls no `verify`) is `passed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -399,7 +399,7 @@
     box.append(el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ...["Fault", "Brokers", "Injected", "Took effect", "Healed", "Evidence"].map(h => el("th", {}, h))),
       ...run.faults.map(f => el("tr", {}, el("td", {}, f.label), el("td", { class: "num" }, f.nodes.join(", ") || "–"), el("td", { class: "num" }, sec(f.s)),
         el("td", { class: "num" }, f.skipped !== null ? "skipped" : f.effect === null ? "no" : `+${Math.round((f.effect - f.s) * 1000)} ms`),
-        el("td", { class: "num" }, f.skipped !== null ? "–" : f.healed ? sec(f.e) : "not yet"), el("td", { class: "mono" }, f.skipped ?? f.evidence))))));
+        el("td", { class: "num" }, f.skipped !== null ? "–" : f.healed ? sec(f.e) : "not yet"), el("td", { class: "mono evidence" }, f.skipped ?? f.evidence))))));
   }
 
   head(); throughput(); latency(); cluster(); partitions(); anomalies(); faultTable(); page.append(sheet);

@@ -72,7 +72,7 @@ def build_model(folder: Path, *, seed: int | None = None, command: str | None = 
     faults = run.faults[:FAULTS_MOST]
     seed = run.seed if seed is None else seed
     return {
-        "title": run.title,
+        "title": run.title(command),
         "folder": str(folder.resolve()),
         "planted": list(planted_bugs(folder)),
         "seed": None if seed is None else str(seed),

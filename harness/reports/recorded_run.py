@@ -7,6 +7,7 @@ shows seconds since the start of the run. A missing or incomplete file is no err
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,10 +41,12 @@ class RecordedRun:
         given = self.about.get("started_ns") or (self.verdict or {}).get("started_ns")
         return given if isinstance(given, int) else 0
 
-    @property
-    def title(self) -> str:
-        """The test's name, or the name of the folder."""
-        words = str(self.about.get("command") or "").split(" ")
+    def title(self, command: str | None) -> str:
+        """Return the test's name, which `command` (that repeats the run) has, or the name of the folder."""
+        try:
+            words = shlex.split(str(command or self.about.get("command") or "")) or [""]
+        except ValueError:  # an open quote: the command is not of this plugin
+            words = [""]
         test = words[1] if words[0] == "pytest" and len(words) > 1 else ""
         return str(self.about.get("test") or test or self.folder.resolve().name)
 

@@ -224,6 +224,11 @@ def test_a_sparkline_has_the_requested_width() -> None:
 def test_writing_the_report_uses_the_given_seed_and_command(folder: Path) -> None:
     model = page_model(write_picture(folder, seed=5, command="again").read_text())
     assert (model["seed"], model["command"]) == ("5", "again")
+    (folder / "run.json").unlink()
+    assert build_model(folder, command="again")["title"] == folder.name
+    named = build_model(folder, command="pytest 'tests/t.py::test_a[b c]' --harrow-seed=5")
+    assert named["title"] == "tests/t.py::test_a[b c]"
+    assert build_model(folder, command="pytest 'open")["title"] == folder.name
 
 
 def test_a_new_epoch_of_the_same_leader_is_no_election_and_a_crash_shows(tmp_path: Path) -> None:
