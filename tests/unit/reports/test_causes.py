@@ -201,8 +201,8 @@ def test_an_early_commit_names_group_offset_and_the_rebalance_after_it() -> None
     timed = {**commit, "completed_ns": at(1.3)}
     (found,) = cause("commit-before-output", timed, records=31, events=states)
     assert found == (
-        "group billing committed offset 240 of orders-1 at 1.30 s, before the outputs of 31 records below it were "
-        "written; the group rebalanced at 1.50 s"
+        "group billing committed offset 240 of orders-1 at 1.30 s, before the outputs of all records below it "
+        "were written; the group rebalanced at 1.50 s"
     )
     assert cause("missing-output", commit, records=31) == (), "a commit without time is no evidence"
 
