@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest import python
+from _pytest.unittest import TestCaseFunction
 
 from . import options
 from .fixtures import RUNS, factory_arguments, uses_harrow
@@ -128,7 +129,9 @@ def repeat_items(items: list[pytest.Item], count: int) -> None:
 
 
 def _can_be_repeated(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and uses_harrow(item)
+    """A method of `unittest.TestCase` cannot be repeated: unittest calls it by the name of the item."""
+    repeatable = isinstance(item, pytest.Function) and not isinstance(item, TestCaseFunction)
+    return repeatable and uses_harrow(item)
 
 
 def _repeated(item: pytest.Item, count: int) -> Iterable[pytest.Item]:

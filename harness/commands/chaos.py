@@ -98,7 +98,7 @@ OF_PROGRAMS = ("guarantee", "topics", "settings")
 )
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def command(ctx: click.Context, program: tuple[str, ...], **given: Any) -> None:
+def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> None:
     """Run a small application under random faults for many seeds, or PROGRAM under faults.
 
     PROGRAM follows after `--`. It finds the cluster in the environment variable KAFKA_BOOTSTRAP_SERVERS; {bootstrap} in

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,7 +18,7 @@ def _writable(ctx: click.Context, parameter: click.Parameter, value: Path) -> Pa
     return value
 
 
-out_option: Any = click.option(
+out_option = click.option(
     "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True,
     callback=_writable, help="folder for the folders of runs",
 )  # fmt: skip
