@@ -91,8 +91,7 @@ def run_program(
     words = [word.replace(PLACEHOLDER, servers) for word in command]
     problems: list[str] = []
     block = harrow.chaos(**_duration(seconds, chaos), **chaos)
-    process = subprocess.Popen(words, env={**os.environ, VARIABLE: servers})  # noqa: S603 - the user's own program
-    ending = _Ending(process, notify)
+    ending = _Ending(_start(words, servers), notify)
     with _terminated_by_us(ending):
         try:
             with block:
@@ -122,6 +121,15 @@ def run_program(
         exit_code=ending.exit_code, stopped=ending.stopped, faults=block.effects, verdict=verdict,
         problems=tuple(problems), topics=topics,
     )  # fmt: skip
+
+
+def _start(words: Sequence[str], servers: str) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(words, env={**os.environ, VARIABLE: servers})  # noqa: S603 - the user's own program
+    except OSError as error:
+        raise ConfigError(
+            f"the program {words[0]!r} cannot be executed: {error.strerror}. A script needs a first line such as #!/bin/sh"
+        ) from None
 
 
 def _duration(seconds: float | None, chaos: Mapping[str, Any]) -> dict[str, Any]:

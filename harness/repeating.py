@@ -136,7 +136,11 @@ def _can_be_repeated(item: pytest.Item) -> bool:
 
 def _repeated(item: pytest.Item, count: int) -> Iterable[pytest.Item]:
     assert isinstance(item, pytest.Function)
-    seeds = ", ".join(f"seed {seed}" for seed in sorted(seeds_of(item)))
+    try:
+        seeds = ", ".join(f"seed {seed}" for seed in sorted(seeds_of(item)))
+    except pytest.UsageError:  # an xdist worker: the set-up of the test reports the invalid marker
+        yield item
+        return
     for number in range(1, count + 1):
         copied = _copied(item, f"{number} of {count}")
         copied.stash[REPETITION] = Repetition(nodeid=item.nodeid, number=number, total=count)

@@ -131,3 +131,23 @@ def test_ctrl_c_ends_the_program_and_still_gives_the_verdict(tmp_path: Path) -> 
         0,
         1,
     )  # the program's own KeyboardInterrupt leaves sends without a response
+
+
+@pytest.mark.parametrize("name", ["chaos", "simulate"])
+def test_ctrl_c_ends_many_seeds_without_a_traceback(tmp_path: Path, name: str) -> None:
+    running = subprocess.Popen(
+        [HARROW, name, "--seeds", "1000"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        until(
+            lambda: len(children.read_text().split()) >= 3
+        )  # two workers and multiprocessing's tracker
+        os.killpg(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 1
+    assert said.split() == ["Aborted!"]
