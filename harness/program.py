@@ -128,7 +128,8 @@ def _start(words: Sequence[str], servers: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(words, env={**os.environ, VARIABLE: servers})  # noqa: S603 - the user's own program
     except OSError as error:
         raise ConfigError(
-            f"the program {words[0]!r} cannot be executed: {error.strerror}. A script needs a first line such as #!/bin/sh"
+            f"the program {words[0]!r} cannot be executed: {error.strerror}. "
+            "A script needs a first line such as #!/bin/sh"
         ) from None
 
 
