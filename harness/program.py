@@ -17,7 +17,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -185,7 +185,7 @@ class _Ending:
 
 
 @contextlib.contextmanager
-def _terminated_by_us(ending: _Ending) -> Iterator[None]:
+def _terminated_by_us(ending: _Ending) -> Generator[None]:
     """End the program also when SIGTERM ends this process."""
 
     def stop(*_: object) -> None:

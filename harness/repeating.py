@@ -25,7 +25,7 @@ from _pytest import python
 from _pytest.unittest import TestCaseFunction
 
 from . import options
-from .fixtures import RUNS, factory_arguments, uses_harrow
+from .fixtures import factory_arguments, runs_of, uses_harrow
 from .workers import WORKER
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def seeds_of(item: pytest.Item) -> set[int]:
     """Return the seeds of the test's Harrow fixtures; usually a single one, the seed of the run."""
     worker = item.config.stash[WORKER]
     chosen = {worker.options(item, arguments).seed for arguments in factory_arguments(item)}
-    return chosen | {run.seed for run in item.stash.get(RUNS, [])} or {worker.seed}
+    return chosen | {run.seed for run in runs_of(item)} or {worker.seed}
 
 
 def _seed_words(item: pytest.Item) -> list[str]:
@@ -160,7 +160,8 @@ def _copied(item: pytest.Function, number: str) -> pytest.Function:
     plain: Any = getattr(python, "CallSpec", None) or python.CallSpec2  # pyright: ignore[reportAttributeAccessIssue] - its name before pytest 9.2
     parameters: Any = getattr(source, "callspec", None) or plain()
     parameters = dataclasses.replace(parameters, _idlist=[*parameters._idlist, number])  # noqa: SLF001
-    copied: pytest.Function = type(item).from_parent(
+    kind: Any = type(item)
+    copied: pytest.Function = kind.from_parent(
         item.parent, name=f"{item.originalname}[{parameters.id}]", originalname=item.originalname,
         callspec=parameters, fixtureinfo=source._fixtureinfo,  # noqa: SLF001
     )  # fmt: skip

@@ -11,7 +11,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Self, TextIO
 
 DRAW_EVERY_S = 0.2
@@ -42,7 +42,7 @@ class ProgressLine:
             pass
 
     @contextlib.contextmanager
-    def hidden(self) -> Iterator[None]:
+    def hidden(self) -> Generator[None]:
         """Remove the line while the block prints something."""
         with self._lock:
             if self._on_terminal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
@@ -33,7 +33,7 @@ def results_of(jobs: int, tasks: Iterable[Callable[[], T]]) -> Iterator[T]:
 
 
 @contextlib.contextmanager
-def _without_ctrl_c() -> Iterator[None]:
+def _without_ctrl_c() -> Generator[None]:
     """Block SIGINT; processes that start now inherit that."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
