@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_ROW
+from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_DTYPE, TAP_ROW
 
 from . import run_folder
 
 EFFECT = b'"event": "effect"'
-KIND, ERROR, COUNT = 0, 2, 9
-"""Indexes in a tap row."""
+FIELDS = [name for name, _ in TAP_DTYPE]
+KIND, ERROR, COUNT = FIELDS.index("kind"), FIELDS.index("error"), FIELDS.index("count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

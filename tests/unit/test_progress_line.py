@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_ROW
+from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_DTYPE, TAP_ROW
 from harrow.harness.commands import progress
 from harrow.harness.commands.progress import CLEAR, ProgressLine
 from harrow.harness.live_counts import LiveCounts, RunCounter
@@ -59,7 +59,8 @@ def test_a_short_run_writes_nothing_into_a_log() -> None:
 
 
 def tap_row(kind: int, count: int, *, error: int = 0) -> bytes:
-    return TAP_ROW.pack(kind, 0, error, 0, 0, 0, 0, count - 1, 0, count, -1, -1, -1, -1, 1, 2, 1)
+    given = {"kind": kind, "count": count, "error": error}
+    return TAP_ROW.pack(*(given.get(name, 0) for name, _ in TAP_DTYPE))
 
 
 def test_live_counts_read_only_what_is_new_and_ignore_an_earlier_run(tmp_path: Path) -> None:
