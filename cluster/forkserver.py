@@ -105,9 +105,15 @@ class ForkServer:
         environment = {**os.environ, MARKER: os.environ.get(MARKER, str(os.getpid()))}
         # -m puts the current folder first on sys.path, where a user's own cluster/ would shadow ours
         environment["PYTHONSAFEPATH"] = "1"
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
-        )
+        # a Ctrl-C while the fork server imports must not end it with a traceback: it inherits the mask, and ignores
+        # SIGINT before it removes the mask
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         ours.settimeout(RESPONSE_TIMEOUT_S)
         self._socket, self._ready = ours, False
@@ -161,20 +167,18 @@ def main(argv: list[str]) -> None:
     """Import what brokers need, then fork for each request until the supervising process has ended."""
     _preload()
     channel = socket.socket(fileno=int(argv[1]))
-    parent = os.pidfd_open(int(argv[2]))
+    try:
+        parent = os.pidfd_open(int(argv[2]))
+        channel.sendall(b"{}\n")
+    except (ProcessLookupError, BrokenPipeError):
+        return  # the supervising process ended meanwhile: a refused option, a Ctrl-C
     # signals that the supervising process blocks must not stay blocked here; it alone handles Ctrl-C
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGCHLD, _reap)
     watched = select.poll()
     for fd in (channel.fileno(), parent):
         watched.register(fd, select.POLLIN)
-    try:
-        channel.sendall(b"{}\n")
-    except (
-        BrokenPipeError
-    ):  # the supervising process ended meanwhile, such as after a refused option
-        return
     while True:
         if any(fd == parent for fd, _ in watched.poll()):
             return

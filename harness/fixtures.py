@@ -213,6 +213,12 @@ def _new_run(
     return run
 
 
+def runs_of(item: pytest.Item) -> list[Harrow]:
+    """Return what the Harrow fixtures of a test yielded so far."""
+    none: list[Harrow] = []
+    return item.stash.get(RUNS, none)
+
+
 def _begin(item: pytest.Item, run: Harrow) -> None:
     """Connect a run with the test that uses it now."""
     from .repeating import repeat_line
@@ -277,6 +283,6 @@ def begin_test(item: pytest.Item) -> None:
         return
     requested: set[str] = set(getattr(item, "fixturenames", ()))
     for name, run in worker.session_runs.items():
-        if name in requested and run not in item.stash.get(RUNS, []):
+        if name in requested and run not in runs_of(item):
             run.begin_test(original_nodeid(item), name)
             _begin(item, run)

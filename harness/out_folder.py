@@ -11,16 +11,23 @@ and the header of the run says so. A folder that the user named on the command l
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import fcntl
+import itertools
 import os
 import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import IO, Any
 
 RUN_NAME = re.compile(r"\d{8}-\d{6}-(?P<pid>\d+)")
-"""Name of the folder of one pytest run, `_run_name` in `workers.py`."""
+"""Name of the folder of one run, `run_name()`."""
 IGNORE_FILE = ".gitignore"
 IGNORE_EVERYTHING = "# Harrow made this folder. Its runs need not be committed.\n*\n"
+LOCK_FILE = ".lock"
+_held: list[IO[Any]] = []
+"""Locks of the folders that this process claimed."""
 TEMPORARY_PREFIX = "harrow-out-"
 
 
@@ -65,6 +72,33 @@ def prune(folder: Path, keep: int) -> list[Path]:
             shutil.rmtree(run, ignore_errors=True)
             removed.append(run)
     return removed
+
+
+def run_name() -> str:
+    """Return the name of a new run's folder."""
+    now = dt.datetime.now(tz=dt.UTC)
+    return f"{now:%Y%m%d-%H%M%S}-{os.getpid()}"
+
+
+def claim(folder: Path) -> Path:
+    """Return `folder`, or `folder-2`, `folder-3` while commands in other terminals use it.
+
+    The claim lasts until this process ends. A command removes what an earlier run left in its folder, so two of them
+    must not share one.
+    """
+    prepare(folder.parent)
+    for number in itertools.count(1):
+        chosen = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        chosen.mkdir(exist_ok=True)
+        lock = (chosen / LOCK_FILE).open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        _held.append(lock)
+        return chosen
+    raise AssertionError  # the loop has no end
 
 
 def _runs(folder: Path) -> list[Path]:

@@ -125,7 +125,19 @@ def pytest_runtest_makereport(
         _explain_failure(item, call, report)
     elif call.when == "call" and report.passed:
         item.stash[USED] = TestState.PASSED
+    if call.when == "call":
+        _note_folders(item, report)
     return report
+
+
+def _note_folders(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Store the folders of clusters on which the test asked for no verdict, for the index of the run."""
+    noted = {value for _, value in item.user_properties}
+    folders = [run.folder for run in item.stash[RUNS] if str(run.folder) not in noted]
+    for number, folder in enumerate((path for path in folders if path.exists()), 1):
+        row = (f"{PROPERTY}folder-without-verdict-{number}", str(folder))
+        item.user_properties.append(row)
+        report.user_properties.append(row)
 
 
 def _explain_failure(

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest import python
+from _pytest.unittest import TestCaseFunction
 
 from . import options
-from .fixtures import RUNS, factory_arguments, uses_harrow
+from .fixtures import factory_arguments, runs_of, uses_harrow
 from .workers import WORKER
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def seeds_of(item: pytest.Item) -> set[int]:
     """Return the seeds of the test's Harrow fixtures; usually a single one, the seed of the run."""
     worker = item.config.stash[WORKER]
     chosen = {worker.options(item, arguments).seed for arguments in factory_arguments(item)}
-    return chosen | {run.seed for run in item.stash.get(RUNS, [])} or {worker.seed}
+    return chosen | {run.seed for run in runs_of(item)} or {worker.seed}
 
 
 def _seed_words(item: pytest.Item) -> list[str]:
@@ -128,12 +129,18 @@ def repeat_items(items: list[pytest.Item], count: int) -> None:
 
 
 def _can_be_repeated(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and uses_harrow(item)
+    """A method of `unittest.TestCase` cannot be repeated: unittest calls it by the name of the item."""
+    repeatable = isinstance(item, pytest.Function) and not isinstance(item, TestCaseFunction)
+    return repeatable and uses_harrow(item)
 
 
 def _repeated(item: pytest.Item, count: int) -> Iterable[pytest.Item]:
     assert isinstance(item, pytest.Function)
-    seeds = ", ".join(f"seed {seed}" for seed in sorted(seeds_of(item)))
+    try:
+        seeds = ", ".join(f"seed {seed}" for seed in sorted(seeds_of(item)))
+    except pytest.UsageError:  # an xdist worker: the set-up of the test reports the invalid marker
+        yield item
+        return
     for number in range(1, count + 1):
         copied = _copied(item, f"{number} of {count}")
         copied.stash[REPETITION] = Repetition(nodeid=item.nodeid, number=number, total=count)
@@ -153,7 +160,8 @@ def _copied(item: pytest.Function, number: str) -> pytest.Function:
     plain: Any = getattr(python, "CallSpec", None) or python.CallSpec2  # pyright: ignore[reportAttributeAccessIssue] - its name before pytest 9.2
     parameters: Any = getattr(source, "callspec", None) or plain()
     parameters = dataclasses.replace(parameters, _idlist=[*parameters._idlist, number])  # noqa: SLF001
-    copied: pytest.Function = type(item).from_parent(
+    kind: Any = type(item)
+    copied: pytest.Function = kind.from_parent(
         item.parent, name=f"{item.originalname}[{parameters.id}]", originalname=item.originalname,
         callspec=parameters, fixtureinfo=source._fixtureinfo,  # noqa: SLF001
     )  # fmt: skip

@@ -69,6 +69,7 @@ class RunIndex:
         if rows:
             from .reports.index_page import INDEX, write_index
 
+            worker.prepare_out()
             about = [f"run {run.name}, seed {worker.seed}"]
             for target in (run / INDEX, run.parent / INDEX):
                 try:

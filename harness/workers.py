@@ -8,7 +8,6 @@ sends both to the workers in `workerinput`; the verdicts return in the `user_pro
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import hashlib
 import os
 import re
@@ -143,7 +142,7 @@ def start_worker(config: pytest.Config) -> Worker:
     chosen = received.get("harrow_seed", flags.get("seed", ini.get("seed")))
     worker = Worker(
         seed=fresh_seed() if chosen is None else chosen,
-        run=received.get("harrow_run") or _run_name(),
+        run=received.get("harrow_run") or out_folder.run_name(),
         name=received.get("workerid", ""),
         flags=flags,
         ini=ini,
@@ -172,11 +171,6 @@ def is_worker(config: pytest.Config) -> bool:
 
 def _path(text: str | None) -> Path | None:
     return Path(text) if text else None
-
-
-def _run_name() -> str:
-    now = dt.datetime.now(tz=dt.UTC)
-    return f"{now:%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
 def folder_name(nodeid: str, fixture: str = "harrow") -> str:

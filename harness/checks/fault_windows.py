@@ -3,17 +3,20 @@
 `read_fault_windows` reads `faults.jsonl`. A fault lasts from its injection to the proof of its healing; a fault of an
 instant (a reset, a restart, a lost response) too. Only a fault whose effect was proved must have met an operation; the
 others did not happen. `overlap_doubts` says for each fault that met none what it was and what to do.
+
+Optional faults (random ones, and repetitions within a duration) fill the time of a block, and the last of them may be
+injected when the application has just ended. It is no doubt when other faults met operations.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..run_folder import FAULTS, RunTimes
+from ..run_folder import FAULTS, RunTimes, schedule_files
 
 FOREVER_NS = 2**62
 """The end of a fault that was not healed."""
@@ -31,6 +34,8 @@ class FaultWindow:
     start_ns: int
     end_ns: int
     took_effect: bool = True
+    required: bool = True
+    """False for a fault that the schedule may leave out."""
 
 
 def read_fault_windows(run: Path) -> tuple[list[FaultWindow] | None, list[str]]:
@@ -49,9 +54,10 @@ def read_fault_windows(run: Path) -> tuple[list[FaultWindow] | None, list[str]]:
     for row in rows:
         by_fault.setdefault(str(row.get("id")), {}).setdefault(str(row.get("event")), row)
     windows: list[FaultWindow] = []
+    optional = _optional_faults(run)
     for number, events in by_fault.items():
         if "inject" in events:
-            window = _window(number, events)
+            window = replace(_window(number, events), required=number not in optional)
             if window.end_ns < window.start_ns:
                 problems.append(
                     f"{path}: fault {number} was healed at {window.end_ns} ns, before its injection at "
@@ -60,6 +66,18 @@ def read_fault_windows(run: Path) -> tuple[list[FaultWindow] | None, list[str]]:
             else:
                 windows.append(window)
     return sorted(windows, key=lambda window: (window.start_ns, window.end_ns)), problems
+
+
+def _optional_faults(run: Path) -> set[str]:
+    """Return the ids of the faults that are not required, by the schedules of the run."""
+    found: set[str] = set()
+    for path in schedule_files(run):
+        try:
+            steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
+            found |= {str(step["id"]) for step in steps if not step.get("required", True)}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # without a schedule every fault counts as required
+    return found
 
 
 def _window(number: str, events: Mapping[str, dict[str, Any]]) -> FaultWindow:
@@ -108,12 +126,20 @@ def overlap_doubts(
     if not effective:
         return ["no fault took effect, though faults were injected"]
     missed = [fault for fault, count in effective if not count]
+    if len(missed) < len(effective):
+        missed = [fault for fault in missed if not _after_the_traffic(fault, traffic)]
     if not missed:
         return []
     doubts = [f"{describe(fault, times)}, met no operation" for fault in missed[:NAMED_FAULTS]]
     if len(missed) > NAMED_FAULTS:
         doubts.append(f"{len(missed) - NAMED_FAULTS} more faults met no operation")
     return [*doubts, _remedy(missed, traffic, ", ".join(topics), times)]
+
+
+def _after_the_traffic(fault: FaultWindow, traffic: Traffic) -> bool:
+    """Whether an optional fault was injected when the application had ended."""
+    ended_ns = traffic.ended_ns
+    return not fault.required and ended_ns is not None and fault.start_ns > ended_ns
 
 
 def describe(fault: FaultWindow, times: RunTimes) -> str:

@@ -16,7 +16,7 @@ from harrow.cluster import HarrowError
 COMMANDS = {
     "up": "run a cluster in this terminal until Ctrl-C",
     "demo": "kill a leader under traffic and prove that no record was lost",
-    "chaos": "run the demo's workload with random faults, for many seeds",
+    "chaos": "a small application, or a program of yours, under random faults",
     "simulate": "clusters on a virtual clock with random faults, for thousands of seeds",
     "check": "judge a run folder again",
     "topics": "show topics, leaders and ISRs of a running cluster",

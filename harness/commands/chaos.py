@@ -1,25 +1,31 @@
-"""`harrow chaos`: a small application under random faults for many seeds, two at a time, one ledger.
+"""`harrow chaos`: a small application under random faults for many seeds, or a program of yours under faults.
 
-Each seed is a process of its own with a cluster of its own; all share one Spark. A line a seed, a table at the end, and
-`ledger.jsonl` to which several runs may add. `--schedule FILE` replays a recorded schedule instead, on the cluster that
-the file describes: its own `schedule.json`, or one that `harrow simulate` wrote. Exit code 0: every run was valid (with
-a `--variant` other than safe: always, the table is the result).
+Without a program: each seed is a process of its own with a cluster of its own; all share one Spark. A line a seed, a
+table at the end, and `ledger.jsonl` to which several runs may add. `--schedule FILE` replays a recorded schedule
+instead, on the cluster that the file describes: its own `schedule.json`, or one that `harrow simulate` wrote. Exit code
+0: every run was valid (with a `--variant` other than safe: always, the table is the result).
+
+`harrow chaos -- ./my-service ARGS` runs a program of yours instead (`chaos_program.py`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
+from harrow.faults.schedule import Schedule
 from rich.console import Console
 from rich.table import Table
 
+from .. import out_folder
+from ..live_counts import RunCounter, SeedsCounter
 from ..scenario import (
     REPERTOIRES,
     USUAL_BROKERS,
@@ -30,7 +36,15 @@ from ..scenario import (
     run_seed,
 )
 from ..schedule_files import read_schedule
+from .chaos_program import chaos_of_program
+from .out_option import out_option
+from .progress import ProgressLine
 from .settings import plant_option
+from .worker_processes import results_of
+
+OF_SEEDS = ("seeds", "jobs", "variant")
+"""Options without a meaning for a program of the user's."""
+OF_PROGRAMS = ("guarantee", "topics", "settings")
 
 
 @click.command()
@@ -43,7 +57,7 @@ from .settings import plant_option
     type=click.FloatRange(0.5, 600),
     default=5.0,
     show_default=True,
-    help="of faults a seed",
+    help="of faults a seed; for a program, which then receives SIGTERM, by default as long as it lives",
 )
 @click.option(
     "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="seeds at a time"
@@ -63,72 +77,113 @@ from .settings import plant_option
     show_default=True,
     help="; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in REPERTOIRES.items()),
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
-)
+@out_option
 @click.option("--spark", default="", help="your own Spark master or Connect address")
 @click.option(
     "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
     help="replay this schedule instead",
 )  # fmt: skip
 @plant_option
-@click.option("--keep", is_flag=True, help="keep the folders of valid seeds too")
-def command(
-    seeds: int,
-    seed: int,
-    seconds: float,
-    jobs: int,
-    variant: str,
-    brokers: int,
-    faults: str,
-    out: Path,
-    spark: str,
-    file: Path | None,
-    plants: tuple[str, ...],
-    keep: bool,
-) -> None:
-    """Run the scenario with random faults for many seeds."""
-    from ..checks import SparkHandle
+@click.option("--keep", is_flag=True, help="keep the data of valid runs too")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]",
+    help="for a program: create this topic before it starts; repeatable",
+)  # fmt: skip
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="for a program: a broker setting by Kafka's name; repeatable",
+)  # fmt: skip
+@click.option(
+    "--guarantee", help="for a program: such as no-loss or exactly-once,ordered; derived by default"
+)
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> None:
+    """Run a small application under random faults for many seeds, or PROGRAM under faults.
 
-    console = Console()
-    recorded = None if file is None else read_schedule(file)
-    name = folder_name(variant, brokers, faults) if recorded is None else "chaos-recorded"
-    base = (out / name).absolute()
-    base.mkdir(parents=True, exist_ok=True)
-    # Spark ends with this process; the seeds' processes are its clients
-    SparkHandle.of_run(base).request()
-    if file is not None and recorded is not None:
-        scenario = recorded_scenario(recorded, f"harrow chaos --schedule {file}")
-        if plants:
-            scenario = replace(scenario, plants=plants)
-        result = run_scenario(scenario, base / file.stem, spark=spark, keep=keep)
-        console.print(_line(result, 1, 1), highlight=False)
-        sys.exit(0 if result.status == "valid" else 1)
-    results: list[ChaosResult] = []
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running: list[Future[ChaosResult]] = [
-            pool.submit(
-                run_seed,
-                number,
-                base / f"seed-{number}",
-                seconds=seconds,
-                variant=variant,
-                spark=spark,
-                keep=keep,
-                brokers=brokers,
-                repertoire=faults,
-                plants=plants,
+    PROGRAM follows after `--`. It finds the cluster in the environment variable KAFKA_BOOTSTRAP_SERVERS; {bootstrap} in
+    its arguments is replaced by the same address.
+    """
+    explicit = {
+        name for name in given if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    for name in OF_SEEDS if program else OF_PROGRAMS:
+        if name in explicit:
+            option = {"topics": "topic", "settings": "set"}.get(name, name)
+            why = (
+                "has no meaning for a program"
+                if program
+                else "needs a program: harrow chaos … -- ./my-service"
             )
-            for number in range(seed, seed + seeds)
-        ]
-        for future in as_completed(running):
-            result = future.result()
+            raise click.UsageError(f"--{option} {why}")
+    recorded = None if given["file"] is None else read_schedule(given["file"])
+    if program:
+        sys.exit(chaos_of_program(program, recorded, explicit, given))
+    if recorded is not None:
+        sys.exit(chaos_of_schedule(recorded, given))
+    sys.exit(chaos_of_seeds(given))
+
+
+# ------------------------------------------------------------------------------------- many seeds
+
+
+def chaos_of_schedule(recorded: Schedule, given: Mapping[str, Any]) -> int:
+    """Replay a recorded schedule; return the exit code."""
+    base = _claim(given["out"], "chaos-recorded")
+    file: Path = given["file"]
+    scenario = recorded_scenario(recorded, f"harrow chaos --schedule {file}")
+    if given["plants"]:
+        scenario = replace(scenario, plants=given["plants"])
+    folder = base / file.stem
+    counter = RunCounter(folder)
+    with ProgressLine(lambda: str(counter.counts())):
+        result = run_scenario(scenario, folder, spark=given["spark"], keep=given["keep"])
+    Console().print(_line(result, file.name), highlight=False)
+    return 0 if result.status == "valid" else 1
+
+
+def chaos_of_seeds(given: Mapping[str, Any]) -> int:
+    """Run the scenario for many seeds; return the exit code."""
+    first, count, variant = given["seed"], given["seeds"], given["variant"]
+    base = _claim(given["out"], folder_name(variant, given["brokers"], given["faults"]))
+    console, results = Console(), list[ChaosResult]()
+    counter = SeedsCounter(base / f"seed-{number}" for number in range(first, first + count))
+
+    def describe() -> str:
+        return f"{len(results)} of {count} seeds, {counter.counts()}"
+
+    tasks = [
+        partial(
+            run_seed, number, base / f"seed-{number}", seconds=given["seconds"], variant=variant,
+            spark=given["spark"], keep=given["keep"], brokers=given["brokers"], repertoire=given["faults"],
+            plants=given["plants"],
+        )
+        for number in range(first, first + count)
+    ]  # fmt: skip
+    with ProgressLine(describe) as progress:
+        for result in results_of(given["jobs"], tasks):
             results.append(result)
             with (base / "ledger.jsonl").open("a", encoding="utf-8") as ledger:
                 ledger.write(result.to_json() + "\n")
-            console.print(_line(result, len(results), seeds), highlight=False)
+            with progress.hidden():
+                number = f"{len(results):>4}/{count} seed {result.seed}"
+                console.print(_line(result, number), highlight=False)
     console.print(summary(results))
-    sys.exit(0 if variant != "safe" or all(o.status == "valid" for o in results) else 1)
+    return 0 if variant != "safe" or all(o.status == "valid" for o in results) else 1
+
+
+def _claim(out: Path, name: str) -> Path:
+    """Return the folder of these runs, and let Spark start for them."""
+    from ..checks import SparkHandle
+
+    base = out_folder.claim((out / name).absolute())
+    SparkHandle.of_run(
+        base
+    ).request()  # it ends with this process; the seeds' processes are its clients
+    return base
+
+
+# -------------------------------------------------------------------------------------- results
 
 
 def folder_name(variant: str, brokers: int, faults: str) -> str:
@@ -137,12 +192,12 @@ def folder_name(variant: str, brokers: int, faults: str) -> str:
     return f"chaos-{variant}" if usual else f"chaos-{variant}-{brokers}-{faults}"
 
 
-def _line(result: ChaosResult, done: int, of: int) -> str:
+def _line(result: ChaosResult, name: str) -> str:
     found = ", ".join(f"{n} {name}" for name, n in result.anomalies.items())
     colour = {"valid": "green", "invalid": "red"}.get(result.status, "yellow")
     why = found or "; ".join(result.reasons)
     return (
-        f"{done:>4}/{of} seed {result.seed}: [{colour}]{result.status}[/{colour}] "
+        f"{name}: [{colour}]{result.status}[/{colour}] "
         f"{result.acknowledged:,} acknowledged, {_kinds(result)}, {result.elections} elections, "
         f"{result.seconds} s {why}"
     )

@@ -20,11 +20,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from .. import run_folder
+from .. import out_folder, run_folder
 from ..errors import VerdictError
 from ..run import Harrow
 from ..seeds import fresh_seed
 from ..workload import Workload
+from .out_option import out_option
 from .settings import plant_option
 
 CALM_S = 2.0
@@ -34,15 +35,13 @@ DOWN_S = (2.5, 3.0)
 
 @click.command()
 @click.option("--seed", type=click.IntRange(0), help="seed of a run to repeat; random by default")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
-)
+@out_option
 @plant_option
 def command(seed: int | None, out: Path, plants: tuple[str, ...]) -> None:
     """Kill a leader under traffic and prove that no record was lost."""
     chosen = fresh_seed() if seed is None else seed
     console = Console()
-    folder = out / "demo"
+    folder = out_folder.claim(out / "demo")
     console.print(f"[bold]harrow demo[/bold]  seed {chosen}")
     begun = time.monotonic()
     repeat = " ".join(["harrow demo", f"--seed {chosen}", *(f"--plant {name}" for name in plants)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
@@ -58,27 +59,25 @@ def latest_offsets(
     admin: Any, partitions: Sequence[tuple[str, int]], timeout_s: float
 ) -> dict[tuple[str, int], Any]:
     """Return the result of ListOffsets for the high watermark of each partition that responds."""
-    from confluent_kafka.admin import OffsetSpec
-
-    return _offsets(admin, partitions, OffsetSpec.latest(), timeout_s)
+    return _offsets(admin, partitions, "latest", timeout_s)
 
 
 def earliest_offsets(
     admin: Any, partitions: Sequence[tuple[str, int]], timeout_s: float
 ) -> dict[tuple[str, int], Any]:
     """Return the result of ListOffsets for the log start offset of each partition that responds."""
-    from confluent_kafka.admin import OffsetSpec
-
-    return _offsets(admin, partitions, OffsetSpec.earliest(), timeout_s)
+    return _offsets(admin, partitions, "earliest", timeout_s)
 
 
 def _offsets(
-    admin: Any, partitions: Sequence[tuple[str, int]], spec: Any, timeout_s: float
+    admin: Any, partitions: Sequence[tuple[str, int]], position: str, timeout_s: float
 ) -> dict[tuple[str, int], Any]:
     from confluent_kafka import KafkaException, TopicPartition
 
     if not partitions:
         return {}
+    untyped: Any = import_module("confluent_kafka.admin")
+    spec = getattr(untyped.OffsetSpec, position)()
     wanted = {TopicPartition(topic, number): spec for topic, number in partitions}
     found: dict[tuple[str, int], Any] = {}
     for place, future in admin.list_offsets(wanted, request_timeout=timeout_s).items():

@@ -12,11 +12,9 @@ Exit code 0: no seed was invalid, and at least one was valid.
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
 import click
@@ -24,13 +22,16 @@ from harrow.faults.schedule import Schedule
 from rich.console import Console
 from rich.table import Table
 
+from .. import out_folder
 from ..schedule_files import read_schedule
 from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
+from .out_option import out_option
+from .progress import ProgressLine
 from .settings import plant_option
+from .worker_processes import results_of
 
 BATCH = 20
 """Seeds that a worker runs for each task."""
-PROGRESS = 200
 ANOMALIES_SHOWN = 4
 
 
@@ -67,9 +68,7 @@ def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[Simulati
     "--record", type=click.Path(dir_okay=False, path_type=Path), default=None,
     help="write what was done: a schedule that --schedule repeats byte for byte",
 )  # fmt: skip
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("harrow-out"), show_default=True
-)
+@out_option
 def command(
     seeds: int,
     seed: int,
@@ -95,25 +94,35 @@ def command(
         sys.exit(run_once(plan_seed(replay, options), record))
     if record is not None:
         raise click.UsageError("--record needs --replay SEED or --schedule FILE")
+    out_folder.prepare(out)
     folder = out / "simulate"
-    folder.mkdir(parents=True, exist_ok=True)
-    console, began = Console(), time.monotonic()
-    results: list[SimulationResult] = []
-    with (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger:
-        for batch in batches(range(seed, seed + seeds), options, jobs):
+    folder.mkdir(exist_ok=True)
+    results = run_seeds(range(seed, seed + seeds), options, jobs, folder)
+    Console().print(summary(results))
+    counts = Counter(result.status for result in results)
+    sys.exit(0 if counts["valid"] and not counts["invalid"] else 1)
+
+
+def run_seeds(
+    seeds: range, options: SimulationOptions, jobs: int, folder: Path
+) -> list[SimulationResult]:
+    """Run the seeds; print what is not valid and write its schedule, and a line a seed in the ledger."""
+    console, results = Console(), list[SimulationResult]()
+    with (
+        (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger,
+        ProgressLine(lambda: progress(results, len(seeds))) as line,
+    ):
+        for batch in batches(seeds, options, jobs):
             for result in batch:
                 results.append(result)
                 ledger.write(result.to_json() + "\n")
                 if result.status != "valid":
                     path = folder / f"seed-{result.seed}.json"
                     path.write_text(result.schedule.to_json(), encoding="utf-8")
-                    console.print(line_of(result), highlight=False, markup=False)
+                    with line.hidden():
+                        console.print(line_of(result), highlight=False, markup=False)
             ledger.flush()
-            if len(results) % PROGRESS < BATCH or len(results) == seeds:
-                console.print(progress(results, seeds, time.monotonic() - began), highlight=False)
-    console.print(summary(results))
-    counts = Counter(result.status for result in results)
-    sys.exit(0 if counts["valid"] and not counts["invalid"] else 1)
+    return results
 
 
 def run_once(planned: Schedule, record: Path | None) -> int:
@@ -134,10 +143,7 @@ def batches(
     if jobs == 1:
         yield from (run_batch(task, options) for task in tasks)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running = [pool.submit(run_batch, task, options) for task in tasks]
-        for future in as_completed(running):
-            yield future.result()
+    yield from results_of(jobs, [partial(run_batch, task, options) for task in tasks])
 
 
 def line_of(result: SimulationResult) -> str:
@@ -151,11 +157,15 @@ def line_of(result: SimulationResult) -> str:
     )
 
 
-def progress(results: Sequence[SimulationResult], of: int, seconds: float) -> str:
-    """Where a run is."""
-    counts = Counter(result.status for result in results)
-    shown = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return f"{len(results)}/{of} seeds in {seconds:.0f} s: {shown}"
+def progress(results: Sequence[SimulationResult], of: int) -> str:
+    """Return the text of the line that a run shows."""
+    seen = list(results)
+    counts = Counter(result.status for result in seen)
+    shown = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
+    return (
+        f"{len(seen):,} of {of:,} seeds: {shown}; {sum(r.acknowledged for r in seen):,} records acknowledged, "
+        f"{sum(len(r.faults) for r in seen):,} faults"
+    )
 
 
 def summary(results: Iterable[SimulationResult]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -104,6 +105,31 @@ def test_fault_without_proved_effect_need_not_meet_an_operation() -> None:
     assert overlap_doubts(windows, traffic(0, 2, 5), ["orders"], RunTimes()) == [
         "no fault took effect, though faults were injected"
     ]
+
+
+def test_optional_fault_after_the_end_of_the_traffic_is_no_doubt_when_others_were_met() -> None:
+    late = replace(window(2, 3, 4), required=False)
+    assert (
+        overlap_doubts([window(1, 1, 2), late], traffic(0, 2.5, 5, 0), ["orders"], RunTimes()) == []
+    )
+    alone = overlap_doubts([late], traffic(0, 2.5, 0), ["orders"], RunTimes())
+    assert alone[0].startswith("fault 2, ")
+    amid = replace(window(2, 2.2, 2.3), required=False)
+    assert overlap_doubts([window(1, 1, 2), amid], traffic(0, 2.5, 5, 0), ["orders"], RunTimes())
+
+
+def test_schedules_say_which_faults_are_optional(tmp_path: Path) -> None:
+    run = fault_file(tmp_path, ("inject", 1, 10), ("inject", 2, 20), ("inject", 3, 30))
+    for name, ids in (("schedule.json", (1, 2)), ("schedule-2.json", (3,))):
+        steps = [{"id": str(number), "required": number == 1} for number in ids]
+        (tmp_path / name).write_text(json.dumps({"steps": steps}))
+    windows, _ = read_fault_windows(run)
+    assert windows is not None
+    assert [w.required for w in windows] == [True, False, False]
+    (tmp_path / "schedule.json").write_text("{")
+    windows, _ = read_fault_windows(run)
+    assert windows is not None
+    assert [w.required for w in windows] == [True, True, False]
 
 
 def test_many_faults_that_met_nothing_are_counted() -> None:

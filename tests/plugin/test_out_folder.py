@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from harrow.harness.out_folder import prepare, prune, why_not_writable
+from harrow.harness.out_folder import claim, prepare, prune, why_not_writable
 
 QUIET = ("-p", "no:randomly", "-p", "no:cacheprovider")
 STARTS_A_CLUSTER = """
@@ -107,6 +107,13 @@ def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     block(tmp_path / "a")
     assert why_not_writable(tmp_path / "a" / "b") == f"{tmp_path / 'a'}: Not a directory"
+
+
+def test_commands_in_two_terminals_have_folders_of_their_own(tmp_path: Path) -> None:
+    wanted = tmp_path / "out" / "demo"
+    claims = [claim(wanted) for _ in range(3)]  # as of three processes: each opens the lock file
+    assert claims == [wanted, wanted.with_name("demo-2"), wanted.with_name("demo-3")]
+    assert (tmp_path / "out" / ".gitignore").exists()
 
 
 def test_pruning_a_folder_that_does_not_exist_removes_nothing(tmp_path: Path) -> None:

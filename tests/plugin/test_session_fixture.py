@@ -103,3 +103,24 @@ def test_arguments_and_options_choose_the_cluster_of_a_session_fixture(
     pytester.runpytest_inprocess(
         *QUIET, "-p", "no:xdist", "-o", "harrow_brokers=2", "-o", "harrow_seed=9"
     ).assert_outcomes(passed=1)
+
+
+def test_clusters_without_a_verdict_belong_to_their_test_in_the_index(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+        from harrow import harrow_fixture, harrow_session_fixture
+
+        small = harrow_fixture(brokers=1)
+        shared = harrow_session_fixture(brokers=1)
+
+        def test_it(small, shared):
+            small.topic("orders")
+            shared.topic("orders")
+        """
+    )
+    pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist").assert_outcomes(passed=1)
+    index = (pytester.path / "harrow-out" / "index.html").read_text()
+    assert "::test_it" in index
+    assert "interrupted" not in index.split("</style>")[-1]
