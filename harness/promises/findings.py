@@ -73,4 +73,5 @@ def read_findings(folder: Path, topics: Iterable[str]) -> PromiseFindings | None
     if body.get("schema_version") != SCHEMA_VERSION or body["topics"] != sorted(set(topics)):
         return None
     fields: dict[str, Any] = body["findings"]
-    return PromiseFindings(**{**fields, "replaces": frozenset(fields["replaces"])})
+    fields["replaces"] = frozenset(fields["replaces"])
+    return PromiseFindings(**fields)

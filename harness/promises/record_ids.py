@@ -190,7 +190,7 @@ class IdReader:
                 field, end = decode(text)
                 for name in names:
                     field = field[name]
-                kind = type(field)
+                kind = field.__class__
                 if end != len(text) or field is None:
                     keep(None)
                 else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.shown_records import records_of_table
 from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
 from promised_runs import TOPIC, PromisedRun
+
+
+def field(name: str) -> Callable[[Record], Any]:
+    """A function of a user that returns None for records without the field."""
+    return lambda record: record.get(name)
 
 
 @pytest.fixture
@@ -114,12 +120,12 @@ def test_removed_records_are_a_doubt_about_everything_but_what_was_found(run: Pr
 def test_a_function_may_say_that_a_record_is_none_of_the_applications(run: PromisedRun) -> None:
     run.record({"heartbeat": True})
     run.record({"order": 1})
-    findings = judged(run, record_id=lambda record: record.get("order"), expected=[1])
+    findings = judged(run, record_id=field("order"), expected=[1])
     assert not findings.reasons
     assert list(findings.notes) == [
         "record_id= returned None for 1 record, which were not judged by an id"
     ]
-    nothing = judged(run, record_id=lambda record: record.get("ordre"))
+    nothing = judged(run, record_id=field("ordre"))
     assert nothing.reasons == [
         "record_id= returned None for all 2 records: no record was judged by its id"
     ]
@@ -169,7 +175,7 @@ def test_an_order_key_may_be_a_field_that_not_every_record_has(run: PromisedRun)
     assert by_path.anomaly_counts == {"split-key": 1}
     assert "order_key= could not be read from 1 record of orders" in by_path.reasons[0]
     assert by_path.demands == {"ordered": "order_key= says which records have an order"}
-    by_function = judged(run, record_id=None, guarantee=None, order_key=lambda r: r.get("account"))
+    by_function = judged(run, record_id=None, guarantee=None, order_key=field("account"))
     assert by_function.anomaly_counts == {"split-key": 1}
     assert not by_function.reasons
 

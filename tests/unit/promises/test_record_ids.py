@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harrow import Record
-from harrow.cluster.errors import ConfigError
+from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.harness.promises.record_ids import (
     IdReader,
     RecordIdError,
@@ -94,7 +94,7 @@ def test_values_that_are_no_json_object_have_no_quick_text_and_a_clear_problem(
     reader = IdReader("record_id", "a")
     record = Record(topic="orders", partition=2, offset=17, value=content)
     assert reader.quick_texts([content]) == [None]
-    with pytest.raises(Exception, match="orders-2@17"):
+    with pytest.raises(HarrowError, match="orders-2@17"):
         reader.of(record)
 
 
