@@ -1,4 +1,4 @@
-"""The join of records by hash: the same results in this process and on Spark, in one task and in several."""
+"""The join of records by hash: the same results in this process and on Spark, in one task and in several (L5)."""
 
 from __future__ import annotations
 

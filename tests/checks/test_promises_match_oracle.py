@@ -1,4 +1,4 @@
-"""The checks of topics and the oracle find the same anomalies in random topics, in this process and on Spark."""
+"""The checks of topics and the oracle find the same anomalies in random topics, in this process and on Spark (L5)."""
 
 from __future__ import annotations
 
