@@ -11,6 +11,7 @@ schedule.json       what was planned and resolved, replayable             (`faul
 schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
 verdict.json        the verdict                                           (`checks/verdict.py`)
+promises.json       what the checks of promises found                 (`promises/findings.py`, schema 1)
 report.html         the picture of the run                                (`reports/picture.py`)
 run.json            what the run was: seed, brokers, settings, data folders, judged topics, its start (here, schema 1)
 
@@ -31,6 +32,7 @@ CLUSTER = "cluster"
 HISTORY = "history"
 DRAIN = "drain"
 PROMISES = "promises"
+PROMISE_FINDINGS = "promises.json"
 LAID_OUT = "history.parquet"
 SCHEDULE = "schedule.json"
 FAULTS = "faults.jsonl"
@@ -41,7 +43,7 @@ RUN_SCHEMA_VERSION = 1
 
 DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES)
 """What is large, and may be removed when the verdict is known."""
-RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN)
+RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN, PROMISE_FINDINGS)
 
 
 def schedule_name(block: int) -> str:

@@ -56,11 +56,14 @@ class RunVerifier:
             from .checks.guarantees import parse
 
             parse(guarantee)
+        from .promises.findings import write_findings
+
         run_folder.add_topics(self._folder, topics)
         reasons = self._bring_to_rest(cluster, topics, contents=promise is not None)
         promised = None
         if promise is not None and not reasons:
             promised = self._judge_promise(topics, promise)
+        write_findings(self._folder, topics, promised)
         verdict = self._ask(cluster, topics, guarantee, promised)
         if reasons:
             verdict = _with_reasons(verdict, reasons)

@@ -25,7 +25,7 @@ from .. import run_folder
 from ..histories.layout import Layout, PartitionFiles, lay_out
 from ..histories.origin import started_ns
 from ..histories.tap import FINAL_READ_CLIENT
-from ..promises.findings import PromiseFindings
+from ..promises.findings import PromiseFindings, read_findings
 from .anomaly_kinds import described
 from .examples import shown_anomalies
 from .fault_windows import FaultWindow, Traffic, overlap_doubts, read_fault_windows
@@ -64,8 +64,8 @@ def judge(
     derives it from the settings of the producers. `spark`: by default the Spark of this folder's run. `replicas`: node
     ids for each (topic, partition); by default every broker whose folder has the partition. `limit`: how many anomalies
     of each name and partition the verdict shows. `promised`: what the checks of the application's promises found, to be
-    merged into the verdict. `engine="local"` runs the kernels in this process, for their tests.
-    Raises ConfigError for an unknown guarantee, and SparkError when Spark does not respond.
+    merged into the verdict; by default what the run folder keeps of them. `engine="local"` runs the kernels in this
+    process, for their tests. Raises ConfigError for an unknown guarantee, and SparkError when Spark does not respond.
     """
     began = time.perf_counter()
     guarantees = parse(guarantee) if guarantee is not None else None
@@ -102,7 +102,7 @@ def judge_laid_out(
         traffic.add(result.get("traffic", {}))
         facts += result.get("evidence", ())
         reasons += result["unknown"]
-    promised = promised or PromiseFindings()
+    promised = promised or read_findings(place, topics) or PromiseFindings()
     found = _with_promises(promised, counts, anomaly_counts, found)
     chosen, why = (
         (guarantees, None)

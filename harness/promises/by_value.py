@@ -2,19 +2,22 @@
 
 A worker can import what is installed, but often not a test module, a `conftest.py` or a package beside the tests.
 `dumps` therefore pickles by value every function and class of a module that is not installed: neither in
-`site-packages`, nor part of Python, nor of Harrow. Plain `pickle.loads` reads the result.
+`site-packages`, nor part of Python, nor of Harrow. What holds none of these is pickled by reference. Plain
+`pickle.loads` reads both.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import io
+import pickle
 import site
 import sys
 import sysconfig
 from collections.abc import Generator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from harrow.cluster.errors import HarrowError
@@ -26,6 +29,9 @@ class NotPicklableError(HarrowError):
 
 def dumps(value: object) -> bytes:
     """Return `value` pickled; raise NotPicklableError where that is impossible."""
+    plain = by_reference(value)
+    if plain is not None:
+        return plain
     from pyspark import cloudpickle
 
     pickler: Any = cloudpickle
@@ -38,6 +44,31 @@ def dumps(value: object) -> bytes:
                 "cannot be pickled (a connection, a lock, an open file): create that object inside the function"
             ) from error
     return pickled
+
+
+class _InstalledPickler(pickle.Pickler):
+    """Pickles by reference, and refuses functions and classes of modules that are not installed."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Check a function or class; everything else is pickled as usual."""
+        if isinstance(obj, type | FunctionType):
+            module = sys.modules.get(obj.__module__)
+            if module is None or _is_of_the_user(obj.__module__, module):
+                raise pickle.PicklingError(obj.__qualname__)
+        return NotImplemented
+
+
+def by_reference(value: object) -> bytes | None:
+    """Return `value` pickled by reference; None where it holds what a worker cannot import.
+
+    A promise with field paths only holds nothing of the user, so that pyspark is not imported for it (1 s).
+    """
+    target = io.BytesIO()
+    try:
+        _InstalledPickler(target).dump(value)
+    except Exception:
+        return None
+    return target.getvalue()
 
 
 @contextlib.contextmanager
@@ -61,6 +92,8 @@ def _by_value(pickler: Any) -> Generator[None]:
 def _is_of_the_user(name: str, module: ModuleType) -> bool:
     """True for a module whose source file lies in no folder of installed packages."""
     named = vars(module)  # and not getattr, at which a module may import others
+    if name == "__main__":
+        return True
     if named.get("__name__") != name or name.partition(".")[0] == "harrow":
         return False
     file = named.get("__file__")

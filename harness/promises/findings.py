@@ -1,10 +1,20 @@
-"""`PromiseFindings`: what the checks of promises found, for the verdict that also judges brokers and clients."""
+"""`PromiseFindings`: what the checks of promises found, for the verdict that also judges brokers and clients.
+
+`promises.json` in the run folder keeps them, so that `harrow check` judges a run again without the arguments of
+`verify`, which only the test has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+from .. import run_folder
+
+SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +50,28 @@ class PromiseFindings:
         return list(
             dict.fromkeys(doubt for name, doubt in self.doubts.items() if name in forbidden)
         )
+
+
+def write_findings(folder: Path, topics: Iterable[str], findings: PromiseFindings | None) -> None:
+    """Keep the findings of the newest verdict on a run; None removes those of an earlier one."""
+    path = folder / run_folder.PROMISE_FINDINGS
+    if findings is None:
+        path.unlink(missing_ok=True)
+        return
+    fields = {**asdict(findings), "replaces": sorted(findings.replaces)}
+    body = {"schema_version": SCHEMA_VERSION, "topics": sorted(set(topics)), "findings": fields}
+    path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+
+
+def read_findings(folder: Path, topics: Iterable[str]) -> PromiseFindings | None:
+    """Return the findings of the newest verdict on a run; None where it judged no promise of these topics."""
+    try:
+        text = (folder / run_folder.PROMISE_FINDINGS).read_text(encoding="utf-8")
+        body: dict[str, Any] = json.loads(text)
+    except (OSError, ValueError):
+        return None
+    if body.get("schema_version") != SCHEMA_VERSION or body["topics"] != sorted(set(topics)):
+        return None
+    fields: dict[str, Any] = body["findings"]
+    fields["replaces"] = frozenset(fields["replaces"])
+    return PromiseFindings(**fields)

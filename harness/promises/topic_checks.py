@@ -113,6 +113,12 @@ def _records_with(records: pl.DataFrame, row: dict[str, Any], on: list[str]) -> 
     return [list(where) for where in found.select(WHERE).iter_rows()]
 
 
+def _first_of(records: pl.DataFrame, group: list[str]) -> pl.DataFrame:
+    """Return the first record of each group, with its place."""
+    first = records.sort(PLACE).unique(group, keep="first", maintain_order=True)
+    return first.select(*dict.fromkeys([*group, *PLACE]))
+
+
 def _missing(
     findings: _Findings, claimed: pl.DataFrame, there: pl.DataFrame, records: pl.DataFrame
 ) -> None:
@@ -136,12 +142,8 @@ def _unexpected(
     unclaimed = there.join(claimed, on=ID, how="anti")
     if not len(unclaimed):
         return
-    bad = (
-        records.join(unclaimed, on=ID, how="semi")
-        .group_by(ID)
-        .agg(pl.struct(PLACE).min().alias("place"))
-    )
-    for row in findings.add("unexpected", bad.unnest("place"), PLACE).iter_rows(named=True):
+    bad = _first_of(records.join(unclaimed, on=ID, how="semi"), ID)
+    for row in findings.add("unexpected", bad, PLACE).iter_rows(named=True):
         rank = [row[name] for name in PLACE]
         findings.show("unexpected", rank, records=_records_with(records, row, ID))
 
@@ -152,18 +154,17 @@ def _duplicates(
     several = there.filter(pl.col("there") > 1)
     if not len(several):
         return
+    copies = records.join(several, on=ID, how="semi")
     bad = (
-        records.join(several, on=ID, how="semi")
-        .group_by(*ID, "topic").agg(pl.len().alias("copies"), pl.struct(PLACE).min().alias("place"))
+        copies.group_by(*ID, "topic").agg(pl.len().alias("copies"))
         .join(claimed.select(*ID, "claimed"), on=ID, how="left")
         .with_columns(pl.max_horizontal(pl.col("claimed").fill_null(1), 1).alias("claimed"))
         .filter(pl.col("copies") > pl.col("claimed"))
-        .with_columns(pl.col("place").struct.unnest().name.prefix("first_"))
+        .join(_first_of(copies, [*ID, "topic"]), on=[*ID, "topic"])
     )  # fmt: skip
-    rank = [f"first_{name}" for name in PLACE]
-    for row in findings.add("duplicate", bad, rank).iter_rows(named=True):
+    for row in findings.add("duplicate", bad, PLACE).iter_rows(named=True):
         findings.show(
-            "duplicate", [row[name] for name in rank], copies=row["copies"], claimed=row["claimed"],
+            "duplicate", [row[name] for name in PLACE], copies=row["copies"], claimed=row["claimed"],
             records=_records_with(records, row, [*ID, "topic"]),
         )  # fmt: skip
 

@@ -159,12 +159,19 @@ class MergedResults:
         )
 
     def _notes(self) -> list[str]:
+        notes: list[str] = []
         skipped = self._counts["records_without_record_id"]
-        if not skipped:
-            return []
-        return [
-            f"record_id= returned None for {_counted(skipped, 'record')}, which were not judged by an id"
-        ]
+        if skipped:
+            notes.append(
+                f"record_id= returned None for {_counted(skipped, 'record')}, which were not judged by an id"
+            )
+        unknown = self._counts["records_in_unknown_order"]
+        if unknown:
+            notes.append(
+                f"it is not known when {_counted(unknown, 'record')} of keys with several records were sent: their "
+                "order was judged by the sequences of each producer only; a list as expected= judges it across them"
+            )
+        return notes
 
 
 def _counted(count: int, noun: str) -> str:

@@ -182,14 +182,8 @@ class _ChunkReading:
         """Return the canonical text of each record's id; None where it has none, which `report` says."""
         if callable(reader.source):
             return [self._text(reader, row) for row in range(self.chunk.rows)]
-        found: list[str | None] = []
-        of_value = reader.of_value
-        for row, value in enumerate(self._column("value").to_pylist()):
-            try:
-                found.append(canonical(of_value(value)))
-            except Exception:
-                found.append(self._text(reader, row))
-        return found
+        texts = reader.quick_texts(self._column("value").to_pylist())
+        return [self._text(reader, row) if text is None else text for row, text in enumerate(texts)]
 
     def _text(self, reader: IdReader, row: int) -> str | None:
         record = self._record(row)

@@ -1,7 +1,9 @@
-"""The join of records by hash: the same results in this process and on Spark, in one task and in several."""
+"""The join of records by hash: the same results in this process and on Spark, in one task and in several (L5)."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 from harrow.harness.checks import SparkHandle
-from harrow.harness.promises import join
+from harrow.harness.promises import by_value, join
 from harrow.harness.promises.by_value import NotPicklableError, dumps
 from harrow.harness.promises.join import Engine, run_join
 
@@ -92,6 +94,24 @@ def test_a_function_that_cannot_travel_is_named_with_a_remedy(tmp_path: Path) ->
 
     with pytest.raises(NotPicklableError, match="create that object inside the function"):
         dumps(locked)
+
+
+def test_a_value_without_functions_of_the_user_is_pickled_without_pyspark() -> None:
+    program = (
+        "import sys\n"
+        "from harrow.harness.promises.by_value import dumps\n"
+        "from harrow.harness.promises.record_ids import IdReader, canonical\n"
+        "dumps([IdReader('record_id', 'order'), canonical])\n"
+        "assert 'pyspark' not in sys.modules\n"
+        "dumps(IdReader('record_id', lambda record: 1))\n"
+        "assert 'pyspark' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
+
+
+@pytest.mark.parametrize("value", [residue, Numbers(1, 2), [print, residue]])
+def test_values_of_a_test_module_are_pickled_by_value(value: object) -> None:
+    assert by_value.by_reference(value) is None
 
 
 def test_modules_that_the_user_registered_stay_registered() -> None:

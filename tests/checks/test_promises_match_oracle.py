@@ -1,4 +1,4 @@
-"""The checks of topics and the oracle find the same anomalies in random topics, in this process and on Spark."""
+"""The checks of topics and the oracle find the same anomalies in random topics, in this process and on Spark (L5)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def check(case: Case, folder: Path, **engine: Any) -> None:
     assert Counter(findings.anomaly_counts) == Counter(str(anomaly[0]) for anomaly in expected)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(cases())
 def test_reducers_and_oracle_find_the_same_anomalies(case: Case) -> None:
     with TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from harrow import Harrow, Record, Topic
+from harrow.harness.checks import judge
 from harrow.harness.errors import VerdictError
 
 ONE_BROKER = pytest.mark.harrow(brokers=1)
@@ -109,6 +110,11 @@ def test_ignored_delivery_errors_are_missing_orders(harrow: Harrow, orders: Topi
     explained = [anomaly.explanation for anomaly in verdict.anomalies]
     assert explained[0] == "order 10 was believed sent, but is in no partition of orders"
     assert len(explained) == 7
+    again = judge(harrow.folder, topics=["orders"], guarantee="no-loss")
+    assert again.anomaly_counts == {"missing": 7}, "`harrow check` has no expectation"
+    assert harrow.verify(orders, guarantee="no-loss").valid, (
+        "without expectation nothing is missing"
+    )
 
 
 @ONE_BROKER
