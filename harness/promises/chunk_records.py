@@ -85,3 +85,8 @@ def text_of_record(record: Record) -> bytes | None:
     if record.value is None and "json" in record.__dict__:
         return json.dumps(record.json, default=str, ensure_ascii=False).encode()
     return record.value
+
+
+def record_at(chunk: OutputChunk, row: int) -> Record:
+    """Return a single record of a chunk."""
+    return records_of(chunk, 1, row)[0]

@@ -190,7 +190,9 @@ class KeyedCompare:
         for rows in _groups(frame):
             units = [row for row in rows if row.side == EXPECTED]
             outputs = [row for row in rows if row.side != EXPECTED]
-            if not self.pairing.rows.loose:  # rows are in the order of their offsets: the last one stays
+            if (
+                not self.pairing.rows.loose
+            ):  # rows are in the order of their offsets: the last one stays
                 outputs = list({row.partition: row for row in outputs}.values())
             doubt = self._judge(units, outputs, findings)
             if doubt is not None:

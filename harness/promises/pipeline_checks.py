@@ -110,7 +110,7 @@ class Compare:
         single = counted.filter((pl.col("units") == 1) & (pl.col("outputs") == 1)).select(HASH)
         units = frame.filter(pl.col("side") == EXPECTED).join(single, on=HASH, how="semi")
         outputs = frame.filter(pl.col("side") == ACTUAL).select(
-            HASH, "time", "partition", "offset", "chunk", "row", "index",
+            HASH, "time", "partition", "offset", "chunk", "row", "part",
             *(f"text_{at}" for at in range(len(self.shapes))),
         )  # fmt: skip
         both = units.join(outputs, on=HASH, suffix="_out")
@@ -139,7 +139,7 @@ class Compare:
         """Yield the rows of each id."""
         if not len(frame):
             return
-        ordered = frame.sort(HASH, "side", "partition", "offset", "chunk", "row", "index")
+        ordered = frame.sort(HASH, "side", "partition", "offset", "chunk", "row", "part")
         units: list[UnitRow] = []
         outputs: list[OutputRow] = []
         last: int | None = None
@@ -174,16 +174,15 @@ def judge_id(
         missing.append([] if excused or not lacking else list(members[-lacking:]))
         for output in matched[at][len(members) :]:
             findings.add(DUPLICATE, members[0].place, output.place)
-    wrong = iter(unmatched)
+    wrong = list(reversed(unmatched))
     for absent in missing:
-        while absent and (output := next(wrong, None)) is not None:
-            findings.add(WRONG, absent.pop().place, output.place)
+        while absent and wrong:
+            findings.add(WRONG, absent.pop().place, wrong.pop().place)
         for unit in absent:
             findings.add(MISSING, unit.place, None)
-    for output in wrong:
-        findings.add(
-            WRONG if classes else UNEXPECTED, classes[0][0].place if classes else None, output.place
-        )
+    for output in reversed(wrong):
+        first = classes[0][0].place if classes else None
+        findings.add(WRONG if classes else UNEXPECTED, first, output.place)
     for at, members in enumerate(classes):
         _late(compare, members, matched[at], len(missing[at]), findings)
     return [

@@ -20,14 +20,14 @@ class Place(NamedTuple):
 
     chunk: int
     row: int
-    index: int
+    part: int
     partition: int
     offset: int
 
 
 def place_of(row: Row, suffix: str = "") -> Place:
     """Return the place in a row of a frame."""
-    names = ("chunk", "row", "index", "partition", "offset")
+    names = ("chunk", "row", "part", "partition", "offset")
     return Place(*(row[name + suffix] for name in names))
 
 

@@ -80,7 +80,7 @@ class PipelineMapper:
     ) -> Generator[pl.DataFrame | Row]:
         known = {shape: at for at, shape in enumerate(self.shapes)}
         rows: list[int] = []
-        indexes: list[int] = []
+        parts: list[int] = []
         units: list[Unit] = []
         expected = self.pairing.expected
         for row, record in enumerate(records):
@@ -93,7 +93,7 @@ class PipelineMapper:
                 continue
             for index, unit in enumerate(found):
                 rows.append(row)
-                indexes.append(index)
+                parts.append(index)
                 units.append(unit)
         shapes = [known.get(unit.shape, -1) for unit in units]
         if -1 in shapes:
@@ -104,10 +104,17 @@ class PipelineMapper:
         ids = [unit.text if by_value else unit.id for unit in units]
         chosen = [records[row] for row in rows]
         frame = self._frame(
-            EXPECTED, number, rows, chosen, ids, indexes, shapes, [[unit.text for unit in units]]
+            EXPECTED, number, rows, chosen, ids, parts, shapes, [[unit.text for unit in units]]
         )
         yield frame
-        yield {"counts": {"inputs": len(records), "expected_outputs": len(units)}}
+        keyed = sum(record.key is not None for record in records)
+        yield {
+            "counts": {
+                "inputs": len(records),
+                "keyed_inputs": keyed,
+                "expected_outputs": len(units),
+            }
+        }
 
     def _actual(
         self, number: int, records: Sequence[Record], problems: Problems
@@ -137,7 +144,7 @@ class PipelineMapper:
 
     def _frame(
         self, side: int, number: int, rows: list[int], records: Sequence[Record], ids: Sequence[str | None],
-        indexes: list[int], shapes: list[int], texts: list[list[str]],
+        parts: list[int], shapes: list[int], texts: list[list[str]],
     ) -> pl.DataFrame:  # fmt: skip
         """Return the rows of one side; `texts` has a list for each shape, or one list for the units."""
         import numpy as np
@@ -150,7 +157,7 @@ class PipelineMapper:
             "side": np.full(len(rows), side, np.int8),
             "chunk": np.full(len(rows), number, np.int32),
             "row": np.array(rows, np.int32),
-            "index": np.array(indexes, np.int32),
+            "part": np.array(parts, np.int32),
             "shape": np.array(shapes, np.int32),
             "partition": partition,
             "offset": offset,

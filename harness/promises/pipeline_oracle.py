@@ -29,7 +29,7 @@ class Expectation(NamedTuple):
     """An expected output and its input."""
 
     record: Record
-    index: int
+    part: int
     shape: Shape
     text: str
 
@@ -63,13 +63,10 @@ def judge_pipeline(
             expected[name].append(Expectation(record, index, unit.shape, unit.text))
     shapes = {item.shape for items in expected.values() for item in items} or {Shape("raw")}
     for output in outputs:
-        name = (
-            actual_output(output, min(shapes), pairing.rows)
-            if pairing.by_value
-            else pairing.output_id(output)
-        )
-        if name is not None:
-            actual[name].append(output)
+        if pairing.by_value:
+            actual[actual_output(output, min(shapes), pairing.rows)].append(output)
+        elif (found := pairing.output_id(output)) is not None:
+            actual[found].append(output)
     judge = _Judge(pairing, commits, time_of)
     for name in sorted({*expected, *actual}):
         judge.judge(expected[name], actual[name])
@@ -142,7 +139,7 @@ class _Judge:
             ]
             choices.append(fitting or [None])
 
-        def cost(assignment: Sequence[int | None]) -> tuple[int, int]:
+        def cost(assignment: Iterable[int | None]) -> tuple[int, int]:
             counted = Counter(assignment)
             return (
                 sum(max(0, self._needed(items) - counted[at]) for at, items in enumerate(classes)),
@@ -207,7 +204,7 @@ class _Judge:
             if item.record.key is None:
                 continue
             lane = lanes[item.record.key, item.record.partition, output.partition]
-            unit = (item.record.offset, item.index)
+            unit = (item.record.offset, item.part)
             lane[unit] = min(output.offset, lane.get(unit, output.offset))
         for lane in lanes.values():
             self.counts[OUT_OF_ORDER] += sum(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .pipeline_checks import OutputRow, UnitRow
 
     Row = dict[str, Any]
-_PAIR = ("chunk", "row", "index", "partition", "offset")
+_PAIR = ("chunk", "row", "part", "partition", "offset")
 
 
 def pairs_of(good: pl.DataFrame) -> pl.DataFrame:
@@ -54,7 +54,7 @@ def check_order(frame: pl.DataFrame) -> Generator[Row]:
     import polars as pl
 
     first = frame.sort("offset_out").unique(
-        [HASH, "chunk", "row", "index"], keep="first", maintain_order=True
+        [HASH, "chunk", "row", "part"], keep="first", maintain_order=True
     )
     ordered = first.sort(HASH, "offset_out", maintain_order=True).with_columns(
         before=pl.col("offset").cum_max().over(HASH)

@@ -182,11 +182,14 @@ def _arrow_batches(frame: Any) -> Iterable[Any]:
     for name in ("toArrow", "toPandas"):  # Spark
         if not hasattr(frame, "__arrow_c_stream__") and hasattr(frame, name):
             frame = getattr(frame, name)()
+    batches: Iterable[Any]
     if isinstance(frame, pa.RecordBatchReader):
-        return frame
-    if type(frame).__module__.partition(".")[0] == "pandas":
-        return pa.Table.from_pandas(frame, preserve_index=False).to_batches()
-    return pa.table(frame).to_batches()
+        batches = frame
+    elif type(frame).__module__.partition(".")[0] == "pandas":
+        batches = pa.Table.from_pandas(frame, preserve_index=False).to_batches()
+    else:
+        batches = pa.table(frame).to_batches()
+    return batches
 
 
 def name_of_frame(frame: Any) -> str:
