@@ -10,6 +10,8 @@ An exception of a function of the user yields a dict with the exception and the 
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +33,18 @@ if TYPE_CHECKING:
 
 EXPECTED, ACTUAL = 0, 1
 ID_SEED, TEXT_SEED, KEY_SEED = 1, 2, 3
+
+
+@contextlib.contextmanager
+def collection_paused() -> Generator[None]:
+    """Pause the garbage collector: a chunk's records make no cycles, and looking for some takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +81,13 @@ class PipelineMapper:
 
     def __call__(self, chunk: NumberedChunk) -> Generator[pl.DataFrame | Row]:
         """Yield the rows of one chunk."""
-        records = records_of(chunk.chunk)
         problems = Problems(chunk.side)
-        if chunk.side == EXPECTED:
-            yield from self._expected(chunk.number, records, problems)
-        else:
-            yield from self._actual(chunk.number, records, problems)
-        yield from problems.result()
+        with collection_paused():
+            records = records_of(chunk.chunk)
+            side = self._expected if chunk.side == EXPECTED else self._actual
+            rows = [*side(chunk.number, records, problems), *problems.result()]
+            del records
+        yield from rows
 
     def _expected(
         self, number: int, records: Sequence[Record], problems: Problems

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -67,6 +68,8 @@ class Rows(NamedTuple):
 
 def expected_output(given: Any, rows: Rows) -> Expected:
     """Return shape and text of what a relation's function returned. Raises TypeError for what cannot be compared."""
+    if type(given) is dict:
+        return _object(given, rows)
     if isinstance(given, Record):
         return _whole_record(given, rows)
     if isinstance(given, tuple) and not hasattr(given, "_fields"):
@@ -149,18 +152,19 @@ def _json_or_bytes(record: Record, *, loose: bool) -> str:
 
 
 def _object(fields: Mapping[str, Any], rows: Rows) -> Expected:
-    names = tuple(sorted(fields))
-    return Expected(Shape("object", names), _fields_text(fields, names, loose=rows.loose))
+    shape = _object_shape(tuple(fields))
+    return Expected(shape, _fields_text(fields, shape.fields, loose=rows.loose))
+
+
+@lru_cache(maxsize=256)
+def _object_shape(names: tuple[str, ...]) -> Shape:
+    return Shape("object", tuple(sorted(names)))
 
 
 def _fields_text(fields: Mapping[str, Any], names: Sequence[str], *, loose: bool) -> str:
-    values: list[Any] = []
-    for name in names:
-        value = fields.get(name, _MISSING)
-        if value is _MISSING or (not loose and type(value) in _PLAIN):
-            values.append(value)
-        else:
-            values.append(_plain(value, loose))
+    values = [fields.get(name, _MISSING) for name in names]
+    if loose or not _PLAIN.issuperset(map(type, values)):
+        values = [value if value is _MISSING else _plain(value, loose) for value in values]
     return repr(values)
 
 
