@@ -64,7 +64,8 @@ def _column(table: Any, name: str) -> list[Any]:
     import polars as pl
 
     column: Any = pl.from_arrow(table.column(name))
-    return column.to_list()
+    values: list[Any] = column.to_list()
+    return values
 
 
 def _decoded(values: Sequence[bytes | None]) -> list[Any]:

@@ -1,9 +1,9 @@
 """When the outputs of a pipeline came out: when their batches were acknowledged, from the brokers' taps.
 
-`write_output_times` gathers the produced batches of the sink topic in a file; `times_of` looks records up in it. A
-batch that was acknowledged more than once (its first response was lost) counts from the first time: it was in the log
-then. For a record without a row the time is 0, which is before every commit: the leader may have ended between the
-append and the response, and nothing is said about such a record.
+`produced_batches` gathers the batches of a topic; `times_of` looks records up in a file of them. A batch that was
+acknowledged more than once (its first response was lost) counts from the first time: it was in the log then. For a
+record without a row the time is 0, which is before every commit: the leader may have ended between the append and the
+response, and nothing is said about such a record.
 """
 
 from __future__ import annotations
@@ -13,32 +13,46 @@ from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER
 
+COLUMNS = ("partition", "base_offset", "last_offset", "completed_ns", "crc")
+CRC = COLUMNS.index("crc")
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 
-def write_output_times(taps: list[Path], topic: str, path: Path) -> bool:
-    """Write the batches of `topic` that the taps have to `path`; False when no tap has one."""
+def produced_batches(taps: list[Path], topic: str) -> npt.NDArray[np.int64]:
+    """Return the acknowledged batches of a topic by partition and offset: columns `COLUMNS`."""
     import numpy as np
     from harrow.cluster.host.tap import PRODUCED
 
     from ..histories.tap import read_tap
 
-    found: list[Any] = []
-    for tap in taps:
-        rows, names = read_tap(tap).rows, read_tap(tap).names
-        if topic not in names or not len(rows):
+    found: list[Any] = [np.empty((0, len(COLUMNS)), np.int64)]
+    for path in taps:
+        tap = read_tap(path)
+        if topic not in tap.names or not len(tap.rows):
             continue
-        chosen = rows[(rows["kind"] == PRODUCED) & (rows["topic"] == names.index(topic))]
-        chosen = chosen[(chosen["error"] == 0) & (chosen["base_offset"] >= 0)]
-        columns = ("partition", "base_offset", "last_offset", "completed_ns")
-        found.append(np.stack([chosen[name].astype(np.int64) for name in columns], axis=1))
-    batches = np.concatenate(found) if found else np.empty((0, 4), np.int64)
-    order = np.lexsort((batches[:, 1], batches[:, 0]))
-    with path.open("wb") as file:
-        np.save(file, batches[order])
-    return bool(len(batches))
+        rows = tap.rows[
+            (tap.rows["kind"] == PRODUCED) & (tap.rows["topic"] == tap.names.index(topic))
+        ]
+        rows = rows[(rows["error"] == 0) & (rows["base_offset"] >= 0)]
+        found.append(np.stack([rows[name].astype(np.int64) for name in COLUMNS], axis=1))
+    batches = np.concatenate(found)
+    return batches[np.lexsort((batches[:, 1], batches[:, 0]))]
+
+
+def rewritten(batches: npt.NDArray[np.int64]) -> list[int]:
+    """Return the partitions with an offset at which two different batches were acknowledged.
+
+    The topic was deleted and created again, or its leader lost records: the time of an offset may be that of another
+    record.
+    """
+    import numpy as np
+
+    same = (batches[1:, :2] == batches[:-1, :2]).all(axis=1)
+    other = batches[1:, CRC] != batches[:-1, CRC]
+    return sorted(set(np.unique(batches[1:][same & other, 0]).tolist()))
 
 
 def times_of(
@@ -47,7 +61,7 @@ def times_of(
     """Return when each record was first acknowledged, or 0."""
     import numpy as np
 
-    batches: Any = np.load(path, mmap_mode="r")
+    batches: Any = np.load(path, mmap_mode="r")[:, :4]
     times = np.zeros(len(offset), np.int64)
     for number in np.unique(partition).tolist():
         chosen = np.flatnonzero(partition == number)

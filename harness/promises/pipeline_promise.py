@@ -15,7 +15,7 @@ from ..histories.contents import Contents, read_contents
 from ..topics import Topic
 from .findings import PromiseFindings
 from .join import Engine
-from .output_times import write_output_times
+from .output_times import produced_batches, rewritten
 from .pairing import Pairing
 from .pipeline_join import PipelineInputs, check_pipeline
 from .pipeline_results import PipelineResults, PipelineRun
@@ -112,6 +112,8 @@ class _Judge:
         self._work = folder / run_folder.PROMISES
         self._work.mkdir(parents=True, exist_ok=True)
         self._contents = read_contents(folder / run_folder.DRAIN)
+        self.rewritten: list[str] = []
+        """Partitions of which offsets were written twice."""
 
     def run(self, spark: SparkHandle | None, engine: Engine, limit: int) -> PromiseFindings:
         """Run the join and explain what it found."""
@@ -132,6 +134,7 @@ class _Judge:
         run = PipelineRun(
             pairing=pairing, source=promise.source, sink=sink.name, sink_note=sink.note, commits=commits,
             source_partitions=partitions, ordered=promise.ordered, group=promise.group,
+            rewritten=self.rewritten,
             sink_partitions=contents.partitions_of([promise.sink_topic] if promise.sink_topic else []),
         )  # fmt: skip
         return PipelineResults(run, found, words, limit).findings()
@@ -148,9 +151,16 @@ class _Judge:
         return {group: dict(partitions) for group, partitions in commit_times(chosen).items()}
 
     def _times(self) -> str:
-        topic = self._promise.sink_topic
-        if topic is None:
+        """Write when the outputs came out; remember where times of offsets are not those of records."""
+        import numpy as np
+
+        taps = run_folder.tap_files(self._folder / run_folder.CLUSTER)
+        batches = produced_batches([], "")
+        for topic in self._promise.topics:
+            batches = produced_batches(taps, topic)
+            self.rewritten += [f"{topic}-{partition}" for partition in rewritten(batches)]
+        if self._promise.sink_topic is None or not len(batches):
             return ""
         path = self._work / OUTPUT_TIMES
-        taps = run_folder.tap_files(self._folder / run_folder.CLUSTER)
-        return str(path) if write_output_times(taps, topic, path) else ""
+        np.save(path, batches)
+        return str(path)

@@ -2,9 +2,11 @@
 
 Doubts instead of false words:
 
-* Source records that compaction, retention or DeleteRecords removed may have had outputs: `unexpected-output`,
-  `duplicate-output` and `wrong-output` are not judged then, nor any final state. Removed sink records may have been the
-  outputs: `missing-output` and `commit-before-output` are not judged then. Compaction of a sink keeps final states.
+* Source records that compaction, retention or DeleteRecords removed may have had outputs: what looks like
+  `unexpected-output`, `duplicate-output` or `wrong-output`, or a wrong final state, may be legal then. Removed sink
+  records may have been the outputs: the same holds for `missing-output` and `commit-before-output`. What was removed
+  was not compared, so the verdict is not valid either. Compaction of a sink keeps final states.
+* Offsets that were written twice (a topic was created again) have no certain time: no `commit-before-output`.
 * A function that raises for an input leaves out what that input requires, and for an output what that output is.
 * When several groups commit offsets of the source and only some did it before the outputs, it is not known which of
   them is the pipeline's, unless `group=` says it.
@@ -48,6 +50,8 @@ class PipelineRun:
         default_factory=dict[str, Mapping[int, CommitTimes]]
     )
     ordered: bool = False
+    rewritten: Sequence[str] = ()
+    """Partitions of which offsets were written twice."""
     group: str | None = None
     """The group that the caller named."""
 
@@ -104,16 +108,16 @@ class PipelineResults:
                 shown.append(self._words.anomaly(finding))
         return shown
 
-    def _doubt(self, names: Sequence[str], why: str) -> None:
-        """Judge these anomalies no more."""
+    def _not_judged(self, names: Sequence[str], why: str) -> None:
+        """Drop what was found under these names: it may be legal."""
         for name in names:
-            count = self._counts.pop(name, 0)
-            text = (
-                f"{count} {name} were found, but {why}"
-                if count
-                else f"{name} cannot be excluded: {why}"
-            )
-            self._doubts.setdefault(name, text if count else why)
+            if count := self._counts.pop(name, 0):
+                self._doubts[name] = f"{count} {name} found, which may be legal: {why}"
+
+    def _not_excluded(self, names: Sequence[str], why: str) -> None:
+        """Keep what was found under these names; there may be more."""
+        for name in names:
+            self._doubts.setdefault(name, f"{name} cannot be excluded: {why}")
 
     # ----------------------------------------------------------------------------------- commits
 
@@ -173,17 +177,25 @@ class PipelineResults:
             self._doubts.pop(name, None)
 
     def _judge_removed_records(self) -> None:
+        keyed = self._run.keyed
         source = [part for part in self._run.source_partitions if part.removed]
         if source:
-            names = [*NAMES] if self._run.keyed else [UNEXPECTED, DUPLICATE, WRONG]
-            self._doubt(names, f"{_removed(source)}, whose outputs cannot be told from wrong ones")
+            why = f"{_removed(source)}, which may have required outputs"
+            self._not_judged([*NAMES] if keyed else [UNEXPECTED, DUPLICATE, WRONG], why)
+            self._not_excluded([MISSING, WRONG] if keyed else [MISSING], why)
         sink = [
-            part
-            for part in self._run.sink_partitions
-            if part.low or (part.removed and not self._run.keyed)
+            part for part in self._run.sink_partitions if part.low or (part.removed and not keyed)
         ]
         if sink:
-            self._doubt([MISSING, LATE], f"{_removed(sink)}, which may have been the outputs")
+            why = f"{_removed(sink)}, which may have been outputs"
+            self._not_judged([MISSING, LATE], why)
+            self._not_excluded([UNEXPECTED, DUPLICATE, WRONG], why)
+        if self._run.rewritten:
+            listed = ", ".join(self._run.rewritten)
+            self._not_judged(
+                [LATE],
+                f"offsets of {listed} were written twice (a topic was created again, or a leader lost records)",
+            )
 
     def _judge_orders(self) -> None:
         for row in self._found.doubts:

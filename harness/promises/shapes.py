@@ -33,7 +33,7 @@ from uuid import UUID
 from .record import NotJsonError, Record, text_of
 
 DIGITS = 12
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d{1,30}(\.\d{0,30})?|\.\d{1,30})([eE][+-]?\d{1,2})?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _PLAIN = frozenset({int, str, bool, type(None)})
 _MISSING = ("missing",)
@@ -188,7 +188,7 @@ def _plain(value: Any, loose: bool) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item, loose) for item in value]
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _plain(text_or_hex(bytes(value)), loose)
+        return _plain(_text_of_bytes(bytes(value)), loose)
     if isinstance(value, Enum):
         return _plain(value.value, loose)
     if isinstance(value, (dt.date, dt.time)):
@@ -244,6 +244,14 @@ def text_or_hex(data: str | bytes | bytearray | None) -> str:
         return f"text {data}"
     try:
         return f"text {bytes(data).decode()}"
+    except UnicodeDecodeError:
+        return f"hex {data.hex()}"
+
+
+def _text_of_bytes(data: bytes) -> str:
+    """Return bytes inside a row as `sink_rows.py` writes them into JSON."""
+    try:
+        return data.decode()
     except UnicodeDecodeError:
         return f"hex {data.hex()}"
 

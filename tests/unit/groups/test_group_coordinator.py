@@ -168,9 +168,7 @@ def test_refused_append_of_a_commit_returns_the_translated_error(
     assert fetched(bed).committed_offset == -1
 
 
-def test_tap_has_each_written_commit_and_no_refused_one(
-    bed: GroupTestBed, tmp_path: Path
-) -> None:
+def test_tap_has_each_written_commit_and_no_refused_one(bed: GroupTestBed, tmp_path: Path) -> None:
     tap = RealTap(str(tmp_path), bed.host.clock)
     bed.host.tap = tap
     bed.replicas.automatic = False
