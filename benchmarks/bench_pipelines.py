@@ -57,8 +57,12 @@ def bill_of(order: Mapping[str, Any]) -> dict[str, Any]:
 def make(folder: Path, count: int) -> PipelineInputs:
     """Write a source and a sink of `count` records."""
     numbers = range(count)
-    orders = [{"order": n, "customer": f"c{n % 1000}", "amount": n % 997} for n in numbers]
-    bills = [{**bill_of(order), "paid": "2026-11-22T10:00:00"} for order in orders]
+    orders: list[dict[str, Any]] = [
+        {"order": n, "customer": f"c{n % 1000}", "amount": n % 997} for n in numbers
+    ]
+    bills: list[dict[str, Any]] = [
+        {**bill_of(order), "paid": "2026-11-22T10:00:00"} for order in orders
+    ]
     bills[WRONG]["total"] += 1
     del bills[MISSING]
     bills.append(bills[DOUBLED - 1])
@@ -115,7 +119,7 @@ def polars_alone(inputs: PipelineInputs) -> Counter[str]:
         wrong=(pl.col("wanted") != pl.col("total")).sum(),
         unexpected=pl.col("wanted").is_null().sum(),
     ).collect()
-    names = ("missing-output", "duplicate-output", "wrong-output", "unexpected-output")
+    names: list[str] = ["missing-output", "duplicate-output", "wrong-output", "unexpected-output"]
     return +Counter(dict(zip(names, row.row(0), strict=True)))
 
 

@@ -63,7 +63,7 @@ def _column(table: Any, name: str) -> list[Any]:
     """Return a column as a list; polars makes it in a third of pyarrow's time."""
     import polars as pl
 
-    column: Any = pl.from_arrow(table.column(name))
+    column: Any = pl.from_arrow(table.column(name))  # pyright: ignore[reportUnknownMemberType] - pyarrow has no types
     values: list[Any] = column.to_list()
     return values
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from harrow.cluster.errors import ConfigError
 
 from .record import Record
 from .record_ids import IdReader, IdSource, RecordIdError, canonical, check_source
 from .relations import Folded, KeyedRelation, RecordRelation, Relation
-from .shapes import Rows, Shape, expected_output
+from .shapes import Rows, Shape, expected_output, is_a
 
 BY_ID = Shape("any")
 """The shape of an expectation of which only the record id is known: every output has it."""
@@ -99,12 +99,16 @@ class Pairing:
         return Unit(found, shape, text, given)
 
     def _id_of_expected(self, given: Any, record: Record) -> str | None:
-        if type(given) is dict and (found := self._usual_id(given)) is not None:
+        found = self._usual_id(given)
+        if found is not None:
             return found
-        key, value = given if type(given) is tuple and len(given) == 2 else (None, given)
+        key: Any = None
+        value: Any = given
+        if is_a(given, tuple) and len(given) == 2:
+            key, value = given
         if isinstance(value, Record):
             return self._id_of(value)
-        if isinstance(value, Mapping):
+        if is_a(value, Mapping):
             fields: Mapping[str, Any] = value
             try:
                 found = self._id_of(row_record(dict(fields), key=key))
@@ -116,12 +120,16 @@ class Pairing:
 
     def _usual_id(self, fields: Any) -> str | None:
         """Return the id at the field path where all is as usual: the fast way for most records."""
+        found: Any = fields
+        if not self._path:
+            return None
         for name in self._path:
-            if type(fields) is not dict:
+            if type(found) is not dict:
                 return None
-            fields = fields.get(name)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        kind = type(fields)  # pyright: ignore[reportUnknownVariableType]
-        return fields if kind is str else str(fields) if kind is int else None  # pyright: ignore[reportUnknownArgumentType]
+            found = cast("dict[str, Any]", found).get(name)
+        if type(found) is str:
+            return found
+        return str(found) if type(found) is int else None
 
     def _id_of(self, record: Record) -> str | None:
         assert self.record_id is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ..histories.commits import NEVER, CommitTimes
 from ..histories.contents import FinalRead
@@ -18,7 +18,7 @@ from .pipeline_findings import DUPLICATE, LATE, MISSING, OUT_OF_ORDER, UNEXPECTE
 from .record import NotJsonError, Record, text_of
 from .record_ids import canonical
 from .relations import KeyedRelation
-from .shapes import Shape, actual_output, expected_output, shown
+from .shapes import Shape, actual_output, expected_output, is_a, shown
 
 Row = dict[str, Any]
 
@@ -216,17 +216,17 @@ class PipelineWords:
 
     def _difference(self, unit: Unit, output: Record) -> str:
         """Return what differs: the fields of a mapping, or the whole value."""
-        value = unit.value
-        if isinstance(value, tuple) and len(value) == 2:  # pyright: ignore[reportUnknownArgumentType]
-            value = value[1]  # pyright: ignore[reportUnknownVariableType]
+        value: Any = unit.value
+        if is_a(value, tuple) and len(value) == 2:
+            value = value[1]
         try:
             actual = output.json
         except NotJsonError:
             actual = None
         rows = self.pairing.rows
-        if unit.shape.kind == "object" and isinstance(actual, dict) and isinstance(value, Mapping):
+        if unit.shape.kind == "object" and is_a(actual, dict) and is_a(value, Mapping):
             wanted: Mapping[str, Any] = value
-            fields: dict[str, Any] = actual
+            fields = cast("dict[str, Any]", actual)
             differing = [
                 f"{name} expected {shown(wanted[name])}, "
                 + (f"is {shown(fields[name])}" if name in fields else "is missing")

@@ -33,6 +33,7 @@ from typing import Any
 from harrow.cluster.errors import ConfigError, HarrowError
 
 from .record import Record
+from .shapes import is_a
 
 MS = 1000
 
@@ -99,10 +100,11 @@ class FlatMapped(RecordRelation):
 
     def outputs(self, record: Record) -> Sequence[Any]:
         """Return the items of the function's result."""
-        found = self.function(record)
-        if isinstance(found, (str, bytes, Mapping)):
+        found: Any = self.function(record)
+        if is_a(found, str, bytes, Mapping):
+            kind = type(found).__name__
             raise TypeError(
-                f"the function of flat_mapped returned {type(found).__name__}, expected an iterable of outputs"
+                f"the function of flat_mapped returned {kind}, expected an iterable of outputs"
             )
         return list(found)
 

@@ -27,7 +27,7 @@ from dataclasses import asdict, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from .record import NotJsonError, Record, text_of
@@ -66,13 +66,18 @@ class Rows(NamedTuple):
     """The field that holds the record id of a row; it is not part of a row's single value."""
 
 
+def is_a(value: object, *kinds: type) -> bool:
+    """Return whether `value` is of one of these types; unlike isinstance, type checkers do not narrow the value."""
+    return isinstance(value, kinds)
+
+
 def expected_output(given: Any, rows: Rows) -> Expected:
     """Return shape and text of what a relation's function returned. Raises TypeError for what cannot be compared."""
     if type(given) is dict:
-        return _object(given, rows)
+        return _object(cast("Mapping[str, Any]", given), rows)
     if isinstance(given, Record):
         return _whole_record(given, rows)
-    if isinstance(given, tuple) and not hasattr(given, "_fields"):
+    if is_a(given, tuple) and not hasattr(given, "_fields"):
         if len(given) != 2:
             raise TypeError(
                 f"the relation's function returned a tuple of {len(given)}, expected a pair (key, value)"
@@ -87,15 +92,16 @@ def expected_output(given: Any, rows: Rows) -> Expected:
                 "the relation's function returned a record as the value of a pair, return its value"
             )
         return Expected(shape._replace(with_key=True), f"{_key_text(given[0])}\n{text}")
-    if isinstance(given, Mapping):
+    if is_a(given, Mapping):
         return _object(given, rows)
-    if is_dataclass(given) and not isinstance(given, type):
-        return _object(asdict(given), rows)
+    whole: object = given  # which is_dataclass narrows instead
+    if is_dataclass(whole) and not is_a(whole, type):
+        return _object(asdict(cast("Any", given)), rows)
     if hasattr(given, "_asdict"):  # a named tuple
         return _object(given._asdict(), rows)
-    if isinstance(given, (str, bytes, bytearray)) and not rows.loose:
+    if is_a(given, str, bytes, bytearray) and not rows.loose:
         return Expected(Shape("raw"), text_or_hex(given))
-    if isinstance(given, (list, str, bytes)) or given is None or _is_scalar(given):
+    if is_a(given, list, str, bytes) or given is None or _is_scalar(given):
         return Expected(Shape("value"), canonical(given, loose=rows.loose))
     raise TypeError(
         f"the relation's function returned {type(given).__name__} {given!r:.100}, expected a mapping, text, bytes, "
@@ -123,11 +129,11 @@ def _part(output: Record, shape: Shape, rows: Rows) -> str:
     except NotJsonError:
         return f"not JSON {text_or_hex(output.value)}"
     if shape.kind == "object":
-        if not isinstance(value, dict):
+        if not is_a(value, dict):
             return f"no object {canonical(value, loose=rows.loose)}"
         return _fields_text(value, shape.fields, loose=rows.loose)
-    if rows.loose and isinstance(value, dict):
-        fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    if rows.loose and is_a(value, dict):
+        fields: dict[str, Any] = value
         others = [field for name, field in fields.items() if name != rows.id_field]
         if len(others) == 1:
             return canonical(others[0], loose=True)
@@ -175,19 +181,19 @@ def canonical(value: Any, *, loose: bool = False) -> str:
 
 def _plain(value: Any, loose: bool) -> Any:
     """Return a value of lists, tuples, texts, integers, floats, Booleans and None that stands for `value`."""
-    kind: Any = type(value)
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return _loose_text(value) if loose else value
     if kind is bool:
         return int(value) if loose else value
     if kind in _PLAIN:
         return value
-    if isinstance(value, Mapping):
+    if is_a(value, Mapping):
         fields: Mapping[Any, Any] = value
         return ("object", *sorted((str(name), _plain(fields[name], loose)) for name in fields))
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if is_a(value, list, tuple, set, frozenset):
         return [_plain(item, loose) for item in value]
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if is_a(value, bytes, bytearray, memoryview):
         return _plain(_text_of_bytes(bytes(value)), loose)
     if isinstance(value, Enum):
         return _plain(value.value, loose)
@@ -260,13 +266,13 @@ def shown(value: Any, limit: int = 200) -> str:
     """Return an expected value as a verdict shows it."""
     if isinstance(value, Record):
         return text_of(value.value, limit)
-    if isinstance(value, tuple) and len(value) == 2:  # pyright: ignore[reportUnknownArgumentType]
-        return f"key {shown(value[0], limit)}, value {shown(value[1], limit)}"  # pyright: ignore[reportUnknownArgumentType]
+    if is_a(value, tuple) and len(value) == 2:
+        return f"key {shown(value[0], limit)}, value {shown(value[1], limit)}"
     if isinstance(value, (bytes, str)):
         return text_of(value if isinstance(value, bytes) else value.encode(), limit)
     try:
         text = json.dumps(
-            dict(value) if isinstance(value, Mapping) else value, default=str, ensure_ascii=False
+            dict(value) if is_a(value, Mapping) else value, default=str, ensure_ascii=False
         )
     except (TypeError, ValueError):
         text = repr(value)

@@ -14,30 +14,31 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harrow.cluster.errors import ConfigError
 
 from ..histories.contents import ContentsChunk
 from .chunk_records import OutputChunk, RowsChunk
 from .record import Record
+from .shapes import is_a
 
 CHUNK_ROWS = 1 << 15
 
 
 def mapping_of(row: Any) -> Mapping[str, Any]:
     """Return the fields of a row. Raises ConfigError for a row without names."""
-    if isinstance(row, Mapping):
+    if is_a(row, Mapping):
         fields: Mapping[str, Any] = row
         return fields
-    if is_dataclass(row) and not isinstance(row, type):
-        return asdict(row)
+    if is_dataclass(row) and not is_a(row, type):
+        return asdict(cast("Any", row))
     for name in ("_asdict", "asDict", "model_dump"):  # named tuples, rows of Spark, pydantic
         if hasattr(row, name):
-            found: Mapping[str, Any] = getattr(row, name)()
+            found: Mapping[str, Any] = getattr(cast("Any", row), name)()
             return found
     if hasattr(row, "_mapping"):  # a row of SQLAlchemy
-        return dict(row._mapping)  # noqa: SLF001  (its documented name)
+        return dict(cast("Any", row)._mapping)  # noqa: SLF001  (its documented name)
     if isinstance(row, sqlite3.Row):
         return dict(zip(row.keys(), tuple(row), strict=True))
     raise ConfigError(
@@ -148,7 +149,7 @@ def _json_value(value: Any) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, (dt.date, dt.time)):
         return value.isoformat()
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if is_a(value, bytes, bytearray, memoryview):
         data = bytes(value)
         try:
             return data.decode()
@@ -161,7 +162,6 @@ def _json_value(value: Any) -> Any:
 
 def _pyarrow() -> Any:
     import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-    import pyarrow.ipc  # pyright: ignore[reportMissingTypeStubs]
 
     return pa
 

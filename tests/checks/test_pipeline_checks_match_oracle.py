@@ -14,6 +14,7 @@ from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_oracle import judge_pipeline
 from harrow.harness.promises.record import Record
 from harrow.harness.promises.relations import (
+    RecordRelation,
     Relation,
     filtered,
     flat_mapped,
@@ -22,7 +23,7 @@ from harrow.harness.promises.relations import (
     mapped,
     windowed,
 )
-from harrow.harness.promises.shapes import Rows
+from harrow.harness.promises.shapes import Rows, is_a
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines_by_hand import anomalies, checked, record
@@ -56,6 +57,10 @@ def count_of(window: Any) -> dict[str, Any]:
     return {"customer": window[0]["customer"], "start": window.start_ms, "count": len(window)}
 
 
+def customer_of(row: Record) -> Any:
+    return row["customer"]
+
+
 def window_id(row: Record) -> tuple[Any, Any]:
     return row["customer"], row["start"]
 
@@ -75,7 +80,7 @@ RELATIONS: list[tuple[str, Relation | None, Any]] = [
 KEYED: list[tuple[str, Relation, Any]] = [
     ("folded by key", folded(total, 0), None),
     ("folded by id", folded(totals, {}), "customer"),
-    ("folded by a field", folded(totals, {}, key="customer"), lambda row: row["customer"]),
+    ("folded by a field", folded(totals, {}, key="customer"), customer_of),
     ("windowed", windowed(1, count_of), window_id),
 ]
 
@@ -120,9 +125,11 @@ def derived(relation: Relation | None, orders: list[Record]) -> list[Any]:
     """Outputs that a correct job would write, so that histories are not all wrong."""
     outputs: list[Any] = []
     for order in orders:
-        results = (order,) if relation is None else relation.outputs(order)  # type: ignore[attr-defined]
+        results: Any = [order]
+        if isinstance(relation, RecordRelation):
+            results = relation.outputs(order)
         for result in results:
-            value = result[1] if isinstance(result, tuple) else result
+            value = result[1] if is_a(result, tuple) else result
             outputs.append(dict(value))
     return outputs
 

@@ -80,6 +80,10 @@ def verdict_part(
     return PipelineResults(run, found, words, 20).findings()
 
 
+def order_of(given: Record) -> Any:
+    return None if given.value is None else given["order"]
+
+
 def commit(offset: int, ns: int, group: str = "billing") -> Commit:
     return Commit(group=group, partition=0, offset=offset, completed_ns=ns)
 
@@ -185,7 +189,7 @@ def test_record_id_that_returns_none_leaves_a_record_out(tmp_path: Path) -> None
     heartbeat = Record(topic="bills", partition=0, offset=1, value=None, key=b"heartbeat")
     found = verdict_part(
         tmp_path, [order(0)], [bill(0), heartbeat],
-        record_id=lambda given: None if given.value is None else given["order"],
+        record_id=order_of,
     )  # fmt: skip
     assert not (found.anomaly_counts or found.doubts)
     assert found.operation_counts["pipeline_outputs_not_judged"] == 1

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import polars as pl
-import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
+import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
 import pytest
 from harrow import Topic, files, mapped, table
 from harrow.cluster.errors import ConfigError
@@ -29,6 +29,7 @@ from harrow.harness.promises.shapes import Rows
 from harrow.harness.promises.sinks import stage, topic_of
 from pipelines_by_hand import anomalies, chunks_of, record
 
+pa: Any = pyarrow
 ORDERS = [{"order": n, "amount": n * 1.25, "paid": n % 2 == 0, "note": None} for n in range(5)]
 
 
@@ -186,9 +187,7 @@ def test_rows_keep_their_numbers_across_chunks(
         assert [row["order"] for row in found] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("sink", "remedy"),
-    [
+WRONG_SINKS: list[tuple[Callable[[Path], Any], str]] = [
         (lambda _: "out/bills.csv", "use files"),
         (lambda folder: folder / "bills.csv", "use files"),
         (lambda _: 7, "expected a topic, table"),
@@ -201,8 +200,10 @@ def test_rows_keep_their_numbers_across_chunks(
         (lambda folder: table(_sqlite(folder / "s.db", rows()), "select nothing from x"), "the query is"),
         (lambda _: table("postgresql://host/db", "bills"), "pip install sqlalchemy"),
         (lambda _: table(object(), "bills"), "a DB-API connection"),
-    ],
-)  # fmt: skip
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sink", "remedy"), WRONG_SINKS)
 def test_wrong_sinks_are_refused_with_a_remedy(
     tmp_path: Path, sink: Callable[[Path], Any], remedy: str
 ) -> None:

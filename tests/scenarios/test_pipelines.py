@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ def to_topic(
 
 
 @contextlib.contextmanager
-def expected_anomalies(*names: str) -> Iterator[list[Verdict]]:
+def expected_anomalies(*names: str) -> Generator[list[Verdict]]:
     """Expect an invalid verdict with exactly these anomalies."""
     caught: list[Verdict] = []
     with pytest.raises(VerdictError) as raised:
