@@ -96,7 +96,7 @@ def expected_output(given: Any, rows: Rows) -> Expected:
         return _object(given, rows)
     whole: object = given  # which is_dataclass narrows instead
     if is_dataclass(whole) and not is_a(whole, type):
-        return _object(asdict(cast("Any", given)), rows)
+        return _object(asdict(whole), rows)
     if hasattr(given, "_asdict"):  # a named tuple
         return _object(given._asdict(), rows)
     if is_a(given, str, bytes, bytearray) and not rows.loose:
