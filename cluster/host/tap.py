@@ -127,7 +127,12 @@ class NoTap:
         """Nothing."""
 
     def committed(
-        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
     ) -> None:
         """Nothing."""
 
@@ -202,7 +207,12 @@ class RealTap:
             os.write(self._rows_fd, rows)
 
     def committed(
-        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
     ) -> None:
         """The result of writing a group's offsets; `error` is that of the response."""
         completed_ns = self._clock.monotonic_ns()

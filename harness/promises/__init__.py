@@ -30,10 +30,10 @@ A join of few rows is one task without shuffle. Functions of the user travel by 
 
 Topics: `topic_promise.py` checks the arguments of `verify` and plans the join, `topic_rows.py` is its mapper,
 `topic_checks.py` its reducers; `topic_results.py` merges their results into `findings.py`, and `topic_words.py` says
-them in the user's words. The reducers of pipelines are in `pipeline_checks.py`
-(outputs that depend on one input), `keyed_checks.py` (states: `folded`, `windowed`) and `pipeline_order.py`. Each check
-has a plain oracle (`oracle.py`, `pipeline_oracle.py`) and a property test against it. A function of the user that raises makes the verdict unknown, and the
-reason shows the exception and the record.
+them in the user's words. The reducers of pipelines are in `pipeline_checks.py` (outputs that depend on one input),
+`keyed_checks.py` (states: `folded`, `windowed`) and `pipeline_order.py`. Each check has a plain oracle (`oracle.py`,
+`pipeline_oracle.py`) and a property test against it. A function of the user that raises makes the verdict unknown, and
+the reason shows the exception and the record.
 
 Anomalies on a topic: `missing`, `unexpected`, `duplicate`, `out-of-order`, `split-key`. On a pipeline:
 `missing-output`, `duplicate-output`, `unexpected-output`, `wrong-output`, `out-of-order-output`,

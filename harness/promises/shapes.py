@@ -95,7 +95,7 @@ def expected_output(given: Any, rows: Rows) -> Expected:
     if is_a(given, Mapping):
         return _object(given, rows)
     whole: object = given  # which is_dataclass narrows instead
-    if is_dataclass(whole) and not is_a(whole, type):
+    if is_dataclass(whole) and not isinstance(whole, type):
         return _object(asdict(whole), rows)
     if hasattr(given, "_asdict"):  # a named tuple
         return _object(given._asdict(), rows)

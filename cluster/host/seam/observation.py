@@ -24,7 +24,7 @@ class Trace(Protocol):
 
 
 class Tap(Protocol):
-    """Records that responses acknowledged or delivered, and committed offsets (J6); does nothing unless `harrow.tap` is set."""
+    """Records what responses acknowledged or delivered, and committed offsets (J6); without `harrow.tap` nothing."""
 
     enabled: bool
 
@@ -51,7 +51,12 @@ class Tap(Protocol):
         ...
 
     def committed(
-        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
     ) -> None:
         """The result of writing a group's committed offsets, before the response is sent."""
         ...
