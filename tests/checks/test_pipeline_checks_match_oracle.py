@@ -1,4 +1,4 @@
-"""The stages of a pipeline's checks find what the oracle in plain Python finds, for every relation."""
+"""The stages of a pipeline's checks find what the plain oracle finds, for every relation, also on Spark (L5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from harrow.harness.checks import SparkHandle
 from harrow.harness.histories.commits import Commit
+from harrow.harness.promises import join
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_oracle import judge_pipeline
 from harrow.harness.promises.record import Record
@@ -200,3 +202,32 @@ def test_keyed_stages_find_what_the_oracle_finds(
     assert anomalies(found) == anomalies(expected)
     assert sum(doubt["count"] for doubt in found.doubts) == expected.undecided
     assert not (found.problems or found.raised)
+
+
+@pytest.mark.parametrize("tasks", ["one task", "several tasks"])
+def test_stages_find_the_same_on_spark(
+    spark: SparkHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: str
+) -> None:
+    if tasks == "several tasks":
+        monkeypatch.setattr(join, "TASK_ROWS", 6)
+    orders = [
+        record({"order": n, "amount": n % 3, "customer": f"c{n % 2}"}, offset=n, key=f"c{n % 2}", topic="orders")
+        for n in range(20)
+    ]  # fmt: skip
+    bills = [bill_of(order) for order in orders]
+    bills[3]["total"] = 9
+    bills[6], bills[4] = bills[4], bills[6]
+    bills += [bills[5], {"order": 77, "total": 0}]
+    del bills[1]
+    outputs = [record(bill, offset=n, topic="bills") for n, bill in enumerate(bills)]
+    sums = [record(value, offset=n, key=f"c{n}", topic="sums") for n, value in enumerate([10, 8])]
+    commits = [Commit(group="billing", partition=0, offset=8, completed_ns=5)]
+    for number, (relation, record_id, written) in enumerate(
+        [(mapped(bill_of), "order", outputs), (folded(total, 0), None, sums)]
+    ):
+        pairing = Pairing(relation=relation, record_id=record_id, rows=Rows())
+        folder = tmp_path / str(number)
+        found = checked(orders, written, pairing, folder, commits=commits, spark=spark)
+        expected = judge_pipeline(orders, written, pairing, commits=commits)
+        assert anomalies(found) == anomalies(expected) != {}
+        assert +Counter(found.late) == +expected.late
