@@ -4,7 +4,8 @@
 trace.jsonl      structured events, one JSON object a line     (`host/trace.py`)
 broker.log       lines for people                              (`host/trace.py`)
 tap.bin          rows of acknowledged and delivered batches    (`host/tap.py`)
-tap.names        the names that its rows refer to by number    (`host/tap.py`)
+tap.commits      rows of committed offsets of groups           (`host/tap.py`)
+tap.names        the names that the rows of both refer to by number  (`host/tap.py`)
 data/            the logs, where `log.dirs` names nothing else (`storage/log_folder.py`)
 stdout.log       what the process printed                      (`forkserver.py`)
 lives            one byte for each incarnation; seeds its random numbers  (`host/real/host.py`)
@@ -20,6 +21,7 @@ from pathlib import Path
 TRACE = "trace.jsonl"
 LOG = "broker.log"
 TAP = "tap.bin"
+TAP_COMMITS = "tap.commits"
 TAP_NAMES = "tap.names"
 DATA = "data"
 STDOUT = "stdout.log"

@@ -36,6 +36,7 @@ from .chaos_plan import ChaosRequest
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
+from .pipelines import PipelineVerifier
 from .run_settings import RunSettings
 from .seeds import child_seed
 from .topics import Topic, check_topic, consumer_groups, create_topic
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .clients.consumer import Consumer
     from .clients.producer import Producer
     from .clusters import ClusterSource
+    from .promises.pipeline_promise import PipelinePromise
     from .promises.record_ids import IdSource
     from .promises.topic_promise import TopicPromise
 
@@ -65,7 +67,7 @@ UNDERSCORED = frozenset(
 """Settings of librdkafka and confluent-kafka whose names contain underscores."""
 
 
-class Harrow:
+class Harrow(PipelineVerifier):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
     def __init__(
@@ -369,7 +371,7 @@ class Harrow:
         self,
         topics: Iterable[Topic | str],
         guarantee: str | None = None,
-        promise: TopicPromise | None = None,
+        promise: TopicPromise | PipelinePromise | None = None,
     ) -> Verdict:
         if self._chaos is not None:
             raise ConfigError(

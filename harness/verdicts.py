@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from .checks import SparkHandle, Verdict
     from .checks.judgement import PartitionReplicas
     from .promises.findings import PromiseFindings
+    from .promises.pipeline_promise import PipelinePromise
     from .promises.topic_promise import TopicPromise
+
+    Promise = TopicPromise | PipelinePromise
 
 CONVERGE_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 60.0
@@ -46,7 +49,7 @@ class RunVerifier:
         self._spark().request()
 
     def judge(
-        self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promise: TopicPromise | None = None
+        self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promise: Promise | None = None
     ) -> Verdict:  # fmt: skip
         """Return the verdict on `topics`, write it to verdict.json and draw report.html.
 
@@ -90,17 +93,22 @@ class RunVerifier:
             return [str(error)]
         return []
 
-    def _judge_promise(self, topics: Sequence[str], promise: TopicPromise) -> PromiseFindings:
+    def _judge_promise(self, topics: Sequence[str], promise: Promise) -> PromiseFindings:
         """Judge what the application promised; what prevents it is a reason."""
         from .promises.findings import PromiseFindings
+        from .promises.pipeline_promise import PipelinePromise
         from .promises.topic_promise import judge_topics
 
         try:
+            if isinstance(promise, PipelinePromise):
+                return promise.judge(self._folder, spark=self._spark())
             return judge_topics(self._folder, topics, promise, spark=self._spark())
+        except ConfigError:
+            raise
         except HarrowError as error:
             return PromiseFindings(reasons=(str(error),))
         except Exception as error:
-            return PromiseFindings(reasons=(f"the checks of record ids crashed: {error!r}",))
+            return PromiseFindings(reasons=(f"the checks of the promises crashed: {error!r}",))
 
     def _ask(
         self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None

@@ -44,6 +44,15 @@ if TYPE_CHECKING:
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
     from harrow.harness.fixtures import harrow_session_fixture as harrow_session_fixture
     from harrow.harness.promises.record import Record as Record
+    from harrow.harness.promises.relations import Window as Window
+    from harrow.harness.promises.relations import filtered as filtered
+    from harrow.harness.promises.relations import flat_mapped as flat_mapped
+    from harrow.harness.promises.relations import folded as folded
+    from harrow.harness.promises.relations import identity as identity
+    from harrow.harness.promises.relations import mapped as mapped
+    from harrow.harness.promises.relations import windowed as windowed
+    from harrow.harness.promises.sinks import files as files
+    from harrow.harness.promises.sinks import table as table
     from harrow.harness.run import Harrow as Harrow
     from harrow.harness.topics import Topic as Topic
 
@@ -74,6 +83,15 @@ _FAULTS = (
     "slow_disk",
     "terminate",
 )
+_RELATIONS = (
+    "Window",
+    "filtered",
+    "flat_mapped",
+    "folded",
+    "identity",
+    "mapped",
+    "windowed",
+)
 _HOME = {
     "Cluster": "harrow.cluster",
     "Harrow": "harrow.harness.run",
@@ -84,7 +102,10 @@ _HOME = {
     "VerdictError": "harrow.harness.errors",
     "harrow_fixture": "harrow.harness.fixtures",
     "harrow_session_fixture": "harrow.harness.fixtures",
+    "files": "harrow.harness.promises.sinks",
+    "table": "harrow.harness.promises.sinks",
     **dict.fromkeys(_FAULTS, "harrow.faults"),
+    **dict.fromkeys(_RELATIONS, "harrow.harness.promises.relations"),
 }
 __all__ = [
     "Cluster",
@@ -94,22 +115,29 @@ __all__ = [
     "Topic",
     "Verdict",
     "VerdictError",
+    "Window",
     "all_brokers",
     "broker",
     "controller",
     "cut",
     "disk_error",
     "failpoint",
+    "files",
+    "filtered",
+    "flat_mapped",
+    "folded",
     "follower",
     "group_coordinator",
     "harrow_fixture",
     "harrow_session_fixture",
+    "identity",
     "isolate",
     "isr_member",
     "kill",
     "leader",
     "lose_response",
     "majority",
+    "mapped",
     "minority",
     "one",
     "pause",
@@ -120,7 +148,9 @@ __all__ = [
     "restart_registry",
     "slow_disk",
     "slow_link",
+    "table",
     "terminate",
+    "windowed",
 ]
 
 

@@ -124,6 +124,10 @@ class OffsetsApi:
 
         def on_result(error: ErrorCode, base_offset: Offset) -> None:
             hosted.offsets.end(values)
+            tap = self._service.host.tap
+            if tap.enabled:
+                offsets = [(tp, value.offset) for tp, value in values.items()]
+                tap.committed(group_id, offsets, error=int(error), invoked_ns=request.received_ns)
             if error is ErrorCode.none:
                 for delta, (tp, value) in enumerate(values.items()):
                     hosted.offsets.put(tp, value, Offset(base_offset + delta))

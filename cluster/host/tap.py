@@ -1,8 +1,9 @@
 """The tap: records that responses acknowledged or delivered (J6), `Tap` of the seam, and the format of its rows.
 
-Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended) and `tap.names` (`id<TAB>name` a line, clients
-and topics in one numbering; a name is on disk before the first row that uses it). Rows are written with
-one `write` a call, before the response's bytes are sent: everything that a client received is in the tap.
+Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended), `tap.commits` (one row of `COMMIT_ROW` a partition of an
+OffsetCommit) and `tap.names` (`id<TAB>name` a line, clients, topics and groups in one numbering; a name is on disk
+before the first row that uses it). Rows are written with one `write` a call, before the response's bytes are sent:
+everything that a client received is in the tap.
 
 Rows, `produced` (kind 1): one for each batch of a partition as the producer sent it (base offsets 0),
 numbered from the `base_offset` of the response. Refused: `error` set, offsets -1. Where the
@@ -10,6 +11,11 @@ bytes hold no whole batch header (a refused request of garbage) one row with cou
 Rows, `fetched` (kind 2): one for each whole data batch at or above the asked offset; `base_offset` is the
 first offset **delivered** (a client drops those below what it asked for), `count` the batch's own. A
 partial batch at the end and control batches are not delivered to applications and have no row.
+
+Rows of `tap.commits`: one for each partition of an OffsetCommit when the coordinator knows its result. `error` 0: all
+in-sync replicas have the commit, so that the group's next member begins there, whether or not the response reaches the
+client. Another error: the commit may be in the log or not. A commit that the coordinator refuses before it writes has
+no row.
 
 Times are on the monotonic clock. `invoked_ns` is when the broker read the request, which for bytes that
 waited before a stopped process is long after they were sent. `created_ns` of a produced batch is when its oldest
@@ -25,11 +31,14 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..broker_folder import TAP, TAP_NAMES
+from ..broker_folder import TAP, TAP_COMMITS, TAP_NAMES
 from .seam import Buffer, Clock
+
+if TYPE_CHECKING:
+    from ..ids import TopicPartition
 
 PRODUCED = 1
 FETCHED = 2
@@ -42,6 +51,12 @@ TAP_DTYPE: list[tuple[str, str]] = [
     ("producer_id", "<i8"), ("producer_epoch", "<i2"), ("acks", "<i2"), ("base_sequence", "<i4"),
     ("invoked_ns", "<i8"), ("completed_ns", "<i8"), ("created_ns", "<i8"),
     ("base_timestamp_ms", "<i8"), ("max_timestamp_ms", "<i8"),
+]  # fmt: skip
+
+COMMIT_ROW = struct.Struct("<IIihxxqqq")
+COMMIT_DTYPE: list[tuple[str, str]] = [
+    ("group", "<u4"), ("topic", "<u4"), ("partition", "<i4"), ("error", "<i2"), ("pad", "V2"),
+    ("offset", "<i8"), ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
 ]  # fmt: skip
 
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -111,6 +126,16 @@ class NoTap:
     ) -> None:  # fmt: skip
         """Nothing."""
 
+    def committed(
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
+    ) -> None:
+        """Nothing."""
+
     def close(self) -> None:
         """Nothing."""
 
@@ -124,8 +149,10 @@ class RealTap:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._clock = clock
         self._rows_fd = os.open(os.path.join(folder, TAP), flags, 0o644)
+        self._commits_fd = os.open(os.path.join(folder, TAP_COMMITS), flags, 0o644)
         # a full disk may have cut the last row of an earlier process: the next row must begin at a row border
-        os.ftruncate(self._rows_fd, os.fstat(self._rows_fd).st_size // TAP_ROW.size * TAP_ROW.size)
+        for fd, row in ((self._rows_fd, TAP_ROW), (self._commits_fd, COMMIT_ROW)):
+            os.ftruncate(fd, os.fstat(fd).st_size // row.size * row.size)
         self._ids = _read_names(os.path.join(folder, TAP_NAMES))
         self._names_fd = os.open(os.path.join(folder, TAP_NAMES), flags, 0o644)
 
@@ -179,6 +206,25 @@ class RealTap:
         if rows:
             os.write(self._rows_fd, rows)
 
+    def committed(
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
+    ) -> None:
+        """The result of writing a group's offsets; `error` is that of the response."""
+        completed_ns = self._clock.monotonic_ns()
+        number = self._id(group)
+        rows = b"".join(
+            COMMIT_ROW.pack(
+                number, self._id(tp.topic), tp.partition, error, offset, invoked_ns, completed_ns
+            )
+            for tp, offset in offsets
+        )
+        os.write(self._commits_fd, rows)
+
     def _id(self, name: str) -> int:
         found = self._ids.get(name)
         if found is None:
@@ -188,10 +234,10 @@ class RealTap:
 
     def close(self) -> None:
         """Close the files."""
-        for fd in (self._rows_fd, self._names_fd):
+        for fd in (self._rows_fd, self._commits_fd, self._names_fd):
             if fd >= 0:
                 os.close(fd)
-        self._rows_fd = self._names_fd = -1
+        self._rows_fd = self._commits_fd = self._names_fd = -1
 
 
 def _ago(now_ns: int, ms: int) -> int:

@@ -24,6 +24,15 @@ What the application promised of a topic (`promises/topic_checks.py`):
 * `out-of-order`: records with the same order key are not in the log in the order in which they were sent;
 * `split-key`: the records of an order key are in several partitions, so they have no order.
 
+What the application promised of a pipeline (`promises/pipeline_checks.py`):
+
+* `missing-output`: an input requires an output that is not there; also an input that the job has not processed yet;
+* `wrong-output`: the output of an input is not what the relation requires;
+* `unexpected-output`: no input requires the output;
+* `duplicate-output`: there are more outputs than the inputs require;
+* `out-of-order-output`: outputs of one record key are not in the order of their inputs;
+* `commit-before-output`: a group committed an offset beyond an input before the output for that input was there.
+
 `anomaly_kinds.py` has the order of severity, and the words with which a verdict reports each of them.
 
 Only a simulation can find these (`SIMULATED`), because it observes every client and every task:
@@ -42,14 +51,21 @@ from collections.abc import Iterable, Sequence
 
 from harrow.cluster.errors import ConfigError
 
-LOSS = frozenset({"lost-write", "unseen", "missing"})
+LOSS = frozenset({"lost-write", "unseen", "missing"}) | {
+    "missing-output",
+    "wrong-output",
+    "unexpected-output",
+    "commit-before-output",
+}
 INTEGRITY = frozenset(
     {"inconsistent-offsets", "replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"}
     | {"two-leaders", "two-controllers"}
 )
-DUPLICATION = frozenset({"duplicate"})
+DUPLICATION = frozenset({"duplicate", "duplicate-output"})
 EXCESS = frozenset({"unexpected"})
-ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"})
+ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"}) | {
+    "out-of-order-output"
+}
 
 FORBIDDEN: dict[str, frozenset[str]] = {
     "best-effort": frozenset({"replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"})

@@ -13,7 +13,11 @@ CHECKS = Path(checks.__file__).parent
 KERNELS = sorted((CHECKS / "kernels").glob("*.py"))
 ORACLE = [CHECKS / "oracle.py"]
 TRACES = [CHECKS / "traces.py"]
-PROMISES = sorted(Path(promises.__file__).parent.glob("*_checks.py"))
+PROMISES = sorted(
+    path
+    for pattern in ("*_checks.py", "pipeline_findings.py")
+    for path in Path(promises.__file__).parent.glob(pattern)
+)
 ORACLE_OF_PROMISES = sorted(Path(promises.__file__).parent.glob("*oracle.py"))
 SIMULATION = sorted(Path(simulation.__file__).parent.glob("*.py"))
 NAMES = ALL_ANOMALIES | SIMULATED

@@ -1,11 +1,14 @@
-"""What a host records: the trace of events and log lines, and the tap of acknowledged records."""
+"""What a host records: the trace of events and log lines, and the tap of acknowledged records and committed offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from .buffers import Buffer
+
+if TYPE_CHECKING:
+    from ...ids import TopicPartition
 
 
 class Trace(Protocol):
@@ -21,7 +24,7 @@ class Trace(Protocol):
 
 
 class Tap(Protocol):
-    """Records that responses acknowledged or delivered (J6); does nothing unless `harrow.tap` is set."""
+    """Records what responses acknowledged or delivered, and committed offsets (J6); without `harrow.tap` nothing."""
 
     enabled: bool
 
@@ -45,4 +48,15 @@ class Tap(Protocol):
         self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer]
     ) -> None:  # fmt: skip
         """One partition of a consumer's fetch response, just before its bytes are sent."""
+        ...
+
+    def committed(
+        self,
+        group: str,
+        offsets: Iterable[tuple[TopicPartition, int]],
+        *,
+        error: int,
+        invoked_ns: int,
+    ) -> None:
+        """The result of writing a group's committed offsets, before the response is sent."""
         ...

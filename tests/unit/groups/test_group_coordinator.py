@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from coordinator_fakes import FakeLog, Sent
 from group_fakes import GroupTestBed
@@ -16,6 +18,7 @@ from harrow.cluster.groups.records import (
     decode_key,
     decode_offset_value,
 )
+from harrow.cluster.host.tap import COMMIT_DTYPE, RealTap
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
@@ -163,6 +166,25 @@ def test_refused_append_of_a_commit_returns_the_translated_error(
     bed.replicas.next_error = log_error
     assert commit_error(commit(bed, 41)) is shown
     assert fetched(bed).committed_offset == -1
+
+
+def test_tap_has_each_written_commit_and_no_refused_one(bed: GroupTestBed, tmp_path: Path) -> None:
+    tap = RealTap(str(tmp_path), bed.host.clock)
+    bed.host.tap = tap
+    bed.replicas.automatic = False
+    waiting = commit(bed, 41)
+    assert (tmp_path / "tap.commits").stat().st_size == 0
+    bed.replicas.automatic = True
+    bed.replicas.acknowledge()
+    assert commit_error(waiting) is ErrorCode.none
+    bed.replicas.next_error = ErrorCode.request_timed_out
+    commit(bed, 42)
+    commit(bed, 43, topic="nowhere")
+    tap.close()
+    rows: Any = np.frombuffer((tmp_path / "tap.commits").read_bytes(), dtype=COMMIT_DTYPE)
+    assert rows["offset"].tolist() == [41, 42]
+    assert rows["error"].tolist() == [0, ErrorCode.coordinator_not_available]
+    assert (tmp_path / "tap.names").read_text().split() == ["0", GROUP, "1", "orders"]
 
 
 def test_invalid_offset_commit_is_refused_for_its_partition(bed: GroupTestBed) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from harrow.cluster.host.real.clock import RealClock
 from harrow.cluster.host.tap import (
+    COMMIT_DTYPE,
+    COMMIT_ROW,
     FETCHED,
     FLAG_LOST,
     PRODUCED,
@@ -19,6 +21,7 @@ from harrow.cluster.host.tap import (
     RealTap,
     headers,
 )
+from harrow.cluster.ids import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +55,7 @@ def tap(folder: Path) -> RealTap:
 
 def test_struct_and_dtype_have_the_same_size() -> None:
     assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 96
+    assert np.dtype(COMMIT_DTYPE).itemsize == COMMIT_ROW.size == 40
 
 
 def test_produced_batches_have_offsets_from_the_responses_base_offset(tmp_path: Path) -> None:
@@ -148,6 +152,27 @@ def test_restart_continues_names_and_rows(tmp_path: Path) -> None:
     rows = read(tmp_path)
     assert rows["client"].tolist() == [0, 2, 0]
     assert names(tmp_path) == {0: "a\\tb", 1: "orders", 2: "c"}
+
+
+def test_committed_offsets_have_a_row_for_each_partition(tmp_path: Path) -> None:
+    for error in (0, 16):
+        t = tap(tmp_path)
+        offsets = [(TopicPartition("orders", 1), 7), (TopicPartition("returns", 0), 2**40)]
+        t.committed("billing", offsets, error=error, invoked_ns=5)
+        t.close()
+        with (tmp_path / "tap.commits").open("ab") as file:
+            file.write(b"torn row")
+    tap(tmp_path).close()
+    rows: Any = np.frombuffer((tmp_path / "tap.commits").read_bytes(), dtype=COMMIT_DTYPE)
+    text = names(tmp_path)
+    shown = [
+        (text[row["group"]], text[row["topic"]], row["partition"], row["offset"], row["error"])
+        for row in rows
+    ]
+    orders, returns = ("billing", "orders", 1, 7), ("billing", "returns", 0, 2**40)
+    assert shown == [(*orders, 0), (*returns, 0), (*orders, 16), (*returns, 16)]
+    assert (rows["invoked_ns"] == 5).all()
+    assert (rows["completed_ns"] > 5).all()
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())

@@ -1,0 +1,276 @@
+"""The checks of a pipeline whose outputs each depend on a single input (L5): the reducer `Compare`.
+
+It receives all rows of a record id (`pipeline_mapper.py`). It yields counts and the first findings of each name, and
+for the guarantee `ordered` the matched pairs, which `pipeline_order.py` checks.
+
+How the units and outputs of an id are judged; `pipeline_oracle.py` does the same in plain Python:
+
+* Units with the same expected output form a class. An output is matched to a class whose text it has: first a class
+  with a missing output, then a class that allows more, then any. Outputs that few classes have choose first.
+* A class needs as many outputs as a single input requires, and allows as many as all its inputs together: with a record
+  id, inputs with the same id and the same expected output may be copies, which the pipeline may process once. Without a
+  record id (paired by value) it needs an output for each.
+* A row of a table may have been overwritten by a later input with the same id: that is not missing.
+* `wrong-output`: an output that no class has, with a missing unit of the id where there is one. `missing-output`: the
+  units that are missing then. `duplicate-output`: outputs above what a class allows. `unexpected-output`: no input
+  has the id.
+* `commit-before-output`, for each group: the k-th commit of a class's inputs against the k-th appearance of its
+  outputs. An output that never appears is late if the group committed its input.
+
+Findings are dicts of numbers; `explanations.py` reads the records again and explains them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..histories.commits import NEVER
+from .join import HASH
+from .pipeline_findings import (
+    DUPLICATE,
+    LATE,
+    MISSING,
+    SHOWN,
+    UNEXPECTED,
+    WRONG,
+    Findings,
+    Place,
+    place_of,
+)
+from .pipeline_mapper import ACTUAL, EXPECTED
+from .pipeline_order import pairs_frame, pairs_of
+from .shapes import Shape
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    Row = dict[str, Any]
+
+UNKNOWN_TIME = 0
+"""Of an output of which no tap has a row: such an output is never late."""
+
+
+class UnitRow(NamedTuple):
+    """A row of an expected output."""
+
+    place: Place
+    shape: int
+    text: int
+    commits: tuple[int, ...]
+    order: int
+
+
+class OutputRow(NamedTuple):
+    """A row of an actual output."""
+
+    place: Place
+    texts: tuple[int, ...]
+    time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """The reducer that compares all rows of an id."""
+
+    shapes: tuple[Shape, ...]
+    groups: int
+    """How many groups committed offsets of the source."""
+    by_value: bool
+    may_overwrite: bool
+    """Whether an output may replace an earlier one with the same id: rows of a table."""
+    ordered: bool
+
+    def __call__(self, frame: pl.DataFrame) -> Generator[pl.DataFrame | Row]:
+        """Yield counts and findings, and the matched pairs if their order is checked."""
+        findings = Findings(self.groups)
+        pairs: list[pl.DataFrame] = []
+        rest = self._simple(frame, findings, pairs)
+        slow: list[tuple[UnitRow, OutputRow]] = []
+        for units, outputs in self._by_id(rest):
+            slow += judge_id(self, units, outputs, findings)
+        yield findings.result()
+        if not self.ordered:
+            return
+        yield from (pair for pair in pairs if len(pair))
+        if slow:
+            yield pairs_frame(slow)
+
+    def _simple(
+        self, frame: pl.DataFrame, findings: Findings, pairs: list[pl.DataFrame]
+    ) -> pl.DataFrame:
+        """Judge the ids with one unit, and one output that is as expected; return the rows of the others."""
+        import polars as pl
+
+        counted = frame.group_by(HASH).agg(
+            units=(pl.col("side") == EXPECTED).sum(), outputs=(pl.col("side") == ACTUAL).sum()
+        )
+        single = counted.filter((pl.col("units") == 1) & (pl.col("outputs") == 1)).select(HASH)
+        units = frame.filter(pl.col("side") == EXPECTED).join(single, on=HASH, how="semi")
+        outputs = frame.filter(pl.col("side") == ACTUAL).select(
+            HASH, "time", "partition", "offset", "chunk", "row", "part",
+            *(f"text_{at}" for at in range(len(self.shapes))),
+        )  # fmt: skip
+        both = units.join(outputs, on=HASH, suffix="_out")
+        equal = pl.lit(value=False)
+        for at, shape in enumerate(self.shapes):
+            same = (
+                pl.lit(value=True)
+                if shape.kind == "any"
+                else pl.col("text_0") == pl.col(f"text_{at}_out")
+            )
+            equal = equal | ((pl.col("shape") == at) & same)
+        good = both.filter(equal)
+        findings.matched += len(good)
+        for at in range(self.groups):
+            late = good.filter(pl.col(f"commit_{at}") < pl.col("time_out"))
+            findings.late[at] += len(late)
+            for row in late.sort("partition", "offset").head(SHOWN).iter_rows(named=True):
+                findings.show(
+                    LATE, place_of(row), place_of(row, "_out"), group=at,
+                    commit_ns=row[f"commit_{at}"], output_ns=row["time_out"],
+                )  # fmt: skip
+        pairs.append(pairs_of(good))
+        return frame.join(good.select(HASH), on=HASH, how="anti")
+
+    def _by_id(self, frame: pl.DataFrame) -> Generator[tuple[list[UnitRow], list[OutputRow]]]:
+        """Yield the rows of each id."""
+        if not len(frame):
+            return
+        ordered = frame.sort(HASH, "side", "partition", "offset", "chunk", "row", "part")
+        units: list[UnitRow] = []
+        outputs: list[OutputRow] = []
+        last: int | None = None
+        for row in ordered.iter_rows(named=True):
+            if last is not None and row[HASH] != last:
+                yield units, outputs
+                units, outputs = [], []
+            last = row[HASH]
+            if row["side"] == EXPECTED:
+                commits = tuple(row[f"commit_{at}"] for at in range(self.groups))
+                units.append(
+                    UnitRow(place_of(row), row["shape"], row["text_0"], commits, row["order"])
+                )
+            else:
+                texts = tuple(row[f"text_{at}"] for at in range(len(self.shapes)))
+                outputs.append(OutputRow(place_of(row), texts, row["time"]))
+        yield units, outputs
+
+
+def judge_id(
+    compare: Compare, units: Sequence[UnitRow], outputs: Sequence[OutputRow], findings: Findings
+) -> list[tuple[UnitRow, OutputRow]]:
+    """Judge all rows of one id; return the pairs whose order can be checked."""
+    classes = _classes(compare.shapes, units)
+    matched, unmatched = _matched(compare, classes, outputs)
+    findings.matched += sum(map(len, matched))
+    missing: list[list[UnitRow]] = []
+    for at, members in enumerate(classes):
+        needed = len(members) if compare.by_value else max(_by_input(members).values())
+        lacking = max(0, needed - len(matched[at]))
+        excused = compare.may_overwrite and _overwritten(at, classes, matched)
+        missing.append([] if excused or not lacking else list(members[-lacking:]))
+        for output in matched[at][len(members) :]:
+            findings.add(DUPLICATE, members[0].place, output.place)
+    wrong = list(reversed(unmatched))
+    for absent in missing:
+        while absent and wrong:
+            findings.add(WRONG, absent.pop().place, wrong.pop().place)
+        for unit in absent:
+            findings.add(MISSING, unit.place, None)
+    for output in reversed(wrong):
+        first = classes[0][0].place if classes else None
+        findings.add(WRONG if classes else UNEXPECTED, first, output.place)
+    for at, members in enumerate(classes):
+        _late(compare, members, matched[at], len(missing[at]), findings)
+    return [
+        (members[0], output)
+        for at, members in enumerate(classes)
+        if len(members) == 1
+        for output in matched[at]
+    ]
+
+
+def _classes(shapes: Sequence[Shape], units: Sequence[UnitRow]) -> list[list[UnitRow]]:
+    """Group the units by expected output, those with most fields first."""
+    classes: dict[tuple[int, int], list[UnitRow]] = {}
+    for unit in units:
+        classes.setdefault((unit.shape, unit.text), []).append(unit)
+    return sorted(
+        classes.values(),
+        key=lambda units: (-len(shapes[units[0].shape].fields), *units[0].place[3:]),
+    )
+
+
+def _by_input(units: Iterable[UnitRow]) -> Counter[tuple[int, int]]:
+    return Counter((unit.place.chunk, unit.place.row) for unit in units)
+
+
+def _matched(
+    compare: Compare, classes: list[list[UnitRow]], outputs: Sequence[OutputRow]
+) -> tuple[list[list[OutputRow]], list[OutputRow]]:
+    """Return the outputs of each class, and those that no class has."""
+    choices = [
+        [at for at, members in enumerate(classes) if _equal(compare, members[0], output)]
+        for output in outputs
+    ]
+    matched: list[list[OutputRow]] = [[] for _ in classes]
+    needed = [
+        len(members) if compare.by_value else max(_by_input(members).values())
+        for members in classes
+    ]
+    unmatched: list[OutputRow] = []
+    for number in sorted(range(len(outputs)), key=lambda number: len(choices[number])):
+        if not choices[number]:
+            unmatched.append(outputs[number])
+            continue
+        best = min(
+            choices[number],
+            key=lambda at: (
+                len(matched[at]) >= needed[at],
+                len(matched[at]) >= len(classes[at]),
+                at,
+            ),
+        )
+        matched[best].append(outputs[number])
+    return matched, unmatched
+
+
+def _equal(compare: Compare, unit: UnitRow, output: OutputRow) -> bool:
+    return compare.shapes[unit.shape].kind == "any" or unit.text == output.texts[unit.shape]
+
+
+def _overwritten(at: int, classes: list[list[UnitRow]], matched: list[list[OutputRow]]) -> bool:
+    """True when a matched class of the same id has an input after the class's last one."""
+    last = classes[at][-1].place
+    own = set(_by_input(classes[at]))
+    return any(
+        unit.place.partition != last.partition or unit.place.offset > last.offset
+        for other, members in enumerate(classes)
+        if other != at and matched[other]
+        for unit in members
+        if (unit.place.chunk, unit.place.row) not in own
+    )
+
+
+def _late(
+    compare: Compare, units: Sequence[UnitRow], outputs: Sequence[OutputRow], missing: int, findings: Findings
+) -> None:  # fmt: skip
+    """Count the units of a class that a group committed before their output appeared."""
+    if not compare.groups:
+        return
+    found = sorted(output.time for output in outputs)
+    spare = max(0, len(units) - len(found) - missing)
+    first = found[0] if found else UNKNOWN_TIME
+    times = ([first] * spare + found + [NEVER] * missing)[: len(units)]
+    for group in range(compare.groups):
+        by_time = sorted(units, key=lambda unit: unit.commits[group])
+        for unit, time in zip(by_time, times, strict=True):
+            if unit.commits[group] < time:
+                findings.late[group] += 1
+                output = next((output.place for output in outputs if output.time == time), None)
+                findings.show(
+                    LATE, unit.place, output, group=group, commit_ns=unit.commits[group], output_ns=time
+                )  # fmt: skip

@@ -1,0 +1,58 @@
+"""What the reducers of a pipeline's checks yield: counts, and the first findings of each name.
+
+A finding names records by their places and is plain JSON; `explanations.py` reads the records again and explains it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+MISSING, DUPLICATE, UNEXPECTED = "missing-output", "duplicate-output", "unexpected-output"
+WRONG, LATE, OUT_OF_ORDER = "wrong-output", "commit-before-output", "out-of-order-output"
+SHOWN = 20
+"""How many findings of each name a task reports."""
+
+
+class Place(NamedTuple):
+    """Where a row's record is."""
+
+    chunk: int
+    row: int
+    part: int
+    partition: int
+    offset: int
+
+
+def place_of(row: Row, suffix: str = "") -> Place:
+    """Return the place in a row of a frame."""
+    names = ("chunk", "row", "part", "partition", "offset")
+    return Place(*(row[name + suffix] for name in names))
+
+
+class Findings:
+    """Counts of a bucket, and the first findings of each name."""
+
+    def __init__(self, groups: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self.late = [0] * groups
+        self.matched = 0
+        self._shown: dict[str, list[Row]] = {}
+
+    def add(self, name: str, unit: Place | None, output: Place | None, **more: Any) -> None:
+        """Count a finding, and keep it if it is among the first."""
+        self.counts[name] += 1
+        self.show(name, unit, output, **more)
+
+    def show(self, name: str, unit: Place | None, output: Place | None, **more: Any) -> None:
+        """Keep a finding if it is among the first of its name (and group)."""
+        kept = self._shown.setdefault(f"{name} {more.get('group', '')}", [])
+        if len(kept) < SHOWN:
+            kept.append({"name": name, "input": unit, "output": output, **more})
+
+    def result(self) -> Row:
+        """Return counts and findings as plain JSON."""
+        findings = [finding for kept in self._shown.values() for finding in kept]
+        counts = {**self.counts, "matched": self.matched}
+        return {"counts": counts, "late": self.late, "findings": findings}

@@ -1,0 +1,253 @@
+"""The mapper of a pipeline's checks: from a chunk of inputs or outputs to rows that can be joined (L5).
+
+A row stands for an expected output (`Unit`) or an actual output. It has fixed width: the hashes of the record id and of
+the canonical text (`shapes.py`), where the record is (chunk and row), and times. For outputs the text is computed for
+each shape of the expectations; which shapes there are is found by calling the relation for a few inputs first. A chunk
+whose inputs have further shapes yields these instead of rows, and the join is run again with them.
+
+An exception of a function of the user yields a dict with the exception and the first record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..histories.commits import NEVER, CommitTimes
+from .chunk_records import OutputChunk, records_of
+from .join import HASH
+from .pairing import Pairing, Unit
+from .record import Record
+from .shapes import Shape, actual_output
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import polars as pl
+
+    Row = dict[str, Any]
+
+EXPECTED, ACTUAL = 0, 1
+ID_SEED, TEXT_SEED, KEY_SEED = 1, 2, 3
+
+
+@contextlib.contextmanager
+def collection_paused() -> Generator[None]:
+    """Pause the garbage collector: a chunk's records make no cycles, and looking for some takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedChunk:
+    """A chunk of inputs or outputs with its number, by which findings name their records."""
+
+    number: int
+    side: int
+    chunk: OutputChunk
+
+    @property
+    def rows(self) -> int:
+        """How many records the chunk has."""
+        return self.chunk.rows
+
+    @property
+    def size(self) -> int:
+        """How many bytes the mapper reads."""
+        return self.chunk.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineMapper:
+    """Makes rows of the records of a chunk; yields dicts for new shapes and for exceptions of the user's functions."""
+
+    pairing: Pairing
+    shapes: tuple[Shape, ...]
+    commits: tuple[Mapping[int, CommitTimes], ...] = ()
+    """For each group: the times of its commits by partition of the source."""
+    times: str = ""
+    """The file with the times of the outputs (`output_times.py`); empty when they are not known."""
+    keep_all: bool = False
+    """Whether a row of a table cannot have been overwritten; true for topics."""
+
+    def __call__(self, chunk: NumberedChunk) -> Generator[pl.DataFrame | Row]:
+        """Yield the rows of one chunk."""
+        problems = Problems(chunk.side)
+        with collection_paused():
+            records = records_of(chunk.chunk)
+            side = self._expected if chunk.side == EXPECTED else self._actual
+            rows = [*side(chunk.number, records, problems), *problems.result()]
+            del records
+        yield from rows
+
+    def _expected(
+        self, number: int, records: Sequence[Record], problems: Problems
+    ) -> Generator[pl.DataFrame | Row]:
+        known = {shape: at for at, shape in enumerate(self.shapes)}
+        rows: list[int] = []
+        parts: list[int] = []
+        units: list[Unit] = []
+        expected = self.pairing.expected
+        for row, record in enumerate(records):
+            try:
+                found = expected(record)
+            except Exception as error:
+                problems.add(
+                    "the relation" if self.pairing.relation else "record_id", record, error
+                )
+                continue
+            for index, unit in enumerate(found):
+                rows.append(row)
+                parts.append(index)
+                units.append(unit)
+        shapes = [known.get(unit.shape, -1) for unit in units]
+        if -1 in shapes:
+            new = {unit.shape for unit, at in zip(units, shapes, strict=True) if at < 0}
+            yield {"new_shapes": sorted([list(shape) for shape in new])}
+            return
+        by_value = self.pairing.by_value
+        ids = [unit.text if by_value else unit.id for unit in units]
+        chosen = [records[row] for row in rows]
+        frame = self._frame(
+            EXPECTED, number, rows, chosen, ids, parts, shapes, [[unit.text for unit in units]]
+        )
+        yield frame
+        keyed = sum(record.key is not None for record in records)
+        yield {
+            "counts": {
+                "inputs": len(records),
+                "keyed_inputs": keyed,
+                "expected_outputs": len(units),
+            }
+        }
+
+    def _actual(
+        self, number: int, records: Sequence[Record], problems: Problems
+    ) -> Generator[pl.DataFrame | Row]:
+        rows: list[int] = []
+        ids: list[str | None] = []
+        output_id, by_value = self.pairing.output_id, self.pairing.by_value
+        for row, record in enumerate(records):
+            try:
+                found = None if by_value else output_id(record)
+            except Exception as error:
+                problems.add("record_id", record, error)
+                continue
+            if by_value or found is not None:
+                rows.append(row)
+                ids.append(found)
+        chosen = records if len(rows) == len(records) else [records[row] for row in rows]
+        loosely = self.pairing.rows
+        texts = [
+            [actual_output(record, shape, loosely) for record in chosen] for shape in self.shapes
+        ]
+        if by_value:
+            ids = list(texts[0]) if texts else [""] * len(rows)
+        nothing = [-1] * len(rows)
+        yield self._frame(ACTUAL, number, rows, chosen, ids, nothing, nothing, texts)
+        yield {"counts": {"outputs": len(records), "outputs_not_judged": len(records) - len(rows)}}
+
+    def _frame(
+        self, side: int, number: int, rows: list[int], records: Sequence[Record], ids: Sequence[str | None],
+        parts: list[int], shapes: list[int], texts: list[list[str]],
+    ) -> pl.DataFrame:  # fmt: skip
+        """Return the rows of one side; `texts` has a list for each shape, or one list for the units."""
+        import numpy as np
+        import polars as pl
+
+        partition = np.array([record.partition for record in records], np.int32)
+        offset = np.array([record.offset for record in records], np.int64)
+        columns: dict[str, Any] = {
+            HASH: pl.Series(ids, dtype=pl.String).hash(ID_SEED).reinterpret(signed=True),
+            "side": np.full(len(rows), side, np.int8),
+            "chunk": np.full(len(rows), number, np.int32),
+            "row": np.array(rows, np.int32),
+            "part": np.array(parts, np.int32),
+            "shape": np.array(shapes, np.int32),
+            "partition": partition,
+            "offset": offset,
+            "time": self._times(side, partition, offset),
+            "order": _order_keys(records),
+        }
+        for at in range(len(self.shapes)):
+            given = texts[at] if at < len(texts) else None
+            columns[f"text_{at}"] = (
+                np.zeros(len(rows), np.uint64)
+                if given is None
+                else pl.Series(given, dtype=pl.String).hash(TEXT_SEED)
+            )
+        for at, commits in enumerate(self.commits):
+            columns[f"commit_{at}"] = (
+                commit_times_of(commits, partition, offset)
+                if side == EXPECTED
+                else np.zeros(len(rows), np.int64)
+            )
+        return pl.DataFrame(columns)
+
+    def _times(
+        self, side: int, partition: npt.NDArray[np.int32], offset: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        import numpy as np
+
+        if side == EXPECTED or not self.times:
+            return np.zeros(len(offset), np.int64)
+        from .output_times import times_of
+
+        return times_of(self.times, partition, offset)
+
+
+def _order_keys(records: Sequence[Record]) -> pl.Series:
+    """Return a hash of each record's key; 0 where there is none."""
+    import polars as pl
+
+    keys = pl.Series([record.key for record in records], dtype=pl.Binary)
+    hashes = keys.hash(KEY_SEED).reinterpret(signed=True)
+    return pl.select(pl.when(keys.is_null()).then(0).otherwise(hashes)).to_series()
+
+
+def commit_times_of(
+    commits: Mapping[int, CommitTimes],
+    partition: npt.NDArray[np.int32],
+    offset: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Return for each input when the group had first committed beyond it, or `NEVER`."""
+    import numpy as np
+
+    found = np.full(len(offset), NEVER, np.int64)
+    for number in np.unique(partition).tolist():
+        times = commits.get(number)
+        if times is None:
+            continue
+        chosen = np.flatnonzero(partition == number)
+        at = np.searchsorted(np.array(times.offsets, np.int64), offset[chosen], side="right")
+        found[chosen] = np.array([*times.times_ns, NEVER], np.int64)[at]
+    return found
+
+
+class Problems:
+    """Exceptions of the user's functions in one chunk: how many, and the first ones with their records."""
+
+    def __init__(self, side: int) -> None:
+        self._side = side
+        self._count: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def add(self, what: str, record: Record, error: Exception) -> None:
+        """Note an exception."""
+        name = f"{what} raised {type(error).__name__}"
+        self._count[name] += 1
+        self._first.setdefault(name, f"{error}; the record is {record}")
+
+    def result(self) -> Generator[Row]:
+        """Yield a row for each kind of exception."""
+        for name, count in self._count.items():
+            yield {"raised": name, "side": self._side, "count": count, "first": self._first[name]}

@@ -1,0 +1,166 @@
+"""What the application promised of a pipeline: the arguments of `verify_pipeline`, checked, and their judgement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.errors import ConfigError
+
+from .. import run_folder
+from ..checks.guarantees import parse
+from ..histories.commits import CommitTimes, commit_times, read_commits
+from ..histories.contents import Contents, read_contents
+from ..topics import Topic
+from .findings import PromiseFindings
+from .join import Engine
+from .output_times import produced_batches, rewritten
+from .pairing import Pairing
+from .pipeline_join import PipelineInputs, check_pipeline
+from .pipeline_results import PipelineResults, PipelineRun
+from .pipeline_words import PipelineWords
+from .record_ids import IdSource
+from .relations import KeyedRelation, Relation
+from .shapes import Rows
+from .sinks import Files, StagedSink, Table, stage, topic_of
+
+if TYPE_CHECKING:
+    from ..checks.spark_client import SparkHandle
+
+DEFAULT_GUARANTEE = "at-least-once"
+SINK_FOLDER = "sink"
+OUTPUT_TIMES = "output-times.npy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelinePromise:
+    """What the caller of `verify_pipeline` said."""
+
+    source: str
+    sink: Any
+    sink_topic: str | None
+    record_id: IdSource | None
+    relation: Relation | None
+    group: str | None
+    ordered: bool
+
+    @classmethod
+    def of(
+        cls, source: object, sink: object, *, guarantee: str | None, record_id: IdSource | None,
+        relation: Relation | None, group: str | None,
+    ) -> PipelinePromise:  # fmt: skip
+        """Return the promise. Raises ConfigError for a wrong argument."""
+        if not isinstance(source, (str, Topic)):
+            raise ConfigError(f"verify_pipeline(source={source!r:.80}): expected a topic")
+        if relation is not None and not isinstance(relation, Relation):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"verify_pipeline(relation={relation!r:.80}): expected identity, mapped(f), filtered(f), "
+                "flat_mapped(f), folded(f, initial) or windowed(seconds, f)"
+            )
+        sink_topic = topic_of(sink)
+        if sink_topic == str(source):
+            raise ConfigError(
+                f"verify_pipeline(): source and sink are the same topic {sink_topic!r}"
+            )
+        ordered = "ordered" in parse(guarantee or DEFAULT_GUARANTEE)
+        if ordered and (sink_topic is None or isinstance(relation, KeyedRelation)):
+            what = "rows have no order"
+            if isinstance(relation, KeyedRelation):
+                what = f"{relation.name.lower()} compares final states"
+            raise ConfigError(
+                f"verify_pipeline(guarantee={guarantee!r}): {what}; leave out 'ordered'"
+            )
+        promise = cls(
+            source=str(source), sink=sink, sink_topic=sink_topic, record_id=record_id, relation=relation,
+            group=group, ordered=ordered,
+        )  # fmt: skip
+        promise.pairing(loose=isinstance(sink, (Table, Files)))
+        return promise
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that the verdict is about."""
+        return [self.source, *([self.sink_topic] if self.sink_topic else [])]
+
+    def pairing(self, *, loose: bool) -> Pairing:
+        """Return how outputs are paired. Raises ConfigError where they could not be."""
+        field = self.record_id if isinstance(self.record_id, str) else None
+        pairing = Pairing(
+            relation=self.relation, record_id=self.record_id, rows=Rows(loose=loose, id_field=field)
+        )
+        pairing.check()
+        return pairing
+
+    def judge(
+        self, folder: Path, *, spark: SparkHandle | None = None, engine: Engine = "spark", limit: int = 20
+    ) -> PromiseFindings:  # fmt: skip
+        """Judge the pipeline by what the final read kept in `folder`, the rows of the sink, and the brokers' taps.
+
+        Raises ContentsError without a complete final read, ConfigError for a sink that cannot be read, and
+        NotPicklableError for a function that Spark's workers cannot receive.
+        """
+        return _Judge(self, folder).run(spark, engine, limit)
+
+
+class _Judge:
+    """Judges one pipeline."""
+
+    def __init__(self, promise: PipelinePromise, folder: Path) -> None:
+        self._promise = promise
+        self._folder = folder
+        self._work = folder / run_folder.PROMISES
+        self._work.mkdir(parents=True, exist_ok=True)
+        self._contents = read_contents(folder / run_folder.DRAIN)
+        self.rewritten: list[str] = []
+        """Partitions of which offsets were written twice."""
+
+    def run(self, spark: SparkHandle | None, engine: Engine, limit: int) -> PromiseFindings:
+        """Run the join and explain what it found."""
+        promise, contents = self._promise, self._contents
+        sink = self._sink(contents)
+        pairing = promise.pairing(loose=sink.loose)
+        commits = self._commits()
+        inputs = PipelineInputs(
+            pairing=pairing, source=contents.chunks_of([promise.source]), sink=sink.chunks, commits=commits,
+            times=self._times(), ordered=promise.ordered,
+        )  # fmt: skip
+        found = check_pipeline(inputs, folder=self._work, spark=spark, engine=engine)
+        partitions = contents.partitions_of([promise.source])
+        words = PipelineWords(
+            pairing=pairing, source=promise.source, sink=sink.name, commits=commits, partitions=partitions,
+            chunks=[numbered.chunk for numbered in inputs.chunks()],
+        )  # fmt: skip
+        run = PipelineRun(
+            pairing=pairing, source=promise.source, sink=sink.name, sink_note=sink.note, commits=commits,
+            source_partitions=partitions, ordered=promise.ordered, group=promise.group,
+            rewritten=self.rewritten,
+            sink_partitions=contents.partitions_of([promise.sink_topic] if promise.sink_topic else []),
+        )  # fmt: skip
+        return PipelineResults(run, found, words, limit).findings()
+
+    def _sink(self, contents: Contents) -> StagedSink:
+        topic = self._promise.sink_topic
+        if topic is not None:
+            return StagedSink(name=topic, chunks=[*contents.chunks_of([topic])], loose=False)
+        return stage(self._promise.sink, self._work / SINK_FOLDER)
+
+    def _commits(self) -> dict[str, dict[int, CommitTimes]]:
+        found = read_commits(self._folder / run_folder.CLUSTER, self._promise.source)
+        chosen = [commit for commit in found if self._promise.group in (None, commit.group)]
+        return {group: dict(partitions) for group, partitions in commit_times(chosen).items()}
+
+    def _times(self) -> str:
+        """Write when the outputs came out; remember where times of offsets are not those of records."""
+        import numpy as np
+
+        taps = run_folder.tap_files(self._folder / run_folder.CLUSTER)
+        batches = produced_batches([], "")
+        for topic in self._promise.topics:
+            batches = produced_batches(taps, topic)
+            self.rewritten += [f"{topic}-{partition}" for partition in rewritten(batches)]
+        if self._promise.sink_topic is None or not len(batches):
+            return ""
+        path = self._work / OUTPUT_TIMES
+        np.save(path, batches)
+        return str(path)

@@ -1,0 +1,89 @@
+"""The rows of files as the sink of a pipeline (L5): Parquet, JSON lines, JSON arrays and CSV.
+
+Files whose names begin with `_` or `.`, and empty ones, are left out, as Spark does. May fail: ConfigError for an
+unknown format and for a file that cannot be read.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.errors import ConfigError
+
+from .sink_rows import CHUNK_ROWS, SinkWriter, mapping_of
+
+FORMATS = (".parquet", ".pq", ".jsonl", ".ndjson", ".json", ".csv")
+
+
+def stage_files(pattern: str, writer: SinkWriter) -> int:
+    """Write the rows of all files; return how many files there are."""
+    found = _paths(pattern)
+    readers: dict[str, Callable[[Path, SinkWriter], None]] = {
+        ".parquet": _parquet, ".pq": _parquet, ".jsonl": _json_lines, ".ndjson": _json_lines, ".json": _json_file,
+        ".csv": _csv,
+    }  # fmt: skip
+    for path in found:
+        suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+        if suffix not in readers:
+            raise ConfigError(
+                f"files({pattern!r}): {path.name} has no known format; expected {', '.join(FORMATS)}: name the files "
+                "by a glob such as out/*.csv, or read them yourself and give the rows"
+            )
+        try:
+            readers[suffix](path, writer)
+        except (OSError, EOFError, ValueError, TypeError) as error:
+            raise ConfigError(f"files({pattern!r}): {path} cannot be read: {error}") from error
+    return len(found)
+
+
+def _paths(text: str) -> list[Path]:
+    path = Path(text)
+    if path.is_file():
+        return [path]
+    found = path.rglob("*") if path.is_dir() else map(Path, glob.glob(text, recursive=True))
+    return sorted(
+        item
+        for item in found
+        if item.is_file() and not item.name.startswith(("_", ".")) and item.stat().st_size
+    )
+
+
+def _parquet(path: Path, writer: SinkWriter) -> None:
+    import pyarrow.parquet as parquet  # pyright: ignore[reportMissingTypeStubs]
+
+    reader: Any = parquet
+    with reader.ParquetFile(str(path)) as file:
+        writer.arrow(file.iter_batches(CHUNK_ROWS))
+
+
+def _open(path: Path) -> Any:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _json_lines(path: Path, writer: SinkWriter) -> None:
+    with _open(path) as file:
+        writer.values(line.strip() for line in file if line.strip())
+
+
+def _json_file(path: Path, writer: SinkWriter) -> None:
+    """A JSON array of objects, or JSON lines, which Spark calls .json too."""
+    with _open(path) as file:
+        is_array = file.read(64).lstrip().startswith(b"[")
+    if not is_array:
+        _json_lines(path, writer)
+        return
+    with _open(path) as file:
+        writer.json_rows(mapping_of(row) for row in json.load(file))
+
+
+def _csv(path: Path, writer: SinkWriter) -> None:
+    """All fields stay texts: `shapes.py` compares them loosely."""
+    with _open(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        writer.json_rows(csv.DictReader(text))
