@@ -33,6 +33,7 @@ from .process_faults import terminate as terminate
 from .registry_faults import pause_registry as pause_registry
 from .registry_faults import restart_registry as restart_registry
 from .request_faults import lose_response as lose_response
+from .request_faults import refuse_request as refuse_request
 from .schedule import Schedule as Schedule
 from .schedule import ScheduledFault as ScheduledFault
 from .spec import Fault as Fault

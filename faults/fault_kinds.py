@@ -17,7 +17,7 @@ from .failpoint_faults import Failpoint
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RestartRegistry
-from .request_faults import LoseResponse
+from .request_faults import LoseResponse, RefuseRequest
 from .spec import Fault
 from .targets import Target
 
@@ -44,7 +44,7 @@ def register(fault: type[Fault]) -> type[Fault]:
 
 for _fault in (
     Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Reset,
-    RestartRegistry, PauseRegistry, LoseResponse, Failpoint,
+    RestartRegistry, PauseRegistry, LoseResponse, RefuseRequest, Failpoint,
 ):  # fmt: skip
     register(_fault)
 

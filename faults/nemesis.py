@@ -4,7 +4,7 @@ Its driver calls `turn(now_ms)` repeatedly. Each turn fires the steps that are d
 returns the time of the next turn (None: the schedule is over). A turn never waits. `BackgroundNemesis` drives it by a
 thread and the wall clock, a simulation by its virtual loop, so that a schedule has the same meaning on both.
 
-    waiting   the first fault waits for the first traffic
+    waiting   the first fault waits for the first traffic, two minutes at most
     running   a step fires when it is due and the cap allows it
     ending    after `stop`, or when no step is left: every active fault is healed
 
@@ -47,6 +47,8 @@ EFFECT_TIMEOUT_MS = 15_000
 HEAL_TIMEOUT_MS = 60_000
 WAIT_TIMEOUT_MS = 30_000
 """How long a step waits for a broker in its role, or for the cap."""
+FIRST_TRAFFIC_TIMEOUT_MS = 120_000
+"""How long the first fault waits for the first traffic; then the run ends, so that `while chaos.running` ends too."""
 GRACE_MS = 3_000
 """After `finish`, how long a fault that needs traffic still waits for it."""
 
@@ -104,6 +106,7 @@ class Nemesis:
         self._active: list[_ActiveFault] = []
         self._view: ClusterView | None = None
         self._now_ms = 0
+        self._begun_ms: int | None = None
         self._traffic_ms: int | None = None
         self._healed_ms: int | None = None
         self._closing_ms: int | None = None
@@ -140,6 +143,8 @@ class Nemesis:
         if self.over:
             return None
         self._now_ms = now_ms
+        if self._begun_ms is None:
+            self._begun_ms = now_ms
         for active in list(self._active):
             self._guarded(active, self._continue)
         try:
@@ -159,7 +164,7 @@ class Nemesis:
         if self._traffic_ms is None:
             if self._has_traffic():
                 self._traffic_ms = self._now_ms
-            elif self._closing_ms is not None and self._now_ms > self._closing_ms + TICK_MS:
+            elif self._no_traffic_will_come():
                 self._stopping = True
         if self._traffic_ms is None:
             return
@@ -168,6 +173,11 @@ class Nemesis:
             self._try_to_fire(number, step)
             if step.trigger == "healed" and number in self._waiting:
                 break
+
+    def _no_traffic_will_come(self) -> bool:
+        assert self._begun_ms is not None
+        late = self._now_ms > self._begun_ms + FIRST_TRAFFIC_TIMEOUT_MS
+        return late or (self._closing_ms is not None and self._now_ms > self._closing_ms + TICK_MS)
 
     def _continue(self, active: _ActiveFault) -> None:
         if active.healing:

@@ -164,6 +164,10 @@ class BrokerControl(ProcessControl, Protocol):
         """Arm: the `nth` response to `api_key` does not leave; its connection is reset."""
         ...
 
+    def refuse_request(self, *, api_key: int, error: int, nth: int, client: str) -> ArmedRule:
+        """Arm: the `nth` request of `api_key` is not served, and its response has the error code `error`."""
+        ...
+
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> ArmedRule:
         """Arm: at the `nth` time that the broker's code reaches `name`, do `action`."""
         ...

@@ -130,14 +130,9 @@ def read_run(run: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """Shows times relative to the start of the run; `started_ns` is 0 where run.json does not say it."""
+    """Shows times relative to the start of the run; `started_ns`: `histories/origin.py`."""
 
     started_ns: int = 0
-
-    @classmethod
-    def of(cls, run: Path) -> RunTimes:
-        """Return the times of the run in the folder `run`."""
-        return cls(int(read_run(run).get("started_ns", 0)))
 
     def text(self, at_ns: int) -> str:
         """Return "1.20 s" for a time of the monotonic clock."""

@@ -80,18 +80,21 @@ class RunVerifier:
         from .clients.final_read import read_all
 
         shutil.rmtree(self._folder / run_folder.DRAIN, ignore_errors=True)
+        reasons: list[str] = []
         try:
             cluster.await_converged(CONVERGE_TIMEOUT_S)
+            existing = cluster.describe().topics
+            reasons += [_deleted(topic) for topic in topics if topic not in existing]
             read_all(
                 cluster.bootstrap_servers,
-                topics,
+                [topic for topic in topics if topic in existing],
                 self._folder / run_folder.DRAIN,
                 timeout_s=DRAIN_TIMEOUT_S,
                 contents=contents,
             )
         except HarrowError as error:
-            return [str(error)]
-        return []
+            reasons.append(str(error))
+        return reasons
 
     def _judge_promise(self, topics: Sequence[str], promise: Promise) -> PromiseFindings:
         """Judge what the application promised; what prevents it is a reason."""
@@ -139,6 +142,10 @@ class RunVerifier:
                 verdict, notes=(*verdict.notes, f"report.html could not be drawn: {error!r}")
             )
         return verdict
+
+
+def _deleted(topic: str) -> str:
+    return f"topic {topic!r} does not exist when the run ends: it was deleted, and its records cannot be judged"
 
 
 def _replicas(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, int], PartitionReplicas]:

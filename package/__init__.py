@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from harrow.faults import pause as pause
     from harrow.faults import pause_registry as pause_registry
     from harrow.faults import power_loss as power_loss
+    from harrow.faults import refuse_request as refuse_request
     from harrow.faults import reset as reset
     from harrow.faults import restart as restart
     from harrow.faults import restart_registry as restart_registry
@@ -76,6 +77,7 @@ _FAULTS = (
     "pause",
     "pause_registry",
     "power_loss",
+    "refuse_request",
     "reset",
     "restart",
     "restart_registry",
@@ -143,6 +145,7 @@ __all__ = [
     "pause",
     "pause_registry",
     "power_loss",
+    "refuse_request",
     "reset",
     "restart",
     "restart_registry",

@@ -16,8 +16,8 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     broker.metrics           port
     controller.elected       epoch
     controller.resigned      epoch, reason
-    partition.leader         T, leader, leader_epoch, isr, leo, hw, C (by the broker that becomes leader)
-    partition.follower       T, leader, leader_epoch, isr, leo, hw, C (by a broker that becomes follower)
+    partition.leader         T, topic_id, leader, leader_epoch, isr, leo, hw, C (by the broker that becomes leader)
+    partition.follower       T, topic_id, leader, leader_epoch, isr, leo, hw, C (by a broker that becomes follower)
     partition.isr            T, leader_epoch, isr, C
     partition.hw             T, hw, leo, C        at most once in `harrow.trace.hw.interval.ms` for a partition
     partition.leo            T, hw, leo, C        the same
@@ -28,6 +28,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
                              segments_removed, removed_base_offsets
     log.rolled               T, base_offset, reason
     log.segments-deleted     T, base_offsets, reason
+    log.cleaning             T, first_dirty, first_uncleanable (before anything is removed)
     log.cleaned              T, first_dirty, end, bytes_read, bytes_written, segments, map_full, took_ms
     log.gap-closed           T, log_end_offset, offsets_cut
     log.failed               T, error
@@ -42,6 +43,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     links.healed             mode, links
     links.reset              peers, links
     response.lost            rule, peer, api_key
+    request.refused          rule, peer, api_key, error
     failpoint.fired          name, action, hit
     task.failed              name, error (a bug: it makes a test fail)
     process.failed           error (of a simulated process that could not start)

@@ -216,6 +216,10 @@ class Connection:
         try:
             if row.operations:
                 self._authorize(request.principal, row.operations)
+            refusal = self._host.network.refuse_request(self._link.peer, request.api_key)
+            if refusal:
+                (row.refuse or Request.fail)(request, ErrorCode(refusal))
+                return
             running = row.handler(request)
         except WireError:
             raise

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode, HarrowError, KafkaError, StorageError
 from ..ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from ..wire import messages
+from ..wire.topic_ids import text_of
 from .isr import LeaderAndIsr
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ class LeaderAndIsrHandler:
             event,
             topic=topic,
             partition=index,
+            topic_id=text_of(partition.topic_id),
             leader=partition.leader,
             leader_epoch=partition.leader_epoch,
             isr=list(partition.isr),

@@ -85,6 +85,16 @@ class ProduceHandler:
             internal_topics=request.client_id == ADMIN_CLIENT,
         )
 
+    def refuse(self, request: Request, code: ErrorCode) -> None:
+        """Answer every batch of `request` with `code`, and append none; the tap sees it."""
+        produce = decode_produce(request)
+        if produce.acks == 0:
+            request.no_response()
+            return
+        keys = [self._resolve(entry)[0] for entry in produce.entries]
+        rows = [ProduceResult.refused(code)] * len(keys)
+        self._respond(request, produce.entries, keys, rows, produce.acks)
+
     def _resolve(self, entry: ProduceEntry) -> tuple[TopicPartition | None, ErrorCode | None]:
         if isinstance(entry.topic, str):
             return TopicPartition(entry.topic, entry.partition), None

@@ -178,7 +178,9 @@ class ReplicaManager:
         offsets = OffsetHandlers(host, directory, log_failed)
         delete_records = DeleteRecordsHandler(host, directory, self.wake_ups, log_failed)
         return (
-            ApiRow(0, PRODUCE_VERSION_LOW, PRODUCE_VERSION_HIGH, produce.handle),
+            ApiRow(
+                0, PRODUCE_VERSION_LOW, PRODUCE_VERSION_HIGH, produce.handle, refuse=produce.refuse
+            ),
             ApiRow(1, FETCH_VERSION_LOW, FETCH_VERSION_HIGH, self._fetch.handle),
             ApiRow(2, 1, 8, offsets.handle_list_offsets),
             ApiRow(4, 7, 7, roles.handle_leader_and_isr),

@@ -15,7 +15,7 @@ closed then, as Kafka's is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,6 +43,8 @@ class ApiRow:
     handler: Handler
     operations: tuple[Operation, ...] = ()
     """The sender needs one of these on the cluster; set by the table, empty for most APIs."""
+    refuse: Callable[[Request, ErrorCode], None] | None = None
+    """Refuses a request without serving it; None: by the API's own error response (`Request.fail`)."""
 
 
 class VersionRange(NamedTuple):
@@ -65,7 +67,10 @@ class ApiTable:
         self.add(ApiKey.API_VERSIONS, 0, _API_VERSIONS_HIGH, self._api_versions)
         self.add_rows(rows)
 
-    def add(self, api_key: int, low: int, high: int, handler: Handler) -> None:
+    def add(
+        self, api_key: int, low: int, high: int, handler: Handler,
+        refuse: Callable[[Request, ErrorCode], None] | None = None,
+    ) -> None:  # fmt: skip
         """Serve versions `low` to `high` of an API by `handler`. Each API has one handler, each version a schema."""
         assert self.serves(api_key), f"API key {api_key} on a listener for clients"
         assert api_key not in self._rows, f"API key {api_key} has a handler"
@@ -73,14 +78,14 @@ class ApiTable:
         for version in range(low, high + 1):
             assert messages.has_schema(api_key, version), f"API key {api_key}: no v{version}"
         operations = CLUSTER_OPERATIONS.get(api_key, ())
-        self._rows[int(api_key)] = ApiRow(int(api_key), low, high, handler, operations)
+        self._rows[int(api_key)] = ApiRow(int(api_key), low, high, handler, operations, refuse)
         self._advertised = None
 
     def add_rows(self, rows: Iterable[ApiRow]) -> None:
         """Serve those APIs of a room's `handlers()` that belong on this listener."""
         for row in rows:
             if self.serves(row.api_key):
-                self.add(row.api_key, row.low, row.high, row.handler)
+                self.add(row.api_key, row.low, row.high, row.handler, row.refuse)
 
     def serves(self, api_key: int) -> bool:
         """True when the API belongs on this listener."""

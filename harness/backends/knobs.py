@@ -116,6 +116,15 @@ class HostKnobs:
             lambda: self._call("responses.clear", id=rule),
         )
 
+    def refuse_request(self, *, api_key: int, error: int, nth: int, client: str) -> HostRule:
+        """Arm a refused request."""
+        rule = self._call("requests.refuse", api_key=api_key, error=error, nth=nth, client=client)
+        return HostRule(
+            lambda: self._call("requests")["rules"],
+            ("id", rule["id"]),
+            lambda: self._call("requests.clear", id=rule["id"]),
+        )
+
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> HostRule:
         """Arm a failpoint."""
         self._call("failpoint.arm", name=name, action=action, nth=nth, delay_ms=delay_ms)

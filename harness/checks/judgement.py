@@ -27,21 +27,20 @@ from ..histories.origin import started_ns
 from ..histories.tap import FINAL_READ_CLIENT
 from ..promises.findings import PromiseFindings, read_findings
 from .anomaly_kinds import described
+from .doubts import count_doubts, empty_topics, partition_doubts
 from .examples import shown_anomalies
 from .fault_windows import FaultWindow, Traffic, overlap_doubts, read_fault_windows
 from .guarantees import derive, forbidden, parse
+from .kernels.client_epochs import named_client
 from .kernels.inputs import PartitionJob
+from .log_changes import LogChanges, log_changes
 from .run_evidence import causes_of_run
 from .sources import pack
 from .spark_client import SparkHandle
-from .traces import leadership, planted_bugs
+from .traces import judged_events, leadership_claims, planted_bugs
 from .verdict import Status, Verdict
 
 ROW_BYTES = 80
-ORDER_UNKNOWN = (
-    "the guarantee 'ordered' cannot be checked, because the batches of producers without idempotence have no "
-    "sequences: use idempotent producers, Harrow's recording Producer, or verify(record_id=, expected=) with a list"
-)
 Replicas = Mapping[tuple[str, int], "PartitionReplicas | Sequence[int]"]
 
 
@@ -84,16 +83,19 @@ def judge_laid_out(
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
     began = time.perf_counter() if began is None else began
     place = Path(folder).absolute()
-    times = run_folder.RunTimes.of(place)
+    started = started_ns(place)
+    times = run_folder.RunTimes(started)
     windows, fault_problems = read_fault_windows(place)
-    jobs, reasons = _plan(place, layout, topics, replicas, windows or [], limit, times)
-    reasons = [*layout.problems, *fault_problems, *reasons]
+    events = judged_events(place)
+    jobs, reasons = _plan(
+        place, layout, topics, replicas, windows or [], log_changes(events, topics), limit, times
+    )
     results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
     counts: Counter[str] = Counter()
     anomaly_counts: Counter[str] = Counter()
     traffic = Traffic()
     facts: list[dict[str, Any]] = []
-    found: list[dict[str, Any]] = leadership(place, set(topics))
+    found: list[dict[str, Any]] = leadership_claims(events, set(topics))
     anomaly_counts.update(row["name"] for row in found)
     for result in results:
         counts.update(result["operation_counts"])
@@ -101,7 +103,6 @@ def judge_laid_out(
         found += result["anomalies"]
         traffic.add(result.get("traffic", {}))
         facts += result.get("evidence", ())
-        reasons += result["unknown"]
     promised = promised or read_findings(place, topics) or PromiseFindings()
     found = _with_promises(promised, counts, anomaly_counts, found)
     chosen, why = (
@@ -109,28 +110,26 @@ def judge_laid_out(
         if guarantees is not None
         else promised.guarantees(*_derive(layout, counts))
     )
-    reasons += [*promised.reasons, *promised.doubts_about(forbidden(chosen))]
-    reasons += [
-        doubt
-        for doubt in _doubts(counts, chosen)
-        if doubt != ORDER_UNKNOWN or not promised.knows_order
-    ]
+    not_allowed = forbidden(chosen)
+    counts["unacknowledged"] += sum(
+        part.rows for topic in topics for part in layout.pending.get(topic, ())
+    )
+    doubts = partition_doubts(results, not_allowed, layout.clients, times, promised)
+    doubts.add(count_doubts(counts, chosen, empty_topics(results, topics), promised))
+    reasons = [*layout.problems, *fault_problems, *reasons, *doubts.reasons]
+    reasons += [*promised.reasons, *promised.doubts_about(not_allowed)]
     if windows is not None:
         if windows and not counts["acknowledged_before_faults"]:
             reasons.append("nothing was acknowledged before the first fault")
         reasons += overlap_doubts(windows, traffic, topics, times)
     status, notes = _status(anomaly_counts, chosen, reasons)
-    notes += promised.notes
-    if not counts["replica_logs"]:
-        notes.append("the run folder has no replica's log: the brokers' disks were not judged")
-    if counts["responses_lost"]:
-        lost = counts["responses_lost"]
-        notes.append(f"{lost:,} response{'s' if lost > 1 else ''} did not reach the producer")
+    notes += [*promised.notes, *doubts.notes]
+    for row in found:
+        row["explanation"] = named_client(row["explanation"], layout.clients)
     anomalies = shown_anomalies(
-        found, folder=place, clients=layout.clients, not_allowed=forbidden(chosen),
+        found, folder=place, clients=layout.clients, not_allowed=not_allowed,
         logs={(job.topic, job.partition): job.logs for job in jobs},
     )  # fmt: skip
-    started = started_ns(place)
     verdict = Verdict(
         status=status, guarantees=tuple(chosen), guarantee_reason=why, operation_counts=dict(counts),
         anomaly_counts=dict(anomaly_counts), anomalies=anomalies,
@@ -146,7 +145,7 @@ def judge_laid_out(
 
 def _plan(
     folder: Path, layout: Layout, topics: Sequence[str], replicas: Replicas | None, windows: list[FaultWindow],
-    limit: int, times: run_folder.RunTimes,
+    changes: Mapping[tuple[str, int], LogChanges], limit: int, times: run_folder.RunTimes,
 ) -> tuple[list[PartitionJob], list[str]]:  # fmt: skip
     """Return one job for each topic-partition of the history, the brokers' folders and `replicas`, and the doubts."""
     reasons: list[str] = []
@@ -169,6 +168,7 @@ def _plan(
                     f"expected {sorted(assigned.replicas)}"
                 )
             logs = {node: _log_folder(data, node, topic, partition) for node in assigned.replicas}
+        changed = changes.get((topic, partition), LogChanges())
         files = layout.partitions.get((topic, partition)) or PartitionFiles(
             topic=topic, partition=partition
         )
@@ -177,7 +177,9 @@ def _plan(
                 topic=topic, partition=partition, ops=files.ops, pending=layout.pending.get(topic, []),
                 batches=files.batches, logs={str(node): path for node, path in sorted(logs.items())},
                 windows=[(window.start_ns, window.end_ns) for window in windows], started_ns=times.started_ns,
-                own_clients=own_clients, limit=limit, size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
+                own_clients=own_clients, created_ns=changed.created_ns, cleaned_end=changed.cleaned_end,
+                deleted_heads={str(node): base for node, base in changed.deleted_heads.items()}, limit=limit,
+                size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
             )
         )  # fmt: skip
     missing = sorted(set(topics) - {job.topic for job in jobs})
@@ -253,25 +255,6 @@ def _derive(layout: Layout, counts: Counter[str]) -> tuple[list[str], str]:
     return derive(
         [acks for acks, _ in layout.producers], [idempotent for _, idempotent in layout.producers]
     )
-
-
-def _doubts(
-    counts: Counter[str],
-    guarantees: Sequence[str],
-) -> list[str]:
-    """Return why the run proves too little, whatever was found."""
-    reasons: list[str] = []
-    if not counts["acknowledged"] and not counts["batches_acknowledged"]:
-        reasons.append("nothing was acknowledged: no record could have been lost")
-    if not counts["final_reads"] and not counts["read"] and not counts["batches_delivered"]:
-        reasons.append("nothing was read: there is no final read to compare with")
-    if (
-        "ordered" in guarantees
-        and counts["batches_without_producer_id"]
-        and not counts["acknowledged"]
-    ):
-        reasons.append(ORDER_UNKNOWN)
-    return reasons
 
 
 def _with_promises(

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..histories.format import OperationFunction, OperationType
 from ..histories.layout import DRAINED
+from .log_changes import LogChanges
 
 Row = Mapping[str, Any]
 Anomalies = set[tuple[str, tuple[int, ...]]]
@@ -26,9 +27,11 @@ class Oracle:
 
     def __init__(
         self, ops: Sequence[Row], pending: Sequence[Row] = (), batches: Sequence[Row] = (),
-        logs: Mapping[int, Sequence[Row]] | None = None,
+        logs: Mapping[int, Sequence[Row]] | None = None, *, changes: LogChanges | None = None,
     ) -> None:  # fmt: skip
         self.logs = dict(logs or {})
+        self.changes = changes or LogChanges()
+        ops, batches = self._last_incarnation(ops, batches)
         recorded = [row for row in ops if row["source"] != DRAINED]
         drained = [row for row in ops if row["source"] == DRAINED]
         self.sends = [
@@ -61,6 +64,24 @@ class Oracle:
         ]
         self.found: Anomalies = set()
         self.reported: set[int] = set()
+        self.copies_in_doubt = 0
+
+    def _last_incarnation(
+        self, ops: Sequence[Row], batches: Sequence[Row]
+    ) -> tuple[list[Row], list[Row]]:
+        """Leave out what happened before the topic was created again."""
+        created = self.changes.created_ns
+        reads = (OperationFunction.POLL, OperationFunction.BREAK)
+        early = {
+            r["client"] for r in ops
+            if r["source"] != DRAINED and r["kind"] in reads and r["time_ns"] < created
+        }  # fmt: skip
+        kept = [
+            row for row in ops
+            if row["source"] == DRAINED
+            or (row["invoked_ns"] >= created and not (row["kind"] in reads and row["client"] in early))
+        ]  # fmt: skip
+        return kept, [row for row in batches if row["completed_ns"] >= created]
 
     def judge(self) -> Anomalies:
         """Every check."""
@@ -82,27 +103,55 @@ class Oracle:
 
     def _claims(self) -> Iterable[Row]:
         reads = [row for row in self.polls if row["kind"] == OperationFunction.POLL]
-        return [
-            row for row in [*self.acked, *reads] if row["offset"] >= 0 and row["offset"] >= self.low
-        ]
+        return [row for row in [*self.acked, *reads] if row["offset"] >= 0]
+
+    def _begin(self, node: int) -> int:
+        """Where a replica's log begins legally, because segments before it were deleted."""
+        log, deleted = self.logs[node], self.changes.deleted_heads.get(node)
+        if deleted is None or not log or log[0]["base_offset"] <= deleted:
+            return 0
+        return int(log[0]["base_offset"])
+
+    def _compacted(self, row: Row) -> bool:
+        """Whether compaction explains that the final read lacks this record."""
+        if row["offset"] >= self.changes.cleaned_end or self.final is None:
+            return bool(row["offset"] < self.changes.cleaned_end)
+        if self._wire() > len(self.sends) + len(self.pending):
+            return True
+        key = row["key_hash"]
+        later = any(r["key_hash"] == key and o > row["offset"] for o, r in self.final.items())
+        said = [*self.sends, *self.pending, *self.polls]
+        return later or any(r["key_hash"] == key and r["value_hash"] == 0 for r in said)
+
+    def _wire(self) -> int:
+        """How many records were acknowledged by the taps."""
+        counts: dict[int, int] = {}
+        for row in self.acked_batches:
+            counts[row["last_offset"]] = max(row["count"], counts.get(row["last_offset"], 0))
+        return sum(counts.values())
 
     def _held(self, offset: int) -> int:
         """How many replicas' logs have a batch with this offset."""
         return sum(
             any(b["base_offset"] <= offset <= b["last_offset"] for b in log)
-            for log in self.logs.values()
+            or offset < self._begin(node)
+            for node, log in self.logs.items()
         )
 
     def _lost(self) -> None:
         for row in self._claims():
             offset = row["offset"]
+            if offset < self.low:
+                continue
             if self.final is None:
-                if self.logs and not self._held(offset):
+                if self.logs and not self._compacted(row) and not self._held(offset):
                     self._add("lost-write", offset)
                     self.reported.add(offset)
                 continue
             there = self.final.get(offset)
             if there is not None and _identity(there) == _identity(row):
+                continue
+            if there is None and self._compacted(row):
                 continue
             self.reported.add(offset)
             seen = there is not None
@@ -110,7 +159,7 @@ class Oracle:
             self._add("lost-write" if seen or not kept else "unseen", offset)
 
     def _lost_nameless(self) -> None:
-        if self.final is None or self.low > 0:
+        if self.final is None or self.low > 0 or self.changes.cleaned_end:
             return
         sent = Counter(_identity(row) for row in self.acked)
         there = Counter(_identity(row) for row in self.final.values())
@@ -147,7 +196,8 @@ class Oracle:
 
     def _reading(self) -> None:
         at: dict[int, int | None] = {}
-        held = sorted(self.final or {})
+        transactional = [b for log in self.logs.values() for b in log if b["attributes"] & 0x10]
+        held = [o for o in sorted(self.final or {}) if not _inside(o, transactional)]
         for row in sorted(self.polls, key=lambda row: row["op"]):
             before = at.get(row["client"])
             if row["kind"] == OperationFunction.BREAK:
@@ -168,7 +218,7 @@ class Oracle:
         """(last offset, crc) → first offset of each batch that was acknowledged or delivered to a client."""
         answered: dict[tuple[int, int], int] = {}
         for row in [*self.acked_batches, *self.delivered]:
-            if row["base_offset"] >= self.low:
+            if row["base_offset"] >= max(self.low, self.changes.cleaned_end):
                 key = (row["last_offset"], row["crc"])
                 answered[key] = min(answered.get(key, row["base_offset"]), row["base_offset"])
         return answered
@@ -182,7 +232,8 @@ class Oracle:
         for (last, crc), base in self._answered().items():
             if any(base <= offset <= last for offset in self.reported):
                 continue
-            if self.logs and held[last, crc] < (len(self.logs) if self._same_end() else 1):
+            begun = sum(last < self._begin(node) for node in self.logs)
+            if self.logs and held[last, crc] + begun < (len(self.logs) if self._same_end() else 1):
                 self._add("lost-write", base, last)
                 continue
             if self.final is not None and any(o not in self.final for o in range(base, last + 1)):
@@ -231,33 +282,74 @@ class Oracle:
             return
         known = {_identity(row) for row in self.sends}
         copies: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        for offset, row in self.final.items():
+        for offset, row in sorted(self.final.items()):
             if _identity(row) not in known:
                 copies[(*_identity(row), row["timestamp_ms"])].append(offset)
-        fine = [(b["base_offset"], b["last_offset"]) for b in self.acked_batches]
-        fine += [
-            (b["base_offset"], b["last_offset"])
-            for log in self.logs.values() for b in log
+        several = {record: offsets for record, offsets in copies.items() if len(offsets) > 1}
+        repeated = {
+            record[:2] for record, offsets in several.items()
+            if any(count > 1 for base, count in Counter(map(self._base_at, offsets)).items() if base is not None)
+        }  # fmt: skip
+        for record, offsets in several.items():
+            acked = [o for o in offsets if _inside(o, self.acked_batches)]
+            bumped = any(self._sent_again(offset, offsets) for offset in set(offsets) - set(acked))
+            loose = [o for o in offsets if o not in acked and not self._sequenced_at(o)]
+            retried = loose and len(acked) <= 1 and (not acked or loose[0] < acked[-1])
+            if not (loose or bumped):
+                continue
+            if record[:2] not in repeated and (retried or bumped):
+                self._add("duplicate", *offsets)
+            else:
+                self.copies_in_doubt += 1
+
+    def _batch_at(self, offset: int) -> Row | None:
+        """The batch with this offset: of the last replica's log that has one beginning there latest."""
+        rows = [b for log in self.logs.values() for b in log] if self.logs else self.acked_batches
+        before = [row for row in rows if row["base_offset"] <= offset]
+        if not before:
+            return None
+        base = max(row["base_offset"] for row in before)
+        row = next(row for row in before if row["base_offset"] == base)
+        return row if row["last_offset"] >= offset else None
+
+    def _base_at(self, offset: int) -> int | None:
+        row = self._batch_at(offset)
+        return None if row is None else int(row["base_offset"])
+
+    def _sequenced_at(self, offset: int) -> bool:
+        """Whether a log has the offset in an idempotent batch."""
+        rows = [b for log in self.logs.values() for b in log]
+        idempotent = [
+            b for b in rows
             if b["producer_id"] >= 0 and b["base_sequence"] >= 0 and not b["attributes"] & 0x20
         ]  # fmt: skip
-        for offsets in copies.values():
-            loose = [o for o in offsets if not any(base <= o <= last for base, last in fine)]
-            if len(offsets) > 1 and loose:
-                self._add("duplicate", *offsets)
+        return _inside(offset, idempotent)
+
+    def _sent_again(self, offset: int, offsets: Sequence[int]) -> bool:
+        """Whether a copy at another offset has the same producer id and a later producer epoch."""
+        mine = self._batch_at(offset)
+        if mine is None or not self._sequenced_at(offset):
+            return False
+        others = [row for o in offsets if (row := self._batch_at(o)) is not None]
+        return any(
+            row["producer_id"] == mine["producer_id"]
+            and row["producer_epoch"] > mine["producer_epoch"]
+            for row in others
+        )
 
     def _replicas(self) -> None:
         for log in self.logs.values():
             for before, row in zip([None, *log], log, strict=False):
                 if not row["crc_good"]:
                     self._add("corrupt-batch", row["base_offset"])
-                if before is not None and row["base_offset"] != before["last_offset"] + 1:
+                if before is not None and self._is_gap(before, row):
                     self._add("log-gap", row["base_offset"])
                 if before is not None and row["leader_epoch"] < before["leader_epoch"]:
                     self._add("epoch-regression", row["base_offset"])
         filled = [log for log in self.logs.values() if log]
         if len(filled) < 2:
             return
-        start = max(log[0]["base_offset"] for log in filled)
+        start = max(self.changes.cleaned_end, *(log[0]["base_offset"] for log in filled))
         end = min(log[-1]["last_offset"] for log in filled)
         copies: dict[int, list[list[Row]]] = {}
         for number, log in enumerate(filled):
@@ -271,6 +363,33 @@ class Oracle:
             }
             if not all(by_log) or len(looks) > 1:
                 self._add("replica-divergence", base)
+
+    def _is_gap(self, before: Row, row: Row) -> bool:
+        cleaned = before["last_offset"] < row["base_offset"] <= self.changes.cleaned_end
+        return bool(row["base_offset"] != before["last_offset"] + 1) and not cleaned
+
+    def doubts(self) -> set[str]:
+        """Name the doubts of `kernels/removals.py`."""
+        found: set[str] = set()
+        reads = {r["offset"] for r in self.polls if r["kind"] == OperationFunction.POLL}
+        for row in self.delivered:
+            reads.update(range(row["base_offset"], row["last_offset"] + 1))
+        acked = {r["offset"] for r in self.acked if r["offset"] >= 0}
+        for row in self.acked_batches:
+            if row["last_offset"] < self.low:
+                acked.update(range(row["base_offset"], row["last_offset"] + 1))
+        if any(offset < self.low for offset in acked - reads):
+            found.add("below the log start offset")
+        cleaned = any(b["base_offset"] < self.changes.cleaned_end for b in self.acked_batches)
+        if cleaned and self._wire() > len(self.sends) + len(self.pending):
+            found.add("compaction has cleaned")
+        if self.copies_in_doubt:
+            found.add("in the log several times")
+        return found
+
+
+def _inside(offset: int, batches: Iterable[Row]) -> bool:
+    return any(row["base_offset"] <= offset <= row["last_offset"] for row in batches)
 
 
 def _identity(row: Row) -> tuple[int, int]:

@@ -48,6 +48,12 @@ def segment_files(folder: str | Path) -> list[Path]:
     return sorted(p for p in place.iterdir() if p.suffix == SEGMENT_SUFFIX)
 
 
+def last_segment(folder: str | Path) -> int:
+    """Return the base offset of a log's last segment, 0 without segments: retention leaves an empty segment there."""
+    files = segment_files(folder)
+    return int(files[-1].stem) if files else 0
+
+
 def read_log(folder: str | Path) -> pl.DataFrame:
     """Return every batch of the log in `folder`, in the order of the files."""
     import polars as pl

@@ -1,7 +1,7 @@
-"""Checks of the brokers' traces: at most one leader in each leader epoch, one controller in each controller epoch.
+"""The brokers' traces: at most one leader in each leader epoch, one controller in each controller epoch.
 
 A trace has an event for each election. The events are few and concern all brokers, so `judge` checks them itself, when
-it merges the results of the partitions.
+it merges the results of the partitions. `log_changes.py` reads from the same events what Kafka removed legally.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from typing import Any
 from harrow.cluster.planting import PLANTED_EVENT
 
 from ..run_folder import trace_files
+from .log_changes import REMOVAL_EVENTS
 
 LEADERSHIP_EVENTS = ("partition.leader", "controller.elected")
+EVENT_MARKS = tuple(f'"{name}"'.encode() for name in (*LEADERSHIP_EVENTS, *REMOVAL_EVENTS))
 
 TRACE_HEAD_BYTES = 65_536
 PLANTED_MARK = f'"{PLANTED_EVENT}"'.encode()
 
 
-def _events(folder: Path) -> list[dict[str, Any]]:
-    """Return the election events of every broker; lines that are not JSON, such as a torn last line, are skipped."""
+def judged_events(folder: Path) -> list[dict[str, Any]]:
+    """Return every broker's events that a verdict reads: elections, and what was removed from logs.
+
+    Lines that are not JSON, such as a torn last line, are skipped.
+    """
     found: list[dict[str, Any]] = []
     for path in trace_files(folder):
         with path.open("rb") as file:
             for line in file:
-                if b'"partition.leader"' in line or b'"controller.elected"' in line:
+                if any(mark in line for mark in EVENT_MARKS):
                     try:
                         event = json.loads(line)
                     except ValueError:
@@ -56,29 +61,27 @@ def planted_bugs(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def leadership(folder: Path, topics: set[str]) -> list[dict[str, Any]]:
-    """Return the leadership anomalies in the brokers' traces of a run folder."""
-    return leadership_claims(_events(folder), topics)
-
-
 def leadership_claims(events: Iterable[dict[str, Any]], topics: set[str]) -> list[dict[str, Any]]:
     """Return the anomalies `two-leaders` and `two-controllers`, in the form of a kernel's anomalies.
 
-    Each event has the name of its broker under `broker`.
+    Each event has the name of its broker under `broker`. Epochs of a topic that was created again begin again.
     """
     claims: dict[tuple[Any, ...], dict[Any, dict[str, Any]]] = defaultdict(dict)
     for event in events:
         if event.get("event") == "controller.elected":
-            claims["two-controllers", "", -1, event.get("epoch")].setdefault(event["broker"], event)
+            claims["two-controllers", ("", None), -1, event.get("epoch")].setdefault(
+                event["broker"], event
+            )
         elif event.get("event") == "partition.leader" and event.get("topic") in topics:
-            place = ("two-leaders", event["topic"], event["partition"], event.get("leader_epoch"))
+            incarnation = event["topic"], event.get("topic_id")
+            place = ("two-leaders", incarnation, event["partition"], event.get("leader_epoch"))
             claims[place].setdefault(event.get("leader", event["broker"]), event)
     return [
         {
             "name": name, "topic": topic, "partition": partition, "offsets": [], "operations": list(events.values()),
             "explanation": _explain(name, epoch, events),
         }
-        for (name, topic, partition, epoch), events in claims.items()
+        for (name, (topic, _), partition, epoch), events in claims.items()
         if len(events) > 1
     ]  # fmt: skip
 

@@ -34,6 +34,8 @@ class PromiseFindings:
     """Names of anomalies that these checks judge better; what other checks found under these names is dropped."""
     demands: Mapping[str, str] = field(default_factory=dict[str, str])
     """Guarantees that the caller asked for by an argument, each with the reason; for a verdict without `guarantee=`."""
+    accounts_for_sends: bool = False
+    """Whether the caller said what the application believes that it sent (`expected=`)."""
     knows_order: bool = False
     """Whether these checks judged the order of all records that have an order."""
 

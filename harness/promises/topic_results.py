@@ -58,7 +58,8 @@ class MergedResults:
             operation_counts=self._operation_counts(), anomaly_counts=dict(self._anomalies),
             anomalies=self._shown(), reasons=reasons, doubts=doubts, notes=notes,
             replaces=frozenset({"duplicate"}) if promise.record_id is not None else frozenset(),
-            demands=self._demands(), knows_order=order_known and not self._counts["problems_of_order_key"],
+            demands=self._demands(), accounts_for_sends=self._plan.expectations is not None,
+            knows_order=order_known and not self._counts["problems_of_order_key"],
         )  # fmt: skip
 
     def _operation_counts(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 from harrow.harness.checks.kernels import judge_inputs
 from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, PartitionJob, arrange
+from harrow.harness.checks.log_changes import LogChanges
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.segments import LOG_COLUMNS
 from harrow.harness.histories.format import OperationFunction, OperationType
@@ -66,7 +67,7 @@ def operation(
 ) -> Row:  # fmt: skip
     return {
         "kind": int(kind), "outcome": int(outcome), "error": 0, "offset": offset, "op": op, "key_hash": key,
-        "value_hash": value + 1, "timestamp_ms": 0, "invoked_ns": op, "time_ns": op, "client": client, "source": source,
+        "value_hash": value, "timestamp_ms": 0, "invoked_ns": op, "time_ns": op, "client": client, "source": source,
     }  # fmt: skip
 
 
@@ -99,8 +100,9 @@ def log(draw: st.DrawFn) -> list[Row]:
         rows.append(
             {
                 "base_offset": offset, "last_offset": last, "leader_epoch": draw(st.sampled_from([1, 1, 1, 2])),
-                "crc": draw(SMALL), "crc_good": draw(st.sampled_from([True, True, True, False])), "attributes": 0,
-                "max_timestamp_ms": 0, "producer_id": pid, "producer_epoch": 0,
+                "crc": draw(SMALL), "crc_good": draw(st.sampled_from([True, True, True, False])),
+                "attributes": draw(st.sampled_from([0, 0, 0, 0x10])),
+                "max_timestamp_ms": 0, "producer_id": pid, "producer_epoch": draw(st.integers(0, 1)),
                 "base_sequence": draw(st.integers(0, 3)) if pid >= 0 else -1, "count": last - offset + 1,
                 "position": 0, "segment": 0,
             }
@@ -125,15 +127,33 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
     batches=tapped(),
     logs=st.lists(log(), max_size=3),
     same=st.booleans(),
+    changes=st.builds(
+        LogChanges,
+        created_ns=st.sampled_from([0, 0, 0, 3]),
+        cleaned_end=st.sampled_from([0, 0, 0, 2, 5]),
+        deleted_heads=st.dictionaries(st.integers(0, 2), st.integers(0, 3), max_size=2),
+    ),
 )
 def test_kernels_find_the_same_anomalies_as_the_oracle(
-    ops: list[Row], pending: list[Row], batches: list[Row], logs: list[list[Row]], same: bool
+    ops: list[Row],
+    pending: list[Row],
+    batches: list[Row],
+    logs: list[list[Row]],
+    same: bool,
+    changes: LogChanges,
 ) -> None:
     replicas = dict(enumerate([logs[0]] * len(logs) if same and logs else logs))
     pending = [{**row, "outcome": int(OperationType.INFO)} for row in pending]
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
     inputs = arrange(
-        PartitionJob(topic="t", partition=0, limit=1000),
+        PartitionJob(
+            topic="t",
+            partition=0,
+            limit=1000,
+            created_ns=changes.created_ns,
+            cleaned_end=changes.cleaned_end,
+            deleted_heads={str(node): base for node, base in changes.deleted_heads.items()},
+        ),
         frame(ops, OPS_SCHEMA),
         frame(pending, OPS_SCHEMA),
         frame(batches, BATCH_SCHEMA),
@@ -143,4 +163,11 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     found = judge_inputs(inputs)
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
     kernels = {(row["name"], tuple(sorted(row["offsets"]))) for row in found.shown}
-    assert kernels == Oracle(ops, pending, batches, replicas).judge()
+    oracle = Oracle(ops, pending, batches, replicas, changes=changes)
+    assert kernels == oracle.judge()
+    for doubt in (
+        "below the log start offset",
+        "compaction has cleaned",
+        "in the log several times",
+    ):
+        assert any(doubt in text for _, text in found.doubts) == (doubt in oracle.doubts())

@@ -248,6 +248,7 @@ def reread_after_rebalance(run: RunFolder) -> None:
 
 def retention(run: RunFolder) -> None:
     run.send("a", 0)
+    run.read("a", 0)
     run.send("b", 1)
     run.final({1: "b"}, low=1)
 

@@ -29,6 +29,7 @@ from harrow.faults import (
     pause,
     pause_registry,
     power_loss,
+    refuse_request,
     reset,
     restart,
     restart_registry,
@@ -62,6 +63,7 @@ AT_ONCE: list[Fault] = [
 ]
 WAITING: list[Fault] = [
     lose_response("Produce", nth=2),
+    refuse_request("Produce", "NOT_LEADER_OR_FOLLOWER", nth=2),
     failpoint("log.after-append", leader("orders", 0)),
     failpoint("log.after-append", leader("orders", 0), "stop"),
     failpoint("log.after-append", leader("orders", 0), "delay", delay_ms=5),
@@ -237,6 +239,8 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: fault_from_json({"name": "pause_registry", "target": {"role": "one"}}), "only the registry"),
         (lambda: lose_response("Prodduce"), "no such API"),
         (lambda: lose_response(nth=0), "from 1 up"),
+        (lambda: refuse_request(error="NOT_ENOUGH"), "did you mean NOT_ENOUGH_REPLICAS"),
+        (lambda: refuse_request("Prodduce"), "no such API"),
         (lambda: failpoint("log.after-apend", one), "did you mean log.after-append"),
         (lambda: failpoint("log.after-append", one, "explode"), "crash, stop, delay, error"),
         (lambda: fault_from_json({"name": "kil", "target": {"role": "one"}}), "did you mean kill"),

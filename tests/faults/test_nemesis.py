@@ -34,7 +34,12 @@ from harrow.faults import (
     restart_registry,
     terminate,
 )
-from harrow.faults.nemesis import EFFECT_TIMEOUT_MS, HEAL_TIMEOUT_MS, TICK_MS
+from harrow.faults.nemesis import (
+    EFFECT_TIMEOUT_MS,
+    FIRST_TRAFFIC_TIMEOUT_MS,
+    HEAL_TIMEOUT_MS,
+    TICK_MS,
+)
 from harrow.faults.planning import in_turn
 
 SHORT = 0.01
@@ -122,6 +127,15 @@ def test_without_traffic_nothing_fires_and_the_run_fails() -> None:
     run.turns()
     assert run.nemesis.problems == ["kill(one) never fired: no traffic was detected"]
     assert run.events == ["skipped"]
+
+
+def test_first_traffic_that_never_comes_ends_the_run_so_that_running_ends() -> None:
+    system = FakeSystem()
+    system.traffic = False
+    run = Run(system, schedule(kill(one)))
+    run.turns(until_ms=FIRST_TRAFFIC_TIMEOUT_MS + 10_000)
+    assert run.nemesis.over
+    assert run.nemesis.problems == ["kill(one) never fired: no traffic was detected"]
 
 
 def test_stop_during_a_fault_heals_it() -> None:

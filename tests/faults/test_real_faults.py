@@ -24,6 +24,7 @@ from harrow import (
     lose_response,
     pause,
     pause_registry,
+    refuse_request,
     reset,
     restart,
     restart_registry,
@@ -94,6 +95,7 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "connections reset": lambda topic: reset(leader(topic, 0), clients=True),
     "a slow disk": lambda topic: slow_disk(leader(topic, 0), delay_ms=15, seconds=1),
     "lose a response": lambda topic: lose_response("Produce", nth=3),
+    "refuse a request": lambda topic: refuse_request("Produce", "NOT_ENOUGH_REPLICAS", nth=3),
     "crash after append": lambda topic: failpoint("log.after-append", leader(topic, 0), seconds=1),
     "stop after append": lambda topic: failpoint("log.after-append", leader(topic, 0), "stop", seconds=2.5),
 }  # fmt: skip

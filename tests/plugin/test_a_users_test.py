@@ -23,9 +23,11 @@ USER = """
 
     def test_no_order_is_lost(harrow: Harrow) -> None:
         orders = harrow.topic("orders", partitions=3)
-        with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 4))):
+        with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 4))) as chaos:
             place_orders(harrow.bootstrap_servers)
             {inside}
+            while chaos.running and {count}:
+                place_orders(harrow.bootstrap_servers, 200)
         harrow.verify(orders, guarantee="no-loss")
 """
 

@@ -35,8 +35,10 @@ def place_orders(bootstrap_servers: str, topic: str, seconds: float = 8.0) -> in
 
 def test_no_order_is_lost(harrow: Harrow) -> None:
     orders = harrow.topic("orders", partitions=3)
-    with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 4))):
-        acknowledged = place_orders(harrow.bootstrap_servers, orders.name)
+    acknowledged = 0
+    with harrow.chaos(kill(leader(orders)), pause(controller(), seconds=(0.5, 4))) as chaos:
+        while chaos.running:
+            acknowledged += place_orders(harrow.bootstrap_servers, orders.name, seconds=1)
     verdict = harrow.verify(orders, guarantee="no-loss")
     assert acknowledged > 0
     assert verdict.operation_counts["records_acknowledged_on_the_wire"] >= acknowledged

@@ -159,6 +159,9 @@ class FakeBroker(FakeProcess):
     def lose_response(self, *, api_key: int, nth: int, client: str) -> FakeRule:
         return self._arm(api_key=api_key, nth=nth, client=client)
 
+    def refuse_request(self, *, api_key: int, error: int, nth: int, client: str) -> FakeRule:
+        return self._arm(api_key=api_key, error=error, nth=nth, client=client)
+
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
         return self._arm(name=name, action=action, nth=nth, delay_ms=delay_ms)
 

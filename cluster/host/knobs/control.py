@@ -15,6 +15,9 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     responses.lose     api_key, nth, client                           the id of a rule: the response does not leave
     responses          none                                           the rules, and which of them fired
     responses.clear    id (without id: all)                           removes rules
+    requests.refuse    api_key, error, nth, client                    the id of a rule: the request is refused, unserved
+    requests           none                                           the rules, and which of them fired
+    requests.clear     id (without id: all)                           removes rules
     failpoint.arm      name, action, nth, delay_ms                    arms: "crash", "stop", "delay" or "error"
     failpoint.disarm   name                                           disarms
     failpoints         none                                           declared names; hits; what fired
@@ -25,7 +28,7 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     metrics            none                                           a broker's metrics, and the port of their page
     tree               none                                           every node of the registry, by path
 
-`cluster/host/` registers the first fifteen, `cluster/broker.py` the others, and `cluster/registry/process.py` `tree`.
+`cluster/host/` registers the first eighteen, `cluster/broker.py` the others, and `cluster/registry/process.py` `tree`.
 
 Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side. What may fail: an
 exception of an operation becomes its response (`error`) and does not end the process. The client raises ClusterError,

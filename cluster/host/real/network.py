@@ -22,6 +22,7 @@ from typing import Any
 from ...errors import ConfigError
 from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.lost_responses import LostResponses
+from ..knobs.refused_requests import RefusedRequests
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
 from .link import RealLink
 from .link_context import LinkContext
@@ -131,6 +132,7 @@ class RealNetwork:
         self._trace = trace
         self._rules = LinkRules()
         self._lost = LostResponses(clock, trace)
+        self._refused = RefusedRequests(trace)
         self._links: set[RealLink] = set()
         self._context = LinkContext(loop=loop, rules=self._rules, log=self.log, links=self._links)
         self._acceptors: list[RealAcceptor] = []
@@ -175,6 +177,10 @@ class RealNetwork:
     def lose_response(self, peer: Peer, api_key: int) -> bool:
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         return self._lost.lose(peer, api_key)
+
+    def refuse_request(self, peer: Peer, api_key: int) -> int:
+        """Return the error code with which a fault wants this request refused, 0 for none."""
+        return self._refused.refuse(peer, api_key)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
@@ -268,7 +274,8 @@ class RealNetwork:
         """The control operations of the network."""
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
-            "links.heal": self._op_heal, "links.reset": self._op_reset, **self._lost.operations(),
+            "links.heal": self._op_heal, "links.reset": self._op_reset,
+            **self._lost.operations(), **self._refused.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -120,6 +120,10 @@ class Network(Protocol):
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         ...
 
+    def refuse_request(self, peer: Peer, api_key: int) -> int:
+        """Return the error code with which a fault wants this request refused, 0 for none."""
+        ...
+
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
         ...

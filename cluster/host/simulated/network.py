@@ -15,6 +15,7 @@ from typing import Any
 from ...errors import ConfigError
 from ..knobs.link_rules import matches_any
 from ..knobs.lost_responses import LostResponses
+from ..knobs.refused_requests import RefusedRequests
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
 from .after_delivery import DeferredCalls
 from .fabric import Fabric, LinkDirection, NetworkNode
@@ -86,6 +87,7 @@ class SimNetwork:
         self._bound = dict(listeners)
         self._listening: list[int] = []
         self._lost = LostResponses(clock, trace)
+        self._refused = RefusedRequests(trace)
         self.deferred_calls = DeferredCalls(tasks.call_soon, lambda: incarnation.running)
         self._context = SimLinkContext(
             network_node=node,
@@ -173,6 +175,10 @@ class SimNetwork:
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         return self._lost.lose(peer, api_key)
 
+    def refuse_request(self, peer: Peer, api_key: int) -> int:
+        """Return the error code with which a fault wants this request refused, 0 for none."""
+        return self._refused.refuse(peer, api_key)
+
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
         self.deferred_calls.after(call)
@@ -230,7 +236,8 @@ class SimNetwork:
         """The control operations of the network."""
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
-            "links.heal": self._op_heal, "links.reset": self._op_reset, **self._lost.operations(),
+            "links.heal": self._op_heal, "links.reset": self._op_reset,
+            **self._lost.operations(), **self._refused.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:

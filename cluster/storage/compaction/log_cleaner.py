@@ -156,6 +156,14 @@ class LogCleaner:
 
     async def _clean(self, task: LogToClean, offsets: OffsetMap) -> CleanerStats:
         log = task.log
+        topic, partition = log.topic_partition
+        self._host.trace.emit(
+            "log.cleaning",
+            topic=topic,
+            partition=partition,
+            first_dirty=task.first_dirty,
+            first_uncleanable=task.first_uncleanable,
+        )
         begun_ms = self._host.clock.monotonic_ms()
         cleaning = Cleaning(self._host, task, offsets, lambda: self._check(log))
         steps = cleaning.steps()

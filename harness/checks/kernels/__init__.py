@@ -3,6 +3,10 @@
 * `inputs.py`: `PartitionJob` and `PartitionInputs`, the rows that the checks read;
 * `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
 * `overlap.py`: when clients worked on the partition, and which faults their operations met;
+* `removals.py`, `incarnations.py`: what Kafka removed legally, and the doubts that this leaves;
+* `refusals.py`: sends that brokers refused, and that are not in the log;
+* `identical_records.py`, `client_epochs.py`: duplicates of producers that did not record their operations, and
+  duplicates that the client made;
 * `quick.py`: fast tests that a partition has no anomaly;
 * `evidence.py`: facts about the cause of what was found;
 * `findings.py`: `PartitionFindings`, the result.
@@ -19,7 +23,16 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from ...histories.format import OperationFunction, OperationType
-from . import batches, evidence, overlap, records, replicas
+from . import (
+    batches,
+    evidence,
+    identical_records,
+    overlap,
+    records,
+    refusals,
+    removals,
+    replicas,
+)
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, Files, PartitionInputs, PartitionJob, chosen, load
 
@@ -34,8 +47,12 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     batches.lost_batches,
     batches.inconsistent_batches,
     batches.duplicate_batches,
-    batches.duplicate_records,
+    identical_records.duplicate_records,
     batches.sequence_order,
+    removals.below_the_low_watermark,
+    removals.below_the_cleaned_offset,
+    refusals.refused_sends,
+    overlap.unread_records,
     replicas.divergence,
     replicas.each_log,
     evidence.collect,  # last: it looks at what the checks found

@@ -4,10 +4,8 @@ A tap identifies a batch by the CRC that the producer computed and by the batch'
 from the middle of a batch). Where the broker set the timestamps (LogAppendTime) it rewrote the CRC, and the checks
 compare only the offset.
 
-Duplicates: an idempotent batch (producer id, producer epoch, base sequence) at two offsets. Without idempotence:
-records that are identical to the last bit, timestamp included, at several offsets, at least one of which was not
-acknowledged by a delivered response (a retry after the response of the first attempt was lost). Two identical records
-that were both acknowledged are two legal sends.
+Duplicates: an idempotent batch (producer id, producer epoch, base sequence) at two offsets. `identical_records.py` has
+the check without idempotence.
 
 Order: the sequences of a producer id and producer epoch. Without producer ids a tap does not show the order of sends.
 """
@@ -17,11 +15,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from .findings import PartitionFindings, Row, batch_rows, operation_rows
+from .findings import PartitionFindings, Row, batch_rows
 from .inputs import CONTROL, LOG_APPEND_TIME, PartitionInputs
+from .removals import begins_legally
 
 SEQUENCES = 2**31
-RECORD = ["key_hash", "value_hash", "timestamp_ms"]
 
 
 def log_batches(inputs: PartitionInputs) -> pl.DataFrame:
@@ -38,7 +36,8 @@ def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the batches that were acknowledged to a producer or delivered to a consumer, a row for each batch.
 
     `records`: how many records of the batch a client has; a consumer may fetch from the middle of a batch. Batches
-    below the low watermark are left out, because retention may have removed them.
+    below the low watermark are left out, because retention may have removed them, and those below the cleaned offset,
+    because compaction rewrites batches.
     """
     if not len(inputs.produced) and not len(inputs.fetched):
         return inputs.produced
@@ -49,7 +48,7 @@ def confirmed_batches(inputs: PartitionInputs) -> pl.DataFrame:
         ]
     )
     return (
-        confirmed.filter(pl.col("base_offset") >= inputs.low)
+        confirmed.filter(pl.col("base_offset") >= max(inputs.low, inputs.job.cleaned_end))
         .group_by("last_offset", "crc")
         .agg(
             pl.col("base_offset").min(),
@@ -109,6 +108,7 @@ def lost_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
             confirmed.join(exact, on=["last_offset", "crc"], how="left")
             .join(any_crc, on="last_offset", how="left")
             .with_columns(pl.max_horizontal(pl.col("same", "rewritten").fill_null(0)).alias("held"))
+            .with_columns(pl.col("held") + _begin_after(inputs))
         )
         enough = len(inputs.logs) if converged(inputs) else 1
         lost = _unreported(confirmed.filter(pl.col("held") < enough), findings)
@@ -117,6 +117,13 @@ def lost_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     if inputs.final is not None:
         unseen = _unreported(confirmed.filter(~_is_complete(confirmed, inputs.final)), findings)
         findings.add_each("unseen", unseen, lambda row: _describe_unseen(inputs, row))
+
+
+def _begin_after(inputs: PartitionInputs) -> pl.Expr:
+    """Count the replicas whose log begins legally after a batch."""
+    starts = [begins_legally(inputs.job, node, log) for node, log in inputs.logs.items()]
+    beyond = [(pl.col("last_offset") < start).cast(pl.Int64) for start in starts if start]
+    return pl.sum_horizontal(beyond) if beyond else pl.lit(0)
 
 
 def converged(inputs: PartitionInputs) -> bool:
@@ -208,7 +215,7 @@ def inconsistent_batches(inputs: PartitionInputs, findings: PartitionFindings) -
     )
 
 
-def _sequenced(inputs: PartitionInputs) -> pl.DataFrame:
+def sequenced_batches(inputs: PartitionInputs) -> pl.DataFrame:
     """Return idempotent data batches by base offset: those of the logs, or without logs the acknowledged ones."""
     frame = inputs.acked_batches
     if inputs.logs:
@@ -224,7 +231,7 @@ def _sequenced(inputs: PartitionInputs) -> pl.DataFrame:
 
 def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """duplicate: the same sequence of a producer id and producer epoch at two offsets."""
-    frame = _sequenced(inputs)
+    frame = sequenced_batches(inputs)
     if not len(frame):
         return
     identity = ["producer_id", "producer_epoch", "base_sequence"]
@@ -246,53 +253,10 @@ def duplicate_batches(inputs: PartitionInputs, findings: PartitionFindings) -> N
     findings.add_each("duplicate", bad, describe)
 
 
-def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
-    """Duplicate without idempotence: identical records, of which at least one was never acknowledged by a response."""
-    if inputs.final is None or not len(inputs.produced):
-        return
-    known = inputs.sends.select("key_hash", "value_hash").unique()
-    final = inputs.final.join(known, on=["key_hash", "value_hash"], how="anti").sort("offset")
-    offsets = final["offset"].to_numpy()
-    acked = _covered(offsets, inputs.acked_batches)
-    sequenced = (
-        _covered(offsets, _sequenced(inputs)) if inputs.logs else np.zeros(len(offsets), np.bool_)
-    )
-    suspect = pl.Series("suspect", ~acked & ~sequenced)
-    bad = (
-        final.with_columns(suspect)
-        .group_by(RECORD).agg(pl.col("offset"), pl.len().alias("copies"), pl.col("suspect").any())
-        .filter(pl.col("suspect") & (pl.col("copies") > 1))
-        .with_columns(pl.col("offset").list.first().alias("first")).sort("first")
-    )  # fmt: skip
-
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        same = final.filter(pl.col("offset").is_in(row["offset"]))
-        text = (
-            f"{row['copies']} records are identical to the last bit, timestamp included, and not all of them were "
-            "acknowledged: a retry was appended again"
-        )
-        return row["offset"], operation_rows(same, "final read"), text
-
-    findings.duplicate_offsets.update(bad["offset"].explode().to_list() if len(bad) else ())
-    findings.add_each("duplicate", bad, describe)
-
-
-def _covered(offsets: np.ndarray[tuple[int], np.dtype[np.int64]], ranges: pl.DataFrame) -> np.ndarray[
-    tuple[int], np.dtype[np.bool_]
-]:  # fmt: skip
-    """Return for each offset whether a batch of `ranges` has it."""
-    ranges = ranges.select("base_offset", "last_offset").sort("base_offset")
-    if not len(ranges):
-        return np.zeros(len(offsets), np.bool_)
-    at = np.searchsorted(ranges["base_offset"].to_numpy(), offsets, "right") - 1
-    reach = ranges["last_offset"].cum_max().to_numpy()
-    return (at >= 0) & (reach[at] >= offsets)
-
-
 def sequence_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """nonmonotonic-send: a producer id's sequences decrease along the offsets (after 2^31 - 1 follows 0)."""
     group = ["producer_id", "producer_epoch"]
-    frame = _sequenced(inputs)
+    frame = sequenced_batches(inputs)
     if not len(frame):
         return
     frame = frame.unique([*group, "base_sequence"], keep="first", maintain_order=True)

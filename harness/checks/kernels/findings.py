@@ -15,6 +15,8 @@ from ...histories.format import OperationFunction, OperationType
 from .inputs import FLAG_LOST
 
 OPERATIONS_MOST = 12
+LOSS, DUPLICATION = "lost-write", "duplicate"
+"""What a doubt is about: it counts where the guarantees forbid this anomaly."""
 Row = dict[str, Any]
 Description = tuple[Sequence[int], Iterable[Row], str]
 """Offsets, operations and explanation of an anomaly."""
@@ -37,6 +39,12 @@ class PartitionFindings:
         """When the traffic began and ended, and how many operations met each fault (`overlap.traffic`)."""
         self.unknown: list[str] = []
         """Why the partition could not be judged, or not completely."""
+        self.doubts: list[tuple[str, str]] = []
+        """Like `unknown`, with the anomaly that each doubt is about."""
+        self.refused: Row = {}
+        """Records that brokers refused and that are not in the log (`refusals.py`)."""
+        self.unread: Row = {}
+        """Records that no reader received, although readers were there (`overlap.unread_records`)."""
         self.lost_offsets: set[int] = set()
         """Offsets that the checks of records reported, so that the checks of batches do not report them again."""
         self.duplicate_offsets: set[int] = set()
@@ -59,6 +67,10 @@ class PartitionFindings:
         self._rows[name] += len(frame)
         for row in frame.head(left).iter_rows(named=True):
             self._show(name, int(row["records"]) if counted else 1, *describe(row))
+
+    def doubt(self, about: str, reason: str) -> None:
+        """Add a doubt that counts where the guarantees forbid the anomaly `about`."""
+        self.doubts.append((about, reason))
 
     def _shown_of(self, name: str) -> int:
         return sum(1 for row in self.shown if row["name"] == name)
@@ -92,6 +104,9 @@ class PartitionFindings:
             "anomalies": self.shown,
             "evidence": self.evidence,
             "unknown": self.unknown,
+            "doubts": self.doubts,
+            "refused": self.refused,
+            "unread": self.unread,
         }
 
 

@@ -17,7 +17,8 @@ import polars as pl
 
 from ...histories.format import OperationFunction, OperationType
 from ...histories.layout import DRAINED, RowRange
-from ..segments import SegmentError, read_log
+from ..segments import SegmentError, last_segment, read_log
+from .incarnations import since_creation
 
 OPS_SCHEMA: dict[str, type[pl.DataType]] = {
     "kind": pl.UInt8, "outcome": pl.UInt8, "error": pl.Int32, "offset": pl.Int64, "op": pl.Int64,
@@ -32,7 +33,7 @@ BATCH_SCHEMA: dict[str, type[pl.DataType]] = {
     "max_timestamp_ms": pl.Int64, "node": pl.Int32,
 }  # fmt: skip
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
-CONTROL, LOG_APPEND_TIME = 0x20, 0x08
+CONTROL, TRANSACTIONAL, LOG_APPEND_TIME = 0x20, 0x10, 0x08
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,10 @@ class PartitionJob:
     """Fault windows by start: nanoseconds of the monotonic clock, from the injection to the healing."""
     started_ns: int = 0
     """The start of the run; 0 where it is not known."""
+    created_ns: int = 0
+    """When the topic was created again; 0: it was created once. This and the next two: `log_changes.LogChanges`."""
+    cleaned_end: int = 0
+    deleted_heads: dict[str, int] = field(default_factory=dict[str, int])
     own_clients: list[int] = field(default_factory=list[int])
     """The numbers of Harrow's own clients, such as that of the final read."""
     limit: int = 20
@@ -95,6 +100,8 @@ class PartitionInputs:
     fetched: pl.DataFrame
     logs: dict[int, pl.DataFrame]
     problems: list[str]
+    log_ends: dict[int, int] = field(default_factory=dict[int, int])
+    """By broker, the base offset of its last segment file: an empty log may begin and end there."""
     failed: int = 0
     agreed: bool | None = None
     """The stored result of `quick.agrees`, which two checks need."""
@@ -152,15 +159,19 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
     for frame, parts in ((ops, job.ops), (batches, job.batches)):
         assert len(frame) == sum(part.rows for part in parts), (job.topic, job.partition, parts)
     logs: dict[int, pl.DataFrame] = {}
+    ends: dict[int, int] = {}
     problems: list[str] = []
     for node, folder in job.logs.items():
         try:
             logs[int(node)] = read_log(folder)
+            ends[int(node)] = last_segment(folder)
         except (SegmentError, OSError) as error:
             problems.append(
                 f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}"
             )
-    return arrange(job, ops, files.read(job.pending, OPS_SCHEMA), batches, logs, problems)
+    inputs = arrange(job, ops, files.read(job.pending, OPS_SCHEMA), batches, logs, problems)
+    inputs.log_ends = ends
+    return inputs
 
 
 def arrange(
@@ -168,6 +179,7 @@ def arrange(
     logs: dict[int, pl.DataFrame], problems: list[str],
 ) -> PartitionInputs:  # fmt: skip
     """Divide the rows by what they are: sends, reads, the final read, batches of the tap."""
+    ops, batches, doubts = since_creation(job, ops, batches)
     kind, outcome, source = (ops[name].to_numpy() for name in ("kind", "outcome", "source"))
     drained, sends = source == DRAINED, kind == OperationFunction.SEND
     happened = sends & ((outcome == OperationType.OK) | (outcome == OperationType.INFO))
@@ -190,7 +202,7 @@ def arrange(
         produced=chosen(batches, batch_kind == PRODUCED),
         fetched=chosen(batches, batch_kind == FETCHED),
         logs=logs,
-        problems=problems,
+        problems=[*problems, *doubts],
         failed=int((sends & (outcome == OperationType.FAIL)).sum()),
     )
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import OperationFunction
+from .findings import PartitionFindings
 from .inputs import PartitionInputs
 
 Times = npt.NDArray[np.int64]
@@ -78,3 +79,17 @@ def acknowledged_before_faults(inputs: PartitionInputs) -> int:
     first = min(start for start, _ in inputs.job.windows)
     records = inputs.acked.filter(pl.col("time_ns") < first)
     return len(records) + len(inputs.acked_batches.filter(pl.col("completed_ns") < first))
+
+
+def unread_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """Note the records after the last one that a client received, where clients read the partition at all."""
+    fetched = inputs.fetched.filter(~pl.col("client").is_in(inputs.job.own_clients))
+    if not len(fetched) or inputs.final is None:
+        return
+    last = int(fetched["last_offset"].to_numpy().max())
+    unread = int((inputs.final["offset"].to_numpy() > last).sum())
+    if unread:
+        findings.unread = {
+            "records": unread,
+            "last_ns": int(fetched["completed_ns"].to_numpy().max()),
+        }

@@ -2,7 +2,8 @@
 
 Legal, and therefore not reported: gaps between offsets; a record of an operation with outcome `info`, whether the log
 has it or not (but at most once); any order of sends that were never acknowledged; a consumer that jumps where its
-position was set (an assignment, a revocation, a seek); everything below the low watermark (retention).
+position was set (an assignment, a revocation, a seek); everything below the low watermark (retention), and what
+compaction removed (`removals.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import polars as pl
 
 from ...histories.format import OperationFunction
 from . import quick
+from .client_epochs import describe_epochs
 from .findings import PartitionFindings, Row, operation_rows, times
-from .inputs import PartitionInputs
+from .inputs import TRANSACTIONAL, PartitionInputs
+from .removals import begins_legally, removed, superseded
 
 IDENTITY = ["key_hash", "value_hash"]
 CONFIRMED = ["kind", "offset", *IDENTITY]
@@ -29,20 +32,18 @@ def has_offsets(log: pl.DataFrame, offsets: npt.NDArray[np.int64]) -> npt.NDArra
 
 
 def holders(inputs: PartitionInputs, offsets: pl.Series) -> npt.NDArray[np.int64]:
-    """Return for each offset how many replicas' logs have a batch with it."""
+    """Return for each offset how many replicas' logs have a batch with it, or begin legally after it."""
     wanted = offsets.to_numpy()
     held = np.zeros(len(wanted), np.int64)
-    for log in inputs.logs.values():
-        held += has_offsets(log, wanted)
+    for node, log in inputs.logs.items():
+        held += has_offsets(log, wanted) | (wanted < begins_legally(inputs.job, node, log))
     return held
 
 
 def confirmed_records(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the records that a client has with an offset: acknowledged sends, and reads."""
     confirmed = [inputs.acked, inputs.polls.filter(pl.col("kind") == OperationFunction.POLL)]
-    return pl.concat([frame.select(CONFIRMED) for frame in confirmed]).filter(
-        (pl.col("offset") >= 0) & (pl.col("offset") >= inputs.low)
-    )
+    return pl.concat([frame.select(CONFIRMED) for frame in confirmed]).filter(pl.col("offset") >= 0)
 
 
 def _operations_at(inputs: PartitionInputs, offset: int) -> list[Row]:
@@ -58,7 +59,7 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """lost-write and unseen: a record that was acknowledged or read is not in the final read at its offset."""
     if quick.agrees(inputs):
         return
-    confirmed = confirmed_records(inputs)
+    confirmed = confirmed_records(inputs).filter(pl.col("offset") >= inputs.low)
     if inputs.final is None:
         _lost_in_logs(inputs, findings, confirmed)
         return
@@ -67,12 +68,13 @@ def lost_writes(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     )
     compared = confirmed.join(final, on="offset", how="left")
     missing = pl.col("final_value_hash").is_null()
+    explained = pl.Series(superseded(inputs, compared))
     changed = (pl.col("key_hash") != pl.col("final_key_hash")) | (
         pl.col("value_hash") != pl.col("final_value_hash")
     )
     bad = (
         compared.with_columns(missing.alias("missing"))
-        .filter(pl.col("missing") | changed)
+        .filter((pl.col("missing") & ~explained) | changed)
         .group_by("offset")
         .agg(
             pl.col("missing").all(), (pl.col("kind") == OperationFunction.SEND).any().alias("acked")
@@ -140,6 +142,7 @@ def _lost_in_logs(
     if not inputs.logs:
         return
     offsets = confirmed.select("offset").unique().sort("offset")
+    offsets = offsets.filter(pl.Series(~removed(inputs, offsets["offset"].to_numpy())))
     held = holders(inputs, offsets["offset"])
     bad = offsets.with_columns(pl.Series("held", held)).filter(pl.col("held") == 0)
     findings.lost_offsets.update(bad["offset"].to_list())
@@ -163,7 +166,7 @@ def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) ->
     if not (inputs.sends["offset"].to_numpy() < 0).any():
         return
     unplaced = inputs.acked.filter(pl.col("offset") < 0)
-    if inputs.final is None or inputs.low > 0 or not len(unplaced):
+    if inputs.final is None or inputs.low > 0 or inputs.job.cleaned_end or not len(unplaced):
         return
     sent = inputs.acked.group_by(IDENTITY).agg(
         pl.len().alias("sent"), (pl.col("offset") < 0).sum().alias("unplaced")
@@ -198,7 +201,7 @@ def lost_without_offset(inputs: PartitionInputs, findings: PartitionFindings) ->
 
 def inconsistent_offsets(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """inconsistent-offsets: two records with the same offset, between acknowledgements, reads and the final read."""
-    if quick.agrees(inputs):
+    if inputs.low <= 0 and quick.agrees(inputs):  # which compares only what the final read may have
         return
     frames = [confirmed_records(inputs)]
     if inputs.final is not None:
@@ -243,6 +246,8 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
             inputs.final.filter(same), "final read"
         )
         text = f"a record was sent {times(row['sent'])}, but the log has it {times(row['there'])}"
+        if epochs := describe_epochs(inputs, row["offset"]):
+            text = f"{text}: {epochs}"
         return row["offset"], rows, text
 
     findings.duplicate_offsets.update(bad["offset"].explode().to_list() if len(bad) else ())
@@ -277,6 +282,18 @@ def send_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return [row["offset"], row["before"]], operation_rows(pair), text
 
     findings.add_each("nonmonotonic-send", bad, describe)
+
+
+def _transactional(
+    inputs: PartitionInputs, offsets: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Return for each offset whether its batch is of a transaction: a reader of committed data may pass over it."""
+    found = np.zeros(len(offsets), np.bool_)
+    for log in inputs.logs.values():
+        batches = log.filter((pl.col("attributes") & TRANSACTIONAL) != 0)
+        if len(batches):
+            found |= has_offsets(batches, offsets)
+    return found
 
 
 def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
@@ -316,6 +333,7 @@ def reading_order(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     if inputs.final is None:
         return
     there = inputs.final["offset"].to_numpy()
+    there = there[~_transactional(inputs, there)]
     ahead = steps.filter(pl.col("offset") > pl.col("before") + 1)
     between = np.searchsorted(there, ahead["offset"].to_numpy(), "left") - np.searchsorted(
         there, ahead["before"].to_numpy(), "right"

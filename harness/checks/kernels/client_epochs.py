@@ -1,0 +1,60 @@
+"""Whose fault a duplicate of an idempotent producer is: the same record under two producer epochs (L6).
+
+Brokers recognise a retry by producer id, producer epoch and sequence. A client that sends a batch in doubt again under
+its next epoch (with new sequences) defeats this, and every broker must accept it, Apache Kafka's too. librdkafka does
+it (confluentinc/librdkafka#4953): after OUT_OF_ORDER_SEQUENCE_NUMBER for a batch in flight it increments its epoch, and
+then sends the batches of *all* partitions again, also those that may have been appended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import polars as pl
+
+from .batches import log_batches
+from .inputs import PartitionInputs
+
+CLIENT_MARK = re.compile(r"\{client (\d+)\}")
+"""A client's number in an explanation; a task does not have the names."""
+ISSUE = "confluentinc/librdkafka#4953"
+
+
+def named_client(explanation: str, clients: Sequence[str]) -> str:
+    """Return an explanation with the names of clients instead of their numbers."""
+    return CLIENT_MARK.sub(lambda mark: clients[int(mark[1])], explanation)
+
+
+def describe_epochs(inputs: PartitionInputs, offsets: Sequence[int]) -> str:
+    """Return the cause if copies of a record are in batches of one producer id and several producer epochs, else ""."""
+    if not inputs.logs:
+        return ""
+    batches = log_batches(inputs).filter(
+        pl.any_horizontal(
+            (pl.col("base_offset") <= offset) & (pl.col("last_offset") >= offset)
+            for offset in offsets
+        )
+        & (pl.col("producer_id") >= 0)
+    )
+    epochs = batches.group_by("producer_id", "producer_epoch").agg(pl.col("base_offset").min())
+    several = (
+        epochs.filter(pl.len().over("producer_id") > 1)
+        .sort("producer_id", "producer_epoch")
+        .head(2)
+    )
+    if len(several) < 2 or several["producer_id"].n_unique() > 1:
+        return ""
+    (epoch, first), (later, second) = several.select("producer_epoch", "base_offset").rows()
+    name = _name_mark(inputs, several["producer_id"][0])
+    return (
+        f"the client{name} sent it under producer epoch {epoch} (batch at offset {first}) and again under producer "
+        f"epoch {later} (batch at offset {second}), so that no broker could recognise it: the client doubled it, and "
+        f"not the brokers. librdkafka does this after it incremented its epoch ({ISSUE})"
+    )
+
+
+def _name_mark(inputs: PartitionInputs, producer_id: int) -> str:
+    """Return the mark of the client that has this producer id, as the tap saw it."""
+    sent = inputs.produced.filter(pl.col("producer_id") == producer_id)["client"]
+    return f" {{client {sent[0]}}}" if len(sent) else ""

@@ -1,0 +1,108 @@
+"""The doubts of `kernels/overlap.py` and `kernels/refusals.py` in plain Python, against which they are tested (L6)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..histories.format import OperationFunction, OperationType
+from ..histories.layout import DRAINED
+
+Row = Mapping[str, Any]
+Span = tuple[int, int]
+
+
+def operation_spans(
+    ops: Sequence[Row], batches: Sequence[Row], *, started_ns: int, own_clients: Sequence[int]
+) -> list[Span]:
+    """Return when each operation began and ended."""
+    spans: list[Span] = []
+    for row in ops:
+        sent = row["kind"] == OperationFunction.SEND
+        happened = row["outcome"] in (OperationType.OK, OperationType.INFO)
+        read = row["kind"] in (OperationFunction.POLL, OperationFunction.COMMIT)
+        if row["source"] != DRAINED and ((sent and happened) or read):
+            spans.append((row["invoked_ns"], row["time_ns"]))
+    produced = [row for row in batches if row["kind"] == 1]
+    earliest = started_ns or min((row["invoked_ns"] for row in produced), default=0)
+    for row in produced:
+        possible = row["created_ns"] >= earliest
+        began = min(row["created_ns"], row["invoked_ns"]) if possible else row["invoked_ns"]
+        spans.append((began, row["completed_ns"]))
+    spans += [
+        (row["invoked_ns"], row["completed_ns"])
+        for row in batches if row["kind"] == 2 and row["client"] not in own_clients
+    ]  # fmt: skip
+    return spans
+
+
+def met(spans: Sequence[Span], windows: Sequence[Span]) -> tuple[list[int], int]:
+    """Return how many operations met each fault, and how many met any."""
+
+    def overlap(span: Span, window: Span) -> bool:
+        return span[0] <= window[1] and span[1] >= window[0]
+
+    each = [sum(overlap(span, window) for span in spans) for window in windows]
+    return each, sum(any(overlap(span, window) for window in windows) for span in spans)
+
+
+def refused_records(
+    ops: Sequence[Row], pending: Sequence[Row], batches: Sequence[Row], *, identify: bool
+) -> int:
+    """Return how many refused records the log lacks; `identify`: timestamps identify records."""
+    final = {
+        r["offset"]: r
+        for r in reversed(ops)
+        if r["source"] == DRAINED and r["kind"] == OperationFunction.POLL
+    }
+    produced = [row for row in batches if row["kind"] == 1 and row["count"] > 0]
+    appended = [row for row in produced if not row["error"]]
+    numbers = {
+        (row["producer_id"], row["producer_epoch"], row["base_sequence"])
+        for row in appended if row["producer_id"] >= 0
+    }  # fmt: skip
+    crcs = {row["crc"] for row in appended}
+    attempts: dict[tuple[int, int, int, int], list[Row]] = defaultdict(list)
+    for row in produced:
+        number = row["producer_id"], row["producer_epoch"], row["base_sequence"]
+        if row["error"] and number not in numbers and row["crc"] not in crcs:
+            sent = row["client"], row["base_timestamp_ms"], row["max_timestamp_ms"], row["count"]
+            attempts[sent].append(row)
+    lacking: list[tuple[int, int, int]] = []
+    for (client, base, last, count), rows in attempts.items():
+        if identify:
+            others = [
+                row for row in appended if row["client"] != client and row["base_offset"] >= 0
+            ]
+            there: int = sum(
+                base <= record["timestamp_ms"] <= last
+                and not any(row["base_offset"] <= offset <= row["last_offset"] for row in others)
+                for offset, record in final.items()
+            )
+        else:
+            first = min(row["completed_ns"] for row in rows)
+            there = sum(
+                row["count"] for row in appended
+                if row["client"] == client and row["completed_ns"] >= first and row["base_offset"] >= 0
+            )  # fmt: skip
+        if count > there:
+            lacking.append((base, last, count - there))
+    unsure: int = sum(
+        row["kind"] == OperationFunction.SEND
+        and row["outcome"] == OperationType.INFO
+        and row["source"] != DRAINED
+        for row in ops
+    ) + len(pending)
+    return max(0, _at_least(lacking) - unsure)
+
+
+def _at_least(lacking: Sequence[tuple[int, int, int]]) -> int:
+    """Return the sum over groups of overlapping times of the most that lacks in each group."""
+    groups: list[list[tuple[int, int, int]]] = []
+    for row in sorted(lacking):
+        if groups and row[0] <= max(last for _, last, _ in groups[-1]):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return sum(max(missing for _, _, missing in group) for group in groups)

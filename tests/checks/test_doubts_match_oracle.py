@@ -1,0 +1,141 @@
+"""The kernels' doubts are those of the plain-Python oracle: faults that were met, and refused sends (L6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from harrow.harness.checks.kernels import judge_inputs
+from harrow.harness.checks.kernels.inputs import (
+    BATCH_SCHEMA,
+    OPS_SCHEMA,
+    PartitionInputs,
+    PartitionJob,
+    arrange,
+)
+from harrow.harness.checks.oracle_of_doubts import met, operation_spans, refused_records
+from harrow.harness.checks.segments import LOG_COLUMNS
+from harrow.harness.histories.format import OperationFunction, OperationType
+from harrow.harness.histories.layout import DRAINED, RECORDED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+Row = dict[str, Any]
+TIME = st.integers(0, 12)
+SPANS = st.tuples(TIME, TIME).map(lambda pair: (min(pair), max(pair)))
+
+
+@st.composite
+def operations(draw: st.DrawFn) -> list[Row]:
+    """Operations at small times, and a final read with small timestamps."""
+    rows: list[Row] = []
+    for number in range(draw(st.integers(0, 5))):
+        kind = draw(
+            st.sampled_from(
+                [OperationFunction.SEND, OperationFunction.POLL, OperationFunction.COMMIT]
+            )
+        )
+        outcome = OperationType.OK
+        if kind is OperationFunction.SEND:
+            outcome = draw(
+                st.sampled_from([OperationType.OK, OperationType.INFO, OperationType.FAIL])
+            )
+        began, ended = draw(SPANS)
+        rows.append(operation(kind, outcome, number, number, began, ended, RECORDED, 0))
+    for offset in range(draw(st.integers(0, 6))):
+        stamp = draw(st.integers(0, 5))
+        read = OperationFunction.POLL
+        rows.append(operation(read, OperationType.OK, offset, offset, 50, 50, DRAINED, stamp))
+    rows.append(operation(OperationFunction.BOUNDS, OperationType.OK, 0, 9, 50, 50, DRAINED, 0))
+    return rows
+
+
+def operation(
+    kind: OperationFunction, outcome: OperationType, op: int, offset: int, began: int, ended: int, source: int,
+    stamp: int,
+) -> Row:  # fmt: skip
+    return {
+        "kind": int(kind), "outcome": int(outcome), "error": 0, "offset": offset, "op": op, "key_hash": 1,
+        "value_hash": offset + 1, "timestamp_ms": stamp, "invoked_ns": began, "time_ns": ended, "client": 9,
+        "source": source,
+    }  # fmt: skip
+
+
+@st.composite
+def tapped(draw: st.DrawFn) -> list[Row]:
+    """Batches that were appended, refused or delivered."""
+    rows: list[Row] = []
+    for number in range(draw(st.integers(0, 6))):
+        began, ended = draw(SPANS)
+        error = draw(st.sampled_from([0, 19, 19]))
+        stamp = draw(st.integers(0, 4))
+        base = -1 if error else draw(st.integers(0, 6))
+        rows.append(
+            {
+                "kind": draw(st.sampled_from([1, 1, 1, 2])), "flags": 0, "error": error,
+                "client": draw(st.integers(0, 2)), "base_offset": base, "last_offset": base + (0 if error else 1),
+                "crc": draw(st.integers(0, 9)), "count": draw(st.integers(0 if error else 1, 3)),
+                "producer_id": draw(st.sampled_from([-1, 5])), "producer_epoch": draw(st.integers(0, 1)),
+                "acks": -1, "base_sequence": draw(st.integers(0, 4)), "invoked_ns": began, "completed_ns": ended,
+                "created_ns": draw(TIME), "base_timestamp_ms": stamp,
+                "max_timestamp_ms": stamp + draw(st.integers(0, 2)), "node": number,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def inputs_of(
+    ops: list[Row], batches: list[Row], job: PartitionJob, *, stamped: bool = False
+) -> PartitionInputs:
+    columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
+    log: list[Row] = [dict.fromkeys(LOG_COLUMNS, 0) | {"crc_good": True, "attributes": 8}]
+    frame = pl.DataFrame(log if stamped else [], schema=columns, orient="row")
+    return arrange(
+        job, pl.DataFrame(ops, schema=OPS_SCHEMA), pl.DataFrame(schema=OPS_SCHEMA),
+        pl.DataFrame(batches, schema=BATCH_SCHEMA), {1: frame} if stamped else {}, [],
+    )  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    ops=operations(),
+    batches=tapped(),
+    windows=st.lists(SPANS, max_size=4).map(sorted),
+    started_ns=st.sampled_from([0, 0, 4]),
+    own=st.lists(st.integers(0, 2), max_size=1),
+)
+def test_each_fault_is_met_by_the_operations_of_the_oracle(
+    ops: list[Row],
+    batches: list[Row],
+    windows: list[tuple[int, int]],
+    started_ns: int,
+    own: list[int],
+) -> None:
+    job = PartitionJob(
+        topic="t", partition=0, windows=windows, started_ns=started_ns, own_clients=own
+    )
+    found = judge_inputs(inputs_of(ops, batches, job))
+    assert not [doubt for doubt in found.unknown if "crashed" in doubt]
+    spans = operation_spans(ops, batches, started_ns=started_ns, own_clients=own)
+    if not spans:
+        assert found.traffic == {}
+        return
+    each, any_fault = met(spans, windows)
+    assert found.traffic == {
+        "began_ns": min(began for began, _ in spans),
+        "ended_ns": max(ended for _, ended in spans),
+        "met": each,
+        "met_any": any_fault,
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(ops=operations(), batches=tapped(), stamped=st.booleans())
+def test_refused_records_that_the_log_lacks_are_those_of_the_oracle(
+    ops: list[Row], batches: list[Row], stamped: bool
+) -> None:
+    job = PartitionJob(topic="t", partition=0)
+    found = judge_inputs(inputs_of(ops, batches, job, stamped=stamped))
+    assert not [doubt for doubt in found.unknown if "crashed" in doubt]
+    expected = refused_records(ops, [], batches, identify=not stamped)
+    assert found.refused.get("records", 0) == expected
