@@ -59,6 +59,8 @@ AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
 QUIET_LOG_LEVEL = 2
 """librdkafka's level "critical": faults break connections, and each attempt to connect again would be a line."""
+PRODUCER_ID_TIMEOUT_S = 0.5
+"""librdkafka itself asks for a producer id after this time."""
 UNDERSCORED = frozenset(
     {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
 )
@@ -223,6 +225,7 @@ class Harrow:
             settings = {}
         self._produced_with = settings | _dotted(config)
         producer: Producer = self._client(Producer, self._produced_with)
+        producer.acquire_producer_id(PRODUCER_ID_TIMEOUT_S)
         return producer
 
     def consumer(self, **config: object) -> Consumer:

@@ -75,7 +75,7 @@ class RunVerifier:
 
         shutil.rmtree(self._folder / run_folder.DRAIN, ignore_errors=True)
         try:
-            cluster.await_converged(CONVERGE_TIMEOUT_S)
+            cluster.await_replicated(CONVERGE_TIMEOUT_S)
             read_all(
                 cluster.bootstrap_servers,
                 topics,
