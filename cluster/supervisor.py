@@ -306,7 +306,6 @@ class Cluster:
 
     def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
         """Wait until every partition has a leader and its ISR holds every replica."""
-
         self._await("full ISRs", lambda: _isr_not_full(self.describe()), timeout_s)
 
     def await_converged(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
@@ -323,7 +322,7 @@ class Cluster:
         """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO.
 
         The leader then delivers every record, and the replicas' logs are equal. `await_converged` also waits for the
-        followers' HW, which each follower receives with its next fetch response: up to `replica.fetch.wait.max.ms` later.
+        followers' HW, which a follower receives with its next fetch response, up to `replica.fetch.wait.max.ms` later.
         """
 
         def lacking() -> str:

@@ -39,6 +39,7 @@ from .errors import VerdictError
 from .run_settings import RunSettings
 from .seeds import child_seed
 from .topics import Topic, check_topic, consumer_groups, create_topic
+from .values import Values, seeded_faker
 from .verdicts import RunVerifier, spark_of_run
 
 if TYPE_CHECKING:
@@ -248,12 +249,13 @@ class Harrow:
 
     @cached_property
     def faker(self) -> Faker:
-        """A Faker whose values depend only on the seed."""
-        from faker import Faker
+        """A Faker whose values depend only on the seed; it needs the extra `faker`."""
+        return seeded_faker(child_seed(self._seed, "faker"))
 
-        faker = Faker()
-        faker.seed_instance(child_seed(self._seed, "faker"))
-        return faker
+    @cached_property
+    def values(self) -> Values:
+        """Values for records, such as names, products and amounts, that depend only on the seed."""
+        return Values(child_seed(self._seed, "values"))
 
     @cached_property
     def random(self) -> random.Random:

@@ -46,7 +46,8 @@ def read_all(
         "bootstrap.servers": bootstrap_servers, "group.id": "harrow-drain", "client.id": "harrow-drain",
         "enable.auto.commit": False, "auto.offset.reset": "error", "enable.partition.eof": True,
         "isolation.level": "read_uncommitted", "check.crcs": True, "fetch.wait.max.ms": 20,
-        "reconnect.backoff.max.ms": 500, "retry.backoff.ms": RETRY_BACKOFF_MS, "allow.auto.create.topics": False, **(config or {}),
+        "reconnect.backoff.max.ms": 500, "retry.backoff.ms": RETRY_BACKOFF_MS,
+        "allow.auto.create.topics": False, **(config or {}),
     }  # fmt: skip
     consumer = confluent_kafka.Consumer(settings)
     try:
