@@ -350,7 +350,9 @@ class Cluster:
             ends = {(row["leo"], row["leader_epoch"]) for row in rows.values()}
             judged = rows.values() if followers else [rows[view.leader]]
             if len(ends) > 1 or any(row["leo"] != row["hw"] for row in judged):
-                found = sorted((row["leo"], row["hw"], row["leader_epoch"]) for row in rows.values())
+                found = sorted(
+                    (row["leo"], row["hw"], row["leader_epoch"]) for row in rows.values()
+                )
                 return f"{where}: (LEO, HW, leader epoch) {found}"
         return ""
 
