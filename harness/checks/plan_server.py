@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ class PlanServer:
                 self._changed.notify_all()
 
     @contextmanager
-    def _session(self) -> Iterator[PlanQueries]:
+    def _session(self) -> Generator[PlanQueries]:
         """Take an idle session, or a new session when the warm-up is over and there are few."""
         with self._changed:
             self._changed.wait_for(lambda: self._idle or self._may_grow())
