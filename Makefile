@@ -1,4 +1,4 @@
-# Everything a person types. `make setup` needs Python 3.11 (or 3.12, 3.13) and make, nothing else:
+# Everything a person types. `make setup` needs Python 3.11 (or 3.12 to 3.14) and make, nothing else:
 # the JVM that Spark runs on comes as a wheel.
 PYTHON ?= python3
 VENV ?= .venv
@@ -7,13 +7,13 @@ STAMP := $(VENV)/.harrow-setup
 SOURCES := pyproject.toml setup.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conformance lint type bench clean
+.PHONY: help setup demo test conformance lint type wheels bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 $(STAMP): $(SOURCES)
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"Harrow needs Python 3.11 to 3.13, {sys.executable} is {v[0]}.{v[1]}; call: make PYTHON=python3.11 ...")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 14) else f"Harrow needs Python 3.11 to 3.14, {sys.executable} is {v[0]}.{v[1]}; call: make PYTHON=python3.11 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once; about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
@@ -41,6 +41,13 @@ lint: $(STAMP)  ## ruff, import-linter, tidy, mypy and pyright
 type: $(STAMP)  ## mypy and pyright, strict
 	@$(BIN)/mypy cluster faults harness package tests benchmarks
 	@$(BIN)/pyright
+
+# pyspark has no wheel, but it has no native code either: its source needs no compiler.
+wheels: $(STAMP)  ## check that each dependency installs without a compiler on every Python that is allowed
+	@for version in 3.11 3.12 3.13 3.14; do \
+	  $(BIN)/uv pip compile --quiet --system-certs --python-version $$version --python-platform x86_64-manylinux_2_28 \
+	    --only-binary :all: --no-binary pyspark --all-extras pyproject.toml --output-file /dev/null > /dev/null \
+	  && echo "Python $$version: every dependency has a wheel" || failed=1; done; exit $${failed:-0}
 
 bench: $(STAMP)  ## every benchmark, each with its ratio against a peer
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || failed=1; done; exit $${failed:-0}

@@ -3,19 +3,18 @@
     python benchmarks/bench_verdict.py [--sizes 1e3,1e6,2.5e7] [--rounds 5]
 
 For each size a run folder is synthesised (`synthetic_run.py`: 16 partitions, a planted lost-write and a planted
-duplicate) and laid out by topic-partition as `judge` does it. Each engine then judges the same Parquet files, warm, in
-alternating turns. Prints the medians:
+duplicate). Each engine judges the same raw history files, warm, in alternating turns. Prints the medians:
 
 * harrow: `judge` on Spark (Connect, local[2]) from the laid-out history: plan, Spark, kernels, merge, verdict.json;
 * kernels: the same without Spark, all partitions in this process; the difference is the cost or the gain of Spark;
 * polars, DuckDB: the same checks over the whole run (`verdict_peers.py`), on every core;
-* lay-out: the part of `judge` before these steps, measured separately; whole: `judge` on the raw run, including the
-  lay-out, also as a ratio to polars and DuckDB, whose times do not include a lay-out.
+* lay-out: the part of `judge` before these steps (indexes of the rows of each partition), measured separately; whole:
+  `judge` on the raw run, including the lay-out. Only `whole` does all that polars and DuckDB do, so the ratios are its.
 
 An operation is a send, a read or a record of the final read, a third each. There are no replica logs, because polars
 and DuckDB read no segments. All engines must find the same counts and the same two anomalies. Exit code 1 when the
-whole verdict on at most 1e3 operations takes more than 200 ms, or when the verdict on 2.5e7 operations or more is
-slower than polars.
+whole verdict on at most 1e3 operations takes more than 200 ms, or when the whole verdict on 2.5e7 operations or more
+is slower than polars.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from harrow.harness.checks import SparkHandle, Status, Verdict, judge
 from harrow.harness.checks.judgement import judge_laid_out
 from harrow.harness.histories.layout import Layout, lay_out
 from synthetic_run import TOPIC, Truth, make_run
-from verdict_peers import Findings, duckdb_alone, files_of, polars_alone
+from verdict_peers import Findings, duckdb_alone, polars_alone
 
 T = TypeVar("T")
 PROMISED = ("exactly-once", "ordered")
@@ -44,8 +43,6 @@ FEW, FEW_MS = 1_000, 200.0
 MANY = 25_000_000
 WARM_FEW = 15
 """Turns before the measured ones: the JVM compiles code that runs often; larger runs are warm after the first."""
-WHOLE_MOST = 1_000_000
-"""For larger runs the lay-out is measured only once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +54,15 @@ class Row:
     whole: float
     times: dict[str, float]
 
-    def ratio(self, peer: str, *, whole: bool = False) -> float:
-        """Returns Harrow's time divided by a peer's; with `whole` it includes Harrow's lay-out."""
-        return (self.whole if whole else self.times["harrow"]) / self.times[peer]
+    def ratio(self, peer: str) -> float:
+        """Returns the time of Harrow's whole verdict divided by a peer's."""
+        return self.whole / self.times[peer]
 
     def line(self) -> str:
         """Returns the line of the table."""
         figures = [self.lay_out, self.whole, *self.times.values()]
         peers = ("polars", "duckdb")
-        ratios = [f"{self.ratio(peer):>10.2f}x" for peer in peers]
-        ratios += [f"{self.ratio(peer, whole=True):>11.2f}x" for peer in peers]
+        ratios = [f"{self.ratio(peer):>11.2f}x" for peer in peers]
         return f"{self.operations:>11,}" + "".join(map(_shown, figures)) + "  " + "  ".join(ratios)
 
 
@@ -104,23 +100,17 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
 def measure(folder: Path, size: int, rounds: int, spark: SparkHandle) -> Row:
     """Measures a size: makes the run, lays it out, and lets the engines take turns."""
     truth = make_run(folder, size)
-    took, layout = timed(lambda: lay_out(folder, [TOPIC]))
-    lay_outs = [took]
-    if size <= WHOLE_MOST:
-        for _ in range(rounds):
-            took, layout = timed(lambda: lay_out(folder, [TOPIC]))
-            lay_outs.append(took)
+    layout = lay_out(folder, [TOPIC])
+    lay_outs = [timed(lambda: lay_out(folder, [TOPIC]))[0] for _ in range(rounds)]
     times = _turns(folder, layout, truth, rounds, spark)
-    laid_out = median(lay_outs)
-    whole = times.pop("whole", laid_out + times["harrow"])
-    return Row(operations=truth.operations, lay_out=laid_out, whole=whole, times=times)
+    whole = times.pop("whole")
+    return Row(operations=truth.operations, lay_out=median(lay_outs), whole=whole, times=times)
 
 
 def _turns(
     folder: Path, layout: Layout, truth: Truth, rounds: int, spark: SparkHandle
 ) -> dict[str, float]:
     """Returns the median seconds of each warm engine."""
-    paths = files_of(layout)
 
     def whole() -> Findings:  # lays out into the same files
         verdict = judge(folder, topics=[TOPIC], guarantee=",".join(PROMISED), spark=spark)
@@ -137,11 +127,9 @@ def _turns(
         return findings(verdict, truth)
 
     engines: dict[str, Callable[[], Findings]] = {
-        "harrow": on_spark, "kernels": in_process, "polars": lambda: polars_alone(paths),
-        "duckdb": lambda: duckdb_alone(paths),
+        "whole": whole, "harrow": on_spark, "kernels": in_process, "polars": lambda: polars_alone(folder),
+        "duckdb": lambda: duckdb_alone(folder),
     }  # fmt: skip
-    if truth.operations <= WHOLE_MOST:
-        engines["whole"] = whole
     times: dict[str, list[float]] = {name: [] for name in engines}
     warm = WARM_FEW if truth.operations <= FEW else 1
     for turn in range(warm + rounds):
@@ -150,7 +138,7 @@ def _turns(
             check(name, found_by_engine, truth)
             if turn >= warm:
                 times[name].append(took)
-            elif truth.operations > WHOLE_MOST:
+            elif truth.operations > FEW:
                 print(f"    warm-up of {name}: {took:.2f} s", flush=True)
     return {name: median(took) for name, took in times.items()}
 
@@ -178,7 +166,7 @@ def main() -> int:
         spark.session()
         names = ("lay-out", "whole", "harrow", "kernels", "polars", "duckdb")
         head = f"{'operations':>11}" + "".join(f"{name:>12}" for name in names)
-        print(head + "    harrow/polars harrow/duckdb whole/polars whole/duckdb", flush=True)
+        print(head + "   whole/polars  whole/duckdb", flush=True)
         for size in (int(float(text)) for text in options.sizes.split(",")):
             run = folder / f"run-{size}"
             rows.append(measure(run, size, options.rounds, spark))

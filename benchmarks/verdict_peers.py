@@ -1,27 +1,33 @@
 """The checks of a verdict on records with polars alone and with DuckDB alone, to compare Harrow with.
 
-Each reads the laid-out Parquet files of a whole run at once, and finds the same as `harness/checks/kernels/records.py`
-in a history with a final read and without replica logs: lost-write, unseen, inconsistent-offsets, duplicate,
-nonmonotonic-send, nonmonotonic-poll, poll-skip, and the figures. A partition is identified by its folder, or by a
-column in the single file of a tiny history. polars: lazy queries that the streaming engine collects together. DuckDB:
-SQL in a new in-memory database. Both use every core.
+Each reads the raw history files of a whole run at once (`completions`), and finds the same as
+`harness/checks/kernels/records.py` in a history with a final read and without replica logs: lost-write, unseen,
+inconsistent-offsets, duplicate, nonmonotonic-send, nonmonotonic-poll, poll-skip, and the figures. polars: lazy queries
+that the streaming engine collects together. DuckDB: SQL in a new in-memory database, over the same columns as Arrow
+tables. Both use every core, also to read the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import duckdb as untyped_duckdb
+import numpy as np
 import polars as pl
-from harrow.harness.histories.format import OperationFunction, OperationType
-from harrow.harness.histories.layout import DRAINED, Layout
+from harrow.harness.histories.format import OperationFunction, OperationType, read_history
+from harrow.harness.histories.layout import DRAINED
+from harrow.harness.histories.layout import RECORDED as RECORDED_SOURCE
+from harrow.harness.histories.row_index import BLOCK_ROWS
 
 duckdb: Any = untyped_duckdb
 Place = tuple[int, int]
-Files = str | Mapping[int, Sequence[str]]
-"""The files of each partition, or the single file of all partitions."""
+COLUMNS = ("kind", "outcome", "partition", "offset", "op", "key_hash", "value_hash", "client")
+"""The columns that the checks of the peers read; Harrow's tasks read all."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,27 +53,32 @@ READ = RECORDED & (pl.col("kind") == OperationFunction.POLL)
 AT = ["partition", "offset"]
 
 
-def files_of(layout: Layout) -> Files:
-    """Returns the files of a laid-out history."""
-    places = layout.partitions.values()
-    names = {part.path for place in places for part in place.ops}
-    if len(names) == 1:
-        return names.pop()
-    return {place.partition: [part.path for part in place.ops] for place in places}
+def completions(folder: Path) -> pl.DataFrame:
+    """Returns the completions of all history files as a frame; the files are read by as many threads as cores."""
+    files = [(path, RECORDED_SOURCE) for path in sorted((folder / "history").glob("*.ops"))]
+    files += [(path, DRAINED) for path in sorted((folder / "drain").glob("*.ops"))]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return pl.concat(pool.map(_completions_of_file, files))
 
 
-def polars_alone(paths: Files) -> Findings:
+def _completions_of_file(file: tuple[Path, int]) -> pl.DataFrame:
+    path, source = file
+    rows = read_history(path).rows
+    columns = {name: np.empty(len(rows), rows.dtype[name]) for name in COLUMNS}
+    count = 0
+    for start in range(0, len(rows), BLOCK_ROWS):
+        block = rows[start : start + BLOCK_ROWS]
+        kept = block[block["outcome"] != OperationType.INVOKE]
+        for name, column in columns.items():
+            column[count : count + len(kept)] = kept[name]
+        count += len(kept)
+    frame = pl.DataFrame({name: column[:count] for name, column in columns.items()})
+    return frame.with_columns(pl.lit(source, pl.UInt8).alias("source"))
+
+
+def polars_alone(folder: Path) -> Findings:
     """Makes all checks in a single `collect_all` of the streaming engine."""
-    rows = (
-        pl.scan_parquet(paths)
-        if isinstance(paths, str)
-        else pl.concat(
-            pl.scan_parquet(list(files)).with_columns(
-                pl.lit(partition, pl.Int32).alias("partition")
-            )
-            for partition, files in paths.items()
-        )
-    )
+    rows = completions(folder).lazy()
     bounds = rows.filter(
         (pl.col("kind") == OperationFunction.BOUNDS) & (pl.col("source") == DRAINED)
     ).select("partition", pl.col("op").alias("low"), pl.col("offset").alias("high"))
@@ -183,7 +194,7 @@ create temp view rows as select *,
     outcome = {OperationType.OK:d} as ok,
     source <> {DRAINED} and kind = {OperationFunction.POLL:d} as read,
     source = {DRAINED} and kind = {OperationFunction.POLL:d} as final
-from ($files)"""
+from history"""
 _BOUNDS = f"""
 create temp table bounds as select partition, op as low, "offset" as high
 from rows where kind = {OperationFunction.BOUNDS:d} and source = {DRAINED}"""
@@ -221,18 +232,12 @@ select distinct s.partition, s."offset" from steps s join rows r
 on r.final and r.partition = s.partition and r."offset" > s.before and r."offset" < s."offset" """
 
 
-def duckdb_alone(paths: Files) -> Findings:
+def duckdb_alone(folder: Path) -> Findings:
     """Makes each check with one SQL query."""
     with duckdb.connect() as db:
         db.execute("set enable_progress_bar = false")
-        if isinstance(paths, str):
-            files = f"select * from read_parquet({paths!r})"
-        else:
-            files = " union all ".join(
-                f"select *, {partition} as partition from read_parquet({list(of)!r})"
-                for partition, of in paths.items()
-            )
-        db.execute(_ROLES.replace("$files", files))
+        db.register("history", completions(folder).to_arrow())
+        db.execute(_ROLES)
         db.execute(_BOUNDS)
         figures = db.execute(_FIGURES)
         names = [column[0] for column in figures.description]

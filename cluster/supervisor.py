@@ -306,33 +306,54 @@ class Cluster:
 
     def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
         """Wait until every partition has a leader and its ISR holds every replica."""
-
-        def lacking() -> str:
-            for where, view in self.describe().partitions():
-                if view.leader < 0 or set(view.isr) != set(view.replicas):
-                    return f"{where}: leader {view.leader}, ISR {list(view.isr)} of {list(view.replicas)}"
-            return ""
-
-        self._await("full ISRs", lacking, timeout_s)
+        self._await("full ISRs", lambda: _isr_not_full(self.describe()), timeout_s)
 
     def await_converged(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
         """Wait until ISRs are full, and the LEO and HW of every replica are the leader's LEO."""
         deadline = time.monotonic() + timeout_s
         self.await_full_isr(timeout_s)
-        self._await("convergence", self._unconverged, max(0.1, deadline - time.monotonic()))
+        self._await(
+            "convergence",
+            lambda: self._unconverged(self.state(), self.describe()),
+            max(0.1, deadline - time.monotonic()),
+        )
 
-    def _unconverged(self) -> str:
-        replicas: dict[tuple[str, int], list[tuple[int, dict[str, Any]]]] = {}
-        for node_id, partitions in self.state().items():
+    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO.
+
+        The leader then delivers every record, and the replicas' logs are equal. `await_converged` also waits for the
+        followers' HW, which a follower receives with its next fetch response, up to `replica.fetch.wait.max.ms` later.
+        """
+
+        def lacking() -> str:
+            view = self.describe()
+            return _isr_not_full(view) or self._unconverged(self.state(), view, followers=False)
+
+        self._await("full ISRs of equal logs", lacking, timeout_s)
+
+    def _unconverged(
+        self,
+        state: Mapping[int, Sequence[dict[str, Any]]],
+        cluster: ClusterView,
+        *,
+        followers: bool = True,
+    ) -> str:
+        """Return a partition whose LEOs, epochs or HWs differ; `followers`: whether the HWs of followers count."""
+        replicas: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+        for node_id, partitions in state.items():
             for row in partitions:
-                replicas.setdefault((row["topic"], row["partition"]), []).append((node_id, row))
-        for where, view in self.describe().partitions():
-            rows = replicas.get(where, [])
-            if {node for node, _ in rows} != set(view.replicas):
-                return f"{where}: replicas {[node for node, _ in rows]} of {list(view.replicas)} answer"
-            ends = {(row["leo"], row["hw"], row["leader_epoch"]) for _, row in rows}
-            if len(ends) > 1 or any(row["leo"] != row["hw"] for _, row in rows):
-                return f"{where}: (LEO, HW, leader epoch) {sorted(ends)}"
+                replicas.setdefault((row["topic"], row["partition"]), {})[node_id] = row
+        for where, view in cluster.partitions():
+            rows = replicas.get(where, {})
+            if set(rows) != set(view.replicas):
+                return f"{where}: replicas {sorted(rows)} of {list(view.replicas)} answer"
+            ends = {(row["leo"], row["leader_epoch"]) for row in rows.values()}
+            judged = rows.values() if followers else [rows[view.leader]]
+            if len(ends) > 1 or any(row["leo"] != row["hw"] for row in judged):
+                found = sorted(
+                    (row["leo"], row["hw"], row["leader_epoch"]) for row in rows.values()
+                )
+                return f"{where}: (LEO, HW, leader epoch) {found}"
         return ""
 
     def _await(self, what: str, lacking: Callable[[], str], timeout_s: float) -> None:
@@ -347,6 +368,14 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise ClusterError(f"no {what} after {timeout_s:.1f} s: {reason}")
             time.sleep(POLL_S)
+
+
+def _isr_not_full(cluster: ClusterView) -> str:
+    """Return a partition without a leader or with replicas outside its ISR; empty when there is none."""
+    for where, view in cluster.partitions():
+        if view.leader < 0 or set(view.isr) != set(view.replicas):
+            return f"{where}: leader {view.leader}, ISR {list(view.isr)} of {list(view.replicas)}"
+    return ""
 
 
 def client_address(listeners: Sequence[Listener]) -> Address:

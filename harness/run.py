@@ -40,6 +40,7 @@ from .pipelines import PipelineVerifier
 from .run_settings import RunSettings
 from .seeds import child_seed
 from .topics import Topic, check_topic, consumer_groups, create_topic
+from .values import Values, seeded_faker
 from .verdicts import RunVerifier, spark_of_run
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
 QUIET_LOG_LEVEL = 2
 """librdkafka's level "critical": faults break connections, and each attempt to connect again would be a line."""
+PRODUCER_ID_TIMEOUT_S = 0.5
+"""librdkafka itself asks for a producer id after this time."""
 UNDERSCORED = frozenset(
     {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
 )
@@ -225,6 +228,7 @@ class Harrow(PipelineVerifier):
             settings = {}
         self._produced_with = settings | _dotted(config)
         producer: Producer = self._client(Producer, self._produced_with)
+        producer.acquire_producer_id(PRODUCER_ID_TIMEOUT_S)
         return producer
 
     def consumer(self, **config: object) -> Consumer:
@@ -247,12 +251,13 @@ class Harrow(PipelineVerifier):
 
     @cached_property
     def faker(self) -> Faker:
-        """A Faker whose values depend only on the seed."""
-        from faker import Faker
+        """A Faker whose values depend only on the seed; it needs the extra `faker`."""
+        return seeded_faker(child_seed(self._seed, "faker"))
 
-        faker = Faker()
-        faker.seed_instance(child_seed(self._seed, "faker"))
-        return faker
+    @cached_property
+    def values(self) -> Values:
+        """Values for records, such as names, products and amounts, that depend only on the seed."""
+        return Values(child_seed(self._seed, "values"))
 
     @cached_property
     def random(self) -> random.Random:

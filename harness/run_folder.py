@@ -6,7 +6,7 @@ history/*.sent      the first bytes of what recorded producers sent       (`hist
 drain/*.ops         what the final read found, the same rows
 drain/contents*     the records of the final read, with contents      (`histories/contents.py`, schema 1)
 promises/           what the application promised, for the joins      (`promises/expectations.py`), derived
-history.parquet/    both, and the taps, laid out for judging              (`histories/layout.py`), derived
+history.index/      which rows of these and of the taps belong to which partition (`histories/layout.py`), derived
 schedule.json       what was planned and resolved, replayable             (`faults/schedule.py`, schema 1)
 schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
@@ -33,7 +33,7 @@ HISTORY = "history"
 DRAIN = "drain"
 PROMISES = "promises"
 PROMISE_FINDINGS = "promises.json"
-LAID_OUT = "history.parquet"
+LAID_OUT = "history.index"
 SCHEDULE = "schedule.json"
 FAULTS = "faults.jsonl"
 VERDICT = "verdict.json"

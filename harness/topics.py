@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CREATE_TIMEOUT_S = 30.0
 LIST_TIMEOUT_S = 10.0
 POLL_S = 0.005
+RETRY_BACKOFF_MS = 10
+"""librdkafka drops the bootstrap connection when it learns the brokers, and retries a request on it after this time."""
 NAME_LENGTH_MAX = 249
 LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -87,7 +89,10 @@ def consumer_groups(bootstrap_servers: str) -> list[str]:
 
 
 def _settings(bootstrap_servers: str) -> dict[str, str | int | float | bool]:
-    return {"bootstrap.servers": bootstrap_servers, "client.id": "harrow", "log_level": 0}
+    return {
+        "bootstrap.servers": bootstrap_servers, "client.id": "harrow", "log_level": 0,
+        "retry.backoff.ms": RETRY_BACKOFF_MS,
+    }  # fmt: skip
 
 
 def _text(value: object) -> str:

@@ -82,7 +82,7 @@ class RunVerifier:
         shutil.rmtree(self._folder / run_folder.DRAIN, ignore_errors=True)
         reasons: list[str] = []
         try:
-            cluster.await_converged(CONVERGE_TIMEOUT_S)
+            cluster.await_replicated(CONVERGE_TIMEOUT_S)
             existing = cluster.describe().topics
             reasons += [_deleted(topic) for topic in topics if topic not in existing]
             read_all(

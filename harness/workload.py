@@ -1,7 +1,7 @@
 """A small application for the demo and for `harrow chaos`: one producer of orders and one consumer in a group.
 
-Owns: two threads, which run inside the `with` block, and the counts of their operations. The values come from Faker and
-depend on the seed; the keys are customers, so that order by key can be judged. Both clients record their history.
+Owns: two threads, which run inside the `with` block, and the counts of their operations. The values depend only
+on the seed; the keys are customers, so that order by key can be judged. Both clients record their history.
 
 What may fail: no error here ends the run. After a fatal error of the idempotent producer the workload adds it to
 `problems` and creates a new producer.
@@ -26,7 +26,7 @@ QUEUE_MOST = 500
 COMMIT_EVERY = 200
 FLUSH_S = 80
 VALUES = 64
-"""Faker is slower than a producer: this many texts are generated, and each order adds its number."""
+"""So many texts are generated, because a producer is faster than a generator; each order adds its number."""
 
 PRODUCER: dict[str, Any] = {
     "log_level": 0,
@@ -83,8 +83,8 @@ class Workload:
         )
         self._producer = self._new_producer()
         self._consumer = harrow.consumer(**{**CONSUMER, "group.id": group, "client.id": group})
-        self._values = [harrow.faker.sentence(12) for _ in range(VALUES)]
-        self._keys = [harrow.faker.unique.user_name() for _ in range(CUSTOMERS)]
+        self._values = [harrow.values.sentence(12) for _ in range(VALUES)]
+        self._keys = [harrow.values.user_name() for _ in range(CUSTOMERS)]
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._guard, args=(call,), name=f"workload-{name}", daemon=True)

@@ -8,6 +8,9 @@ import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 ROOT = Path(__file__).parents[1]
 LAYERS = ("cluster", "faults", "harness")
 
@@ -49,3 +52,21 @@ def test_importing_the_package_imports_no_heavy_module() -> None:
     code = f"import sys, harrow, harrow.harness.plugin; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_required_distribution_has_a_pytest_plugin() -> None:
+    """pytest loads the plugin of an installed distribution in every run, also in runs without Harrow."""
+    seen: set[str] = set()
+    waiting = ["pytest-harrow"]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        rows = map(Requirement, distribution(name).requires or ())
+        needed = [row for row in rows if row.marker is None or row.marker.evaluate({"extra": ""})]
+        waiting += [canonicalize_name(row.name) for row in needed]
+    assert {"pytest", "pyspark", "polars"} <= seen
+    groups = {"pytest11", "pytest_randomly.random_seeder"}
+    plugins = {name for name in seen for p in distribution(name).entry_points if p.group in groups}
+    assert plugins == {"pytest-harrow"}

@@ -19,8 +19,9 @@ The checks:
 
 Spark:
 
-* `sources.py`: the data source that gives each Spark task its partitions;
-* `spark_server.py`: the process that owns the Spark Connect server of a run; `spark_client.py`: its clients;
+* `plans.py`: what Spark's tasks judge; `sources.py`: the data source that gives each Spark task its partitions;
+* `spark_server.py`: the process that owns the Spark Connect server of a run; `plan_server.py`: the process that has
+  plans judged there, for all test processes; `spark_client.py`: their clients; `plan_queries.py`: a session;
 * `jvm.py`: the server's command line; `aot.py`: an ahead-of-time cache for its JVM; `warm_up.py`: small verdicts at its
   start.
 

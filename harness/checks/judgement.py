@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from .. import run_folder
 from ..histories.layout import Layout, PartitionFiles, lay_out
@@ -32,16 +32,23 @@ from .examples import shown_anomalies
 from .fault_windows import FaultWindow, Traffic, overlap_doubts, read_fault_windows
 from .guarantees import derive, forbidden, parse
 from .kernels.client_epochs import named_client
-from .kernels.inputs import PartitionJob
 from .log_changes import LogChanges, log_changes
+from .plans import PartitionJob, pack
 from .run_evidence import causes_of_run
-from .sources import pack
 from .spark_client import SparkHandle
 from .traces import judged_events, leadership_claims, planted_bugs
 from .verdict import Status, Verdict
 
 ROW_BYTES = 80
 Replicas = Mapping[tuple[str, int], "PartitionReplicas | Sequence[int]"]
+
+
+class PlanCollector(Protocol):
+    """Has plans judged on Spark: a `SparkHandle`, or the `PlanQueries` of a session."""
+
+    def collect(self, plan: Path) -> list[dict[str, Any]]:
+        """Return a result for each job of the plan."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +60,7 @@ class PartitionReplicas:
 
 
 def judge(
-    folder: str | Path, *, topics: Sequence[str], guarantee: str | None = None, spark: SparkHandle | None = None,
+    folder: str | Path, *, topics: Sequence[str], guarantee: str | None = None, spark: PlanCollector | None = None,
     replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark", limit: int = 20,
     promised: PromiseFindings | None = None,
 ) -> Verdict:  # fmt: skip
@@ -77,7 +84,7 @@ def judge(
 
 def judge_laid_out(
     folder: str | Path, layout: Layout, *, topics: Sequence[str], guarantees: Sequence[str] | None = None,
-    spark: SparkHandle | None = None, replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark",
+    spark: PlanCollector | None = None, replicas: Replicas | None = None, engine: Literal["spark", "local"] = "spark",
     limit: int = 20, began: float | None = None, promised: PromiseFindings | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge a history that is laid out already; `guarantees` are parsed, None derives them. `began`: its start time."""
@@ -220,7 +227,7 @@ def _size(folder: str) -> int:
 
 
 def _run(
-    folder: Path, jobs: list[PartitionJob], spark: SparkHandle, engine: str
+    folder: Path, jobs: list[PartitionJob], spark: PlanCollector, engine: str
 ) -> list[dict[str, Any]]:
     """Return the result of each job; a job without a result of Spark becomes a doubt."""
     planned = {(job.topic, job.partition) for job in jobs}

@@ -1,8 +1,7 @@
 """The Python data source that gives each Spark task some topic-partitions and returns their results.
 
 `format("harrow-verdict").option("plan", path)`: the plan is a JSON list of tasks, and a task is a list of jobs
-(`kernels.PartitionJob`). `pack` fills the tasks so that each has a bounded number of bytes, and a small history is a
-single task. A task reads its own files and yields one JSON text for each job: nothing is shuffled, and only results
+(`plans.py`). A task reads its own files and yields one JSON text for each job: nothing is shuffled, and only results
 leave the task. For a plan of one task the client uses a query that is always the same (`judge_at`).
 
 Spark's planner imports this module too, so the module does not import polars; the tasks import the kernels.
@@ -10,8 +9,10 @@ Spark's planner imports this module too, so the module does not import polars; t
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from .kernels.inputs import PartitionJob
 
 NAME = "harrow-verdict"
 SCHEMA = "result string"
 PICKLED = ".pickle"
 """The suffix of a plan that is a pickled callable."""
-TASK_BYTES = 32 << 20
-JOBS_MOST = 64
-"""A job costs about 5 ms however small it is; a task about 40 ms."""
 
 
 def result_schema() -> StructType:
@@ -36,19 +33,6 @@ def result_schema() -> StructType:
     from pyspark.sql.types import StringType, StructField, StructType
 
     return StructType([StructField("result", StringType())])
-
-
-def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
-    """Divide the jobs into tasks: the largest jobs first, each task filled up to `TASK_BYTES`."""
-    tasks: list[list[dict[str, Any]]] = []
-    room = 0
-    for job in sorted(jobs, key=lambda job: -job.size):
-        if not tasks or job.size > room or len(tasks[-1]) >= JOBS_MOST:
-            tasks.append([])
-            room = TASK_BYTES
-        tasks[-1].append(job.to_dict())
-        room -= job.size
-    return tasks
 
 
 def judge_at(slot: str, batches: Iterator[Any]) -> Iterator[Any]:
@@ -59,15 +43,22 @@ def judge_at(slot: str, batches: Iterator[Any]) -> Iterator[Any]:
     Before the first task of a data source runs, Spark calls Python workers three times; this query avoids that cost for
     a small verdict. Because a file names the plan, the client creates the query once for all its small runs.
     """
-    import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
-
     for _ in batches:
         pass
     with open(slot, encoding="utf-8") as file:
         plan = file.read()
+    yield _text_batch([json.dumps(result).encode() for result in _results_of(plan)])
+
+
+def _text_batch(texts: Sequence[bytes]) -> Any:
+    """Return an Arrow batch with the column `result`, made of buffers: `pyarrow.array` would import pandas (1 s)."""
+    import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
+
     pa: Any = pyarrow
-    results = [json.dumps(result) for result in _results_of(plan)]
-    yield pa.record_batch({"result": pa.array(results, pa.string())})
+    ends = list(itertools.accumulate(map(len, texts), initial=0))
+    offsets = pa.py_buffer(struct.pack(f"={len(ends)}i", *ends))
+    column = pa.StringArray.from_buffers(len(texts), offsets, pa.py_buffer(b"".join(texts)))
+    return pa.RecordBatch.from_arrays([column], names=["result"])
 
 
 def _results_of(plan: str) -> Iterable[dict[str, Any]]:

@@ -5,13 +5,15 @@ for it. The first client starts the owner (`spark_server.py`) under a file lock;
 Connect address (`sc://…`) that the user gave replaces the server; a master (`spark://…`, `local[8]`) is used by the
 server.
 
+Plans go to the run's plan server (`plan_server.py`), so that this process does not import pyspark. With the user's own
+Connect server, and for `session()`, this process connects itself (`plan_queries.py`).
+
 Environment: HARROW_RENDEZVOUS names the socket instead of `<run folder>/spark.sock`. With it, HARROW_CONTROLLER is the
 id of the process with which the server ends, independent of the process that starts the server.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -20,28 +22,24 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Generator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import HarrowError
 
+from .plan_queries import quiet
 from .spark_server import reachable
+
+if TYPE_CHECKING:
+    from .plan_queries import PlanQueries
+
+__all__ = ["CONTROLLER", "RENDEZVOUS", "SparkError", "SparkHandle", "quiet"]
 
 RENDEZVOUS = "HARROW_RENDEZVOUS"
 CONTROLLER = "HARROW_CONTROLLER"
 READY_TIMEOUT_S = 120.0
 _by_folder: dict[Path, SparkHandle] = {}
-
-
-@contextlib.contextmanager
-def quiet() -> Generator[None]:
-    """Ignore warnings: pandas and pyspark warn when they are imported, and when a query is made."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 class SparkError(HarrowError):
@@ -66,12 +64,12 @@ class SparkHandle:
             "settings": dict(settings or {}), "log": str(self.run_folder / "spark.log"), "warm_up": warm_up,
         }  # fmt: skip
         self._socket: socket.socket | None = None
-        self._session: Any = None
-        self._query: Any = None
-        self._registered = False
+        self._plans: socket.socket | None = None
+        """The connection to the plan server."""
+        self._queries: PlanQueries | None = None
         self._lock = threading.RLock()
         self.server: dict[str, Any] = {}
-        """The owner's response: `remote`, `pid`, `owner`, `started_ms`."""
+        """The owner's response: `remote`, `plans`, `pid`, `owner`, `started_ms`; empty before it."""
 
     @classmethod
     def of_run(cls, run_folder: str | Path, **options: Any) -> SparkHandle:
@@ -121,11 +119,12 @@ class SparkHandle:
             )
         return found
 
-    def _address(self) -> str:
-        if self._remote is not None:
-            return self._remote
+    def _ready(self) -> dict[str, Any]:
+        """Wait until the server has started, and return the owner's response."""
         self.request()
         assert self._socket is not None
+        if self.server:
+            return self.server
         self._socket.settimeout(READY_TIMEOUT_S)
         try:
             line = self._socket.makefile("rb").readline()
@@ -135,87 +134,89 @@ class SparkHandle:
             json.loads(line) if line else {"ok": False, "error": "its owner process has ended"}
         )
         if not response["ok"]:
-            self._socket.close()
-            self._socket = None
+            self._disconnect()
             raise SparkError(
                 f"Spark did not start: {response['error']}; see {self._options['log']}"
             )
         self.server = response
-        return str(response["remote"])
+        return self.server
 
     def session(self) -> Any:
-        """Return the handle's Spark session; the first call creates it."""
-        with self._lock:
-            if self._session is None:
-                address = self._address()
-                with quiet():
-                    from pyspark.sql.connect.session import SparkSession
+        """Return a Spark session of this process; the first call imports pyspark and connects."""
+        return self._own_queries().session
 
-                    self._session = SparkSession.builder.remote(address).create()
-                if self._remote is None:
-                    # no response is lost within this machine, and reattaching costs two more requests
-                    self._session.client.disable_reattachable_execute()
-                self._registered, self._query = False, None
-            return self._session
+    def _own_queries(self) -> PlanQueries:
+        from .plan_queries import PlanQueries
+
+        with self._lock:
+            if self._queries is None:
+                address = self._remote or str(self._ready()["remote"])
+                self._queries = PlanQueries(address, self.run_folder, local=self._remote is None)
+            return self._queries
+
+    def collect_frame(self, frame: Any) -> list[Any]:
+        """Return the rows of a frame of `session()`."""
+        return self._own_queries().collect_frame(frame)
 
     def collect(self, plan: Path) -> list[dict[str, Any]]:
         """Have every job of a plan judged, and return a result for each."""
-        if len(json.loads(plan.read_text())) == 1:
-            return self.call(plan)
-        with self._lock, quiet():
-            rows = self.collect_frame(self._tasks(plan))
-        return [json.loads(row[0]) for row in rows]
+        if self._remote is not None:
+            return self._own_queries().collect(plan)
+        return self._ask_plan_server({"collect": str(plan)})
 
     def call(self, plan: Path) -> list[dict[str, Any]]:
         """Have one task judge a plan of one task, or call the pickled callable `plan`, and return its results."""
-        with self._lock, quiet():
-            query = self._single_task_query()
-            self._slot().write_text(str(plan))
-            rows = self.collect_frame(query)
-        return [json.loads(row[0]) for row in rows]
+        if self._remote is not None:
+            return self._own_queries().call(plan)
+        return self._ask_plan_server({"call": str(plan)})
 
-    def collect_frame(self, frame: Any) -> list[Any]:
-        """Return the rows of a frame of this handle's session."""
-        with self._lock, quiet():
-            rows: list[Any] = frame.collect()
-        return rows
+    def _ask_plan_server(self, request: dict[str, str]) -> list[dict[str, Any]]:
+        with self._lock:
+            if self._plans is None:
+                self._plans = self._connect_to_plans(Path(self._ready()["plans"]))
+            try:
+                self._plans.sendall(json.dumps(request).encode() + b"\n")
+                line = self._plans.makefile("rb").readline()
+            except OSError:
+                line = b""
+            if not line:
+                self._disconnect()
+                raise SparkError(f"Spark's plan server has ended; see {self._options['log']}")
+        response = json.loads(line)
+        if not response["ok"]:
+            raise SparkError(f"Spark could not judge {request}: {response['error']}")
+        results: list[dict[str, Any]] = response["results"]
+        return results
 
-    def _slot(self) -> Path:
-        """Return the file, of this handle only, in which the query of a single task finds the path of its plan."""
-        return self.run_folder / f"spark-plan-{os.getpid()}-{id(self):x}"
+    def _connect_to_plans(self, path: Path) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            with reachable(path) as name:
+                client.connect(name)
+        except OSError as error:
+            client.close()
+            raise SparkError(
+                f"Spark's plan server cannot be reached: {error}; see {self._options['log']}"
+            ) from error
+        return client
 
-    def _single_task_query(self) -> Any:
-        """Return the query for a plan of one task. It is created once, because creating it takes four requests."""
-        from .sources import judge_at, result_schema
-
-        session = self.session()
-        if self._query is None:
-            judge_plan = partial(judge_at, str(self._slot()))
-            self._query = session.range(0, 1, 1, 1).mapInArrow(judge_plan, result_schema())
-        return self._query
-
-    def _tasks(self, plan: Path) -> Any:
-        from .sources import NAME, VerdictSource
-
-        session = self.session()
-        if not self._registered:
-            session.dataSource.register(VerdictSource)
-            self._registered = True
-        return session.read.format(NAME).option("plan", str(plan)).load()
+    def _disconnect(self) -> None:
+        for connection in (self._plans, self._socket):
+            if connection is not None:
+                connection.close()
+        self._plans = self._socket = None
+        self.server = {}
 
     def _stop_session(self) -> None:
-        if self._session is not None:
-            self._session.stop()
-            self._session = self._query = None
-        self._slot().unlink(missing_ok=True)
+        if self._queries is not None:
+            self._queries.close()
+            self._queries = None
 
     def close(self) -> None:
         """Close the connection; the server continues to run for other clients."""
         with self._lock:
             self._stop_session()
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
+            self._disconnect()
 
     def stop(self) -> None:
         """End the run's server, for all clients, and wait until it has ended."""
@@ -223,6 +224,7 @@ class SparkHandle:
             self._stop_session()
             client = self._socket or (None if self._remote else self._connect())
             self._socket = None
+            self._disconnect()
         if client is None:
             return
         with client:

@@ -1,7 +1,8 @@
 """The owner process of a run's Spark Connect server: `python -m harrow.harness.checks.spark_server OPTIONS`.
 
 Owns: the JVM, its scratch folder and the run's rendezvous, a Unix socket. Each client that connects receives one JSON
-line when the server has started: `{"ok": true, "remote": "sc://…", "pid": …}`, or `{"ok": false, "error": …}`. A
+line when the server has started: `{"ok": true, "remote": "sc://…", "plans": SOCKET, …}`, or `{"ok": false, "error":
+…}`; `plans` is the socket of the plan server (`plan_server.py`), which the owner starts together with the JVM. A
 client that sends `stop` ends the owner. The owner binds the socket, then detaches from its parent (which may be an
 xdist worker that ends earlier), then starts the JVM; so a client waits a tenth of a second for the owner.
 
@@ -40,6 +41,7 @@ START_TIMEOUT_S = 90.0
 END_TIMEOUT_S = 3.0
 PATH_MOST = 100
 SCRATCH = "harrow-spark-"
+PLANS = "plans.sock"
 
 
 @contextlib.contextmanager
@@ -88,6 +90,7 @@ class SparkOwner:
             self._watch_controller()
             self._aot = aot.flags()
             self._start()
+            self._start_plan_server()
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
             while not self._ending:
                 left_s = (
@@ -105,6 +108,33 @@ class SparkOwner:
     def _watch_controller(self) -> None:
         pidfd = os.pidfd_open(int(self._options["controller"]))
         self._selector.register(pidfd, selectors.EVENT_READ, self._stop)
+
+    def _start_plan_server(self) -> None:
+        """Start the process that connects to the JVM as soon as it is ready; it imports pyspark meanwhile."""
+        warm_up = "warm-up" if self._options.get("warm_up", True) else "cold"
+        with socket.socket(
+            socket.AF_UNIX
+        ) as listener:  # bound here, so that a client can connect at any time
+            listener.bind(str(self._scratch / PLANS))
+            listener.listen(64)
+            self._plans = subprocess.Popen(  # noqa: S603  (our own module)
+                [
+                    sys.executable, "-m", "harrow.harness.checks.plan_server", str(listener.fileno()),
+                    str(self._scratch), warm_up,
+                ],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=self._scratch,
+                pass_fds=[listener.fileno()],
+            )  # fmt: skip
+        self._selector.register(
+            self._plans.stdout or 0, selectors.EVENT_READ, self._read_plan_server
+        )
+
+    def _read_plan_server(self, pipe: IO[bytes]) -> None:
+        if not os.read(pipe.fileno(), 1 << 16):
+            self._selector.unregister(pipe)
+            self._log.write(b"the plan server has ended\n")
+            return
+        self._build_cache()
 
     def _start(self) -> None:
         token = secrets.token_urlsafe(24)
@@ -155,17 +185,18 @@ class SparkOwner:
             {
                 "ok": True,
                 "remote": remote,
+                "plans": str(self._scratch / PLANS),
                 "pid": self._jvm.pid,
                 "owner": os.getpid(),
                 "started_ms": round((time.monotonic() - self._began) * 1000),
             }
         )
-        if self._options.get("warm_up", True):
-            self._warming = subprocess.Popen(  # noqa: S603  (our own module)
-                [sys.executable, "-m", "harrow.harness.checks.warm_up", remote, str(self._scratch)],
-                stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self._scratch,
-            )  # fmt: skip
-            self._when_ended(self._warming, self._build_cache)
+        assert self._plans.stdin is not None
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # it has ended: its clients learn it when they connect
+            self._plans.stdin.write(remote.encode() + b"\n")
+            self._plans.stdin.flush()
 
     def _build_cache(self) -> None:
         """Build the ahead-of-time cache beside the run, with idle priority, for the start of the next server."""

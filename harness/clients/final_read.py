@@ -25,6 +25,8 @@ from .consumer import record_poll
 Found = TypeVar("Found")
 BATCH = 10_000
 CALL_TIMEOUT_S = 5.0
+RETRY_BACKOFF_MS = 10
+"""librdkafka drops the bootstrap connection when it learns the brokers, and retries a request on it after this time."""
 
 
 class FinalReadError(HarrowError):
@@ -44,7 +46,8 @@ def read_all(
         "bootstrap.servers": bootstrap_servers, "group.id": "harrow-drain", "client.id": "harrow-drain",
         "enable.auto.commit": False, "auto.offset.reset": "error", "enable.partition.eof": True,
         "isolation.level": "read_uncommitted", "check.crcs": True, "fetch.wait.max.ms": 20,
-        "reconnect.backoff.max.ms": 500, "allow.auto.create.topics": False, **(config or {}),
+        "reconnect.backoff.max.ms": 500, "retry.backoff.ms": RETRY_BACKOFF_MS,
+        "allow.auto.create.topics": False, **(config or {}),
     }  # fmt: skip
     consumer = confluent_kafka.Consumer(settings)
     try:
@@ -78,6 +81,7 @@ class _FinalReader:
         self._op = 0
         self._records: dict[tuple[str, int], int] = {}
         self._ends: dict[tuple[str, int], int] = {}
+        self._positions: dict[tuple[str, int], int] = {}
         self._last_error: dict[tuple[str, int], str] = {}
 
     def run(self, topics: Sequence[str]) -> list[FinalRead]:
@@ -88,6 +92,7 @@ class _FinalReader:
         }
         self._records = dict.fromkeys(bounds, 0)
         self._ends = {place: high for place, (_, high) in bounds.items()}
+        self._positions = {place: low for place, (low, _) in bounds.items()}
         self._read({place: bound for place, bound in bounds.items() if bound[1] > bound[0]})
         done: list[FinalRead] = []
         for (topic, partition), (low, high) in bounds.items():
@@ -164,8 +169,15 @@ class _FinalReader:
                         self._missing(place, bound) for place, bound in sorted(unread.items())
                     )
                 )
-            self._process(self._consumer.consume(BATCH, min(0.05, left_s)), unread)
+            self._process(self._consumer.consume(self._wanted(unread), min(0.05, left_s)), unread)
         self._consumer.unassign()
+
+    def _wanted(self, unread: dict[tuple[str, int], tuple[int, int]]) -> int:
+        """Return how many messages to ask for: `consume` returns early only with as many.
+
+        A partition with gaps between its offsets has fewer records, but then also the event of its end.
+        """
+        return min(BATCH, sum(high - self._positions[place] for place, (_, high) in unread.items()))
 
     def _process(
         self, messages: Sequence[Message], unread: dict[tuple[str, int], tuple[int, int]]
@@ -183,6 +195,8 @@ class _FinalReader:
             if error is None:
                 self._op += 1
                 record_poll(self._history, self._client, self._op, message, now_ns)
+                if offset is not None:
+                    self._positions[place] = offset + 1
                 if offset is not None and offset < self._ends[place]:
                     self._records[place] += 1
                     below.setdefault(place[0], []).append(message)

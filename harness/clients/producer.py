@@ -17,6 +17,7 @@ recorder makes short calls only (`CALL_S`), and continues after the error until 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -86,19 +87,33 @@ class Producer:
         self._raw = confluent_kafka.Producer(dict(config))
         self._lock = threading.Lock()
         self._ops = 0
-        idempotent = is_true(config.get("enable.idempotence")) or bool(
+        self._idempotent = is_true(config.get("enable.idempotence")) or bool(
             config.get("transactional.id")
         )
         acks = str(config.get("acks", config.get("request.required.acks", "all")))
         self._history.append(
             OperationFunction.CLIENT, OperationType.OK, self._client, self._history.name(""), -1,
-            offset=-1 if acks == "all" else int(acks), op=int(idempotent),
+            offset=-1 if acks == "all" else int(acks), op=int(self._idempotent),
         )  # fmt: skip
 
     @property
     def raw(self) -> confluent_kafka.Producer:
         """The confluent-kafka producer itself; records sent through it are not recorded."""
         return self._raw
+
+    def acquire_producer_id(self, timeout_s: float) -> None:
+        """Let an idempotent producer get its producer id now, within about 60 ms; without effect for other producers.
+
+        librdkafka asks for the id when a metadata response arrives and a broker is connected, else 500 ms later. The
+        first response ends the bootstrap connection, so no broker is connected then; the second response comes from a
+        connected broker. When no broker responds within `timeout_s`, librdkafka continues on its own.
+        """
+        if not self._idempotent:
+            return
+        deadline = time.monotonic() + timeout_s
+        with contextlib.suppress(KafkaException):
+            for _ in range(2):
+                self._raw.list_topics(timeout=max(0.001, deadline - time.monotonic()))
 
     def produce(
         self, topic: str, value: str | bytes | None = None, key: str | bytes | None = None, partition: int = -1,

@@ -3,7 +3,8 @@
 * `format.py`: the row of one operation, its crash-safe writer and its reader (J6);
 * `tap.py`: the brokers' tap files, read into batch rows;
 * `contents.py`: the contents of the final read, as Arrow files, for the promises of the application;
-* `layout.py`: everything of one run folder rewritten as Parquet, one folder a topic-partition.
+* `layout.py`: where the rows of each topic-partition are in the files of one run folder;
+* `row_index.py`: the index files, and the rows that they name.
 """
 
 from .format import HistoryWriter as HistoryWriter

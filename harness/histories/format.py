@@ -293,10 +293,29 @@ def read_history(path: str | Path) -> HistoryFile:
     count = size // ROW.size - 1
     if count <= 0:
         return HistoryFile(source, np.empty(0, np.dtype(ROW_DTYPE)), [])
-    rows = np.memmap(source, np.dtype(ROW_DTYPE), "r", offset=HEADER.size, shape=(count,))
-    torn = np.flatnonzero(rows["commit"] != COMMITTED)
-    whole = rows[: torn[0]] if len(torn) else rows
+    rows = map_rows(source, count)
+    whole = rows[: _committed(rows)]
     return HistoryFile(source, whole, read_names(source.with_suffix(".names")))
+
+
+def map_rows(path: str | Path, count: int | None = None) -> npt.NDArray[np.void]:
+    """Map the first `count` rows of a `.ops` file, by default as many as fit into it."""
+    import numpy as np
+
+    rows = os.path.getsize(path) // ROW.size - 1 if count is None else count
+    return np.memmap(path, np.dtype(ROW_DTYPE), "r", offset=HEADER.size, shape=(rows,))
+
+
+def _committed(rows: npt.NDArray[np.void]) -> int:
+    """Return the number of committed rows. Rows are committed in their order, so all rows before the last are."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2 if rows["commit"][high - 1] != COMMITTED else high - 1
+        if rows["commit"][middle] == COMMITTED:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def history_frame(path: str | Path) -> pl.DataFrame:

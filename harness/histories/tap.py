@@ -16,6 +16,8 @@ from harrow.cluster.broker_folder import TAP_NAMES
 from .format import HistoryFile, read_names
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
 REPLICA_CLIENT = re.compile(r"broker-\d+")
@@ -33,14 +35,18 @@ TAP_COLUMNS = (
 
 def read_tap(path: str | Path) -> HistoryFile:
     """Map one `tap.bin` with the names beside it."""
+    source = Path(path)
+    return HistoryFile(source, map_tap(source), read_names(source.with_name(TAP_NAMES)))
+
+
+def map_tap(path: str | Path) -> npt.NDArray[np.void]:
+    """Map the rows of a tap."""
     import numpy as np
     from harrow.cluster.host.tap import TAP_DTYPE, TAP_ROW
 
-    source = Path(path)
-    count = os.path.getsize(source) // TAP_ROW.size
+    count = os.path.getsize(path) // TAP_ROW.size
     dtype = np.dtype(TAP_DTYPE)
-    rows = np.memmap(source, dtype, "r", shape=(count,)) if count else np.empty(0, dtype)
-    return HistoryFile(source, rows, read_names(source.with_name(TAP_NAMES)))
+    return np.memmap(path, dtype, "r", shape=(count,)) if count else np.empty(0, dtype)
 
 
 def tap_frame(path: str | Path) -> pl.DataFrame:

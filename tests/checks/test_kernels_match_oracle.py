@@ -6,9 +6,10 @@ from typing import Any
 
 import polars as pl
 from harrow.harness.checks.kernels import judge_inputs
-from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, PartitionJob, arrange
+from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, arrange
 from harrow.harness.checks.log_changes import LogChanges
 from harrow.harness.checks.oracle import Oracle
+from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.checks.segments import LOG_COLUMNS
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED

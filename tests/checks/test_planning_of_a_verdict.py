@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import polars as pl
 import pytest
 from harrow.harness.checks.fault_windows import (
     FOREVER_NS,
@@ -16,8 +15,9 @@ from harrow.harness.checks.fault_windows import (
     read_fault_windows,
 )
 from harrow.harness.checks.kernels import judge_partition
-from harrow.harness.checks.kernels.inputs import OPS_SCHEMA, PartitionJob
-from harrow.harness.histories.layout import RowRange
+from harrow.harness.checks.plans import PartitionJob
+from harrow.harness.histories.format import HistoryWriter, OperationFunction, OperationType
+from harrow.harness.histories.layout import lay_out
 from harrow.harness.run_folder import RunTimes
 
 
@@ -155,9 +155,12 @@ def test_windows_out_of_order_are_refused_by_a_job() -> None:
 
 
 def test_partition_with_fewer_rows_than_were_laid_out_is_unknown(tmp_path: Path) -> None:
-    path = tmp_path / "rows.parquet"
-    pl.DataFrame({name: [0, 0] for name in OPS_SCHEMA}, schema=OPS_SCHEMA).write_parquet(path)
-    whole = PartitionJob(topic="t", partition=0, ops=[RowRange(str(path), 0, 2)])
+    with HistoryWriter(tmp_path / "history") as history:
+        client, topic = history.name("c"), history.name("t")
+        for offset in range(2):
+            history.append(OperationFunction.POLL, OperationType.OK, client, topic, 0, offset)
+    (part,) = lay_out(tmp_path, ["t"]).partitions["t", 0].ops
+    whole = PartitionJob(topic="t", partition=0, ops=[part])
     assert judge_partition(whole)["unknown"] == []
-    short = PartitionJob(topic="t", partition=0, ops=[RowRange(str(path), 0, 3)])
+    short = PartitionJob(topic="t", partition=0, ops=[part._replace(rows=3)])
     assert "could not be read" in judge_partition(short)["unknown"][0]

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harrow.harness.checks import SparkHandle
+from harrow.harness.checks import SparkHandle, judge
 from harrow.harness.checks.spark_client import CONTROLLER, RENDEZVOUS, SparkError
 from harrow.harness.checks.spark_server import reachable
+from harrow.harness.checks.warm_up import TOPIC, tiny_run
 
 WORKER = """
 import json, sys
@@ -26,7 +27,8 @@ spark = SparkHandle(sys.argv[1], controller=int(sys.argv[2]), warm_up=False)
 folder = Path(sys.argv[1]) / sys.argv[3]
 tiny_run(folder)
 verdict = judge(folder, topics=[TOPIC], spark=spark)
-print(json.dumps({"status": verdict.status, **spark.server}), flush=True)
+heavy = sorted({"pandas", "polars", "pyarrow", "pyspark"} & set(sys.modules))
+print(json.dumps({"status": verdict.status, "imported": heavy, **spark.server}), flush=True)
 spark.close()
 """
 GONE_TIMEOUT_MS = 20_000
@@ -77,6 +79,7 @@ def test_workers_share_a_server_that_ends_with_the_run(
     responses = [answer(first), answer(second)]
     assert [row["status"] for row in responses] == ["valid", "valid"]
     assert responses[0]["pid"] == responses[1]["pid"], "one JVM for both"
+    assert responses[0]["imported"] == [], "the plan server imports them, once for all workers"
     jvm, owner = os.pidfd_open(responses[0]["pid"]), os.pidfd_open(responses[0]["owner"])
     third = answer(worker(run, controller.pid, "three"))
     assert third["pid"] == responses[0]["pid"], "it outlives the worker that asked first"
@@ -99,6 +102,30 @@ def test_killing_the_owner_ends_the_jvm_and_the_next_owner_starts_another(
     await_gone(jvm)
     spark = SparkHandle(tmp_path, controller=controller.pid, warm_up=False)
     spark.request()
+    spark.stop()
+    assert not (tmp_path / "spark.sock").exists()
+
+
+def test_failed_plans_and_a_killed_plan_server_are_reported_and_the_run_can_still_end(
+    tmp_path: Path, controller: subprocess.Popen[bytes]
+) -> None:
+    spark = SparkHandle(tmp_path, controller=controller.pid, warm_up=False)
+    with pytest.raises(SparkError, match="FileNotFoundError"):
+        spark.collect(tmp_path / "no-plan.json")
+    folder = tmp_path / "one"
+    tiny_run(folder)
+    assert judge(folder, topics=[TOPIC], spark=spark).valid, "the next plan is judged"
+    (plan_server,) = (
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if f"harrow-spark-{spark.server['owner']}-".encode() in path.read_bytes()
+        and b"checks.plan_server" in path.read_bytes()
+    )
+    gone = os.pidfd_open(plan_server)
+    os.kill(plan_server, signal.SIGKILL)
+    await_gone(gone)
+    with pytest.raises(SparkError, match="plan server"):
+        judge(folder, topics=[TOPIC], spark=spark)
     spark.stop()
     assert not (tmp_path / "spark.sock").exists()
 

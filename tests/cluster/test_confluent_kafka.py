@@ -69,7 +69,7 @@ def test_producing_with_any_codec_stores_that_codec_on_every_replica(
     harrow: Harrow, codec: str
 ) -> None:
     topic = harrow.topic(f"codec-{codec}", partitions=1)
-    values = [harrow.faker.sentence().encode() * 4 for _ in range(200)]
+    values = [harrow.values.sentence().encode() * 4 for _ in range(200)]
     produce(
         harrow.bootstrap_servers, topic.name, values, **{"compression.type": codec, "linger.ms": 50}
     )

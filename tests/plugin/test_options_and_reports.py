@@ -47,7 +47,7 @@ def test_a_test_that_uses_no_cluster_starts_nothing_and_writes_nothing(
         """
         def test_it(harrow):
             assert harrow.random.random() != harrow.random.random()
-            assert harrow.faker.name()
+            assert harrow.values.name()
             assert not harrow.folder.exists()
         """
     )
@@ -156,7 +156,7 @@ def test_child_seeds_depend_on_the_seed_and_the_name_of_the_test(pytester: pytes
 
         def note(harrow):
             with open("seeds", "a") as file:
-                file.write(f"{harrow.random.random()} {harrow.faker.name()}\\n")
+                file.write(f"{harrow.random.random()} {harrow.faker.name()} {harrow.values.name()}\\n")
 
         def test_a(harrow): note(harrow)
         def test_b(harrow): note(harrow)

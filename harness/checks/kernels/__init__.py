@@ -1,6 +1,6 @@
 """Vectorised checks of one topic-partition: `judge_partition(job)` runs all of them inside a Spark task.
 
-* `inputs.py`: `PartitionJob` and `PartitionInputs`, the rows that the checks read;
+* `inputs.py`: `PartitionInputs`, the rows that the checks read;
 * `records.py`, `batches.py`, `replicas.py`: the checks of recorded operations, of taps, and of replicas' logs;
 * `overlap.py`: when clients worked on the partition, and which faults their operations met;
 * `removals.py`, `incarnations.py`: what Kafka removed legally, and the doubts that this leaves;
@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from ...histories.format import OperationFunction, OperationType
+from ..plans import PartitionJob
 from . import (
     batches,
     evidence,
@@ -34,7 +35,7 @@ from . import (
     replicas,
 )
 from .findings import PartitionFindings
-from .inputs import FLAG_LOST, Files, PartitionInputs, PartitionJob, chosen, load
+from .inputs import FLAG_LOST, Files, PartitionInputs, chosen, load
 
 CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     replicas.convergence,

@@ -8,15 +8,16 @@ replica's log. Kernels read nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import OperationFunction, OperationType
-from ...histories.layout import DRAINED, RowRange
+from ...histories.layout import DRAINED
+from ...histories.row_index import RangeReader, RowRange
+from ..plans import PartitionJob
 from ..segments import SegmentError, last_segment, read_log
 from .incarnations import since_creation
 
@@ -32,51 +33,12 @@ BATCH_SCHEMA: dict[str, type[pl.DataType]] = {
     "completed_ns": pl.Int64, "created_ns": pl.Int64, "base_timestamp_ms": pl.Int64,
     "max_timestamp_ms": pl.Int64, "node": pl.Int32,
 }  # fmt: skip
+NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
+    pl.UInt8: np.uint8, pl.Int16: np.int16, pl.Int32: np.int32, pl.UInt32: np.uint32, pl.Int64: np.int64,
+    pl.UInt64: np.uint64,
+}  # fmt: skip
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
 CONTROL, TRANSACTIONAL, LOG_APPEND_TIME = 0x20, 0x10, 0x08
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionJob:
-    """A topic-partition to judge. Paths are absolute; `limit` bounds the anomalies that are shown of each name."""
-
-    topic: str
-    partition: int
-    ops: list[RowRange] = field(default_factory=list[RowRange])
-    pending: list[RowRange] = field(default_factory=list[RowRange])
-    batches: list[RowRange] = field(default_factory=list[RowRange])
-    logs: dict[str, str] = field(default_factory=dict[str, str])
-    """The folder of each replica's log, by node id."""
-    windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Fault windows by start: nanoseconds of the monotonic clock, from the injection to the healing."""
-    started_ns: int = 0
-    """The start of the run; 0 where it is not known."""
-    created_ns: int = 0
-    """When the topic was created again; 0: it was created once. This and the next two: `log_changes.LogChanges`."""
-    cleaned_end: int = 0
-    deleted_heads: dict[str, int] = field(default_factory=dict[str, int])
-    own_clients: list[int] = field(default_factory=list[int])
-    """The numbers of Harrow's own clients, such as that of the final read."""
-    limit: int = 20
-    size: int = 0
-    """About how many bytes judging reads; `sources.pack` fills tasks by it."""
-
-    def __post_init__(self) -> None:
-        assert all(start <= end for start, end in self.windows), self.windows
-        assert self.windows == sorted(self.windows), self.windows
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the job as plain JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
-        """Return the job of a `to_dict` result, also after it was written and read as JSON."""
-        fields: dict[str, Any] = dict(data)
-        for name in ("ops", "pending", "batches"):
-            fields[name] = [RowRange(*part) for part in data[name]]
-        fields["windows"] = [(start, end) for start, end in data["windows"]]
-        return cls(**fields)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,32 +86,19 @@ class PartitionInputs:
 
 
 class Files:
-    """Reads the Parquet files for the jobs of one task; a file that several jobs need is read once."""
+    """Reads rows for the jobs of one task as frames; a file that several jobs need is mapped once."""
 
     def __init__(self) -> None:
-        self._shared: dict[str, pl.DataFrame] = {}
-        self._empty: dict[int, pl.DataFrame] = {}
+        self._ranges = RangeReader()
 
     def read(
         self, parts: Sequence[RowRange], schema: Mapping[str, type[pl.DataType]]
     ) -> pl.DataFrame:
         """Return the rows of all parts in the parts' order."""
         if not parts:
-            if id(schema) not in self._empty:  # the key is one of the two schemas above
-                self._empty[id(schema)] = pl.DataFrame(schema=dict(schema))
-            return self._empty[id(schema)]
-        if len(parts) == 1:
-            return self._part(parts[0], schema)
-        return pl.concat([self._part(part, schema) for part in parts])
-
-    def _part(self, part: RowRange, schema: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-        shared = self._shared.get(part.path)
-        if shared is None:
-            shared = pl.read_parquet(part.path, columns=list(schema))
-            if len(shared) == part.rows:
-                return shared
-            self._shared[part.path] = shared
-        return shared.slice(part.start, part.rows)
+            return pl.DataFrame(schema=dict(schema))
+        dtypes = {name: NUMPY_TYPES[dtype] for name, dtype in schema.items()}
+        return pl.DataFrame(self._ranges.read(parts, dtypes))
 
 
 def load(job: PartitionJob, files: Files) -> PartitionInputs:

@@ -1,0 +1,142 @@
+"""The process that has plans judged for all test processes of a run: `python -m … LISTENER FOLDER WARM_UP`.
+
+LISTENER is the descriptor of a Unix socket. A test process sends the path of a plan to it, as a line of JSON:
+`{"collect": "/…/plan.json"}`, or `{"call": …}` for a plan of one task. The response is a line too:
+`{"ok": true, "results": […]}`, or `{"ok": false, "error": …}`. So test processes do not import pyspark, and the import
+happens here while the JVM starts. Each connection has its thread; plans of several connections are judged at the same
+time, each with its own session.
+
+The owner of the Spark server (`spark_server.py`) starts this process together with the JVM, and writes the address of
+the Connect server to its standard input. Then this process judges small runs (`warm_up.py`) and writes `warm` to its
+standard output; a plan of a test process is judged before the next small run. It ends when its standard input is
+closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .plan_queries import PlanQueries
+
+SESSIONS_MOST = 8
+
+
+class PlanServer:
+    """Sessions, and the connections that use them."""
+
+    def __init__(self, listener: socket.socket, folder: Path) -> None:
+        """Serve the bound socket `listener`; its connections wait until `open` gives the address."""
+        self._folder = folder
+        self._address = ""
+        self._sessions = 0
+        self._idle: list[PlanQueries] = []
+        self._waiting = 0
+        self._warming = True
+        self._changed = threading.Condition()
+        self._listener = listener
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def open(self, address: str) -> None:
+        """Connect the first session; the plans that wait are judged from now on."""
+        first = PlanQueries(address, self._folder)
+        with self._changed:
+            self._address = address
+            self._sessions = 1
+            self._idle.append(first)
+            self._changed.notify_all()
+
+    def warm_up(self) -> None:
+        """Judge small runs with the first session, whenever no test process waits for it."""
+        from .judgement import judge
+        from .warm_up import ROUNDS, TOPIC, tiny_run
+
+        try:
+            for number in range(ROUNDS):
+                folder = self._folder / f"warm-up-{number}"
+                tiny_run(folder)
+                with self._changed:
+                    self._changed.wait_for(lambda: not self._waiting)
+                with self._session() as queries:
+                    judge(folder, topics=[TOPIC], spark=queries)
+        finally:
+            with self._changed:
+                self._warming = False
+                self._changed.notify_all()
+
+    @contextmanager
+    def _session(self) -> Generator[PlanQueries]:
+        """Take an idle session, or a new session when the warm-up is over and there are few."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle or self._may_grow())
+            queries = self._idle.pop() if self._idle else None
+            self._sessions += queries is None
+        try:
+            if queries is None:
+                queries = PlanQueries(self._address, self._folder)
+            yield queries
+        finally:
+            with self._changed:
+                if queries is None:
+                    self._sessions -= 1
+                else:
+                    self._idle.append(queries)
+                self._changed.notify_all()
+
+    def _may_grow(self) -> bool:
+        return bool(self._address) and not self._warming and self._sessions < SESSIONS_MOST
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines:
+            for line in lines:
+                try:
+                    connection.sendall(json.dumps(self._respond(json.loads(line))).encode() + b"\n")
+                except OSError:
+                    return  # the test process has ended
+
+    def _respond(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._changed:
+            self._waiting += 1
+        try:
+            with self._session() as queries:
+                ((method, plan),) = request.items()
+                judge_plan = {"collect": queries.collect, "call": queries.call}[method]
+                return {"ok": True, "results": judge_plan(Path(plan))}
+        except Exception as error:
+            return {"ok": False, "error": f"{type(error).__name__}: {error}"}
+        finally:
+            with self._changed:
+                self._waiting -= 1
+                self._changed.notify_all()
+
+
+def main(listener: str, folder: str, warm_up: str) -> None:
+    """Import pyspark, wait for the address, serve plans until the standard input is closed."""
+    warnings.simplefilter("ignore")
+    server = PlanServer(socket.socket(fileno=int(listener)), Path(folder))
+    import pyspark.sql.connect.session  # noqa: F401  # pyright: ignore[reportUnusedImport] - while the JVM starts
+
+    if address := sys.stdin.readline().strip():
+        server.open(address)
+        if warm_up == "warm-up":
+            server.warm_up()
+            print("warm", flush=True)
+        sys.stdin.read()
+    os._exit(0)  # threads of gRPC and of connections may still run
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

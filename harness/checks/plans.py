@@ -1,0 +1,73 @@
+"""Plans: the tasks that Spark runs for a verdict, each a list of topic-partitions to judge.
+
+`pack` fills the tasks so that each has a bounded number of bytes, and a small history is a single task. The process
+that makes a plan imports neither polars nor pyspark; the tasks import the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..histories.row_index import RowRange
+
+TASK_BYTES = 32 << 20
+JOBS_MOST = 64
+"""A job costs about 5 ms however small it is; a task about 40 ms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionJob:
+    """A topic-partition to judge. Paths are absolute; `limit` bounds the anomalies that are shown of each name."""
+
+    topic: str
+    partition: int
+    ops: list[RowRange] = field(default_factory=list[RowRange])
+    pending: list[RowRange] = field(default_factory=list[RowRange])
+    batches: list[RowRange] = field(default_factory=list[RowRange])
+    logs: dict[str, str] = field(default_factory=dict[str, str])
+    """The folder of each replica's log, by node id."""
+    windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Fault windows by start: nanoseconds of the monotonic clock, from the injection to the healing."""
+    started_ns: int = 0
+    """The start of the run; 0 where it is not known."""
+    created_ns: int = 0
+    """When the topic was created again; 0: it was created once. This and the next two: `log_changes.LogChanges`."""
+    cleaned_end: int = 0
+    deleted_heads: dict[str, int] = field(default_factory=dict[str, int])
+    own_clients: list[int] = field(default_factory=list[int])
+    """The numbers of Harrow's own clients, such as that of the final read."""
+    limit: int = 20
+    size: int = 0
+    """About how many bytes judging reads; `pack` fills tasks by it."""
+
+    def __post_init__(self) -> None:
+        assert all(start <= end for start, end in self.windows), self.windows
+        assert self.windows == sorted(self.windows), self.windows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the job as plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
+        """Return the job of a `to_dict` result, also after it was written and read as JSON."""
+        fields: dict[str, Any] = dict(data)
+        for name in ("ops", "pending", "batches"):
+            fields[name] = [RowRange(*part) for part in data[name]]
+        fields["windows"] = [(start, end) for start, end in data["windows"]]
+        return cls(**fields)
+
+
+def pack(jobs: Sequence[PartitionJob]) -> list[list[dict[str, Any]]]:
+    """Divide the jobs into tasks: the largest jobs first, each task filled up to `TASK_BYTES`."""
+    tasks: list[list[dict[str, Any]]] = []
+    room = 0
+    for job in sorted(jobs, key=lambda job: -job.size):
+        if not tasks or job.size > room or len(tasks[-1]) >= JOBS_MOST:
+            tasks.append([])
+            room = TASK_BYTES
+        tasks[-1].append(job.to_dict())
+        room -= job.size
+    return tasks

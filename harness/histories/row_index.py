@@ -1,0 +1,136 @@
+"""Row indexes: which rows of a raw file belong to which topic-partition.
+
+The rows of a run stay in the files that recorders and taps wrote (`format.py`, `tap.py`). `layout.py` writes an index
+file for each chunk of such a file: a line of JSON (`ChunkHeader`), then the numbers of the rows that are judged
+(uint32, little-endian, from the first row of the file), the rows of a topic-partition one after the other. A
+`RowRange` names a part of an index file; `RangeReader` returns its rows as columns.
+
+An index has 4 bytes for each row. Rewriting the rows as Parquet files of each topic-partition, as an earlier layout
+did, took five times as long as indexing them, and reading those files took as long as gathering the raw rows, which
+the page cache still holds when a run is judged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Rows = npt.NDArray[np.void]
+    RowNumbers = npt.NDArray[np.uint32]
+    Columns = dict[str, npt.NDArray[Any]]
+
+OPS, BATCHES = "ops", "batches"
+BLOCK_ROWS = 1 << 14
+"""Rows that are copied at a time: they fit the second-level cache, and each row is read once for each column."""
+ROWS_MOST = 1 << 32
+
+
+class RowRange(NamedTuple):
+    """`rows` rows of an index file from entry `start` on."""
+
+    path: str
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkHeader:
+    """What an index file says about its rows."""
+
+    file: str
+    """The absolute path of the raw file."""
+    what: str
+    """`OPS` or `BATCHES`."""
+    clients: list[int]
+    """The number of each client in the run, by its number in the file."""
+    constants: dict[str, int]
+    """Columns that have the same value in each row: `source` or `node`, and `outcome` of sends without completion."""
+
+
+def write_index(path: Path, header: ChunkHeader, numbers: RowNumbers) -> None:
+    """Write an index file."""
+    with path.open("wb") as file:
+        file.write(json.dumps(asdict(header)).encode() + b"\n")
+        file.write(numbers.astype("<u4", copy=False).data)
+
+
+class _Chunk:
+    """An index file with its raw file, both mapped."""
+
+    def __init__(self, path: str) -> None:
+        import numpy as np
+
+        with open(path, "rb") as file:
+            line = file.readline()
+        self.header = ChunkHeader(**json.loads(line))
+        self.numbers: RowNumbers = np.memmap(path, "<u4", "r", offset=len(line))
+        self.clients = np.array(self.header.clients, np.uint32)
+        self.rows = raw_rows(self.header)
+
+    def blocks(self, start: int, rows: int) -> Iterator[Rows]:
+        """Yield copies or views of the rows, at most `BLOCK_ROWS` at a time."""
+        import numpy as np
+
+        numbers = self.numbers[start : start + rows]
+        if len(numbers) != rows:
+            raise ValueError(f"{self.header.file}: its index has {len(numbers)} of {rows} rows")
+        plain = self.rows.view(np.dtype((np.void, self.rows.dtype.itemsize)))
+        for at in range(0, rows, BLOCK_ROWS):
+            block = numbers[at : at + BLOCK_ROWS]
+            first = int(block[0])
+            if int(block[-1]) - first + 1 == len(block):  # ascending, so without gaps
+                yield self.rows[first : first + len(block)]
+            else:
+                yield plain.take(block).view(self.rows.dtype)
+
+
+def raw_rows(header: ChunkHeader) -> Rows:
+    """Map the rows of the raw file of an index."""
+    if header.what == OPS:
+        from .format import map_rows
+
+        return map_rows(header.file)
+    from .tap import map_tap
+
+    return map_tap(header.file)
+
+
+class RangeReader:
+    """Reads ranges for the jobs of one task; a file that several jobs need is mapped once."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[str, _Chunk] = {}
+
+    def read(self, parts: Sequence[RowRange], dtypes: dict[str, Any]) -> Columns:
+        """Return the columns of `dtypes` (numpy types by name) for the rows of all parts, in the order of the parts."""
+        import numpy as np
+
+        total = sum(part.rows for part in parts)
+        columns: Columns = {name: np.empty(total, dtype) for name, dtype in dtypes.items()}
+        at = 0
+        for part in parts:
+            chunk = self._chunk(part.path)
+            constants = chunk.header.constants
+            for name, value in constants.items():
+                if name in columns:
+                    columns[name][at : at + part.rows] = value
+            varying = {name: column for name, column in columns.items() if name not in constants}
+            for block in chunk.blocks(part.start, part.rows):
+                end = at + len(block)
+                for name, column in varying.items():
+                    values = block[name]
+                    column[at:end] = chunk.clients[values] if name == "client" else values
+                at = end
+        return columns
+
+    def _chunk(self, path: str) -> _Chunk:
+        if path not in self._chunks:
+            self._chunks[path] = _Chunk(path)
+        return self._chunks[path]
