@@ -7,7 +7,10 @@ STAMP := $(VENV)/.harrow-setup
 SOURCES := pyproject.toml setup.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conformance lint type wheels bench clean
+# `make gallery RUNS=20`: runs of each wrong application and of each correct twin
+RUNS ?= 1
+
+.PHONY: help setup demo gallery test conformance lint type wheels bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -22,8 +25,11 @@ $(STAMP): $(SOURCES)
 
 setup: $(STAMP)  ## make a virtual environment with everything in it
 
-demo: $(STAMP)  ## three brokers, a dead leader, a verdict and a picture
+demo: $(STAMP)  ## a shop that loses orders, its correct twin, and the verdicts on both
 	@$(BIN)/harrow demo
+
+gallery: $(STAMP)  ## wrong services and their correct twins, RUNS times each, and a table of the verdicts
+	@$(BIN)/python examples/gallery/repeat.py --wrong $(RUNS) --right $(RUNS) $(ARGS)
 
 test: $(STAMP)  ## the whole suite, in parallel, one JVM
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)

@@ -1,4 +1,4 @@
-"""A small application for the demo and for `harrow chaos`: one producer of orders and one consumer in a group.
+"""A small application for `harrow chaos`: one producer of orders and one consumer in a group.
 
 Owns: two threads, which run inside the `with` block, and the counts of their operations. The values depend only
 on the seed; the keys are customers, so that order by key can be judged. Both clients record their history.

@@ -15,7 +15,7 @@ from harrow.cluster import HarrowError
 
 COMMANDS = {
     "up": "run a cluster in this terminal until Ctrl-C",
-    "demo": "kill a leader under traffic and prove that no record was lost",
+    "demo": "a shop that loses orders, its correct twin, and the verdicts on both",
     "chaos": "a small application, or a program of yours, under random faults",
     "simulate": "clusters on a virtual clock with random faults, for thousands of seeds",
     "check": "judge a run folder again",

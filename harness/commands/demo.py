@@ -1,7 +1,9 @@
-"""`harrow demo`: kills a leader under traffic and prints Spark's verdict.
+"""`harrow demo`: a shop that loses orders, its correct twin, and Spark's verdict on both.
 
-Exit code 0: the verdict is valid. 1: it is not valid, or the demo could not run. The command prints a live line, the
-events from the brokers' traces, the verdict and the path of the report.
+Each shop takes orders while the leader of its topic is isolated from the other brokers. The verdict on the shop with
+acks=1 names the orders that it lost; the verdict on the shop with acks=all is valid. Exit code 0: both verdicts are as
+described. 1: a verdict is not, or the demo could not run. The command prints a live line, the events from the brokers'
+traces, the verdicts and the paths of the reports.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import click
 from harrow.cluster import Cluster
-from harrow.faults import kill, leader
+from harrow.faults import isolate, leader
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -24,13 +26,14 @@ from .. import out_folder, run_folder
 from ..errors import VerdictError
 from ..run import Harrow
 from ..seeds import fresh_seed
-from ..workload import Workload
+from .demo_shop import RIGHT_SHOP, WRONG_SHOP, Order, Shop, ShopKind
 from .out_option import out_option
 from .settings import plant_option
 
-CALM_S = 2.0
-DOWN_S = (2.5, 3.0)
-"""How long the leader stays dead, in seconds: longer than the session timeout, so that a new leader is elected."""
+CALM_S = 0.7
+ISOLATED_S = (2.0, 2.2)
+"""How long the leader is isolated, in seconds: longer than the session timeout, so that a new leader is elected."""
+GUARANTEE = "no-loss"
 
 
 @click.command()
@@ -38,62 +41,87 @@ DOWN_S = (2.5, 3.0)
 @out_option
 @plant_option
 def command(seed: int | None, out: Path, plants: tuple[str, ...]) -> None:
-    """Kill a leader under traffic and prove that no record was lost."""
+    """Isolate a leader under a shop that loses orders and under one that does not, and judge both."""
     chosen = fresh_seed() if seed is None else seed
     console = Console()
     folder = out_folder.claim(out / "demo")
     console.print(f"[bold]harrow demo[/bold]  seed {chosen}")
     begun = time.monotonic()
     repeat = " ".join(["harrow demo", f"--seed {chosen}", *(f"--plant {name}" for name in plants)])
-    with Harrow(folder, seed=chosen, plants=plants, repeat=repeat) as harrow:
-        valid = play(harrow, console, begun)
-    sys.exit(0 if valid else 1)
+    valid = [
+        play(kind, folder / kind.name, chosen, plants, repeat, console)
+        for kind in (WRONG_SHOP, RIGHT_SHOP)
+    ]
+    console.print(f"the demo took {time.monotonic() - begun:.0f} s")
+    sys.exit(0 if valid == [False, True] else 1)
 
 
-def play(harrow: Harrow, console: Console, begun: float) -> bool:
-    """Run the demo; return True when the verdict is valid."""
+def play(
+    kind: ShopKind,
+    folder: Path,
+    seed: int,
+    plants: tuple[str, ...],
+    repeat: str,
+    console: Console,
+) -> bool | None:
+    """Run a shop under the fault; return whether its verdict is valid, None when it is unknown."""
     from ..checks import SparkHandle
 
-    SparkHandle.of_run(harrow.folder.parent).request()  # it starts in the background
-    cluster = harrow.cluster
-    pids = ", ".join(f"{i} (pid {b.pid})" for i, b in cluster.brokers.items())
-    for plant in cluster.plants:
-        console.print(f"[bold magenta]PLANTED BUG[/bold magenta] {plant}")
-    console.print(f"brokers {pids} ready after {time.monotonic() - begun:.1f} s")
-    orders = harrow.topic("orders", partitions=2)
-    with DemoProgress(console, cluster) as progress, Workload(harrow, orders) as workload:
-        progress.follow(workload)
+    SparkHandle.of_run(folder.parent).request()  # it starts in the background
+    console.print(f"\n[bold]{kind.story}[/bold]", highlight=False)
+    with Harrow(folder, seed=seed, plants=plants, repeat=repeat) as harrow:
+        cluster = harrow.cluster
+        pids = ", ".join(f"{i} (pid {b.pid})" for i, b in cluster.brokers.items())
+        for plant in cluster.plants:
+            console.print(f"[bold magenta]PLANTED BUG[/bold magenta] {plant}")
+        console.print(f"brokers {pids} run")
+        placed = take_orders(harrow, kind, console)
+        return judge(harrow, placed, console)
+
+
+def take_orders(harrow: Harrow, kind: ShopKind, console: Console) -> list[Order]:
+    """Let the shop take orders while its leader is isolated; return the orders that it counts as placed."""
+    orders = harrow.topic("orders")
+    with (
+        DemoProgress(console, harrow.cluster) as progress,
+        Shop(kind, harrow.bootstrap_servers, orders.name) as shop,
+    ):
+        progress.follow(shop)
         progress.wait(CALM_S, "traffic")
-        with harrow.chaos(kill(leader(orders, 0), seconds=DOWN_S)) as chaos:
+        fault = isolate(leader(orders, 0), seconds=ISOLATED_S, heals_by="reset")
+        with harrow.chaos(fault) as chaos:
             while chaos.running:
-                progress.wait(
-                    0.1, "the leader of orders-0 is dead" if chaos.effects else "about to kill"
-                )
-        progress.wait(CALM_S, "the broker is back: it truncates and catches up")
+                progress.wait(0.1, "the leader is isolated" if chaos.effects else "traffic")
+        progress.wait(CALM_S, "the leader is connected again: it truncates and catches up")
     console.print("what happened:")
     for line in story(harrow.folder, orders.name):
         console.print(f"  {line}", highlight=False)
-    console.print("judging on Spark …")
+    return shop.placed
+
+
+def judge(harrow: Harrow, placed: list[Order], console: Console) -> bool | None:
+    """Print Spark's verdict and where its report is; return whether it is valid, None when it is unknown."""
+    console.print(f"{len(placed):,} orders were placed; judging on Spark …", highlight=False)
     try:
-        verdict = harrow.verify(orders, guarantee="exactly-once,ordered")
+        verdict = harrow.verify("orders", guarantee=GUARANTEE, record_id="order", expected=placed)
     except VerdictError as error:
-        console.print(f"[bold red]{error}[/bold red]")
-        return False
+        console.print(f"[bold red]{error}[/bold red]", highlight=False)
+        return False if error.verdict.status.value == "invalid" else None
     from ..reports import terminal_summary
 
     terminal_summary(harrow.folder, console)
     console.print(f"[bold green]{verdict}[/bold green]", highlight=False)
-    console.print(f"report: {harrow.folder / 'report.html'}")
+    console.print(f"report: {harrow.folder / run_folder.REPORT}", highlight=False)
     return True
 
 
 class DemoProgress:
-    """The live line: elapsed time, operations, faults."""
+    """The live line: elapsed time, orders, faults."""
 
     def __init__(self, console: Console, cluster: Cluster) -> None:
         self._begun = time.monotonic()
         self._cluster = cluster
-        self._workload: Workload | None = None
+        self._shop: Shop | None = None
         self._live = Live(console=console, refresh_per_second=10, transient=not console.is_terminal)
 
     def __enter__(self) -> DemoProgress:
@@ -103,9 +131,9 @@ class DemoProgress:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def follow(self, workload: Workload) -> None:
-        """Show the counts of this workload."""
-        self._workload = workload
+    def follow(self, shop: Shop) -> None:
+        """Show the number of orders of this shop."""
+        self._shop = shop
 
     def wait(self, seconds: float, what: str) -> None:
         """Show the line for this many seconds."""
@@ -117,10 +145,7 @@ class DemoProgress:
     def _line(self, what: str) -> Text:
         elapsed = time.monotonic() - self._begun
         dead = [str(i) for i, b in self._cluster.brokers.items() if not b.alive]
-        counts = self._workload.counts if self._workload is not None else None
-        done = (
-            f"{counts.acknowledged:,} acknowledged, {counts.received:,} received" if counts else ""
-        )
+        done = f"{len(self._shop.placed):,} orders placed" if self._shop is not None else ""
         line = Text(f"{elapsed:5.1f} s  {done}  ")
         line.append(what, style="yellow" if dead else "green")
         if dead:

@@ -1,0 +1,40 @@
+"""Sets prices. All changes of an article go to the instance that owns it, so a single clock stamps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+from confluent_kafka import Producer
+
+Change = dict[str, Any]
+Clock = Callable[[], float]
+
+
+class Instance:
+    """An instance of the service, on a machine with a clock of its own."""
+
+    def __init__(self, servers: str, clock: Clock) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        self._clock = clock
+
+    def set_price(self, article: str, price: int) -> Change:
+        """Publish a new price; readers take the price with the latest time."""
+        change = {"article": article, "price": price, "at": self._clock()}
+        self._producer.produce("prices", json.dumps(change), key=article)
+        assert self._producer.flush() == 0
+        return change
+
+
+def set_prices(
+    servers: str, prices: Iterable[tuple[str, int]], clocks: Sequence[Clock]
+) -> list[Change]:
+    """Set the prices, each on the article's instance; return the changes in the order of their times."""
+    instances = [Instance(servers, clock) for clock in clocks]
+    changes = [
+        instances[crc32(article.encode()) % len(instances)].set_price(article, price)
+        for article, price in prices
+    ]
+    return sorted(changes, key=lambda change: change["at"])
