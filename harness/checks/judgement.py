@@ -27,11 +27,11 @@ from ..histories.origin import started_ns
 from ..histories.tap import FINAL_READ_CLIENT
 from ..promises.findings import PromiseFindings, read_findings
 from .anomaly_kinds import described
+from .client_names import named_client
 from .doubts import count_doubts, empty_topics, partition_doubts
 from .examples import shown_anomalies
 from .fault_windows import FaultWindow, Traffic, overlap_doubts, read_fault_windows
 from .guarantees import derive, forbidden, parse
-from .kernels.client_epochs import named_client
 from .log_changes import LogChanges, log_changes
 from .plans import PartitionJob, pack
 from .run_evidence import causes_of_run

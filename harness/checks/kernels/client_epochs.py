@@ -8,22 +8,15 @@ then sends the batches of *all* partitions again, also those that may have been 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import polars as pl
 
+from ..client_names import client_mark
 from .batches import log_batches
 from .inputs import PartitionInputs
 
-CLIENT_MARK = re.compile(r"\{client (\d+)\}")
-"""A client's number in an explanation; a task does not have the names."""
 ISSUE = "confluentinc/librdkafka#4953"
-
-
-def named_client(explanation: str, clients: Sequence[str]) -> str:
-    """Return an explanation with the names of clients instead of their numbers."""
-    return CLIENT_MARK.sub(lambda mark: clients[int(mark[1])], explanation)
 
 
 def describe_epochs(inputs: PartitionInputs, offsets: Sequence[int]) -> str:
@@ -57,4 +50,4 @@ def describe_epochs(inputs: PartitionInputs, offsets: Sequence[int]) -> str:
 def _name_mark(inputs: PartitionInputs, producer_id: int) -> str:
     """Return the mark of the client that has this producer id, as the tap saw it."""
     sent = inputs.produced.filter(pl.col("producer_id") == producer_id)["client"]
-    return f" {{client {sent[0]}}}" if len(sent) else ""
+    return f" {client_mark(sent[0])}" if len(sent) else ""

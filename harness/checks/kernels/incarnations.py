@@ -12,7 +12,7 @@ from ...histories.layout import DRAINED
 from ...run_folder import RunTimes
 
 if TYPE_CHECKING:
-    from .inputs import PartitionJob
+    from ..plans import PartitionJob
 
 
 def since_creation(

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import OperationFunction
+from ..plans import PartitionJob
 from .findings import LOSS, PartitionFindings
-from .inputs import PartitionInputs, PartitionJob
+from .inputs import PartitionInputs
 
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
