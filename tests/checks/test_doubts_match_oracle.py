@@ -10,10 +10,10 @@ from harrow.harness.checks.kernels.inputs import (
     BATCH_SCHEMA,
     OPS_SCHEMA,
     PartitionInputs,
-    PartitionJob,
     arrange,
 )
 from harrow.harness.checks.oracle_of_doubts import met, operation_spans, refused_records
+from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.checks.segments import LOG_COLUMNS
 from harrow.harness.histories.format import OperationFunction, OperationType
 from harrow.harness.histories.layout import DRAINED, RECORDED
