@@ -32,7 +32,10 @@ def dumps(value: object) -> bytes:
     plain = by_reference(value)
     if plain is not None:
         return plain
-    from pyspark import cloudpickle
+    from ..checks.spark_client import quiet
+
+    with quiet():
+        from pyspark import cloudpickle
 
     pickler: Any = cloudpickle
     with _by_value(pickler):

@@ -163,10 +163,11 @@ def _on_spark(
     reducers: Sequence[Reducer], buckets: int,
 ) -> list[Row]:  # fmt: skip
     """Run a join of several tasks: one Spark stage for the mapper, and one for each reducer."""
-    from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
-
     from ..checks.spark_client import quiet
     from .by_value import dumps
+
+    with quiet():
+        from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
     schema = StructType(
         [StructField("bucket", IntegerType()), StructField("frame", BinaryType()), StructField("result", StringType())]
@@ -185,7 +186,7 @@ def _by_bucket_number(frame: Any, buckets: int) -> Any:
     """Shuffle: all rows of a bucket are in one partition, and where Spark (4.1) can, each partition has one bucket."""
     from pyspark.sql.connect.functions import col  # pyright: ignore[reportUnknownVariableType]
 
-    if hasattr(frame, "repartitionById"):
+    if hasattr(type(frame), "repartitionById"):  # an unknown name of a frame itself is a column
         return frame.repartitionById(buckets, col("bucket"))
     return frame.repartition(buckets, col("bucket"))
 

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.spark_client import quiet
 from harrow.harness.promises import by_value, join
 from harrow.harness.promises.by_value import NotPicklableError, dumps
 from harrow.harness.promises.join import Engine, run_join
@@ -121,3 +122,21 @@ def test_modules_that_the_user_registered_stay_registered() -> None:
     before = set(pickler.list_registry_pickle_by_value())
     dumps(residue)
     assert set(pickler.list_registry_pickle_by_value()) == before
+
+
+def test_a_spark_without_repartition_by_id_brings_the_same_rows_together(
+    spark: SparkHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with quiet():
+        from pyspark.sql.connect.dataframe import DataFrame
+
+    for base in DataFrame.__mro__:  # Spark 4.0 has no such method
+        if "repartitionById" in vars(base):
+            monkeypatch.delattr(base, "repartitionById")
+    assert not hasattr(DataFrame, "repartitionById")
+    chunks = [Numbers(0, 100_000), Numbers(100_000, 100_000)]
+    results = run_join(
+        chunks, Residues(residue), count_each, count_counts, folder=tmp_path, spark=spark
+    )
+    counts = Counter(Counter(residue(n) for n in range(200_000)).values())
+    assert added(results) == ([0, 100_000], 7, counts)
