@@ -13,6 +13,7 @@ the page cache still holds when a run is judged.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,7 +73,7 @@ class _Chunk:
         self.header = ChunkHeader(**json.loads(line))
         self.numbers: RowNumbers = np.memmap(path, "<u4", "r", offset=len(line))
         self.clients = np.array(self.header.clients, np.uint32)
-        self.rows = raw_rows(self.header)
+        self.rows = _shared_rows(Path(path), self.header)
 
     def blocks(self, start: int, rows: int) -> Iterator[Rows]:
         """Yield copies or views of the rows, at most `BLOCK_ROWS` at a time."""
@@ -100,6 +101,26 @@ def raw_rows(header: ChunkHeader) -> Rows:
     from .tap import map_tap
 
     return map_tap(header.file)
+
+
+_mapped: dict[tuple[str, int, int, int], Rows] = {}
+_mapped_for = Path()
+
+
+def _shared_rows(index: Path, header: ChunkHeader) -> Rows:
+    """Map a raw file once for all tasks of a layout that a process runs: the page faults of a map cost much time.
+
+    The maps of the layout before are dropped, so that no removed file stays on the disk for longer.
+    """
+    global _mapped_for
+    if index.parent != _mapped_for:
+        _mapped.clear()
+        _mapped_for = index.parent
+    found = os.stat(header.file)
+    key = (header.file, found.st_ino, found.st_size, found.st_mtime_ns)
+    if key not in _mapped:
+        _mapped[key] = raw_rows(header)
+    return _mapped[key]
 
 
 class RangeReader:
