@@ -6,7 +6,6 @@ wait; the verdict counts for itself.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from harrow.cluster.host.tap import FETCHED, PRODUCED, TAP_DTYPE, TAP_ROW
 
 from . import run_folder
 
+HEAD_BYTES = 64
 EFFECT = b'"event": "effect"'
 FIELDS = [name for name, _ in TAP_DTYPE]
 KIND, ERROR, COUNT = FIELDS.index("kind"), FIELDS.index("error"), FIELDS.index("count")
@@ -50,8 +50,8 @@ class RunCounter:
 
     def __init__(self, run: Path) -> None:
         self._run = run
-        self._read: dict[Path, tuple[int, int]] = {}
-        """By file: its inode, and how far it was read."""
+        self._read: dict[Path, tuple[bytes, int]] = {}
+        """By file: its first bytes, which tell it from the file of another run, and how far it was read."""
         self._counts = LiveCounts()
         self.counts()
         self._counts = LiveCounts()
@@ -76,17 +76,19 @@ class RunCounter:
 
     def _new_bytes(self, path: Path, *, size: int = 1, whole: bytes = b"") -> bytes:
         """Return the whole rows of `size` bytes, or the whole lines, that were appended since the last call."""
-        inode, at = self._read.get(path, (0, 0))
+        head, at = self._read.get(path, (b"", 0))
         try:
             with path.open("rb") as file:
-                found = os.fstat(file.fileno()).st_ino
-                at = at if found == inode else 0
+                first = file.read(HEAD_BYTES)
+                if not head or not first.startswith(head):
+                    head, at = b"", 0
                 file.seek(at)
                 new = file.read()
         except OSError:
             return b""
         end = new.rfind(whole) + 1 if whole else len(new) // size * size
-        self._read[path] = (found, at + end)
+        # an inode does not tell files apart: the next file may get the number of the one that was removed
+        self._read[path] = (head or first[: at + end], at + end)
         return new[:end]
 
 

@@ -51,12 +51,13 @@ def _of_file(path: Path, topic: str) -> list[Commit]:
     if topic not in names:
         return []
     rows: Any = np.fromfile(path, np.dtype(COMMIT_DTYPE), count)
-    chosen = rows[(rows["topic"] == names.index(topic)) & (rows["error"] == 0)]
+    chosen: Any = rows[(rows["topic"] == names.index(topic)) & (rows["error"] == 0)]
+    fields: list[tuple[int, int, int, int]] = chosen[
+        ["group", "partition", "offset", "completed_ns"]
+    ].tolist()
     return [
         Commit(group=names[group], partition=partition, offset=offset, completed_ns=completed_ns)
-        for group, partition, offset, completed_ns in chosen[
-            ["group", "partition", "offset", "completed_ns"]
-        ].tolist()
+        for group, partition, offset, completed_ns in fields
     ]
 
 

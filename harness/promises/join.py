@@ -186,7 +186,8 @@ def _by_bucket_number(frame: Any, buckets: int) -> Any:
     """Shuffle: all rows of a bucket are in one partition, and where Spark (4.1) can, each partition has one bucket."""
     from pyspark.sql.connect.functions import col  # pyright: ignore[reportUnknownVariableType]
 
-    if hasattr(type(frame), "repartitionById"):  # an unknown name of a frame itself is a column
+    kind: Any = type(frame)
+    if hasattr(kind, "repartitionById"):  # an unknown name of a frame itself is a column
         return frame.repartitionById(buckets, col("bucket"))
     return frame.repartition(buckets, col("bucket"))
 
