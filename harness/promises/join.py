@@ -186,7 +186,7 @@ def _by_bucket_number(frame: Any, buckets: int) -> Any:
     """Shuffle: all rows of a bucket are in one partition, and where Spark (4.1) can, each partition has one bucket."""
     from pyspark.sql.connect.functions import col  # pyright: ignore[reportUnknownVariableType]
 
-    kind: Any = type(frame)
+    kind: Any = type(frame)  # pyright: ignore[reportUnknownVariableType] - a frame is untyped
     if hasattr(kind, "repartitionById"):  # an unknown name of a frame itself is a column
         return frame.repartitionById(buckets, col("bucket"))
     return frame.repartition(buckets, col("bucket"))
