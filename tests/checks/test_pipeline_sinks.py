@@ -7,7 +7,7 @@ import csv
 import gzip
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -65,6 +65,22 @@ class BillTuple(NamedTuple):
     note: None = None
 
 
+CONNECTIONS: list[sqlite3.Connection] = []
+
+
+def _connection(path: object) -> sqlite3.Connection:
+    """Return a connection as a user gives it; the fixture below closes it."""
+    CONNECTIONS.append(sqlite3.connect(str(path)))
+    return CONNECTIONS[-1]
+
+
+@pytest.fixture(autouse=True)
+def closed_connections() -> Iterator[None]:
+    yield
+    while CONNECTIONS:
+        CONNECTIONS.pop().close()
+
+
 def _sqlite(path: Path, given: list[dict[str, Any]]) -> Any:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(
@@ -120,7 +136,7 @@ SINKS: dict[str, Callable[[Path, list[dict[str, Any]]], Any]] = {
         f"sqlite:///{_sqlite(folder / 'shop.db', given)}", "select * from bills"
     ),
     "connection": lambda folder, given: table(
-        sqlite3.connect(_sqlite(folder / "shop.db", given)), "select * from bills"
+        _connection(_sqlite(folder / "shop.db", given)), "select * from bills"
     ),
     "JSON lines": lambda folder, given: _file(
         folder / "a.jsonl", "\n".join(map(json.dumps, given))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ def test_every_order_is_counted_once(
     place(harrow.bootstrap_servers, map(new_order, range(12)))
     check = crashing(dict, at_order=7)
     run_until_caught_up(sum_up, harrow.bootstrap_servers, database, check, group="turnover")
-    sums = table(sqlite3.connect(database), "SELECT customer, minute, total FROM turnover")
+    sums = table(f"sqlite:///{database}", "SELECT customer, minute, total FROM turnover")
     by_minute = windowed(60, turnover, time="at", key="customer")
     harrow.verify_pipeline(
         orders, sums, guarantee="exactly-once", record_id=window_of, relation=by_minute

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 from harrow import Harrow, mapped, table
@@ -20,7 +19,7 @@ def test_every_order_is_billed_once(
     place(harrow.bootstrap_servers, map(new_order, range(10)))
     make_bill = crashing(bill_of, at_order=4)
     run_until_caught_up(bill_orders, harrow.bootstrap_servers, database, make_bill, group="billing")
-    bills = table(sqlite3.connect(database), 'SELECT "order", customer, total FROM bills')
+    bills = table(f"sqlite:///{database}", 'SELECT "order", customer, total FROM bills')
     harrow.verify_pipeline(
         orders, bills, guarantee="exactly-once", record_id="order", relation=mapped(bill_of)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -35,7 +34,7 @@ def test_the_table_has_the_last_orders(
         place(servers, map(new_order, range(10, 20)))
         run_until_caught_up(keep_last_orders, servers, database, dict, group="last-orders")
         hang.end()
-    last = table(sqlite3.connect(database), 'SELECT customer, "order" FROM last')
+    last = table(f"sqlite:///{database}", 'SELECT customer, "order" FROM last')
     by_customer = folded(last_order, key="customer")
     harrow.verify_pipeline(
         orders, last, guarantee="exactly-once", record_id="customer", relation=by_customer
