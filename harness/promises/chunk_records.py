@@ -1,18 +1,18 @@
 """The records of a chunk, decoded once: chunks of a topic's contents, and chunks of rows.
 
-`records_of` returns a `Record` for each row. JSON values are decoded together where all of them are JSON, which costs a
-third of decoding each: the decoded value is stored where `Record.json` would store it.
+`records_of` returns a `Record` for each row. A JSON value is decoded at once and stored where `Record.json` would store
+it; a value that is not JSON is left to `Record.json`, which says so when a function asks for it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..histories.contents import ContentsChunk
 from .record import Record
+from .record_ids import decode_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,6 @@ class RowsChunk:
     """The number of its first row among all rows of the sink."""
 
 
-_NOT_DECODED = object()
 OutputChunk = ContentsChunk | RowsChunk
 
 
@@ -34,21 +33,25 @@ def records_of(chunk: OutputChunk, most: int | None = None, start: int = 0) -> l
     """Return the records of a chunk in its order: all, or `most` from row `start` on."""
     if isinstance(chunk, RowsChunk):
         return _rows(chunk, most, start)
-    table = chunk.table().slice(start, most)
-    values = _column(table, "value")
-    names = ("partition", "offset", "timestamp_ms", "key")
-    columns = [*(_column(table, name) for name in names), values, _decoded(values)]
-    new, place, topic = Record.__new__, object.__setattr__, chunk.topic
+    return records_of_table(chunk.topic, chunk.table().slice(start, most))
+
+
+def records_of_table(topic: str, table: Any) -> list[Record]:
+    """Return the records of the table of a chunk of contents, in its order."""
+    names = ("partition", "offset", "timestamp_ms", "key", "value")
+    columns = [_column(table, name) for name in names]
+    new, place = Record.__new__, object.__setattr__
     records: list[Record] = []
     # an instance's dictionary at once: a tenth of the cost of a frozen dataclass's constructor
-    for partition, offset, timestamp_ms, key, value, json_value in zip(*columns, strict=True):
+    for partition, offset, timestamp_ms, key, value in zip(*columns, strict=True):
         record = new(Record)
         fields = {
             "topic": topic, "partition": partition, "offset": offset, "timestamp_ms": timestamp_ms, "key": key,
             "value": value, "headers": (),
         }  # fmt: skip
-        if json_value is not _NOT_DECODED:
-            fields["json"] = json_value
+        decoded = None if value is None else decode_json(value)
+        if decoded is not None:
+            fields["json"] = decoded
         place(record, "__dict__", fields)
         records.append(record)
     headers = table.column("headers")
@@ -66,15 +69,6 @@ def _column(table: Any, name: str) -> list[Any]:
     column: Any = pl.from_arrow(table.column(name))  # pyright: ignore[reportUnknownMemberType] - pyarrow has no types
     values: list[Any] = column.to_list()
     return values
-
-
-def _decoded(values: Sequence[bytes | None]) -> list[Any]:
-    """Return all values decoded from JSON; `_NOT_DECODED` for all of them when one of them is not JSON."""
-    try:
-        decoded: list[Any] = json.loads(b"[" + b",".join(values) + b"]")  # type: ignore[arg-type]  # a null raises
-    except (TypeError, ValueError, RecursionError):
-        decoded = []
-    return decoded if len(decoded) == len(values) else [_NOT_DECODED] * len(values)
 
 
 def _rows(chunk: RowsChunk, most: int | None, start: int) -> list[Record]:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,6 +62,30 @@ class Chunk(Protocol):
     def size(self) -> int:
         """About how many bytes the mapper reads."""
         ...
+
+
+C_co = TypeVar("C_co", bound=Chunk, covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedChunk(Generic[C_co]):
+    """A chunk with its number, by which rows and findings name their records; a `Chunk` itself."""
+
+    chunk: C_co
+    number: int = -1
+    """-1: no row refers to it."""
+    side: int = 0
+    """Which side of a join it belongs to, where there are two."""
+
+    @property
+    def rows(self) -> int:
+        """The rows of the chunk."""
+        return self.chunk.rows
+
+    @property
+    def size(self) -> int:
+        """The bytes of the chunk."""
+        return self.chunk.size
 
 
 def run_join(

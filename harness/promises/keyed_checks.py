@@ -19,11 +19,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .chunk_records import records_of, text_of_record
-from .join import HASH
+from .chunk_records import OutputChunk, records_of, text_of_record
+from .join import HASH, NumberedChunk
 from .pairing import Pairing, Unit
 from .pipeline_findings import DUPLICATE, MISSING, UNEXPECTED, WRONG, Findings, Place
-from .pipeline_mapper import EXPECTED, ID_SEED, NumberedChunk, Problems
+from .pipeline_mapper import EXPECTED, ID_SEED, Problems
 from .record import Record
 from .record_ids import canonical
 from .relations import KeyedRelation
@@ -69,7 +69,7 @@ class KeyedMapper:
 
     pairing: Pairing
 
-    def __call__(self, chunk: NumberedChunk) -> Generator[pl.DataFrame | Row]:
+    def __call__(self, chunk: NumberedChunk[OutputChunk]) -> Generator[pl.DataFrame | Row]:
         """Yield the rows of one chunk."""
         problems = Problems(chunk.side)
         records = records_of(chunk.chunk)
@@ -100,7 +100,7 @@ class KeyedMapper:
         return self.pairing.output_id(record)
 
     def _frame(
-        self, chunk: NumberedChunk, found: Sequence[tuple[str, int, Record]]
+        self, chunk: NumberedChunk[OutputChunk], found: Sequence[tuple[str, int, Record]]
     ) -> pl.DataFrame:
         return frame_of(
             [

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import CommitTimes
 from .chunk_records import OutputChunk, records_of
-from .join import Engine, run_join
+from .join import Engine, NumberedChunk, run_join
 from .keyed_checks import FoldReducer, KeyedCompare, KeyedMapper
 from .pairing import BY_ID, Pairing
 from .pipeline_checks import Compare
 from .pipeline_findings import LATE, Place
-from .pipeline_mapper import ACTUAL, EXPECTED, NumberedChunk, PipelineMapper
+from .pipeline_mapper import ACTUAL, EXPECTED, PipelineMapper
 from .pipeline_order import check_order
 from .relations import KeyedRelation
 from .shapes import Shape
@@ -49,7 +49,7 @@ class PipelineInputs:
     """The file with the times of the outputs; empty for a sink that is no topic."""
     ordered: bool = False
 
-    def chunks(self) -> list[NumberedChunk]:
+    def chunks(self) -> list[NumberedChunk[OutputChunk]]:
         """Return the chunks of both sides, numbered."""
         sides = [(EXPECTED, chunk) for chunk in self.source] + [
             (ACTUAL, chunk) for chunk in self.sink

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER, CommitTimes
 from .chunk_records import OutputChunk, records_of
-from .join import HASH
+from .join import HASH, NumberedChunk
 from .pairing import Pairing, Unit
 from .record import Record
 from .shapes import Shape, actual_output
@@ -48,25 +48,6 @@ def collection_paused() -> Generator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberedChunk:
-    """A chunk of inputs or outputs with its number, by which findings name their records."""
-
-    number: int
-    side: int
-    chunk: OutputChunk
-
-    @property
-    def rows(self) -> int:
-        """How many records the chunk has."""
-        return self.chunk.rows
-
-    @property
-    def size(self) -> int:
-        """How many bytes the mapper reads."""
-        return self.chunk.size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineMapper:
     """Makes rows of the records of a chunk; yields dicts for new shapes and for exceptions of the user's functions."""
 
@@ -79,7 +60,7 @@ class PipelineMapper:
     keep_all: bool = False
     """Whether a row of a table cannot have been overwritten; true for topics."""
 
-    def __call__(self, chunk: NumberedChunk) -> Generator[pl.DataFrame | Row]:
+    def __call__(self, chunk: NumberedChunk[OutputChunk]) -> Generator[pl.DataFrame | Row]:
         """Yield the rows of one chunk."""
         problems = Problems(chunk.side)
         with collection_paused():

@@ -18,11 +18,11 @@ from ..checks.guarantees import parse
 from ..histories.contents import Contents, read_contents
 from .expectations import Expectations, check_expected, write_expectations
 from .findings import PromiseFindings
-from .join import Engine, run_join
+from .join import Engine, NumberedChunk, run_join
 from .record_ids import IdReader, IdSource, check_source
 from .topic_checks import IdReducer, OrderReducer
 from .topic_results import MergedResults
-from .topic_rows import NumberedChunk, TopicMapper, sends_chunks
+from .topic_rows import TopicChunk, TopicMapper, sends_chunks
 from .topic_words import TopicWords
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ class JoinPlan:
         """Whether the expectation says in which order the records were sent."""
         return self.expectations is not None and self.expectations.ordered
 
-    def chunks(self) -> list[NumberedChunk]:
+    def chunks(self) -> list[NumberedChunk[TopicChunk]]:
         """Return the chunks, those of records and of expected records numbered from 0 each."""
-        judged = [self.contents_chunks, self.expected_chunks]
-        numbered = [
+        judged: list[list[TopicChunk]] = [self.contents_chunks, self.expected_chunks]
+        numbered: list[NumberedChunk[TopicChunk]] = [
             NumberedChunk(chunk=chunk, number=number)
             for chunks in judged
             for number, chunk in enumerate(chunks)

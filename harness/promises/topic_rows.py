@@ -25,10 +25,11 @@ import polars as pl
 
 from ..histories.contents import ContentsChunk
 from ..histories.format import OperationFunction, OperationType, read_history
+from .chunk_records import records_of_table
 from .expectations import ExpectedChunk
+from .join import NumberedChunk
 from .record import Record
 from .record_ids import IdReader, RecordIdError, bytes_text, canonical, hashes
-from .shown_records import records_of_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,22 +53,7 @@ class SendsChunk:
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberedChunk:
-    """A chunk with its number, by which rows refer to it; a `Chunk` of the join."""
-
-    chunk: ContentsChunk | ExpectedChunk | SendsChunk
-    number: int = -1
-
-    @property
-    def rows(self) -> int:
-        """The rows of the chunk."""
-        return self.chunk.rows
-
-    @property
-    def size(self) -> int:
-        """The bytes of the chunk."""
-        return self.chunk.size
+TopicChunk = ContentsChunk | ExpectedChunk | SendsChunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +68,9 @@ class TopicMapper:
     by_position: bool = False
     """Whether the order of sending is that of the expectation; otherwise recorded sends say it, where there are any."""
 
-    def __call__(self, numbered: NumberedChunk) -> Iterator[pl.DataFrame | dict[str, Any]]:
+    def __call__(
+        self, numbered: NumberedChunk[TopicChunk]
+    ) -> Iterator[pl.DataFrame | dict[str, Any]]:
         """Return the rows of a chunk and a report of its problems."""
         match numbered.chunk:
             case ContentsChunk() as chunk:
@@ -212,7 +200,7 @@ class _ChunkReading:
         if self._records is None:
             if self._table is None:
                 self._table = self.chunk.table()
-            self._records = list(records_of_table(self.chunk.topic, self._table))
+            self._records = records_of_table(self.chunk.topic, self._table)
         return self._records[row]
 
     def report(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from harrow.harness import run_folder
 from harrow.harness.checks import SparkHandle
 from harrow.harness.histories import contents
 from harrow.harness.histories.contents import ContentsError, read_contents
+from harrow.harness.promises.chunk_records import records_of_table
 from harrow.harness.promises.findings import PromiseFindings
-from harrow.harness.promises.shown_records import records_of_table
 from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
 from promised_runs import TOPIC, PromisedRun
 
