@@ -32,6 +32,7 @@ __all__ = [
     "RegistryError",
     "StorageError",
     "WireError",
+    "error_name",
 ]
 
 
@@ -42,6 +43,16 @@ def __getattr__(name: str) -> Any:
 
     globals()[name] = ErrorCode
     return ErrorCode
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, "NOT_ENOUGH_REPLICAS"; "error 999" for an unknown number."""
+    from kio.schema.errors import ErrorCode
+
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return f"error {code}"
 
 
 class HarrowError(Exception):

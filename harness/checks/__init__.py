@@ -6,7 +6,7 @@ The result:
 * `guarantees.py`: the names of anomalies, the guarantees that forbid them, and the guarantees that settings give;
 * `anomaly_kinds.py`: the order of severity and the words of each kind;
 * `examples.py`: the anomalies that are shown, with decoded keys and values;
-* `causes.py`: the line of cause of each kind; `run_evidence.py`: what it is made of, read from the run folder.
+* `causes/`: the line of cause of each kind.
 
 The checks:
 

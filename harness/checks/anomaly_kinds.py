@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..wording import counted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnomalyKind:
@@ -20,7 +22,7 @@ class AnomalyKind:
 
     def sentence(self, count: int) -> str:
         """Return what was found, without the name: "31 records are not in the topic"."""
-        return f"{count:,} {self.singular if count == 1 else self.plural}"
+        return counted(count, self.singular, self.plural)
 
 
 def _kind(name: str, singular: str, plural: str) -> AnomalyKind:

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harrow.cluster.errors import ErrorCode
+from harrow.cluster.errors import error_name
 
 from ..promises.findings import PromiseFindings
 from ..run_folder import RunTimes
+from ..wording import counted
 
 Result = Mapping[str, Any]
 """What the kernels return for one partition (`PartitionFindings.result`)."""
@@ -65,14 +66,11 @@ def _refused(results: Sequence[Result], clients: Sequence[str]) -> str:
     records = sum(row["records"] for row in rows)
     names = sorted({clients[int(number)] for row in rows for number in row["clients"]})
     codes = sorted({code for row in rows for code in row["errors"]})
-    errors = ", ".join(_error_name(code) for code in codes)
-    refused = f"brokers refused at least {_records(records)} of {', '.join(names)} with {errors}"
+    errors = ", ".join(error_name(code) for code in codes)
+    refused = (
+        f"brokers refused at least {counted(records, 'record')} of {', '.join(names)} with {errors}"
+    )
     return f"{refused}, and the log does not have them"
-
-
-def _error_name(code: int) -> str:
-    known = {int(member): member.name.upper() for member in ErrorCode}
-    return known.get(code, f"error {code}")
 
 
 def _unread(results: Sequence[Result], times: RunTimes) -> list[str]:
@@ -86,13 +84,9 @@ def _unread(results: Sequence[Result], times: RunTimes) -> list[str]:
         last = times.text(max(row["last_ns"] for row in unread))
         notes.append(
             f"readers of {topic} stopped before its end: after {last} of the run, no client received the last "
-            f"{_records(records)}"
+            f"{counted(records, 'record')}"
         )
     return notes
-
-
-def _records(count: int) -> str:
-    return "1 record" if count == 1 else f"{count:,} records"
 
 
 def empty_topics(results: Sequence[Result], topics: Sequence[str]) -> list[str]:

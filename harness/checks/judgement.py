@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from .. import run_folder
+from ..histories.format import FINAL_READ_CLIENT
 from ..histories.layout import Layout, PartitionFiles, lay_out
 from ..histories.origin import started_ns
-from ..histories.tap import FINAL_READ_CLIENT
 from ..promises.findings import PromiseFindings, read_findings
 from .anomaly_kinds import described
+from .causes.recorded import causes_of_run
 from .client_names import named_client
 from .doubts import count_doubts, empty_topics, partition_doubts
 from .examples import shown_anomalies
@@ -34,7 +35,6 @@ from .fault_windows import FaultWindow, Traffic, overlap_doubts, read_fault_wind
 from .guarantees import derive, forbidden, parse
 from .log_changes import LogChanges, log_changes
 from .plans import PartitionJob, pack
-from .run_evidence import causes_of_run
 from .spark_client import SparkHandle
 from .traces import judged_events, leadership_claims, planted_bugs
 from .verdict import Status, Verdict
@@ -161,7 +161,7 @@ def _plan(
     places = (
         {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     )
-    own_clients = [n for n, name in enumerate(layout.clients) if FINAL_READ_CLIENT.match(name)]
+    own_clients = [n for n, name in enumerate(layout.clients) if name == FINAL_READ_CLIENT]
     jobs: list[PartitionJob] = []
     for topic, partition in sorted(place for place in places if place[0] in topics):
         logs = stored.get((topic, partition), {})

@@ -70,7 +70,7 @@ class Verdict:
     anomalies: tuple[Anomaly, ...] = ()
     """The first anomalies of each name; forbidden ones before allowed ones, then the worst name first."""
     causes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """For a name of an anomaly, sentences on what faults, traces and taps show about its cause (`causes.py`)."""
+    """For a name of an anomaly, sentences on what faults, traces and taps show about its cause (`causes/`)."""
     reasons: tuple[str, ...] = ()
     """Why the run could not be judged, or not completely; an invalid verdict may have reasons, too."""
     notes: tuple[str, ...] = ()

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..run_folder import RunTimes
+from ..wording import counted
 from .anomaly_kinds import described, rank
 from .guarantees import FORBIDDEN
 from .verdict import Anomaly, Status, Verdict
@@ -85,15 +87,11 @@ def summary_line(verdict: Verdict) -> str:
     kinds = kinds_by_severity(verdict)
     if kinds:
         others = len(kinds) - 1
-        more = (
-            f", and {others} other {'kind' if others == 1 else 'kinds'} of anomaly"
-            if others
-            else ""
-        )
+        more = f", and {counted(others, 'other kind', 'other kinds')} of anomaly" if others else ""
         parts.append(described(kinds[0], verdict.anomaly_counts[kinds[0]]) + more)
     elif verdict.reasons:
         others = len(verdict.reasons) - 1
-        more = f" (and {others} other {'reason' if others == 1 else 'reasons'})" if others else ""
+        more = f" (and {counted(others, 'other reason')})" if others else ""
         parts.append(shortened(verdict.reasons[0].replace("\n", " "), LINE_MOST) + more)
     return _cut(" · ".join([*parts, f"{acknowledged:,} records acknowledged"]), TEXT_MOST)
 
@@ -262,7 +260,7 @@ def _at(time_ns: object, started_ns: int) -> str:
     """Return " at 0.31 s", or nothing when the time or the start of the test is not known."""
     if not isinstance(time_ns, int) or time_ns <= 0 or not started_ns:
         return ""
-    return f" at {(time_ns - started_ns) / 1e9:.2f} s"
+    return f" at {RunTimes(started_ns).text(time_ns)}"
 
 
 def _offsets(given: tuple[int, ...]) -> str:

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from harrow.cluster.errors import HarrowError
 
 from ..histories.contents import ContentsWriter, FinalRead
-from ..histories.format import HistoryWriter, OperationFunction, OperationType
+from ..histories.format import FINAL_READ_CLIENT, HistoryWriter, OperationFunction, OperationType
 from .consumer import record_poll
 
 Found = TypeVar("Found")
@@ -43,7 +43,7 @@ def read_all(
     """
     deadline = time.monotonic() + timeout_s
     settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap_servers, "group.id": "harrow-drain", "client.id": "harrow-drain",
+        "bootstrap.servers": bootstrap_servers, "group.id": FINAL_READ_CLIENT, "client.id": FINAL_READ_CLIENT,
         "enable.auto.commit": False, "auto.offset.reset": "error", "enable.partition.eof": True,
         "isolation.level": "read_uncommitted", "check.crcs": True, "fetch.wait.max.ms": 20,
         "reconnect.backoff.max.ms": 500, "retry.backoff.ms": RETRY_BACKOFF_MS,
@@ -75,7 +75,7 @@ class _FinalReader:
         self._contents = contents
         self._consumer = consumer
         self._history = history
-        self._client = history.name("harrow-drain")
+        self._client = history.name(FINAL_READ_CLIENT)
         self._deadline = deadline
         self._timeout_s = timeout_s
         self._op = 0

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import polars as pl
 
+FINAL_READ_CLIENT = "harrow-drain"
+"""The name of the client of the final read (`clients/final_read.py`), which is no traffic of the application's."""
+
 SCHEMA_VERSION = 1
 ROW = struct.Struct("<BBHiIiIqqQQqqq3xB")
 HEADER = struct.Struct("<8sIIIxxxxqq40x")

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 REPLICA_CLIENT = re.compile(r"broker-\d+")
 """Brokers fetch above the high watermark, legally; what they received was not promised to any client."""
 
-FINAL_READ_CLIENT = re.compile(r"harrow-drain")
-"""Harrow's own final read (`clients/final_read.py`) is no traffic of the application's."""
-
 TAP_COLUMNS = (
     "kind", "flags", "error", "client", "partition", "base_offset", "last_offset", "crc", "count", "producer_id",
     "producer_epoch", "acks", "base_sequence", "invoked_ns", "completed_ns", "created_ns",

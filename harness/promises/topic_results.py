@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..histories.contents import FinalRead
+from ..wording import counted
 from .findings import PromiseFindings
 from .topic_words import TopicWords
 
@@ -93,7 +94,7 @@ class MergedResults:
                 texts = [row["text"] for row in self._problems if row["name"] == name]
                 where = ", ".join(self._plan.topics)
                 reasons.append(
-                    f"{name}= could not be read from {_counted(count, 'record')} of {where}: "
+                    f"{name}= could not be read from {counted(count, 'record')} of {where}: "
                     + "; ".join(dict.fromkeys(texts[:PROBLEMS_SHOWN]))
                 )
         return reasons
@@ -123,7 +124,7 @@ class MergedResults:
             return {}
         where = ", ".join(map(_read, self._removed_of[:PARTITIONS_SHOWN]))
         text = (
-            f"{_counted(self._removed, 'record')} had been removed by retention, compaction or DeleteRecords before "
+            f"{counted(self._removed, 'record')} had been removed by retention, compaction or DeleteRecords before "
             f"the final read, from {where}; what they were cannot be judged: verify a topic that keeps its records"
         )
         judged = (
@@ -140,13 +141,13 @@ class MergedResults:
         if not missing or not hidden:
             return
         causes = (
-            [f"{_counted(self._removed, 'record')} had been removed from the topic"]
+            [f"{counted(self._removed, 'record')} had been removed from the topic"]
             if self._removed
             else []
         )
         if self._counts["problems_of_record_id"]:
             causes.append(
-                f"the id of {_counted(self._counts['problems_of_record_id'], 'record')} could not be read"
+                f"the id of {counted(self._counts['problems_of_record_id'], 'record')} could not be read"
             )
         if missing > hidden:
             notes.append(
@@ -155,7 +156,7 @@ class MergedResults:
             return
         del self._anomalies["missing"]
         doubts["missing"] = (
-            f"{_counted(missing, 'expected record')} of {self._counts['expected']} cannot be found, but "
+            f"{counted(missing, 'expected record')} of {self._counts['expected']} cannot be found, but "
             f"{' and '.join(causes)}: whether they are lost cannot be judged"
         )
 
@@ -164,24 +165,19 @@ class MergedResults:
         skipped = self._counts["records_without_record_id"]
         if skipped:
             notes.append(
-                f"record_id= returned None for {_counted(skipped, 'record')}, which were not judged by an id"
+                f"record_id= returned None for {counted(skipped, 'record')}, which were not judged by an id"
             )
         unknown = self._counts["records_in_unknown_order"]
         if unknown:
             notes.append(
-                f"it is not known when {_counted(unknown, 'record')} of keys with several records were sent: their "
+                f"it is not known when {counted(unknown, 'record')} of keys with several records were sent: their "
                 "order was judged by the sequences of each producer only; a list as expected= judges it across them"
             )
         return notes
 
 
-def _counted(count: int, noun: str) -> str:
-    """Return "1 record" or "2 records"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def _read(partition: FinalRead) -> str:
     return (
         f"{partition.topic}-{partition.partition} (log start offset {partition.low}, high watermark "
-        f"{partition.high}, {_counted(partition.records, 'record')})"
+        f"{partition.high}, {counted(partition.records, 'record')})"
     )

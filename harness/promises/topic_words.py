@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..histories.contents import ContentsChunk
+from ..wording import times
+from .chunk_records import record_at
 from .expectations import ExpectedChunk
 from .record import Record, text_of
 from .record_ids import IdReader, canonical
-from .shown_records import record_at
 
 Row = dict[str, Any]
 
@@ -95,8 +96,8 @@ class TopicWords:
         where = " or ".join(self.topics)
         if records:
             text = (
-                f"{self._noun} {identity} was believed sent {_times(found['claimed'])}, but {where} has it "
-                f"{_times(found['there'])}"
+                f"{self._noun} {identity} was believed sent {times(found['claimed'])}, but {where} has it "
+                f"{times(found['there'])}"
             )
         else:
             text = f"{self._noun} {identity} was believed sent, but is in no partition of {where}"
@@ -112,11 +113,11 @@ class TopicWords:
 
     def _duplicate(self, found: Row, records: list[Record]) -> tuple[list[Row], str]:
         believed = (
-            f"was believed sent {_times(found['claimed'])}" if self.expected else "is expected once"
+            f"was believed sent {times(found['claimed'])}" if self.expected else "is expected once"
         )
         more = "" if found["copies"] == len(records) else ", …"
         text = (
-            f"{self._name(records[0])} {believed}, but {records[0].topic} has it {_times(found['copies'])}: "
+            f"{self._name(records[0])} {believed}, but {records[0].topic} has it {times(found['copies'])}: "
             f"{_places(records)}{more}"
         )
         return list(map(self._shown, records)), text
@@ -143,7 +144,3 @@ class TopicWords:
 
 def _places(records: Sequence[Record]) -> str:
     return ", ".join(record.place for record in records)
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

@@ -28,8 +28,6 @@ BINS = 256
 BINS_PER_E = 12.5
 """Latency bin = 12.5 x ln(microseconds): 1 us to 800 s in 256 bins."""
 INTERNAL_PREFIX = "__"
-FINAL_READ_CLIENT = "harrow-drain"
-"""The client id of the final read, which is not traffic of the test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +186,7 @@ def _tap(path: Path) -> Iterator[CompletedOperations]:
     import numpy as np
     from harrow.cluster.host.tap import FETCHED, PRODUCED
 
+    from ..histories.format import FINAL_READ_CLIENT
     from ..histories.tap import REPLICA_CLIENT, read_tap
 
     tap = read_tap(path)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from harrow.harness import run_folder
 from harrow.harness.checks import Verdict
+from harrow.harness.checks.causes.recorded import read_evidence
 from harrow.harness.checks.judgement import judge
-from harrow.harness.checks.run_evidence import read_evidence
 from harrow.harness.histories.format import HistoryWriter
 from harrow.harness.histories.sent_contents import (
     FILE_MOST,

@@ -1,7 +1,8 @@
 """Evidence of a cause: facts about lost and duplicated records that only the rows of a partition show.
 
-`collect` runs after the checks, and only on a partition with such anomalies. Each fact is a plain row for `causes.py`,
-with `fact`, `topic`, `partition`, `records`, and times of the monotonic clock (`first_ns`, `last_ns`):
+`collect` runs after the checks, and only on a partition with such anomalies. Each fact is a plain row for
+`checks/causes/`, with `fact`, `topic`, `partition`, `records`, and times of the monotonic clock (`first_ns`,
+`last_ns`):
 
 * `acknowledged-and-lost` (`broker`, `acks`, `first_offset`, `last_offset`): this broker acknowledged batches which no
   replica's log has, without a pause of `APART_NS`;

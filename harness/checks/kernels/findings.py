@@ -50,7 +50,7 @@ class PartitionFindings:
         self.duplicate_offsets: set[int] = set()
         """Offsets of the records that the log has too often."""
         self.evidence: list[Row] = []
-        """Facts about the cause of what was found (`kernels/evidence.py`), for `causes.py`."""
+        """Facts about the cause of what was found (`kernels/evidence.py`), for `checks/causes/`."""
 
     def add_each(
         self, name: str, frame: pl.DataFrame, describe: Callable[[Row], Description]
@@ -108,11 +108,6 @@ class PartitionFindings:
             "refused": self.refused,
             "unread": self.unread,
         }
-
-
-def times(count: int) -> str:
-    """Return "once" or "2 times", for an explanation."""
-    return "once" if count == 1 else f"{count} times"
 
 
 def operation_rows(frame: pl.DataFrame, source: str = "") -> list[Row]:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import OperationFunction
+from ...wording import times
 from . import quick
 from .client_epochs import describe_epochs
-from .findings import PartitionFindings, Row, operation_rows, times
+from .findings import PartitionFindings, Row, operation_rows
 from .inputs import TRANSACTIONAL, PartitionInputs
 from .removals import begins_legally, removed, superseded
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harrow.harness.checks.causes import FAULT_WORDS, RULES, RunEvidence, causes
+from harrow.harness.checks.causes.evidence import RunEvidence
+from harrow.harness.checks.causes.faults import FAULT_WORDS
+from harrow.harness.checks.causes.rules import RULES, causes
 from harrow.harness.checks.verdict import Anomaly
 from harrow.harness.histories.recorded_faults import RecordedFault
 

@@ -1,4 +1,4 @@
-"""Reads what a run recorded about causes (`causes.RunEvidence`): faults, traces, taps and histories of a run folder.
+"""Reads what a run recorded about causes (`evidence.RunEvidence`): faults, traces, taps and histories of a run folder.
 
 Read only for a verdict with anomalies. A file that cannot be read gives no evidence, because the verdict reports it
 already. Work is bounded: of traces only the lines with wanted events are decoded, and taps and histories of more than
@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster.broker_folder import node_id_of
-from harrow.cluster.errors import ErrorCode, HarrowError
+from harrow.cluster.errors import HarrowError, error_name
 
-from .. import run_folder
-from ..histories.recorded_faults import Row, json_object, read_faults
-from .causes import Place, RunEvidence, causes
-from .verdict import Anomaly
+from ... import run_folder
+from ...histories.recorded_faults import Row, json_object, read_faults
+from ..verdict import Anomaly
+from .evidence import Place, RunEvidence
+from .rules import causes
 
 EVENTS = ("partition.leader", "partition.isr", "partition.truncated", "group.state")
 EVENT_MARKS = tuple(f'"{name}"'.encode() for name in EVENTS)
@@ -137,7 +138,7 @@ def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
     import numpy as np
     from harrow.cluster.host.tap import PRODUCED
 
-    from ..histories.tap import read_tap
+    from ...histories.tap import read_tap
 
     tally = _Tally()
     for path in taps:
@@ -145,7 +146,7 @@ def _refusals(taps: Sequence[Path], topics: set[str]) -> list[Row]:
             refused = rows[(rows["kind"] == PRODUCED) & (rows["error"] != 0)]
             for error in np.unique(refused["error"]).tolist():
                 chosen = refused[refused["error"] == error]
-                key = (topic, _kafka_error(error), bool((chosen["producer_id"] < 0).any()))
+                key = (topic, error_name(error), bool((chosen["producer_id"] < 0).any()))
                 ended = chosen["completed_ns"]
                 tally.add(key, int(chosen["count"].sum()), int(ended.min()), int(ended.max()))
     return tally.result("topic", "error", "without_idempotence")
@@ -155,7 +156,7 @@ def _acknowledgements(taps: Sequence[Path], places: Collection[Place]) -> dict[P
     """Return who was acknowledged the record at each place, and when; without places whose response was lost."""
     from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
 
-    from ..histories.tap import read_tap
+    from ...histories.tap import read_tap
 
     found: dict[Place, Row] = {}
     topics = {topic for topic, _, _ in places}
@@ -177,7 +178,7 @@ def _delivery_errors(histories: Sequence[Path], topics: set[str]) -> list[Row]:
     """Return the recorded sends that a delivery report or `produce` ended with an error, by topic and error."""
     import numpy as np
 
-    from ..histories.format import OperationFunction, OperationType, read_history
+    from ...histories.format import OperationFunction, OperationType, read_history
 
     tally = _Tally()
     for path in histories:
@@ -201,13 +202,6 @@ def _of_topics(path: Path, read: Any, topics: set[str]) -> Iterator[tuple[Any, s
     for number, name in enumerate(file.names):
         if name in topics:
             yield file.rows[file.rows["topic"] == number], name
-
-
-def _kafka_error(code: int) -> str:
-    try:
-        return ErrorCode(code).name.upper()
-    except ValueError:
-        return f"error {code}"
 
 
 def _librdkafka_error(code: int) -> str:

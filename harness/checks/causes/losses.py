@@ -1,0 +1,131 @@
+"""Causes of records that no log has: acknowledged and lost, refused, or given up by the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...histories.recorded_faults import Row
+from ...wording import counted
+from ..verdict import Anomaly
+from .evidence import RunEvidence, events_of_partition
+from .faults import fault_of, happened
+
+ACKS = {-1: "acks=all", 0: "acks=0", 1: "acks=1"}
+
+
+def lost(_: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
+    """Return a sentence for each broker and setting of acks that acknowledged what no log has."""
+    for fact in evidence.facts:
+        if fact["fact"] == "acknowledged-and-lost":
+            yield fact["records"], _lost_sentence(fact, evidence)
+
+
+def _lost_sentence(fact: Row, evidence: RunEvidence) -> str:
+    place = f"{fact['topic']}-{fact['partition']}"
+    broker, acks = fact["broker"], ACKS.get(fact["acks"], f"acks={fact['acks']}")
+    leader = _next_leader(fact, evidence)
+    fault = fault_of(fact, evidence, None if leader is None else leader["t_ns"])
+    verb = "appended" if fact["acks"] == 0 else "acknowledged"
+    what = f"{verb} {counted(fact['records'], 'record')} of {place}"
+    when = evidence.span(fact["first_ns"], fact["last_ns"])
+    if fault is None:
+        text = f"with {acks} broker {broker} {what} {when}"
+    elif fault.begin_ns > fact["last_ns"]:
+        text = f"with {acks} broker {broker} {what} {when}; then it {happened(fault, evidence)}"
+    else:
+        text = f"broker {broker} {happened(fault, evidence)}; with {acks} it {what} {when}"
+    isr = _isr_at(fact, evidence)
+    if isr == [broker]:
+        text += ", while the ISR had no other broker"
+    if leader is not None:
+        text += (
+            f"; broker {leader['leader']} became leader in leader epoch {leader['leader_epoch']} "
+            f"at {evidence.at(leader['t_ns'])} without them"
+        )
+    cut = _truncation(fact, evidence)
+    if cut is not None:
+        text += f", and broker {broker} discarded them at {evidence.at(cut['t_ns'])}"
+    return text
+
+
+def _next_leader(fact: Row, evidence: RunEvidence) -> Row | None:
+    """Return the event of the first other leader after the first acknowledgement."""
+    rows = events_of_partition(fact, evidence, "partition.leader")
+    return next(
+        (
+            row
+            for row in rows
+            if row["t_ns"] > fact["first_ns"] and row.get("leader") not in (None, fact["broker"])
+        ),
+        None,
+    )
+
+
+def _isr_at(fact: Row, evidence: RunEvidence) -> list[int] | None:
+    """Return the ISR of the last acknowledgement, as the acknowledging broker traced it."""
+    rows = events_of_partition(fact, evidence, "partition.leader", "partition.isr")
+    known = [
+        row["isr"]
+        for row in rows
+        if row["broker"] == fact["broker"] and row["t_ns"] <= fact["first_ns"] and row.get("isr")
+    ]
+    return sorted(known[-1]) if known else None
+
+
+def _truncation(fact: Row, evidence: RunEvidence) -> Row | None:
+    """Return the event in which the broker cut the lost records off its log."""
+    rows = events_of_partition(fact, evidence, "partition.truncated")
+    return next(
+        (
+            row
+            for row in rows
+            if row["broker"] == fact["broker"]
+            and row["t_ns"] > fact["first_ns"]
+            and row.get("to", 0) <= fact["first_offset"] < row.get("from", 0)
+        ),
+        None,
+    )
+
+
+def same_offsets(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
+    """Return which leader wrote other records at the offsets of lost ones."""
+    places = {(anomaly.topic, anomaly.partition) for anomaly in anomalies}
+    for fact in evidence.facts:
+        if (
+            fact["fact"] != "acknowledged-and-lost"
+            or (fact["topic"], fact["partition"]) not in places
+        ):
+            continue
+        leader = _next_leader(fact, evidence)
+        if leader is not None:
+            place = f"{fact['topic']}-{fact['partition']}"
+            text = (
+                f"broker {leader['leader']} became leader of {place} in leader epoch {leader['leader_epoch']} at "
+                f"{evidence.at(leader['t_ns'])}, and wrote other records at the offsets that broker {fact['broker']} "
+                "had acknowledged"
+            )
+            yield fact["records"], text
+
+
+def not_stored(anomalies: Sequence[Anomaly], evidence: RunEvidence) -> Iterable[tuple[int, str]]:
+    """Return what became of records that the application believes to have sent: lost, refused, given up."""
+    topics = {anomaly.topic for anomaly in anomalies}
+    yield from lost(anomalies, evidence)
+    for row in evidence.delivery_errors:
+        if row["topic"] in topics:
+            what = "produce() refused" if row["refused"] else "the delivery reports of"
+            said = "with the error" if row["refused"] else "had the error"
+            when = evidence.span(row["first_ns"], row["last_ns"])
+            yield (
+                row["records"],
+                f"{what} {counted(row['records'], 'record')} of {row['topic']} {said} {row['error']} {when}",
+            )
+    for row in evidence.refusals:
+        if row["topic"] in topics:
+            yield row["records"], refusal(row, evidence)
+
+
+def refusal(row: Row, evidence: RunEvidence) -> str:
+    """Return how many records brokers refused, with which error, and when."""
+    when = evidence.span(row["first_ns"], row["last_ns"])
+    return f"brokers refused {counted(row['records'], 'record')} of {row['topic']} with {row['error']} {when}"

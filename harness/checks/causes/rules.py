@@ -1,0 +1,51 @@
+"""The rule of each kind of anomaly for which there can be evidence, and `causes`, which calls them.
+
+A rule is a pure function of what the run recorded. It states facts in the order in which they happened; where a fact is
+missing, its part of the sentence is left out, and without the first fact there is no sentence. A rule never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..verdict import Anomaly
+from .commits import committed_early
+from .duplicates import duplicated, reordered
+from .evidence import RunEvidence
+from .losses import lost, not_stored, same_offsets
+
+SENTENCES_MOST = 3
+"""Sentences for one kind: those on the most records."""
+
+Rule = Callable[[Sequence[Anomaly], RunEvidence], Iterable[tuple[int, str]]]
+"""From the shown anomalies of a kind to sentences, each with the number of records that it is about."""
+
+
+def causes(anomalies: Iterable[Anomaly], evidence: RunEvidence) -> dict[str, tuple[str, ...]]:
+    """Return the sentences for each kind among `anomalies` for which there is evidence, the most records first."""
+    by_name: dict[str, list[Anomaly]] = {}
+    for anomaly in anomalies:
+        by_name.setdefault(anomaly.name, []).append(anomaly)
+    found: dict[str, tuple[str, ...]] = {}
+    for name, shown in by_name.items():
+        sentences = sorted(RULES[name](shown, evidence), key=_weight) if name in RULES else []
+        if sentences:
+            found[name] = tuple(dict.fromkeys(text for _, text in sentences))[:SENTENCES_MOST]
+    return found
+
+
+def _weight(sentence: tuple[int, str]) -> int:
+    return -sentence[0]
+
+
+RULES: Mapping[str, Rule] = {
+    "missing": not_stored,
+    "lost-write": lost,
+    "missing-output": committed_early,
+    "commit-before-output": committed_early,
+    "duplicate": duplicated,
+    "inconsistent-offsets": same_offsets,
+    "nonmonotonic-send": reordered,
+    "out-of-order": reordered,
+}
+"""The rule of each kind for which there can be evidence; the other kinds explain themselves by their operations."""
