@@ -1,0 +1,78 @@
+"""The worker processes of commands: every result once, exceptions with their traceback, and workers that die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from functools import partial
+
+import pytest
+from harrow.cluster.errors import HarrowError
+from harrow.harness.commands.worker_processes import WorkerDiedError, results_of
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def fail(number: int) -> int:
+    raise KeyError(number)
+
+
+class TwoArgumentsError(Exception):
+    """Cannot be unpickled."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} {second}")
+
+
+def fail_unpicklably() -> int:
+    raise TwoArgumentsError(1, 2)
+
+
+def die() -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def blocks_ctrl_c() -> bool:
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.parametrize(("jobs", "tasks"), [(1, 3), (2, 5), (4, 2), (2, 0)])
+def test_each_task_gives_its_result_once(jobs: int, tasks: int) -> None:
+    found = list(results_of(jobs, [partial(square, number) for number in range(tasks)]))
+    assert sorted(found) == [number * number for number in range(tasks)]
+    assert not multiprocessing.active_children()
+
+
+def test_workers_do_not_receive_ctrl_c_and_this_process_does() -> None:
+    assert list(results_of(2, [blocks_ctrl_c] * 4)) == [True] * 4
+    assert not blocks_ctrl_c()
+
+
+def test_an_exception_of_a_task_is_raised_with_the_traceback_of_the_worker() -> None:
+    with pytest.raises(KeyError, match="7") as raised:
+        list(results_of(2, [partial(fail, 7)]))
+    assert "raise KeyError(number)" in raised.value.__notes__[0]
+    assert not multiprocessing.active_children()
+
+
+def test_an_exception_that_cannot_be_pickled_is_sent_as_text() -> None:
+    with pytest.raises(HarrowError, match="TwoArgumentsError: 1 2") as raised:
+        list(results_of(1, [fail_unpicklably]))
+    assert "raise TwoArgumentsError(1, 2)" in raised.value.__notes__[0]
+
+
+def test_a_worker_that_dies_ends_the_command_with_an_error() -> None:
+    with pytest.raises(WorkerDiedError, match=r"ended with exit code -9 .* --jobs 1"):
+        list(results_of(2, [partial(die), *[partial(square, 2)] * 3]))
+    assert not multiprocessing.active_children()
+
+
+def test_a_caller_that_stops_early_leaves_no_worker() -> None:
+    results = results_of(2, [partial(square, number) for number in range(50)])
+    next(results)
+    results.close()
+    assert not multiprocessing.active_children()
