@@ -1,18 +1,25 @@
 """The records of a chunk, decoded once: chunks of a topic's contents, and chunks of rows.
 
-`records_of` returns a `Record` for each row. A JSON value is decoded at once and stored where `Record.json` would store
-it; a value that is not JSON is left to `Record.json`, which says so when a function asks for it.
+`rows_of` returns the columns of a chunk, and `records_of` a `Record` for each row. A JSON value is decoded at once and
+stored where `Record.json` would store it; a value that is not JSON is left to `Record.json`, which says so when a
+function asks for it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..histories.contents import ContentsChunk
 from .record import Record
 from .record_ids import decode_json
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,56 +36,100 @@ class RowsChunk:
 OutputChunk = ContentsChunk | RowsChunk
 
 
-def records_of(chunk: OutputChunk, most: int | None = None, start: int = 0) -> list[Record]:
-    """Return the records of a chunk in its order: all, or `most` from row `start` on."""
+class ChunkRows:
+    """The rows of a chunk as columns, with each value decoded once; `record` makes the `Record` of a row."""
+
+    def __init__(
+        self, *, partition: Any, offset: Any, keys: Sequence[bytes | None], decoded: Sequence[Any],
+        record: Callable[[int], Record],
+    ) -> None:  # fmt: skip
+        self.partition: npt.NDArray[np.int32] = partition
+        self.offset: npt.NDArray[np.int64] = offset
+        self.keys = keys
+        self.decoded = decoded
+        """The value of each row, decoded from JSON; None where it is null or not JSON."""
+        self.record = record
+
+    def __len__(self) -> int:
+        return len(self.decoded)
+
+    def take(self, rows: Sequence[int]) -> ChunkRows:
+        """Return these rows, in this order; a row may be there several times."""
+        return ChunkRows(
+            partition=self.partition[rows], offset=self.offset[rows], keys=[self.keys[row] for row in rows],
+            decoded=[self.decoded[row] for row in rows], record=lambda at: self.record(rows[at]),
+        )  # fmt: skip
+
+    def records(self) -> list[Record]:
+        """Return the record of each row."""
+        return list(map(self.record, range(len(self))))
+
+
+def rows_of(chunk: OutputChunk, most: int | None = None, start: int = 0) -> ChunkRows:
+    """Return the rows of a chunk in its order: all, or `most` from row `start` on."""
     if isinstance(chunk, RowsChunk):
-        return _rows(chunk, most, start)
-    return records_of_table(chunk.topic, chunk.table().slice(start, most))
+        return _sink_rows(chunk, most, start)
+    return rows_of_table(chunk.topic, chunk.table().slice(start, most))
 
 
-def records_of_table(topic: str, table: Any) -> list[Record]:
-    """Return the records of the table of a chunk of contents, in its order."""
-    names = ("partition", "offset", "timestamp_ms", "key", "value")
-    columns = [_column(table, name) for name in names]
+def rows_of_table(topic: str, table: Any) -> ChunkRows:
+    """Return the rows of the table of a chunk of contents, in its order."""
+    partitions, offsets = _column(table, "partition"), _column(table, "offset")
+    times, keys, values = (
+        _column(table, name).to_list() for name in ("timestamp_ms", "key", "value")
+    )
+    decoded = [None if value is None else decode_json(value) for value in values]
+    headers: list[Any] | None = None
+    if table.column("headers").null_count < len(keys):
+        headers = table.column("headers").to_pylist()
     new, place = Record.__new__, object.__setattr__
-    records: list[Record] = []
-    # an instance's dictionary at once: a tenth of the cost of a frozen dataclass's constructor
-    for partition, offset, timestamp_ms, key, value in zip(*columns, strict=True):
-        record = new(Record)
+    places = list(zip(partitions.to_list(), offsets.to_list(), strict=True))
+
+    def record(row: int) -> Record:
+        # an instance's dictionary at once: a tenth of the cost of a frozen dataclass's constructor
+        made = new(Record)
+        partition, offset = places[row]
+        pairs = () if headers is None else headers[row] or ()
         fields = {
-            "topic": topic, "partition": partition, "offset": offset, "timestamp_ms": timestamp_ms, "key": key,
-            "value": value, "headers": (),
+            "topic": topic, "partition": partition, "offset": offset, "timestamp_ms": times[row], "key": keys[row],
+            "value": values[row], "headers": tuple((pair["name"], pair["value"]) for pair in pairs) if pairs else (),
         }  # fmt: skip
-        decoded = None if value is None else decode_json(value)
-        if decoded is not None:
-            fields["json"] = decoded
-        place(record, "__dict__", fields)
-        records.append(record)
-    headers = table.column("headers")
-    if headers.null_count < len(headers):
-        for record, pairs in zip(records, headers.to_pylist(), strict=True):
-            if pairs:
-                record.__dict__["headers"] = tuple((pair["name"], pair["value"]) for pair in pairs)
-    return records
+        if decoded[row] is not None:
+            fields["json"] = decoded[row]
+        place(made, "__dict__", fields)
+        return made
+
+    return ChunkRows(
+        partition=partitions.to_numpy(), offset=offsets.to_numpy(), keys=keys, decoded=decoded, record=record
+    )  # fmt: skip
 
 
-def _column(table: Any, name: str) -> list[Any]:
-    """Return a column as a list; polars makes it in a third of pyarrow's time."""
+def _column(table: Any, name: str) -> pl.Series:
+    """Return a column; polars makes a list of it in a third of pyarrow's time."""
     import polars as pl
 
     column: Any = pl.from_arrow(table.column(name))  # pyright: ignore[reportUnknownMemberType] - pyarrow has no types
-    values: list[Any] = column.to_list()
-    return values
+    series: pl.Series = column
+    return series
 
 
-def _rows(chunk: RowsChunk, most: int | None, start: int) -> list[Record]:
+def _sink_rows(chunk: RowsChunk, most: int | None, start: int) -> ChunkRows:
+    import numpy as np
     import polars as pl
 
     from .pairing import row_record
 
     rows = pl.read_ipc(chunk.path).slice(start, most).to_dicts()
     first = chunk.first + start
-    return [row_record(row, number=first + number) for number, row in enumerate(rows)]
+    return ChunkRows(
+        partition=np.full(len(rows), -1, np.int32), offset=np.arange(first, first + len(rows), dtype=np.int64),
+        keys=[None] * len(rows), decoded=rows, record=lambda row: row_record(rows[row], number=first + row),
+    )  # fmt: skip
+
+
+def records_of(chunk: OutputChunk, most: int | None = None, start: int = 0) -> list[Record]:
+    """Return the records of a chunk in its order: all, or `most` from row `start` on."""
+    return rows_of(chunk, most, start).records()
 
 
 def text_of_record(record: Record) -> bytes | None:

@@ -12,8 +12,9 @@ column are the same id. A function that returns None for a record says that the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from harrow.cluster.errors import ConfigError
@@ -45,12 +46,14 @@ class Pairing:
     relation: Relation | None
     record_id: IdSource | None
     rows: Rows
-    _path: tuple[str, ...] = field(init=False, default=())
-    """The names of the field path `record_id`."""
 
-    def __post_init__(self) -> None:
-        path = tuple(self.record_id.split(".")) if isinstance(self.record_id, str) else ()
-        object.__setattr__(self, "_path", path)
+    @property
+    def usual_id(self) -> Callable[[Any], str | None]:
+        """The function of a decoded value that returns the text of its id where all is as usual, else None.
+
+        As usual: the field path `record_id` leads to a text or an integer. It is the fast way for most records.
+        """
+        return _usual_id_at(self.record_id)
 
     def check(self) -> None:
         """Raise ConfigError where inputs and outputs could not be paired."""
@@ -99,7 +102,7 @@ class Pairing:
         return Unit(found, shape, text, given)
 
     def _id_of_expected(self, given: Any, record: Record) -> str | None:
-        found = self._usual_id(given)
+        found = self.usual_id(given)
         if found is not None:
             return found
         key: Any = None
@@ -118,22 +121,9 @@ class Pairing:
                 return found
         return self._id_of(record)
 
-    def _usual_id(self, fields: Any) -> str | None:
-        """Return the id at the field path where all is as usual: the fast way for most records."""
-        found: Any = fields
-        if not self._path:
-            return None
-        for name in self._path:
-            if type(found) is not dict:
-                return None
-            found = cast("dict[str, Any]", found).get(name)
-        if type(found) is str:
-            return found
-        return str(found) if type(found) is int else None
-
     def _id_of(self, record: Record) -> str | None:
         assert self.record_id is not None
-        if self._path and (usual := self._usual_id(record.__dict__.get("json"))) is not None:
+        if (usual := self.usual_id(record.__dict__.get("json"))) is not None:
             return usual
         found = IdReader("record_id", self.record_id).of(record)
         return None if found is None else canonical(found)
@@ -143,6 +133,32 @@ class Pairing:
         if self.record_id is None:
             return canonical(output.key)
         return self._id_of(output)
+
+
+@lru_cache(maxsize=16)
+def _usual_id_at(source: IdSource | None) -> Callable[[Any], str | None]:
+    if not isinstance(source, str):
+        return _no_id
+    *parents, last = source.split(".")
+
+    def usual_id(fields: Any) -> str | None:
+        for name in parents:
+            if type(fields) is not dict:
+                return None
+            fields = cast("dict[str, Any]", fields).get(name)
+        if type(fields) is not dict:
+            return None
+        found = cast("dict[str, Any]", fields).get(last)
+        kind: Any = type(found)  # pyright: ignore[reportUnknownVariableType]
+        if kind is str:
+            return cast("str", found)
+        return str(found) if kind is int else None
+
+    return usual_id
+
+
+def _no_id(_: Any) -> None:
+    return None
 
 
 def row_record(fields: dict[str, Any], *, key: Any = None, number: int = -1) -> Record:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER, CommitTimes
-from .chunk_records import OutputChunk, records_of
+from .chunk_records import ChunkRows, OutputChunk, rows_of
 from .join import HASH, NumberedChunk
 from .pairing import Pairing, Unit
 from .record import Record
-from .shapes import Shape, actual_output
+from .shapes import Shape, actual_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,21 +64,19 @@ class PipelineMapper:
         """Yield the rows of one chunk."""
         problems = Problems(chunk.side)
         with collection_paused():
-            records = records_of(chunk.chunk)
             side = self._expected if chunk.side == EXPECTED else self._actual
-            rows = [*side(chunk.number, records, problems), *problems.result()]
-            del records
-        yield from rows
+            found = [*side(chunk.number, rows_of(chunk.chunk), problems), *problems.result()]
+        yield from found
 
     def _expected(
-        self, number: int, records: Sequence[Record], problems: Problems
+        self, number: int, source: ChunkRows, problems: Problems
     ) -> Generator[pl.DataFrame | Row]:
         known = {shape: at for at, shape in enumerate(self.shapes)}
         rows: list[int] = []
         parts: list[int] = []
         units: list[Unit] = []
         expected = self.pairing.expected
-        for row, record in enumerate(records):
+        for row, record in enumerate(map(source.record, range(len(source)))):
             try:
                 found = expected(record)
             except Exception as error:
@@ -97,56 +95,65 @@ class PipelineMapper:
             return
         by_value = self.pairing.by_value
         ids = [unit.text if by_value else unit.id for unit in units]
-        chosen = [records[row] for row in rows]
-        frame = self._frame(
-            EXPECTED, number, rows, chosen, ids, parts, shapes, [[unit.text for unit in units]]
-        )
-        yield frame
-        keyed = sum(record.key is not None for record in records)
+        texts = [[unit.text for unit in units]]
+        yield self._frame(EXPECTED, number, rows, source.take(rows), ids, parts, shapes, texts)
+        keyed = sum(key is not None for key in source.keys)
         yield {
             "counts": {
-                "inputs": len(records),
+                "inputs": len(source),
                 "keyed_inputs": keyed,
                 "expected_outputs": len(units),
             }
         }
 
     def _actual(
-        self, number: int, records: Sequence[Record], problems: Problems
+        self, number: int, sink: ChunkRows, problems: Problems
     ) -> Generator[pl.DataFrame | Row]:
-        rows: list[int] = []
-        ids: list[str | None] = []
-        output_id, by_value = self.pairing.output_id, self.pairing.by_value
-        for row, record in enumerate(records):
-            try:
-                found = None if by_value else output_id(record)
-            except Exception as error:
-                problems.add("record_id", record, error)
-                continue
-            if by_value or found is not None:
-                rows.append(row)
-                ids.append(found)
-        chosen = records if len(rows) == len(records) else [records[row] for row in rows]
-        loosely = self.pairing.rows
+        pairing = self.pairing
+        rows, ids = self._actual_ids(sink, problems)
+        judged = sink if len(rows) == len(sink) else sink.take(rows)
         texts = [
-            [actual_output(record, shape, loosely) for record in chosen] for shape in self.shapes
+            actual_texts(judged.decoded, judged.record, shape, pairing.rows)
+            for shape in self.shapes
         ]
-        if by_value:
+        if pairing.by_value:
             ids = list(texts[0]) if texts else [""] * len(rows)
         nothing = [-1] * len(rows)
-        yield self._frame(ACTUAL, number, rows, chosen, ids, nothing, nothing, texts)
-        yield {"counts": {"outputs": len(records), "outputs_not_judged": len(records) - len(rows)}}
+        yield self._frame(ACTUAL, number, rows, judged, ids, nothing, nothing, texts)
+        yield {"counts": {"outputs": len(sink), "outputs_not_judged": len(sink) - len(rows)}}
+
+    def _actual_ids(
+        self, sink: ChunkRows, problems: Problems
+    ) -> tuple[Sequence[int], list[str | None]]:
+        """Return the rows to be judged, and their ids; no ids where outputs are paired by their whole value."""
+        if self.pairing.by_value:
+            return range(len(sink)), []
+        rows: list[int] = []
+        ids: list[str | None] = []
+        usual_id, output_id = self.pairing.usual_id, self.pairing.output_id
+        for row, fields in enumerate(sink.decoded):
+            found = usual_id(fields)
+            if found is None:
+                record = sink.record(row)
+                try:
+                    found = output_id(record)
+                except Exception as error:
+                    problems.add("record_id", record, error)
+                    continue
+            if found is not None:
+                rows.append(row)
+                ids.append(found)
+        return rows, ids
 
     def _frame(
-        self, side: int, number: int, rows: list[int], records: Sequence[Record], ids: Sequence[str | None],
+        self, side: int, number: int, rows: Sequence[int], records: ChunkRows, ids: Sequence[str | None],
         parts: list[int], shapes: list[int], texts: list[list[str]],
     ) -> pl.DataFrame:  # fmt: skip
         """Return the rows of one side; `texts` has a list for each shape, or one list for the units."""
         import numpy as np
         import polars as pl
 
-        partition = np.array([record.partition for record in records], np.int32)
-        offset = np.array([record.offset for record in records], np.int64)
+        partition, offset = records.partition, records.offset
         columns: dict[str, Any] = {
             HASH: pl.Series(ids, dtype=pl.String).hash(ID_SEED).reinterpret(signed=True),
             "side": np.full(len(rows), side, np.int8),
@@ -157,7 +164,7 @@ class PipelineMapper:
             "partition": partition,
             "offset": offset,
             "time": self._times(side, partition, offset),
-            "order": _order_keys(records),
+            "order": _order_keys(records.keys),
         }
         for at in range(len(self.shapes)):
             given = texts[at] if at < len(texts) else None
@@ -186,11 +193,11 @@ class PipelineMapper:
         return times_of(self.times, partition, offset)
 
 
-def _order_keys(records: Sequence[Record]) -> pl.Series:
+def _order_keys(given: Sequence[bytes | None]) -> pl.Series:
     """Return a hash of each record's key; 0 where there is none."""
     import polars as pl
 
-    keys = pl.Series([record.key for record in records], dtype=pl.Binary)
+    keys = pl.Series(given, dtype=pl.Binary)
     hashes = keys.hash(KEY_SEED).reinterpret(signed=True)
     return pl.select(pl.when(keys.is_null()).then(0).otherwise(hashes)).to_series()
 

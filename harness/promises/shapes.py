@@ -22,11 +22,12 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
@@ -115,6 +116,30 @@ def actual_output(output: Record, shape: Shape, rows: Rows) -> str:
         return ""
     text = _part(output, shape, rows)
     return f"{_key_text(output.key)}\n{text}" if shape.with_key else text
+
+
+def actual_texts(
+    decoded: Sequence[Any], record: Callable[[int], Record], shape: Shape, rows: Rows
+) -> list[str]:
+    """Return `actual_output` of outputs, given their decoded values (None where a value is null or not JSON).
+
+    `record` makes the `Record` of one of them. Objects that have all fields need none, and no call for each.
+    """
+    if shape.kind == "any":
+        return [""] * len(decoded)
+    if shape.kind != "object" or shape.with_key or rows.loose or len(shape.fields) < 2:
+        return [actual_output(record(row), shape, rows) for row in range(len(decoded))]
+    fields_of, plain, names = itemgetter(*shape.fields), _PLAIN.issuperset, {*shape.fields}
+    texts: list[str] = []
+    for row, value in enumerate(decoded):
+        fields: Any = value
+        usual = is_a(value, dict) and fields.keys() >= names
+        values: tuple[Any, ...] = fields_of(fields) if usual else ()
+        if usual and plain(map(type, values)):
+            texts.append(repr([*values]))
+        else:
+            texts.append(actual_output(record(row), shape, rows))
+    return texts
 
 
 def _part(output: Record, shape: Shape, rows: Rows) -> str:

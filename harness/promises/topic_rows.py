@@ -25,7 +25,7 @@ import polars as pl
 
 from ..histories.contents import ContentsChunk
 from ..histories.format import OperationFunction, OperationType, read_history
-from .chunk_records import records_of_table
+from .chunk_records import rows_of_table
 from .expectations import ExpectedChunk
 from .join import NumberedChunk
 from .record import Record
@@ -200,7 +200,7 @@ class _ChunkReading:
         if self._records is None:
             if self._table is None:
                 self._table = self.chunk.table()
-            self._records = records_of_table(self.chunk.topic, self._table)
+            self._records = rows_of_table(self.chunk.topic, self._table).records()
         return self._records[row]
 
     def report(self) -> dict[str, Any]:

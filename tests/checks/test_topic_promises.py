@@ -13,7 +13,7 @@ from harrow.harness import run_folder
 from harrow.harness.checks import SparkHandle
 from harrow.harness.histories import contents
 from harrow.harness.histories.contents import ContentsError, read_contents
-from harrow.harness.promises.chunk_records import records_of_table
+from harrow.harness.promises.chunk_records import rows_of_table
 from harrow.harness.promises.findings import PromiseFindings
 from harrow.harness.promises.topic_promise import TopicPromise, judge_topics
 from promised_runs import TOPIC, PromisedRun
@@ -49,7 +49,7 @@ def test_contents_keep_every_field_in_bounded_chunks(
     run.record({"a": 1}, key="k", headers=[("trace", b"\x01"), ("none", None)])
     run.record(None, key=None, partition=2)
     (chunk,) = read_contents(run.write() / run_folder.DRAIN).chunks
-    first, second = records_of_table(chunk.topic, chunk.table())
+    first, second = rows_of_table(chunk.topic, chunk.table()).records()
     assert (first.partition, first.offset, first.key, first.value) == (0, 0, b"k", b'{"a": 1}')
     assert first.headers == (("trace", b"\x01"), ("none", None))
     assert first["a"] == 1
