@@ -6,6 +6,7 @@ OFFSET_NOT_AVAILABLE until a new leader's high watermark has reached the start o
 it go back (KIP-207).
 
     timestamp  -1 latest · -2 earliest · -3 the largest timestamp · -4 earliest local · else first at or after
+               -5 latest tiered, -6 earliest pending upload: -1 always, because there is no tiered storage
 
 Source: Kafka's `Partition.fetchOffsetForTimestamp`, `KafkaApis.handleListOffsetRequest`.
 """
@@ -30,6 +31,10 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The first version of a request that may have this timestamp."""
 _NOT_AVAILABLE_FROM = 5
 """Clients before this version know LEADER_NOT_AVAILABLE instead (KIP-207)."""
 
@@ -70,7 +75,7 @@ class OffsetHandlers:
                 error = ErrorCode.none
                 found = _NOTHING
                 try:
-                    found = await self._look_up(topic.name, row, isolation)
+                    found = await self._look_up(topic.name, row, isolation, request.version)
                 except KafkaError as refused:
                     error = refused.code
                     if error is ErrorCode.offset_not_available:
@@ -87,19 +92,23 @@ class OffsetHandlers:
             topics.append(s.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(rows)))
         request.respond(s.ListOffsetsResponse(topics=tuple(topics)))
 
-    async def _look_up(self, topic: str, row: Any, isolation: FetchIsolation) -> TimestampOffset:
+    async def _look_up(
+        self, topic: str, row: Any, isolation: FetchIsolation, version: int
+    ) -> TimestampOffset:
         epoch: int = getattr(row, "current_leader_epoch", -1)
         partition = self._directory.leader_of(TopicPartition(topic, row.partition_index), epoch)
         timestamp: int = row.timestamp
+        if timestamp < EARLIEST and version < _SINCE.get(timestamp, version + 1):
+            raise KafkaError(ErrorCode.unsupported_version)
         log = partition.log
         if timestamp == LATEST:
             return -1, latest_offset(partition, isolation), partition.leader_epoch
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = log.log_start_offset
             return -1, start, log.epochs.end_offset_for(LeaderEpoch(0), log.log_end_offset)[0]
-        if timestamp < MAX_TIMESTAMP or (
-            timestamp == MAX_TIMESTAMP and isolation is FetchIsolation.LOG_END
-        ):
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return _NOTHING
+        if timestamp == MAX_TIMESTAMP and isolation is FetchIsolation.LOG_END:
             raise KafkaError(ErrorCode.unsupported_version)
         return await self._by_time(partition, timestamp, epoch, isolation)
 

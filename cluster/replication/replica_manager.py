@@ -182,7 +182,7 @@ class ReplicaManager:
                 0, PRODUCE_VERSION_LOW, PRODUCE_VERSION_HIGH, produce.handle, refuse=produce.refuse
             ),
             ApiRow(1, FETCH_VERSION_LOW, FETCH_VERSION_HIGH, self._fetch.handle),
-            ApiRow(2, 1, 8, offsets.handle_list_offsets),
+            ApiRow(2, 1, 11, offsets.handle_list_offsets),
             ApiRow(4, 7, 7, roles.handle_leader_and_isr),
             ApiRow(5, 4, 4, roles.handle_stop_replica),
             ApiRow(21, DELETE_VERSION_LOW, DELETE_VERSION_HIGH, delete_records.handle),

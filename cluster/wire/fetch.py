@@ -1,7 +1,8 @@
-"""Hand-written codec of Fetch requests, v4 to v17: the leader decodes them, a follower encodes them.
+"""Hand-written codec of Fetch requests, v4 to v18: the leader decodes them, a follower encodes them.
 
 Owns: `decode_fetch`, `encode_fetch_request`. Flexible from v12, topics by id from v13 (KIP-516), the replica's id and
-epoch in a tagged field from v15 (KIP-903). Session fields are decoded (KIP-227); a leader that answers with session
+epoch in a tagged field from v15 (KIP-903). The replica's high watermark (a tagged field of v18, KIP-1166) is skipped:
+the leader gives its own with every response. Session fields are decoded (KIP-227); a leader that answers with session
 id 0 receives full fetches. The response is in `fetch_response.py`. Tests compare both with kio's own codec, byte for
 byte, for every version.
 
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 FETCH_VERSION_LOW = 4
-FETCH_VERSION_HIGH = 17
+FETCH_VERSION_HIGH = 18
 FLEXIBLE = 12
 TOPIC_IDS = 13
 _SESSIONS = 7
@@ -86,7 +87,7 @@ class FetchRequest(NamedTuple):
 
 
 def decode_fetch(request: Request) -> FetchRequest:
-    """Decode a fetch of v4 to v17."""
+    """Decode a fetch of v4 to v18."""
     frame, at, version = request.frame, request.body_at, request.version
     if version >= _REPLICA_STATE and len(frame) - at == _ONE_ROW.size:
         single = _decode_one_row(frame, at)

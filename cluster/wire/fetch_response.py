@@ -1,4 +1,4 @@
-"""Hand-written codec of Fetch responses, v4 to v17: the leader encodes them, a follower decodes them.
+"""Hand-written codec of Fetch responses, v4 to v18: the leader encodes them, a follower decodes them.
 
 Owns: `encode_fetch_response`, `decode_fetch_response`. Record data is never copied: the parts that storage returned are
 sent between the parts written here, and a follower's records are views of the frame. Versions as in `fetch.py`; the

@@ -66,3 +66,30 @@ def test_offsets_for_times_returns_the_next_offset(harrow: Harrow) -> None:
     assert consumer.beginning_offsets([where]) == {where: 0}
     assert consumer.end_offsets([where]) == {where: 5}
     consumer.close()
+
+
+@pytest.mark.parametrize("pinned", [(2, 8), (4, 0), (4, 2)])
+def test_a_client_that_pins_the_version_of_kafka_works_as_without(
+    harrow: Harrow, pinned: tuple[int, int]
+) -> None:
+    topic = harrow.topic("kp-pinned", partitions=1)
+    settings: dict[str, Any] = {
+        "bootstrap_servers": harrow.bootstrap_servers, "api_version": pinned
+    }  # fmt: skip
+    producer: Any = KafkaProducer(enable_idempotence=True, **settings)
+    values = [f"value {i}".encode() for i in range(20)]
+    for value in values:
+        producer.send(topic.name, value)
+    producer.flush(30)
+    producer.close()
+    consumer: Any = KafkaConsumer(
+        topic.name, group_id=f"kp-{uuid4().hex[:6]}", auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000, **settings,
+    )  # fmt: skip
+    got = [message.value for _, message in zip(values, consumer, strict=False)]
+    where = Where(topic.name, 0)
+    assert consumer.end_offsets([where]) == {where: 20}
+    consumer.commit()
+    assert consumer.committed(where) == 20
+    consumer.close()
+    assert got == values

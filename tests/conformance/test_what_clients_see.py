@@ -187,6 +187,25 @@ def test_list_offsets_returns_the_offsets_of_kafka(kafka: Any) -> None:
     assert row(-3)[:2] == (0, time)
 
 
+@pytest.mark.parametrize("version", [7, 8, 9, 10, 11])
+def test_list_offsets_of_tiered_storage_returns_the_result_of_kafka(
+    kafka: Any, version: int
+) -> None:
+    topic = kafka.topic("tiers", 1)
+    raw = kafka.raw(1)
+    raw.produce(topic, 0, ["a", "b"])
+
+    def row(timestamp: int) -> tuple[int, ...]:
+        found = raw.list_offset(topic, 0, timestamp, version=version)
+        return found.error_code, found.timestamp, found.offset, found.leader_epoch
+
+    nothing, unknown = (0, -1, -1, -1), (int(Code.unsupported_version), -1, -1, -1)
+    assert row(-4) == ((0, -1, 0, 0) if version >= 8 else unknown), "earliest local"
+    assert row(-5) == (nothing if version >= 9 else unknown), "latest tiered"
+    assert row(-6) == (nothing if version >= 11 else unknown), "earliest pending upload"
+    assert row(-7) == unknown
+
+
 def test_offset_for_leader_epoch_returns_the_ends_of_kafka(kafka: Any) -> None:
     topic = kafka.topic("ends", 1)
     raw = kafka.raw(1)

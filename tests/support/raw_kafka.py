@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -128,10 +129,12 @@ class RawKafka:
         row = s.ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=epoch, timestamp=timestamp
         )
+        timeout = {"timeout": timedelta(seconds=30)} if version >= 10 else {}
         entity = s.ListOffsetsRequest(
             replica_id=-1,
             isolation_level=0,
             topics=(s.ListOffsetsTopic(name=topic, partitions=(row,)),),
+            **timeout,
         )
         return self.ask(ApiKey.LIST_OFFSETS, version, entity).topics[0].partitions[0]
 

@@ -60,11 +60,11 @@ def fetches(draw: st.DrawFn, version: int) -> fetch.FetchRequest:
     )
 
 
-def kios_request(version: int, row: fetch.FetchRequest) -> bytes:
+def kios_request(version: int, row: fetch.FetchRequest, **more: int) -> bytes:
     s = messages.schema(1, version, "request")
     wanted: dict[Any, list[Any]] = {}
     for p in row.partitions:
-        values = p._asdict() | {"partition_max_bytes": p.max_bytes}
+        values = p._asdict() | {"partition_max_bytes": p.max_bytes} | more
         wanted.setdefault(p.topic, []).append(s.FetchPartition(**values))
     lost: dict[Any, list[int]] = {}
     for topic, partition in row.forgotten:
@@ -100,6 +100,15 @@ def test_encoding_and_decoding_fetch_requests_agree_with_kio(
     body = kios_request(version, row)
     assert fetch.encode_fetch_request(version, row) == body
     assert fetch.decode_fetch(request_of(1, version, body)) == row
+
+
+@given(data=st.data(), high_watermark=st.integers(-1, 2**62))
+def test_the_high_watermark_that_a_replica_of_version_18_sends_is_skipped(
+    data: st.DataObject, high_watermark: int
+) -> None:
+    row = data.draw(fetches(18))
+    body = kios_request(18, row, high_watermark=high_watermark)
+    assert fetch.decode_fetch(request_of(1, 18, body)) == row
 
 
 @settings(max_examples=60, deadline=None)
