@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harrow.cluster import Cluster
 
     from .checks import SparkHandle, Verdict
-    from .checks.judgement import PartitionReplicas
+    from .checks.partition_jobs import PartitionReplicas
     from .promises.findings import PromiseFindings
     from .promises.pipeline_promise import PipelinePromise
     from .promises.topic_promise import TopicPromise
@@ -149,7 +149,7 @@ def _deleted(topic: str) -> str:
 
 
 def _replicas(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, int], PartitionReplicas]:
-    from .checks.judgement import PartitionReplicas
+    from .checks.partition_jobs import PartitionReplicas
 
     return {
         (where.topic, where.partition): PartitionReplicas(replicas=view.replicas, isr=view.isr)

@@ -1,0 +1,107 @@
+"""The jobs of a verdict: one for each topic-partition, with its rows, its replicas' logs and the times of the faults.
+
+`plan_jobs` takes the partitions from three sources, so that none is forgotten: the laid-out history, the brokers' data
+folders, and the replicas that the caller knows. It returns with the jobs what prevents judging: an ISR that is not
+full, and a topic without any operation or log. `plans.py` packs jobs into tasks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import run_folder
+from ..histories.format import FINAL_READ_CLIENT
+from ..histories.layout import Layout, PartitionFiles
+from .fault_windows import FaultWindow
+from .log_changes import LogChanges
+from .plans import PartitionJob
+
+ROW_BYTES = 80
+Replicas = Mapping[tuple[str, int], "PartitionReplicas | Sequence[int]"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReplicas:
+    """The brokers that have replicas of a partition, and those that were in the ISR when the run ended."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def plan_jobs(
+    folder: Path, layout: Layout, topics: Sequence[str], replicas: Replicas | None, windows: list[FaultWindow],
+    changes: Mapping[tuple[str, int], LogChanges], limit: int, times: run_folder.RunTimes,
+) -> tuple[list[PartitionJob], list[str]]:  # fmt: skip
+    """Return one job for each topic-partition of the history, the brokers' folders and `replicas`, and the doubts."""
+    reasons: list[str] = []
+    data = run_folder.replica_folders(folder)
+    stored = _stored_logs(data, topics)
+    places = (
+        {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
+    )
+    own_clients = [n for n, name in enumerate(layout.clients) if name == FINAL_READ_CLIENT]
+    jobs: list[PartitionJob] = []
+    for topic, partition in sorted(place for place in places if place[0] in topics):
+        logs = stored.get((topic, partition), {})
+        if replicas is not None and (topic, partition) in replicas:
+            assigned = replicas[topic, partition]
+            if not isinstance(assigned, PartitionReplicas):
+                assigned = PartitionReplicas(replicas=tuple(assigned), isr=tuple(assigned))
+            if set(assigned.isr) != set(assigned.replicas):
+                reasons.append(
+                    f"the ISR of {topic}-{partition} is not full: it has brokers {sorted(assigned.isr)}, "
+                    f"expected {sorted(assigned.replicas)}"
+                )
+            logs = {node: _log_folder(data, node, topic, partition) for node in assigned.replicas}
+        changed = changes.get((topic, partition), LogChanges())
+        files = layout.partitions.get((topic, partition)) or PartitionFiles(
+            topic=topic, partition=partition
+        )
+        jobs.append(
+            PartitionJob(
+                topic=topic, partition=partition, ops=files.ops, pending=layout.pending.get(topic, []),
+                batches=files.batches, logs={str(node): path for node, path in sorted(logs.items())},
+                windows=[(window.start_ns, window.end_ns) for window in windows], started_ns=times.started_ns,
+                own_clients=own_clients, created_ns=changed.created_ns, cleaned_end=changed.cleaned_end,
+                deleted_heads={str(node): base for node, base in changed.deleted_heads.items()}, limit=limit,
+                size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
+            )
+        )  # fmt: skip
+    missing = sorted(set(topics) - {job.topic for job in jobs})
+    reasons += [
+        f"the run folder has no operation and no log of topic {topic!r}" for topic in missing
+    ]
+    return jobs, reasons
+
+
+def _log_folder(data: Mapping[int, Sequence[Path]], node: int, topic: str, partition: int) -> str:
+    """Where a replica's log is; where no data folder of its broker holds it, where the first one would."""
+    name = f"{topic}-{partition}"
+    places = [folder / name for folder in data.get(node, [Path(f"broker-{node}")])]
+    return str(next((place for place in places if place.is_dir()), places[0]))
+
+
+def _stored_logs(
+    data: Mapping[int, Sequence[Path]], topics: Sequence[str]
+) -> dict[tuple[str, int], dict[int, str]]:
+    """Return the folder of each partition's log by broker, for all brokers' data folders."""
+    stored: dict[tuple[str, int], dict[int, str]] = {}
+    for node, folder in ((node, folder) for node, folders in data.items() for folder in folders):
+        for log in folder.iterdir() if folder.is_dir() else ():
+            topic, dash, number = log.name.rpartition("-")
+            if dash and number.isdigit() and topic in topics and log.is_dir():
+                stored.setdefault((topic, int(number)), {})[node] = str(log)
+    return stored
+
+
+def _size(folder: str) -> int:
+    if not os.path.isdir(folder):
+        return 0
+    # a check reads headers and CRCs only: a byte of a segment costs less than a byte of history
+    return (
+        sum(entry.stat().st_size for entry in os.scandir(folder) if entry.name.endswith(".log"))
+        // 4
+    )
