@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..histories.recorded_faults import fault_events
 from ..run_folder import FAULTS, RunTimes, schedule_files
 
 FOREVER_NS = 2**62
@@ -43,16 +44,7 @@ def read_fault_windows(run: Path) -> tuple[list[FaultWindow] | None, list[str]]:
     path = run / FAULTS
     if not path.exists():
         return None, []
-    rows: list[dict[str, Any]] = []
-    problems: list[str] = []
-    for line in path.read_text(errors="replace").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            problems.append(f"{path} has a line that is not JSON: {line[:80]!r}")
-    by_fault: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        by_fault.setdefault(str(row.get("id")), {}).setdefault(str(row.get("event")), row)
+    by_fault, problems = fault_events(path)
     windows: list[FaultWindow] = []
     optional = _optional_faults(run)
     for number, events in by_fault.items():

@@ -52,11 +52,22 @@ class RecordedFault:
 
 def read_faults(path: Path) -> list[RecordedFault]:
     """Return the faults of `faults.jsonl` in the order of their injection, skipped faults included."""
-    rows: dict[str, dict[str, Row]] = {}
-    for row in json_lines(path):
-        rows.setdefault(str(row.get("id")), {})[str(row.get("event"))] = row
-    found = [_fault(fault_id, events) for fault_id, events in rows.items()]
+    found = [_fault(fault_id, events) for fault_id, events in fault_events(path)[0].items()]
     return sorted(found, key=lambda fault: fault.begin_ns)
+
+
+def fault_events(path: Path) -> tuple[dict[str, dict[str, Row]], list[str]]:
+    """Return the first row of each event (`inject`, `effect`, …) by the fault's id, and the lines that are no JSON."""
+    rows: dict[str, dict[str, Row]] = {}
+    problems: list[str] = []
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        row = json_object(line)
+        if row is None:
+            text = line[:80].decode(errors="replace")
+            problems.append(f"{path} has a line that is not JSON: {text!r}")
+        else:
+            rows.setdefault(str(row.get("id")), {}).setdefault(str(row.get("event")), row)
+    return rows, problems
 
 
 def _fault(fault_id: str, events: dict[str, Row]) -> RecordedFault:
