@@ -25,7 +25,7 @@ from .errors import ConfigError, HarrowError, StorageError
 from .groups import GroupCoordinator
 from .host.seam import ProcessHost
 from .ids import BrokerEpoch, NodeId, TopicPartition
-from .internal_topics import OFFSETS
+from .internal_topics import OFFSETS, TRANSACTIONS
 from .listeners import Listener, inter_broker_listener_name, parse_listeners
 from .log_schedule import LogSchedule
 from .metadata import ConfigChanges, MetadataCache, MetadataHandlers, TopicAdmin
@@ -40,7 +40,7 @@ from .registry_session import registry_session
 from .replication import ReplicaManager
 from .storage import LogManager
 from .storage.log_folder import log_folders
-from .transactions import ProducerIds
+from .transactions import TransactionCoordinator
 
 LAST_RESPONSES_MS = 50
 """How long a broker without a data folder goes on, so that the responses which say so leave first."""
@@ -93,10 +93,16 @@ class Broker:
         )
         self.groups = GroupCoordinator(host, config, self.replicas, self.cache)
         self.find_coordinator = FindCoordinator(
-            host, config, self.cache, self.topic_admin, {CoordinatorType.GROUP: OFFSETS}
+            host,
+            config,
+            self.cache,
+            self.topic_admin,
+            {CoordinatorType.GROUP: OFFSETS, CoordinatorType.TRANSACTION: TRANSACTIONS},
         )
         self.settings = ConfigChanges(host, self.registry, self.node_id, config, self.logs.logs)
-        self.producer_ids = ProducerIds(host, self.registry, self.node_id)
+        self.transactions = TransactionCoordinator(
+            host, config, self.registry, self.replicas, self.cache, self.groups, self.peer
+        )
         self.metadata = MetadataHandlers(host, config, self.cache, self.topic_admin)
         self._connect_rooms()
         rooms = (
@@ -104,7 +110,7 @@ class Broker:
             self.replicas,
             self.groups,
             self.find_coordinator,
-            self.producer_ids,
+            self.transactions,
             self.controller,
         )
         rows = [row for room in rooms for row in room.handlers()]
@@ -124,6 +130,7 @@ class Broker:
         """Give each room what it calls in another room."""
         self.replicas.on_leadership.append(self.settings.hosted)
         self.cache.on_update.append(self.replicas.metadata_updated)
+        self.replicas.transaction_checks.queries = self.transactions.queries
         self.logs.on_folder_failed.append(self._folder_failed)
         self.settings.on_change.append(self.controller.settings_changed)
 
@@ -160,6 +167,7 @@ class Broker:
         await self.controller.stop()
         self.sockets.close()
         self._page.close()
+        await self.transactions.stop()
         await self.groups.stop()
         await self.replicas.stop()
         await self.registry.close()

@@ -334,6 +334,53 @@ SETTINGS: tuple[Setting, ...] = (
         "segment size of __transaction_state",
         low=14,
     ),
+    int_setting(
+        "transaction.max.timeout.ms",
+        900_000,
+        "longest transaction.timeout.ms that a producer may ask for",
+        low=1,
+    ),
+    int_setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10_000,
+        "period of the check for transactions that have lasted too long",
+        low=1,
+    ),
+    int_setting(
+        "transactional.id.expiration.ms",
+        604_800_000,
+        "a transactional id without a transaction for so long is forgotten",
+        low=1,
+    ),
+    int_setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        3_600_000,
+        "period of the check for expired transactional ids",
+        low=1,
+    ),
+    bool_setting(
+        "transaction.partition.verification.enable",
+        True,
+        "a leader asks the coordinator before a transaction begins in its log (KIP-890)",
+    ),
+    int_setting(
+        "add.partitions.to.txn.retry.backoff.ms",
+        20,
+        "pause before a leader asks again while the last transaction ends",
+        low=1,
+    ),
+    int_setting(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        100,
+        "how long a leader asks again before the producer must",
+        low=0,
+    ),
+    Setting(
+        name="transaction.two.phase.commit.enable",
+        default=False,
+        doc="transactions that an external coordinator ends",
+        only_default="a transaction ends by EndTxn or by its timeout",
+    ),
     # purgatories
     int_setting(
         "producer.purgatory.purge.interval.requests",

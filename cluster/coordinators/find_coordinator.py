@@ -42,7 +42,7 @@ class CoordinatorType(IntEnum):
 
 NOT_SERVED: Mapping[int, str] = {
     CoordinatorType.GROUP: "groups are not supported by this broker",
-    CoordinatorType.TRANSACTION: "transactions are not supported by this broker yet",
+    CoordinatorType.TRANSACTION: "transactions are not supported by this broker",
     CoordinatorType.SHARE: "share groups are not supported by this broker",
 }
 """What the client reads when its type is not among the served ones."""

@@ -7,7 +7,7 @@ id; clients then use v9. The other modules of this room:
     group_shard         the groups of one partition, hosted by the coordinator runtime
     membership          one group as a state machine (rebalance, group_members, members, states)
     deadlines           the deadlines of groups as delayed operations
-    offsets             the committed offsets of one group; offset_expiration, subscriptions
+    offsets             the committed offsets of one group; offset_expiration, offset_rows, subscriptions
     records             formats of `__consumer_offsets`; stored_group, replayed_groups
     …_api               requests and responses
 
@@ -28,6 +28,8 @@ from .admin_api import GroupAdminApi
 from .membership_api import MembershipApi
 from .offsets_api import OffsetsApi
 from .service import GroupService
+from .transactional_offsets_api import VERSIONS as TXN_VERSIONS
+from .transactional_offsets_api import TransactionalOffsetsApi
 
 if TYPE_CHECKING:
     from ..metadata import MetadataCache
@@ -47,6 +49,9 @@ class GroupCoordinator:
         self.service = GroupService(host, config, replicas, cache)
         self._membership = MembershipApi(self.service)
         self._offsets = OffsetsApi(self.service)
+        self._transactional = TransactionalOffsetsApi(self.service, replicas)
+        self.end_transaction = self._transactional.end_transaction
+        """Writes the marker of a transaction to a partition of `__consumer_offsets` (F6)."""
         self._admin = GroupAdminApi(self.service)
         replicas.on_leadership.append(self.service.runtime.leadership_changed)
 
@@ -66,6 +71,11 @@ class GroupCoordinator:
             ApiRow(ApiKey.DESCRIBE_GROUPS, 0, 6, self._admin.describe_groups),
             ApiRow(ApiKey.LIST_GROUPS, 0, 5, self._admin.list_groups),
             ApiRow(ApiKey.DELETE_GROUPS, 0, 2, self._admin.delete_groups),
+            ApiRow(
+                ApiKey.TXN_OFFSET_COMMIT,
+                *TXN_VERSIONS,
+                self._transactional.txn_offset_commit,
+            ),
             ApiRow(ApiKey.OFFSET_DELETE, 0, 0, self._offsets.offset_delete),
         )
 

@@ -28,7 +28,7 @@ from .members import Effect, JoinResult, SendResponse, SyncResult, WriteGroupMet
 from .membership import Group
 from .offset_expiration import OffsetRetention, expired_offsets, is_removable
 from .rebalance import GroupLimits
-from .records import encode_group_key, encode_offset_key
+from .records import OffsetValue, encode_group_key, encode_offset_key
 from .replayed_groups import ReplayedGroups
 from .states import GroupState
 from .stored_group import group_record
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from ..wire.batches import Record
     from .deadlines import GroupDeadlines
 
+
+CommittedInTransaction = tuple[str, list[tuple[TopicPartition, OffsetValue]]]
+"""A group, and its offsets that a transaction made valid."""
 
 EXPIRATION = "offset-expiration"
 """Key of the timer that looks for expired offsets."""
@@ -70,12 +73,13 @@ class GroupShard:
 
     # ---- state machine of the runtime --------------------------------------------------------------
 
-    def replay(self, record: Record, _producer: TransactionalProducer | None, /) -> None:
+    def replay(self, record: Record, producer: TransactionalProducer | None, /) -> None:
         """Apply one record; RecordFormatError when it is no record of groups."""
-        self._replayed.apply(record)
+        self._replayed.apply(record, None if producer is None else producer.producer_id)
 
     def replay_end_marker(self, producer: TransactionalProducer, *, commit: bool) -> None:
-        """Nothing: TxnOffsetCommit is not served yet."""
+        """A transaction ended: its offsets become valid, or are dropped."""
+        self._replayed.end_transaction(producer.producer_id, commit=commit)
 
     def loaded(self, took_ms: int) -> None:
         """Build the groups, and give every member a whole session from now."""
@@ -124,6 +128,16 @@ class GroupShard:
         self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
         if self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> list[CommittedInTransaction]:
+        """The marker of a transaction is committed; returns the offsets that became valid, by group."""
+        ended: list[CommittedInTransaction] = []
+        for hosted in self:
+            offsets = hosted.offsets.end_transaction(producer_id, commit=commit)
+            if offsets:
+                ended.append((hosted.group_id, offsets))
+            self.discard_if_idle(hosted)
+        return ended
 
     # ---- expiration of offsets ---------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Owns: the translation between the protocol's versions and `GroupOffsets`. The re
 in-sync replicas have it (acks=all), and OffsetFetch returns it only then. May fail: KafkaError only, which becomes the
 error of the group, topic or partition, whichever the version has a field for.
 
-`require_stable` changes nothing, because no offset can be pending in a transaction: TxnOffsetCommit is not served yet.
+A consumer that requires stable offsets (OffsetFetch v7) gets UNSTABLE_OFFSET_COMMIT for a partition with an offset
+that is pending in a transaction, and tries again (KIP-447).
 Source: Kafka's OffsetMetadataManager and OffsetFetchResponse.
 """
 
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
-from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from ..ids import Offset, TopicPartition
 from ..wire import messages
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .membership import Group
+from .offset_rows import check_offset, offset_rows, offset_value
 from .offsets import GroupOffsets
 from .records import (
     OffsetValue,
@@ -62,8 +64,8 @@ class OffsetsApi:
             return
         errors: dict[TopicPartition, ErrorCode] = {}
         values: dict[TopicPartition, OffsetValue] = {}
-        for tp, row in _commit_rows(body):
-            refused = self._check_offset(tp, row)
+        for tp, row in offset_rows(body):
+            refused = check_offset(self._service, tp, row)
             if refused is not ErrorCode.none:
                 errors[tp] = refused
             else:
@@ -87,25 +89,10 @@ class OffsetsApi:
             raise KafkaError(error)
         return shard, hosted
 
-    def _check_offset(self, tp: TopicPartition, row: Any) -> ErrorCode:
-        metadata: str = row.committed_metadata or ""
-        if len(metadata) > self._service.config.number("offset.metadata.max.bytes"):
-            return ErrorCode.offset_metadata_too_large
-        count = self._service.cache.partition_count(tp.topic)
-        if not 0 <= tp.partition < count:
-            return ErrorCode.unknown_topic_or_partition
-        return ErrorCode.none
-
     def _value(self, row: Any, body: Any) -> OffsetValue:
         now_ms = self._service.host.clock.wall_ms()
         retention_ms = messages.to_milliseconds(getattr(body, "retention_time", DEFAULT_RETENTION))
-        return OffsetValue(
-            offset=Offset(row.committed_offset),
-            leader_epoch=LeaderEpoch(getattr(row, "committed_leader_epoch", NO_EPOCH)),
-            metadata=row.committed_metadata or "",
-            timestamp_ms=now_ms,
-            expire_timestamp_ms=-1 if retention_ms < 0 else now_ms + retention_ms,
-        )
+        return offset_value(row, now_ms, retention_ms)
 
     def _commit(
         self,
@@ -143,17 +130,21 @@ class OffsetsApi:
         body = request.decode()
         s = messages.response(request)
         if request.version >= MANY_GROUPS_FROM:
-            groups = tuple(self._fetch_group(s, group) for group in body.groups)
+            stable = body.require_stable
+            groups = tuple(self._fetch_group(s, group, stable=stable) for group in body.groups)
             request.respond(s.OffsetFetchResponse(groups=groups))
             return
         error, offsets = self._offsets_of(body.group_id)
+        stable = getattr(body, "require_stable", False)
         # v0 and v1 have no field for an error of the group: each partition carries it.
         row_error = error if request.version < GROUP_ERROR_FROM else ErrorCode.none
         topics = tuple(
             s.OffsetFetchResponseTopic(
                 name=topic,
                 partitions=tuple(
-                    s.OffsetFetchResponsePartition(**_fetched(topic, index, offsets, row_error))
+                    s.OffsetFetchResponsePartition(
+                        **_fetched(topic, index, offsets, row_error, stable=stable)
+                    )
                     for index in indexes
                 ),
             )
@@ -161,14 +152,14 @@ class OffsetsApi:
         )
         request.respond(s.OffsetFetchResponse(error_code=error, topics=topics))
 
-    def _fetch_group(self, s: Any, body: Any) -> Any:
+    def _fetch_group(self, s: Any, body: Any, *, stable: bool) -> Any:
         error, offsets = self._offsets_of(body.group_id)
         topics = tuple(
             s.OffsetFetchResponseTopics(
                 name=topic,
                 partitions=tuple(
                     s.OffsetFetchResponsePartitions(
-                        **_fetched(topic, index, offsets, ErrorCode.none)
+                        **_fetched(topic, index, offsets, ErrorCode.none, stable=stable)
                     )
                     for index in indexes
                 ),
@@ -234,14 +225,8 @@ def _known_subscriptions(group: Group) -> frozenset[str]:
     return subscribed
 
 
-def _commit_rows(body: Any) -> Iterable[tuple[TopicPartition, Any]]:
-    for topic in body.topics:
-        for row in topic.partitions:
-            yield TopicPartition(topic.name, row.partition_index), row
-
-
 def _requested_partitions(body: Any) -> list[TopicPartition]:
-    return [tp for tp, _ in _commit_rows(body)]
+    return [tp for tp, _ in offset_rows(body)]
 
 
 def _respond_to_commit(request: Request, body: Any, errors: Errors) -> None:
@@ -282,8 +267,13 @@ def _fetch_topics(
     return [(topic, sorted(indexes)) for topic, indexes in sorted(found.items())]
 
 
-def _fetched(topic: str, index: int, offsets: GroupOffsets, error: ErrorCode) -> dict[str, Any]:
-    value = offsets.get(TopicPartition(topic, index)) or NO_OFFSET_VALUE
+def _fetched(
+    topic: str, index: int, offsets: GroupOffsets, error: ErrorCode, *, stable: bool
+) -> dict[str, Any]:
+    tp = TopicPartition(topic, index)
+    value = offsets.get(tp) or NO_OFFSET_VALUE
+    if stable and error is ErrorCode.none and offsets.is_unstable(tp):
+        value, error = NO_OFFSET_VALUE, ErrorCode.unstable_offset_commit
     return {
         "partition_index": index,
         "committed_offset": value.offset,

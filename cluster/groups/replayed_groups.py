@@ -3,8 +3,8 @@
 Owns: `ReplayedGroups`, filled during a load and turned into groups at its end. Invariant (G4): a value is replaced
 only by a record with a higher offset, so a committed offset never goes back during a replay.
 
-Transactional offset commits count as soon as they are replayed, and end markers change nothing: TxnOffsetCommit is
-not served yet.
+Offsets of a transaction count once the marker of its producer is replayed; without a marker they stay pending (F6). A
+tombstone removes the pending offset of its partition, too.
 
 Source: Kafka's GroupMetadataManager.doLoadGroupsAndOffsets.
 """
@@ -35,13 +35,17 @@ class ReplayedGroups:
     def __init__(self) -> None:
         self._groups: dict[str, GroupValue] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[OffsetValue, Offset]]] = {}
+        self._pending: dict[int, dict[OffsetKey, tuple[OffsetValue, Offset]]] = {}
 
-    def apply(self, record: Record) -> None:
-        """Apply the next record; RecordFormatError when it is no record of groups."""
+    def apply(self, record: Record, producer_id: int | None = None) -> None:
+        """Apply the next record, of a transaction where a producer is given; RecordFormatError: no record of groups."""
         if record.key is None:
             raise RecordFormatError("a record without key")
         key = decode_key(record.key)
-        if isinstance(key, OffsetKey):
+        if isinstance(key, OffsetKey) and producer_id is not None and record.value is not None:
+            value = decode_offset_value(record.value)
+            self._pending.setdefault(producer_id, {})[key] = (value, Offset(record.offset))
+        elif isinstance(key, OffsetKey):
             self._apply_offset(key, record)
         elif isinstance(key, GroupKey):
             if record.value is None:
@@ -53,6 +57,8 @@ class ReplayedGroups:
         committed = self._offsets.setdefault(key.group, {})
         if record.value is None:
             committed.pop(key.topic_partition, None)
+            for rows in self._pending.values():
+                rows.pop(key, None)
             return
         value = decode_offset_value(record.value)
         before = committed.get(key.topic_partition)
@@ -61,11 +67,21 @@ class ReplayedGroups:
         )
         committed[key.topic_partition] = (value, Offset(record.offset))
 
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of a producer: its pending offsets become valid, or are dropped."""
+        rows = self._pending.pop(producer_id, {})
+        for key, (value, offset) in rows.items() if commit else ():
+            committed = self._offsets.setdefault(key.group, {})
+            before = committed.get(key.topic_partition)
+            if before is None or before[1] < offset:
+                committed[key.topic_partition] = (value, offset)
+
     def build(self, limits: GroupLimits, wall_ms: int) -> dict[str, HostedGroup]:
         """The groups with their offsets, by group id; the sessions of their members are not started."""
         with_offsets = [group_id for group_id, rows in self._offsets.items() if rows]
+        pending = [key.group for rows in self._pending.values() for key in rows]
         hosted: dict[str, HostedGroup] = {}
-        for group_id in dict.fromkeys([*self._groups, *with_offsets]):
+        for group_id in dict.fromkeys([*self._groups, *with_offsets, *pending]):
             group = Group(group_id, limits)
             value = self._groups.get(group_id)
             since_ms: int | None = wall_ms
@@ -75,4 +91,9 @@ class ReplayedGroups:
             built = hosted[group_id] = HostedGroup(group, since_ms)
             for tp, (committed, log_offset) in self._offsets.get(group_id, {}).items():
                 built.offsets.put(tp, committed, log_offset)
+        for producer_id, rows in self._pending.items():
+            for key, (offset, log_offset) in rows.items():
+                hosted[key.group].offsets.put_pending(
+                    producer_id, key.topic_partition, offset, log_offset
+                )
         return hosted

@@ -36,6 +36,8 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     group.state              group, partition, state, generation, members
     group.loaded             partition, groups, took_ms (where there were groups)
     group.offsets-expired    group, partition, offsets
+    transaction.state        transactional_id, state, producer_id, epoch, partitions
+    transactions.loaded      partition, transactions, took_ms (where there were transactions)
     registry.ready           zxid, sessions
     registry.expired         session, name
     links.blocked            peers, direction

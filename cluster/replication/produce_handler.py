@@ -3,19 +3,28 @@
 Owns: `ProduceHandler`, and the tap of acknowledged batches (J6). acks=0 has no response; if a batch was refused, the
 connection is closed instead (WireError), as Kafka does: that alone makes such a producer look for the new leader.
 
+Transactional batches need a transactional id, and where the log has no open transaction of the producer, the
+agreement of its coordinator (`transaction_checks.py`).
+
 Source: Kafka's `KafkaApis.handleProduceRequest`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, WireError
 from ..ids import TopicPartition
 from ..storage.results import Origin
 from ..wire.batch_header import is_transactional
-from ..wire.produce import ProduceAnswer, ProduceEntry, decode_produce, encode_produce_response
+from ..wire.produce import (
+    ProduceAnswer,
+    ProduceEntry,
+    ProduceRequest,
+    decode_produce,
+    encode_produce_response,
+)
 from .appends import ADMIN_CLIENT, ProduceResult
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from ..wire.request import Request
     from .appends import Appends
     from .partition_directory import PartitionDirectory
+    from .transaction_checks import TransactionChecks
 
 _MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
@@ -30,22 +40,56 @@ _MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 class ProduceHandler:
     """Appends what producers send."""
 
-    def __init__(self, host: Host, directory: PartitionDirectory, appends: Appends) -> None:
+    def __init__(
+        self,
+        host: Host,
+        directory: PartitionDirectory,
+        appends: Appends,
+        transactions: TransactionChecks,
+    ) -> None:
         self._host = host
         self._directory = directory
         self._appends = appends
+        self._transactions = transactions
 
-    def handle(self, request: Request) -> None:
-        """Append what `request` carries and answer as its acks ask."""
+    def handle(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """Append what `request` carries and answer as its acks ask. A coroutine where a coordinator must be asked."""
         produce = decode_produce(request)
-        acks = produce.acks
-        if produce.transactional_id is not None or any(
-            is_transactional(entry.records) for entry in produce.entries if entry.records
-        ):
-            # Transactions are not served yet. An append outside of one would never be ended by a marker, so that
-            # readers of committed records would stop before it for ever.
-            request.fail(ErrorCode.transactional_id_authorization_failed)
-            return
+        entries, refused, keys = self._sorted(produce)
+        if any(is_transactional(records) for records in entries.values()):
+            if not produce.transactional_id:
+                request.fail(ErrorCode.transactional_id_authorization_failed)
+                return None
+            unverified = self._transactions.unverified(entries, request.version)
+            if unverified:
+                checked = self._transactions.check(
+                    produce.transactional_id, unverified, request.version
+                )
+                return self._check_and_append(request, produce, entries, refused, keys, checked)
+        self._append(request, produce, entries, refused, keys)
+        return None
+
+    async def _check_and_append(
+        self,
+        request: Request,
+        produce: ProduceRequest,
+        entries: dict[TopicPartition, Buffer],
+        refused: dict[int, ProduceResult],
+        keys: list[TopicPartition | None],
+        checked: Coroutine[Any, Any, dict[TopicPartition, ProduceResult]],
+    ) -> None:
+        """Append what the transaction coordinator allows. The connection's next request waits: batches keep order."""
+        results = await checked
+        for index, tp in enumerate(keys):
+            if tp in results and index not in refused:
+                refused[index] = results[tp]
+        allowed = {tp: records for tp, records in entries.items() if tp not in results}
+        self._append(request, produce, allowed, refused, keys)
+
+    def _sorted(
+        self, produce: ProduceRequest
+    ) -> tuple[dict[TopicPartition, Buffer], dict[int, ProduceResult], list[TopicPartition | None]]:
+        """The batches by partition, the entries that are refused at once, and the partition of each entry."""
         entries: dict[TopicPartition, Buffer] = {}
         refused: dict[int, ProduceResult] = {}
         keys: list[TopicPartition | None] = []
@@ -61,6 +105,17 @@ class ProduceHandler:
             else:
                 assert tp is not None
                 entries[tp] = entry.records
+        return entries, refused, keys
+
+    def _append(
+        self,
+        request: Request,
+        produce: ProduceRequest,
+        entries: dict[TopicPartition, Buffer],
+        refused: dict[int, ProduceResult],
+        keys: list[TopicPartition | None],
+    ) -> None:
+        acks = produce.acks
 
         def done(results: dict[TopicPartition, ProduceResult]) -> None:
             if acks == 0:

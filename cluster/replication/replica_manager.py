@@ -7,11 +7,11 @@ Owns: no rule. `ReplicaManager` creates the parts below, in the order of their d
     wake_ups.py              what an append, a moved high watermark, an fsync or a new role completes
     log_failures.py          partitions out of service
     leader_and_isr.py        LeaderAndIsr and StopReplica
-    appends.py               appends and acks=all; produce_handler.py
+    appends.py               appends and acks=all; produce_handler.py, transaction_checks.py
     fetch_handler.py         reads for consumers and followers; fetch_reads.py, fetch_session.py
     fetcher_manager.py       following leaders; fetcher.py, follower_session.py, follower_truncation.py
     isr_writes.py, high_watermark_checkpoint.py, offset_trace.py
-    list_offsets.py, delete_records.py, log_dirs.py
+    list_offsets.py, delete_records.py, log_dirs.py, describe_producers.py
 
 No part receives this manager, and no two parts import each other (import-linter contract).
 
@@ -32,6 +32,7 @@ from .broker_registration import BrokerRegistration
 from .delete_records import VERSION_HIGH as DELETE_VERSION_HIGH
 from .delete_records import VERSION_LOW as DELETE_VERSION_LOW
 from .delete_records import DeleteRecordsHandler
+from .describe_producers import DescribeProducersHandler
 from .fetch_handler import FetchHandler
 from .fetcher import FetcherServices
 from .fetcher_manager import FetcherManager
@@ -48,6 +49,7 @@ from .offset_trace import OffsetTrace
 from .partition import Partition
 from .partition_directory import PartitionDirectory
 from .produce_handler import ProduceHandler
+from .transaction_checks import transaction_checks
 from .truncation import STRATEGIES
 from .wake_ups import WakeUps
 
@@ -126,13 +128,14 @@ class ReplicaManager:
         self.log_failures.on_failure.append(self.fetchers.remove)
         self.log_failures.on_failure.append(self._announce_failure)
         self._appends = Appends(host, self.directory, self.wake_ups, log_failed)
+        self.transaction_checks = transaction_checks(host, config, self.directory)
+        """Asks transaction coordinators; the broker connects it to them."""
         follower_state = FollowerFetchState(host, self.wake_ups, self._isr_writes, offsets)
         self._fetch = FetchHandler(
             host, self.directory, self.wake_ups, follower_state, log_failed, config
         )
         self._log_dirs = DescribeLogDirsHandler(host, logs, self.directory)
-        self._isr_changes = isr_changes
-        self._node_id, self._metadata = node_id, metadata
+        self._isr_changes, self._node_id, self._metadata = isr_changes, node_id, metadata
         self._leader_and_isr = LeaderAndIsrHandler(self._role_services())
 
     # ------------------------------------------------------------------- life
@@ -174,9 +177,10 @@ class ReplicaManager:
         """The APIs that this room serves."""
         host, directory, log_failed = self._host, self.directory, self.log_failures.log_failed
         roles = self._leader_and_isr
-        produce = ProduceHandler(host, directory, self._appends)
+        produce = ProduceHandler(host, directory, self._appends, self.transaction_checks)
         offsets = OffsetHandlers(host, directory, log_failed)
         delete_records = DeleteRecordsHandler(host, directory, self.wake_ups, log_failed)
+        producers = DescribeProducersHandler(directory)
         return (
             ApiRow(
                 0, PRODUCE_VERSION_LOW, PRODUCE_VERSION_HIGH, produce.handle, refuse=produce.refuse
@@ -187,6 +191,7 @@ class ReplicaManager:
             ApiRow(5, 4, 4, roles.handle_stop_replica),
             ApiRow(21, DELETE_VERSION_LOW, DELETE_VERSION_HIGH, delete_records.handle),
             ApiRow(23, 2, 4, offsets.handle_offset_for_leader_epoch),
+            ApiRow(61, 0, 0, producers.handle),
             ApiRow(35, LOG_DIRS_VERSION_LOW, LOG_DIRS_VERSION_HIGH, self._log_dirs.handle),
         )
 

@@ -23,6 +23,7 @@ from ..authorizer import Operation
 from ..errors import ErrorCode, WireError
 from . import messages
 from .api_keys import CLUSTER_OPERATIONS, INTER_BROKER_APIS, ApiKey
+from .features import FEATURES, FINALIZED_EPOCH, FINALIZED_FROM, MINIMUM_ZERO_FROM
 from .request import Handler, Request
 
 __all__ = ["ApiRow", "ApiTable", "VersionRange"]
@@ -141,5 +142,21 @@ def _body(version: int, code: ErrorCode, ranges: Iterable[VersionRange]) -> byte
         s.ApiVersion(api_key=row.api_key, min_version=row.low, max_version=row.high)
         for row in ranges
     )
-    entity = s.ApiVersionsResponse(error_code=code, api_keys=rows)
+    features = FEATURES if code is ErrorCode.none and version >= FINALIZED_FROM else ()
+    entity = s.ApiVersionsResponse(
+        error_code=code,
+        api_keys=rows,
+        supported_features=tuple(
+            s.SupportedFeatureKey(name=row.name, min_version=row.low, max_version=row.high)
+            for row in features
+            if row.low or version >= MINIMUM_ZERO_FROM
+        ),
+        finalized_features_epoch=FINALIZED_EPOCH if features else -1,
+        finalized_features=tuple(
+            s.FinalizedFeatureKey(
+                name=row.name, max_version_level=row.level, min_version_level=row.level
+            )
+            for row in features
+        ),
+    )
     return messages.encode(messages.response_writer(ApiKey.API_VERSIONS, version), entity)

@@ -26,7 +26,7 @@ from ..errors import ErrorCode, WireError
 from ..host.seam import Buffer
 from .topic_ids import UUID
 
-__all__ = ["WireReader", "neutral", "read_varint", "reader", "skip_tags"]
+__all__ = ["EPOCH", "WireReader", "neutral", "read_varint", "reader", "skip_tags"]
 
 WireReader = Callable[[Buffer, int], tuple[Any, int]]
 """A decoder: `(buffer, position) -> (value, position after it)`."""
@@ -94,6 +94,10 @@ def _read_milliseconds(layout: str) -> WireReader:
         return timedelta(milliseconds=number), at
 
     return read
+
+
+EPOCH = read_datetime_i64(bytes(8), 0)[0]
+"""The wall clock time 0."""
 
 
 def _read_time(buffer: Buffer, at: int) -> tuple[Any, int]:

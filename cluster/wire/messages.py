@@ -29,7 +29,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
 from ..errors import WireError
-from .decoding import WireReader, neutral, reader
+from .decoding import EPOCH, WireReader, neutral, reader
 from .internal import INTERNAL
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ __all__ = [
     "schema",
     "to_milliseconds",
     "versions_known",
+    "wall_time",
 ]
 
 MessageKind = Literal["request", "response"]
@@ -169,6 +170,11 @@ def decode_response(api_key: int, version: int, buffer: Buffer, at: int = 0) -> 
 def milliseconds(number: int) -> timedelta:
     """Returns the value of a time field."""
     return timedelta(milliseconds=number)
+
+
+def wall_time(since_epoch_ms: int) -> Any:
+    """Returns the value of a field with a wall clock time."""
+    return EPOCH + timedelta(milliseconds=since_epoch_ms)
 
 
 def to_milliseconds(value: timedelta) -> int:

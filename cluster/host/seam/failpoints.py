@@ -54,6 +54,53 @@ CLEANER_BEFORE_CHECKPOINT = declare(
 BEFORE_ISR_WRITE = declare(
     "partition.before-isr-write", "the leader has decided on a new ISR, before the registry has it"
 )
+BEFORE_INIT = declare(
+    "transaction.before-init", "InitProducerId, before the coordinator logs the producer's epoch"
+)
+AFTER_INIT = declare(
+    "transaction.after-init", "InitProducerId, the epoch is logged, before the response"
+)
+BEFORE_PARTITIONS = declare(
+    "transaction.before-partitions", "before the coordinator logs the partitions of a transaction"
+)
+AFTER_PARTITIONS = declare(
+    "transaction.after-partitions",
+    "the partitions of a transaction are logged, before the response",
+)
+BEFORE_VERIFICATION = declare(
+    "transaction.before-verification",
+    "a leader has transactional batches, before it asks the coordinator whether they may be appended",
+)
+AFTER_VERIFICATION = declare(
+    "transaction.after-verification", "the coordinator has agreed, before the leader appends"
+)
+BEFORE_TXN_OFFSETS = declare(
+    "transaction.before-offsets", "the group coordinator, before it logs offsets of a transaction"
+)
+AFTER_TXN_OFFSETS = declare(
+    "transaction.after-offsets", "offsets of a transaction are logged, before the response"
+)
+BEFORE_PREPARE = declare(
+    "transaction.before-prepare",
+    "EndTxn, before the coordinator logs PrepareCommit or PrepareAbort",
+)
+AFTER_PREPARE = declare(
+    "transaction.after-prepare", "the result is logged, before the response and before any marker"
+)
+BEFORE_MARKER = declare(
+    "transaction.before-marker", "a partition leader, before it appends markers"
+)
+AFTER_MARKER = declare(
+    "transaction.after-marker", "a partition leader has appended markers, before its response"
+)
+BETWEEN_MARKERS = declare(
+    "transaction.between-markers", "one broker has its markers, before the coordinator counts them"
+)
+BEFORE_COMPLETE = declare(
+    "transaction.before-complete",
+    "every partition has its marker, before the coordinator logs that",
+)
+AFTER_COMPLETE = declare("transaction.after-complete", "CompleteCommit or CompleteAbort is logged")
 
 
 class Failpoints(Protocol):

@@ -27,6 +27,8 @@ BATCHES_KEPT = 5
 SEQUENCE_MAX = 2**31 - 1
 NO_TRANSACTION = -1
 UNKNOWN_EPOCH = -1
+MARKER_BUMPS_EPOCH_FROM = 2
+"""First transaction version whose markers are one epoch above the records."""
 
 
 class BatchMetadata(NamedTuple):
@@ -63,6 +65,23 @@ class ProducerEntry(NamedTuple):
     def last_offset(self) -> int:
         """Offset of the newest batch or marker of this entry; -1 without one."""
         return max(self.batches[-1].last_offset if self.batches else -1, self.marker_offset)
+
+    def accepts_marker(self, epoch: int, transaction_version: int) -> bool:
+        """True when a transaction coordinator may end this producer's transaction with a marker of `epoch` (KIP-890).
+
+        With transaction version 2 a marker is one epoch above the records, so a marker of the present epoch is late,
+        and would end the next transaction; except when no transaction is open: then it repeats the last marker
+        (KAFKA-19999). With older versions a marker has the epoch of the records.
+        """
+        if transaction_version < MARKER_BUMPS_EPOCH_FROM:
+            return epoch >= self.epoch
+        return epoch > self.epoch or (
+            epoch == self.epoch and self.txn_first_offset == NO_TRANSACTION
+        )
+
+    def has_open_transaction(self, epoch: int) -> bool:
+        """True when a transaction of this producer epoch has records here, so that its partition was verified."""
+        return self.txn_first_offset != NO_TRANSACTION and self.epoch == epoch
 
     def may_stem_from(self, offset: int) -> bool:
         """True when a batch or a marker at `offset` or above may have changed this entry.

@@ -6,13 +6,15 @@ import asyncio
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from harrow.cluster.errors import ErrorCode, RegistryError
 from harrow.cluster.host.seam import bytes_of
 from harrow.cluster.ids import NodeId
 from harrow.cluster.transactions import ProducerIds
+from harrow.cluster.transactions.producer_api import ProducerApi
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.request import Request
 from registry_in_process import RegistryFixture, run
@@ -20,10 +22,10 @@ from request_contexts import client_context
 
 
 async def init_producer_id(
-    ids: ProducerIds, version: int, transactional_id: str | None = None, *given: int
+    ids: ProducerIds, version: int, *given: int
 ) -> tuple[ErrorCode, int, int]:
     fields: dict[str, Any] = {
-        "transactional_id": transactional_id,
+        "transactional_id": None,
         "transaction_timeout": timedelta(seconds=60),
     }
     if version >= 3 and given:
@@ -34,7 +36,8 @@ async def init_producer_id(
         22, version, 1, "test", messages.encode_request(22, version, entity), 0, client_context(), 0,
         lambda parts, _on_send: responses.append(b"".join(map(bytes_of, parts or ()))),
     )  # fmt: skip
-    (row,) = ids.handlers()
+    service = cast("Any", SimpleNamespace(host=ids.host))
+    (row,) = [r for r in ProducerApi(service, ids).handlers() if r.api_key == 22]
     assert row.low <= version <= row.high
     handled = row.handler(request)
     assert handled is not None
@@ -66,19 +69,15 @@ def test_init_producer_id_of_every_version_assigns_or_bumps(tmp_path: Path, vers
         ids = ProducerIds(client.host, client, NodeId(1))
         assert await init_producer_id(ids, version) == (ErrorCode.none, 0, 0)
         assert await init_producer_id(ids, version) == (ErrorCode.none, 1, 0)
-        refused = (ErrorCode.unsupported_version, -1, -1)
-        assert await init_producer_id(ids, version, "a transaction") == refused
         if version >= 3:
-            assert await init_producer_id(ids, version, None, 1, 0) == (ErrorCode.none, 1, 1)
-            assert await init_producer_id(ids, version, None, 1, 32766) == (
+            assert await init_producer_id(ids, version, 1, 0) == (ErrorCode.none, 1, 1)
+            assert await init_producer_id(ids, version, 1, 32766) == (
                 ErrorCode.none,
                 1,
                 32767,
             )
-            assert await init_producer_id(ids, version, None, 1, 32767) == (ErrorCode.none, 2, 0)
-            assert (await init_producer_id(ids, version, None, 1, -1))[
-                0
-            ] is ErrorCode.invalid_request
+            assert await init_producer_id(ids, version, 1, 32767) == (ErrorCode.none, 2, 0)
+            assert (await init_producer_id(ids, version, 1, -1))[0] is ErrorCode.invalid_request
 
     run(tmp_path, test)
 

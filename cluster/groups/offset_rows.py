@@ -1,0 +1,43 @@
+"""The partitions of OffsetCommit and TxnOffsetCommit: which offsets are refused, and what is stored of the others.
+
+Owns: what both requests share. Source: Kafka's OffsetMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import ErrorCode
+from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from .records import OffsetValue
+from .service import GroupService
+
+
+def offset_rows(body: Any) -> Iterable[tuple[TopicPartition, Any]]:
+    """Each partition of the request, with its row."""
+    for topic in body.topics:
+        for row in topic.partitions:
+            yield TopicPartition(topic.name, row.partition_index), row
+
+
+def check_offset(service: GroupService, tp: TopicPartition, row: Any) -> ErrorCode:
+    """Why an offset is refused; NONE when it may be stored."""
+    metadata: str = row.committed_metadata or ""
+    if len(metadata) > service.config.number("offset.metadata.max.bytes"):
+        return ErrorCode.offset_metadata_too_large
+    count = service.cache.partition_count(tp.topic)
+    if not 0 <= tp.partition < count:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.none
+
+
+def offset_value(row: Any, now_ms: int, retention_ms: int = -1) -> OffsetValue:
+    """What is stored of a row; `retention_ms` -1: the broker's own."""
+    return OffsetValue(
+        offset=Offset(row.committed_offset),
+        leader_epoch=LeaderEpoch(getattr(row, "committed_leader_epoch", NO_EPOCH)),
+        metadata=row.committed_metadata or "",
+        timestamp_ms=now_ms,
+        expire_timestamp_ms=-1 if retention_ms < 0 else now_ms + retention_ms,
+    )

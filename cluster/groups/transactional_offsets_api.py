@@ -1,0 +1,277 @@
+"""TxnOffsetCommit, and the end of transactions in partitions of `__consumer_offsets` (F6).
+
+Owns: the handler of TxnOffsetCommit, and `end_transaction`, which writes a marker and makes the offsets of its
+producer valid. Offsets of a transaction are logged in transactional batches with acks=all; until the marker
+OffsetFetch shows the offset before, or UNSTABLE_OFFSET_COMMIT to a consumer that requires stable offsets (KIP-447).
+
+Order: the transaction coordinator agrees (or, from v5 on, adds the partition), then the group checks the member and its
+generation, then the offsets are written: so a member that was replaced while the coordinator was asked is fenced.
+
+The tap gets a row of each offset when the commit marker has made it valid, and none of an aborted transaction.
+
+Source: Kafka's GroupCoordinatorService.commitTransactionalOffsets, OffsetMetadataManager; KIP-447, KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..coordinators import CoordinatorWrite, EndMarker, KeyValue, TransactionalProducer
+from ..errors import ErrorCode, HarrowError, KafkaError
+from ..host.seam.failpoints import AFTER_TXN_OFFSETS, BEFORE_TXN_OFFSETS
+from ..ids import Offset, TopicPartition
+from ..internal_topics import OFFSETS
+from ..wire import messages
+from .group_shard import GroupShard
+from .hosted_group import HostedGroup
+from .members import NO_MEMBER
+from .membership import Group
+from .offset_rows import check_offset, offset_rows, offset_value
+from .records import OffsetValue, encode_offset_key, encode_offset_value
+from .service import GroupService
+from .states import GroupState
+from .write_errors import OFFSET_ERRORS
+
+if TYPE_CHECKING:
+    from ..replication import ReplicaManager
+    from ..wire.request import Request
+
+VERSIONS = (0, 5)
+ADDS_FROM = 5
+"""First version whose clients do not send AddOffsetsToTxn (KIP-890)."""
+ABORTABLE_FROM = 4
+"""First version whose clients know TRANSACTION_ABORTABLE."""
+
+NOT_HERE = frozenset(
+    {
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+NOT_VERIFIED = frozenset({*NOT_HERE, ErrorCode.network_exception, ErrorCode.not_leader_or_follower})
+"""The transaction coordinator gave no answer: the client tries again on COORDINATOR_LOAD_IN_PROGRESS."""
+
+
+class EndOfTransaction(Protocol):
+    """The marker of a transaction, as the transaction coordinator sends it."""
+
+    @property
+    def producer_id(self) -> int:
+        """Whose transaction."""
+        ...
+
+    @property
+    def producer_epoch(self) -> int:
+        """The epoch of the marker."""
+        ...
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """The epoch of the transaction coordinator."""
+        ...
+
+    @property
+    def commit(self) -> bool:
+        """True for a commit."""
+        ...
+
+
+class TransactionalOffsetsApi:
+    """Offsets that are committed in transactions."""
+
+    def __init__(self, service: GroupService, replicas: ReplicaManager) -> None:
+        self._service = service
+        self._replicas = replicas
+        self._host = service.host
+
+    # ---- TxnOffsetCommit ---------------------------------------------------------------------------
+
+    async def txn_offset_commit(self, request: Request) -> None:
+        """TxnOffsetCommit v0 to v5."""
+        body = request.decode()
+        rows = list(offset_rows(body))
+        try:
+            await self._verify(body, request.version)
+            shard, hosted = self._committer(body)
+        except KafkaError as error:
+            _respond(request, body, dict.fromkeys((tp for tp, _ in rows), error.code))
+            return
+        refused = {tp: check_offset(self._service, tp, row) for tp, row in rows}
+        refused = {tp: error for tp, error in refused.items() if error is not ErrorCode.none}
+        now_ms = self._host.clock.wall_ms()
+        values = {tp: offset_value(row, now_ms) for tp, row in rows if tp not in refused}
+
+        def done(error: ErrorCode) -> None:
+            shard.discard_if_idle(hosted)
+            _respond(request, body, {**dict.fromkeys(values, error), **refused})
+
+        if values:
+            producer = TransactionalProducer(body.producer_id, body.producer_epoch)
+            self._write(shard, hosted, values, producer, done)
+        else:
+            done(ErrorCode.none)
+
+    async def _verify(self, body: Any, version: int) -> None:
+        """KafkaError unless the transaction coordinator has the group's partition in the transaction."""
+        shard = self._service.shard_of(body.group_id)
+        home = TopicPartition(OFFSETS.name, shard.shard.number)
+        error = await self._replicas.transaction_checks.check_offsets(
+            home,
+            body.transactional_id,
+            body.producer_id,
+            body.producer_epoch,
+            add=version >= ADDS_FROM,
+        )
+        if error is not ErrorCode.none:
+            raise KafkaError(_error_for_client(error, version))
+
+    def _committer(self, body: Any) -> tuple[GroupShard, HostedGroup]:
+        shard, hosted = self._service.find(body.group_id)
+        generation = getattr(body, "generation_id", -1)  # from version 3 on
+        if hosted is None:
+            if generation >= 0:
+                raise KafkaError(ErrorCode.illegal_generation)
+            return shard, shard.create(body.group_id)
+        member_id = getattr(body, "member_id", NO_MEMBER)
+        instance = getattr(body, "group_instance_id", None)
+        error = _check_member(hosted.group, member_id, instance, generation)
+        if error is not ErrorCode.none:
+            raise KafkaError(error)
+        return shard, hosted
+
+    def _write(
+        self,
+        shard: GroupShard,
+        hosted: HostedGroup,
+        values: Mapping[TopicPartition, OffsetValue],
+        producer: TransactionalProducer,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        self._host.failpoints.hit(BEFORE_TXN_OFFSETS)
+        offsets = hosted.offsets
+        records: list[KeyValue] = [
+            (encode_offset_key(hosted.group_id, tp), encode_offset_value(value))
+            for tp, value in values.items()
+        ]
+
+        def committed(base_offset: Offset) -> None:
+            for delta, (tp, value) in enumerate(values.items()):
+                offsets.put_pending(producer.producer_id, tp, value, Offset(base_offset + delta))
+            offsets.end_in_transaction(values)
+            self._passed(AFTER_TXN_OFFSETS)
+            done(ErrorCode.none)
+
+        def failed(error: ErrorCode) -> None:
+            offsets.end_in_transaction(values)
+            done(error)
+
+        offsets.begin_in_transaction(values)
+        shard.shard.write(
+            CoordinatorWrite(
+                records=records,
+                committed=committed,
+                failed=failed,
+                errors=OFFSET_ERRORS,
+                producer=producer,
+            )
+        )
+
+    def _passed(self, failpoint: str) -> None:
+        try:
+            self._host.failpoints.hit(failpoint)
+        except (
+            HarrowError
+        ) as error:  # the offsets are written, whatever the failpoint was armed with
+            self._host.trace.log("warning", str(error))
+
+    # ---- the end of a transaction ------------------------------------------------------------------
+
+    def end_transaction(
+        self,
+        partition: int,
+        marker: EndOfTransaction,
+        invoked_ns: int,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Write the marker to a partition of `__consumer_offsets`; its offsets become valid, or are dropped.
+
+        NOT_LEADER_OR_FOLLOWER while the shard is not here or loading; else the error of the log.
+        """
+        hosted = self._service.runtime.hosted(partition)
+        if hosted is None or not hosted.shard.is_active:
+            done(ErrorCode.not_leader_or_follower)
+            return
+        machine = hosted.machine
+
+        def committed(_base_offset: Offset) -> None:
+            ended = machine.end_transaction(marker.producer_id, commit=marker.commit)
+            tap = self._host.tap
+            for group_id, rows in ended if tap.enabled else ():
+                offsets = [(tp, value.offset) for tp, value in rows]
+                tap.committed(group_id, offsets, error=0, invoked_ns=invoked_ns)
+            done(ErrorCode.none)
+
+        def failed(error: ErrorCode) -> None:
+            done(ErrorCode.not_leader_or_follower if error in NOT_HERE else error)
+
+        hosted.shard.write(
+            CoordinatorWrite(
+                records=(),
+                committed=committed,
+                failed=failed,
+                errors={},
+                producer=TransactionalProducer(marker.producer_id, marker.producer_epoch),
+                end_marker=EndMarker(marker.commit, marker.coordinator_epoch),
+            )
+        )
+
+
+def _check_member(
+    group: Group, member_id: str, group_instance_id: str | None, generation: int
+) -> ErrorCode:
+    """NONE when this member may commit in a transaction (KIP-447).
+
+    A client that names no member is not checked: older versions of the request cannot name one.
+    """
+    if group.state is GroupState.DEAD:
+        return ErrorCode.coordinator_not_available
+    if generation < 0 and (
+        group.state is GroupState.EMPTY or (member_id == NO_MEMBER and group_instance_id is None)
+    ):
+        return ErrorCode.none
+    error = group.members.check(member_id, group_instance_id)
+    if error is ErrorCode.none and generation != group.generation:
+        return ErrorCode.illegal_generation
+    return error
+
+
+def _error_for_client(error: ErrorCode, version: int) -> ErrorCode:
+    if error in NOT_VERIFIED:
+        return ErrorCode.coordinator_load_in_progress
+    if error is ErrorCode.concurrent_transactions and version < ADDS_FROM:
+        return ErrorCode.coordinator_load_in_progress
+    if error is ErrorCode.transaction_abortable and version < ABORTABLE_FROM:
+        return ErrorCode.invalid_txn_state
+    if error is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    return error
+
+
+def _respond(request: Request, body: Any, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+    s = messages.response(request)
+    topics = tuple(
+        s.TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=tuple(
+                s.TxnOffsetCommitResponsePartition(
+                    partition_index=row.partition_index,
+                    error_code=errors[TopicPartition(topic.name, row.partition_index)],
+                )
+                for row in topic.partitions
+            ),
+        )
+        for topic in body.topics
+    )
+    request.respond(s.TxnOffsetCommitResponse(topics=topics))

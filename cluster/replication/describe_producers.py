@@ -1,0 +1,70 @@
+"""DescribeProducers (API 61): the producers of a partition, with their open transactions (KIP-664).
+
+Owns: `DescribeProducersHandler`. Only the leader describes; the first offset of an open transaction says what holds
+back the last stable offset.
+
+Source: Kafka's `ReplicaManager.activeProducerState`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, KafkaError
+from ..ids import TopicPartition
+from ..wire import messages
+
+if TYPE_CHECKING:
+    from ..storage.producers.producer_entry import ProducerEntry
+    from ..wire.request import Request
+    from .partition_directory import PartitionDirectory
+
+
+class DescribeProducersHandler:
+    """Describes the producers of the partitions that this broker leads."""
+
+    def __init__(self, directory: PartitionDirectory) -> None:
+        self._directory = directory
+
+    def handle(self, request: Request) -> None:
+        """DescribeProducers v0."""
+        s = messages.response(request)
+        topics = tuple(
+            s.TopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    self._described(s, TopicPartition(topic.name, number))
+                    for number in topic.partition_indexes
+                ),
+            )
+            for topic in request.decode().topics
+        )
+        request.respond(s.DescribeProducersResponse(topics=topics))
+
+    def _described(self, s: Any, tp: TopicPartition) -> Any:
+        try:
+            producers = self._directory.leader_of(tp).log.producers.entries()
+        except KafkaError as error:
+            return s.PartitionResponse(
+                partition_index=tp.partition,
+                error_code=error.code,
+                error_message=error.message or None,
+                active_producers=(),
+            )
+        return s.PartitionResponse(
+            partition_index=tp.partition,
+            error_code=ErrorCode.none,
+            error_message=None,
+            active_producers=tuple(_producer(s, entry) for entry in producers),
+        )
+
+
+def _producer(s: Any, entry: ProducerEntry) -> Any:
+    return s.ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.batches[-1].last_sequence if entry.batches else -1,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )

@@ -1,0 +1,225 @@
+"""May a transactional batch be appended? The leader asks the transaction coordinator first (F4, KIP-890).
+
+Owns: `TransactionChecks`, the rule which batches need the question, the guard between the answer and the append, and
+the errors for producers. Without it a batch that arrives after the end of its transaction would open the transaction
+again in this log, and no marker would ever follow: the last stable offset would not advance any more.
+
+    the producer has an open transaction in the log, same epoch   no question: the partition was verified before
+    Produce up to v11 (transaction version 1)                     verify: the client has sent AddPartitionsToTxn
+    Produce from v12 on (transaction version 2)                   add the partition to the transaction
+
+The guard: the answer counts only if no marker of the producer was appended, and this broker did not lose the
+leadership, while the coordinator was asked. Otherwise the transaction may have ended meanwhile.
+
+A producer that is unknown here may begin with any sequence (older batches may be deleted). After a refusal its next
+batch must therefore not pass: the lowest refused sequence is remembered until a batch is appended.
+
+Source: Kafka's ReplicaManager.maybeSendPartitionsToTransactionCoordinator, UnifiedLog, VerificationStateEntry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ..errors import ErrorCode
+from ..host.seam.failpoints import AFTER_VERIFICATION, BEFORE_VERIFICATION
+from ..ids import TopicPartition
+from ..wire.batches import HEADER_SIZE, header_at
+from .appends import ProduceResult
+
+if TYPE_CHECKING:
+    from ..config import BrokerConfig
+    from ..host.seam import Buffer, Host
+    from ..storage.producers.producer_entry import ProducerEntry
+    from .partition import Partition
+    from .partition_directory import PartitionDirectory
+
+ADDS_FROM = 12
+"""First version of Produce whose clients do not send AddPartitionsToTxn."""
+ABORTABLE_FROM = 11
+"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
+REFUSED_MOST = 1000
+"""How many refused producers are remembered."""
+
+NOT_VERIFIED = frozenset(
+    {
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+"""The coordinator gave no answer: the producer gets NOT_ENOUGH_REPLICAS, on which every client tries again."""
+
+_NONE = ErrorCode.none
+
+
+class TransactionQueries(Protocol):
+    """What the leader needs of the transaction coordinators."""
+
+    async def check(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        *,
+        add: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Whether each partition is in the open transaction of this producer; `add`: add it."""
+        ...
+
+
+class Unverified(NamedTuple):
+    """A batch that waits for the coordinator, and what the log had of its producer when the question was sent."""
+
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    partition: Partition
+    generation: int
+    entry: ProducerEntry | None
+
+
+class TransactionChecks:
+    """Asks coordinators on behalf of the partitions that this broker leads."""
+
+    def __init__(self, host: Host, directory: PartitionDirectory, *, enabled: bool) -> None:
+        self._host = host
+        self._directory = directory
+        self._enabled = enabled
+        self._refused: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
+        self.queries: TransactionQueries | None = None
+        """The broker sets it, because the coordinators use this room."""
+
+    # ---- Produce -----------------------------------------------------------------------------------
+
+    def unverified(
+        self, entries: Mapping[TopicPartition, Buffer], version: int
+    ) -> dict[TopicPartition, Unverified]:
+        """The transactional batches of a Produce that the coordinator must be asked about."""
+        found: dict[TopicPartition, Unverified] = {}
+        for tp, records in entries.items():
+            if len(records) < HEADER_SIZE:
+                continue  # the append refuses it
+            header = header_at(records)
+            if header.is_transactional:
+                producer = (header.producer_id, header.producer_epoch, header.base_sequence)
+                row = self._unverified(tp, *producer, add=version >= ADDS_FROM)
+                if row is not None:
+                    found[tp] = row
+        return found
+
+    async def check(
+        self, transactional_id: str, unverified: Mapping[TopicPartition, Unverified], version: int
+    ) -> dict[TopicPartition, ProduceResult]:
+        """Ask about these batches; the refused ones with the error for the producer. Append the others at once."""
+        if len({row[:2] for row in unverified.values()}) > 1:
+            refused = ProduceResult.refused(
+                ErrorCode.invalid_producer_id_mapping,
+                "a produce request has transactional batches of several producers",
+            )
+            return dict.fromkeys(unverified, refused)
+        errors = await self._ask(transactional_id, unverified, add=version >= ADDS_FROM)
+        results: dict[TopicPartition, ProduceResult] = {}
+        for tp, error in errors.items():
+            if error is not _NONE:
+                known = _error_for_producer(error, version)
+                text = f"{tp}: the transaction coordinator said {error.name}"
+                results[tp] = ProduceResult.refused(known, text)
+        return results
+
+    # ---- TxnOffsetCommit ---------------------------------------------------------------------------
+
+    async def check_offsets(
+        self, tp: TopicPartition, transactional_id: str, producer_id: int, epoch: int, *, add: bool
+    ) -> ErrorCode:
+        """Ask whether offsets may be written to `tp` in a transaction; the coordinator's own error."""
+        row = self._unverified(tp, producer_id, epoch, 0, add=add)
+        if row is None:
+            return _NONE
+        return (await self._ask(transactional_id, {tp: row}, add=add))[tp]
+
+    # ---- question and guard ------------------------------------------------------------------------
+
+    def _unverified(
+        self, tp: TopicPartition, producer_id: int, epoch: int, sequence: int, *, add: bool
+    ) -> Unverified | None:
+        partition = self._directory.partition(tp)
+        if partition is None or not partition.is_leader or self.queries is None:
+            return None  # the append refuses it
+        entry = partition.log.producers.get(producer_id)
+        is_open = entry is not None and entry.has_open_transaction(epoch)
+        if is_open or not (self._enabled or add):
+            return None
+        generation = partition.leadership_generation
+        return Unverified(producer_id, epoch, sequence, partition, generation, entry)
+
+    async def _ask(
+        self, transactional_id: str, unverified: Mapping[TopicPartition, Unverified], *, add: bool
+    ) -> dict[TopicPartition, ErrorCode]:
+        """The error of each partition: the coordinator's, or that of the guard."""
+        assert self.queries is not None, "asked without coordinators"
+        first = next(iter(unverified.values()))
+        self._host.failpoints.hit(BEFORE_VERIFICATION)
+        answers = await self.queries.check(
+            transactional_id, first.producer_id, first.producer_epoch, tuple(unverified), add=add
+        )
+        self._host.failpoints.hit(AFTER_VERIFICATION)
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for tp, row in unverified.items():
+            if answers[tp] is not _NONE:
+                self._remember(tp, row)
+            errors[tp] = answers[tp] if answers[tp] is not _NONE else self._guard(tp, row, add=add)
+        return errors
+
+    def _guard(self, tp: TopicPartition, row: Unverified, *, add: bool) -> ErrorCode:
+        """The error when the coordinator's answer may be too old, or an earlier batch of the producer is missing."""
+        partition = row.partition
+        leads = self._directory.partition(tp) is partition and partition.is_leader
+        if not leads or partition.leadership_generation != row.generation:
+            return ErrorCode.not_leader_or_follower
+        entry = partition.log.producers.get(row.producer_id)
+        is_open = entry is not None and entry.has_open_transaction(row.producer_epoch)
+        if not is_open and entry is not row.entry:
+            return ErrorCode.invalid_txn_state  # the transaction has ended meanwhile
+        refused = self._refused.get((tp, row.producer_id))
+        if entry is not None or row.sequence == 0:
+            self._refused.pop((tp, row.producer_id), None)
+            return _NONE
+        is_missing = (
+            refused is not None and refused[0] == row.producer_epoch and refused[1] < row.sequence
+        )
+        return ErrorCode.out_of_order_sequence_number if is_missing or add else _NONE
+
+    def _remember(self, tp: TopicPartition, row: Unverified) -> None:
+        """Keep the lowest sequence that was refused to this producer."""
+        before = self._refused.pop((tp, row.producer_id), None)
+        lowest = row.sequence
+        if before is not None and before[0] == row.producer_epoch:
+            lowest = min(lowest, before[1])
+        self._refused[tp, row.producer_id] = (row.producer_epoch, lowest)
+        if len(self._refused) > REFUSED_MOST:
+            del self._refused[next(iter(self._refused))]
+
+
+def transaction_checks(
+    host: Host, config: BrokerConfig, directory: PartitionDirectory
+) -> TransactionChecks:
+    """The checks of a broker."""
+    enabled = config.flag("transaction.partition.verification.enable")
+    return TransactionChecks(host, directory, enabled=enabled)
+
+
+def _error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
+    """The error of a produce response of this version."""
+    if error in NOT_VERIFIED:
+        return ErrorCode.not_enough_replicas
+    if error is ErrorCode.concurrent_transactions and version < ADDS_FROM:
+        return ErrorCode.not_enough_replicas
+    if error is ErrorCode.transaction_abortable and version < ABORTABLE_FROM:
+        return ErrorCode.invalid_txn_state
+    if error is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    return error

@@ -1,0 +1,142 @@
+"""DescribeTransactions and ListTransactions: what the coordinator stores of transactional ids (KIP-664).
+
+Owns: the two handlers. A state filter that names no state is returned, not refused. A pattern must match a whole
+transactional id (KIP-1152, v2).
+
+Source: Kafka's TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import ErrorCode, KafkaError
+from ..wire import messages
+from ..wire.api import ApiRow
+from ..wire.api_keys import ApiKey
+from ..wire.request import Request
+from .records import by_topic
+from .service import TransactionService
+from .states import DEAD, TransactionState
+from .transaction import Transaction
+
+DESCRIBE_VERSIONS = (0, 0)
+LIST_VERSIONS = (0, 2)
+
+
+class TransactionAdminApi:
+    """Handlers of the requests of administrators."""
+
+    def __init__(self, service: TransactionService) -> None:
+        self._service = service
+
+    def handlers(self) -> Iterable[ApiRow]:
+        """The rows of the API table."""
+        return (
+            ApiRow(ApiKey.DESCRIBE_TRANSACTIONS, *DESCRIBE_VERSIONS, self.describe),
+            ApiRow(ApiKey.LIST_TRANSACTIONS, *LIST_VERSIONS, self.list),
+        )
+
+    # ---- DescribeTransactions ----------------------------------------------------------------------
+
+    def describe(self, request: Request) -> None:
+        """DescribeTransactions v0."""
+        s = messages.response(request)
+        rows = tuple(self._described(s, name) for name in request.decode().transactional_ids)
+        request.respond(s.DescribeTransactionsResponse(transaction_states=rows))
+
+    def _described(self, s: Any, transactional_id: str) -> Any:
+        try:
+            transaction = self._existing(transactional_id)
+        except KafkaError as error:
+            return s.TransactionState(
+                error_code=error.code,
+                transactional_id=transactional_id,
+                transaction_timeout=messages.milliseconds(0),
+                transaction_start_time=messages.wall_time(0),
+                producer_id=0,
+                producer_epoch=0,
+                topics=(),
+            )
+        value = transaction.value
+        return s.TransactionState(
+            error_code=ErrorCode.none,
+            transactional_id=transactional_id,
+            transaction_state=value.state.title,
+            transaction_timeout=messages.milliseconds(value.timeout_ms),
+            transaction_start_time=messages.wall_time(value.start_ms),
+            producer_id=value.producer_id,
+            producer_epoch=value.producer_epoch,
+            topics=tuple(
+                s.TopicData(topic=topic, partitions=tuple(numbers))
+                for topic, numbers in by_topic(value.partitions).items()
+            ),
+        )
+
+    def _existing(self, transactional_id: str) -> Transaction:
+        transaction = self._service.shard_of(transactional_id).find(transactional_id)
+        if transaction is None or transaction.pending is DEAD:
+            raise KafkaError(ErrorCode.transactional_id_not_found)
+        return transaction
+
+    # ---- ListTransactions --------------------------------------------------------------------------
+
+    def list(self, request: Request) -> None:
+        """ListTransactions v0 to v2."""
+        body = request.decode()
+        s = messages.response(request)
+        if self._service.runtime.any_loading:
+            error = ErrorCode.coordinator_load_in_progress
+            request.respond(s.ListTransactionsResponse(error_code=error, transaction_states=()))
+            return
+        try:
+            pattern = _pattern(getattr(body, "transactional_id_pattern", None))
+        except KafkaError as error:
+            request.respond(
+                s.ListTransactionsResponse(error_code=error.code, transaction_states=())
+            )
+            return
+        titles = {state.title for state in TransactionState}
+        now_ms = self._service.host.clock.wall_ms()
+        rows = tuple(
+            s.TransactionState(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.value.producer_id,
+                transaction_state=transaction.value.state.title,
+            )
+            for shard in self._service.runtime.all_active()
+            for transaction in shard
+            if _is_wanted(transaction, body, pattern, now_ms)
+        )
+        request.respond(
+            s.ListTransactionsResponse(
+                error_code=ErrorCode.none,
+                unknown_state_filters=tuple(
+                    name for name in body.state_filters if name not in titles
+                ),
+                transaction_states=rows,
+            )
+        )
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise KafkaError(ErrorCode.invalid_regular_expression, str(error)) from None
+
+
+def _is_wanted(
+    transaction: Transaction, body: Any, pattern: re.Pattern[str] | None, now_ms: int
+) -> bool:
+    value = transaction.value
+    duration_ms = getattr(body, "duration_filter", -1)  # from version 1 on
+    return (
+        transaction.pending is not DEAD
+        and (not body.state_filters or value.state.title in body.state_filters)
+        and (not body.producer_id_filters or value.producer_id in body.producer_id_filters)
+        and (duration_ms < 0 or now_ms - value.start_ms > duration_ms)
+        and (pattern is None or pattern.fullmatch(transaction.transactional_id) is not None)
+    )

@@ -1,0 +1,231 @@
+"""WriteTxnMarkers: the partition leader's side of the markers, and their way from the coordinator (F3, F4).
+
+Owns: `MarkerWriter`, which appends markers to the partitions led here with acks=all; `MarkerPeers`, which takes a
+coordinator's markers to a leader, in the process when this broker leads; and the handler of WriteTxnMarkers.
+
+A marker for a partition of `__consumer_offsets` is written by the group coordinator, because offsets of the
+transaction take effect with it (F6). An administrator may send a marker, too, to abort a transaction whose
+coordinator is lost (KIP-664).
+
+Errors are those of the log; a group coordinator that is loading or not here is NOT_LEADER_OR_FOLLOWER, on which the
+transaction coordinator tries again.
+
+Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import ErrorCode, HarrowError
+from ..host.seam import Host
+from ..host.seam.failpoints import AFTER_MARKER, BEFORE_MARKER
+from ..ids import NodeId, TopicPartition
+from ..internal_topics import OFFSETS
+from ..wire import messages
+from ..wire.api import ApiRow
+from ..wire.api_keys import ApiKey
+from ..wire.batches import build_end_txn_marker
+from .markers import Marker, Results
+from .records import by_topic
+
+if TYPE_CHECKING:
+    from ..replication import ReplicaManager
+    from ..wire.request import Request
+    from .peers import Peers
+
+VERSIONS = (1, 2)
+ALL_IN_SYNC_REPLICAS = -1
+
+OnMarker = Callable[[ErrorCode], None]
+OnResults = Callable[[list[Results]], None]
+
+
+class GroupMarkers(Protocol):
+    """What the group coordinator does at the end of a transaction."""
+
+    def end_transaction(
+        self, partition: int, marker: Marker, invoked_ns: int, done: OnMarker, /
+    ) -> None:
+        """Write the marker to a partition of `__consumer_offsets` and make its offsets valid, or drop them."""
+        ...
+
+
+class MarkerWriter:
+    """Writes markers to partitions that this broker leads."""
+
+    def __init__(
+        self, host: Host, replicas: ReplicaManager, groups: GroupMarkers, timeout_ms: int
+    ) -> None:
+        self._host = host
+        self._replicas = replicas
+        self._groups = groups
+        self._timeout_ms = timeout_ms
+
+    def write(self, markers: Sequence[Marker], invoked_ns: int, done: OnResults) -> None:
+        """Append each marker to its partitions; `done` follows once with all results, maybe before this returns."""
+        self._host.failpoints.hit(BEFORE_MARKER)
+        results: list[dict[TopicPartition, ErrorCode]] = [{} for _ in markers]
+        wanted = [(index, tp) for index, row in enumerate(markers) for tp in row.partitions]
+        left = len(wanted)
+
+        def written(index: int, tp: TopicPartition, error: ErrorCode) -> None:
+            nonlocal left
+            results[index][tp] = error
+            left -= 1
+            if not left:
+                self._written()
+                done(list(results))
+
+        if not wanted:
+            done(list(results))
+        for index, tp in wanted:
+            self._write(markers[index], tp, invoked_ns, partial(written, index, tp))
+
+    def _written(self) -> None:
+        try:
+            self._host.failpoints.hit(AFTER_MARKER)
+        except (
+            HarrowError
+        ) as error:  # the markers are written, whatever the failpoint was armed with
+            self._host.trace.log("warning", str(error))
+
+    def _write(self, marker: Marker, tp: TopicPartition, invoked_ns: int, done: OnMarker) -> None:
+        refused = self._refuse(marker, tp)
+        if refused is not ErrorCode.none:
+            done(refused)
+            return
+        if tp.topic == OFFSETS.name:
+            self._groups.end_transaction(tp.partition, marker, invoked_ns, done)
+            return
+        batch = build_end_txn_marker(
+            commit=marker.commit,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=self._host.clock.wall_ms(),
+        )
+        self._replicas.append(
+            {tp: batch},
+            acks=ALL_IN_SYNC_REPLICAS,
+            timeout_ms=self._timeout_ms,
+            done=lambda rows: done(rows[tp].error),
+            internal=True,
+        )
+
+    def _refuse(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
+        partition = self._replicas.partition(tp)
+        if partition is None:
+            return self._replicas.missing(tp)
+        entry = partition.log.producers.get(marker.producer_id)
+        if entry is None or entry.accepts_marker(marker.producer_epoch, marker.client_version):
+            return ErrorCode.none
+        return ErrorCode.invalid_producer_epoch
+
+    # ---- WriteTxnMarkers -----------------------------------------------------------------------------
+
+    def handlers(self) -> Iterable[ApiRow]:
+        """WriteTxnMarkers."""
+        return (ApiRow(ApiKey.WRITE_TXN_MARKERS, *VERSIONS, self.write_txn_markers),)
+
+    def write_txn_markers(self, request: Request) -> None:
+        """WriteTxnMarkers v1 and v2."""
+        body = request.decode()
+        markers = [
+            Marker(
+                producer_id=row.producer_id,
+                producer_epoch=row.producer_epoch,
+                coordinator_epoch=row.coordinator_epoch,
+                commit=row.transaction_result,
+                client_version=getattr(row, "transaction_version", 0),
+                partitions=tuple(
+                    TopicPartition(topic.name, number)
+                    for topic in row.topics
+                    for number in topic.partition_indexes
+                ),
+            )
+            for row in body.markers
+        ]
+        self.write(
+            markers, request.received_ns, lambda results: _respond(request, markers, results)
+        )
+
+
+def _respond(request: Request, markers: Sequence[Marker], results: Sequence[Results]) -> None:
+    s = messages.response(request)
+    rows = tuple(
+        s.WritableTxnMarkerResult(
+            producer_id=marker.producer_id,
+            topics=tuple(
+                s.WritableTxnMarkerTopicResult(
+                    name=topic,
+                    partitions=tuple(
+                        s.WritableTxnMarkerPartitionResult(
+                            partition_index=number, error_code=result[TopicPartition(topic, number)]
+                        )
+                        for number in numbers
+                    ),
+                )
+                for topic, numbers in by_topic(marker.partitions).items()
+            ),
+        )
+        for marker, result in zip(markers, results, strict=True)
+    )
+    request.respond(s.WriteTxnMarkersResponse(markers=rows))
+
+
+class MarkerPeers:
+    """Takes markers to their leaders: by WriteTxnMarkers, or in this process."""
+
+    def __init__(self, host: Host, peers: Peers, writer: MarkerWriter) -> None:
+        self._host = host
+        self._peers = peers
+        self._writer = writer
+
+    async def write(self, node_id: NodeId, markers: Sequence[Marker], /) -> list[Results]:
+        """The result of each marker at each partition; OSError or HarrowError when the broker was not reached."""
+        if node_id == self._peers.node_id:
+            promise = self._host.tasks.promise()
+            self._writer.write(markers, self._host.clock.monotonic_ns(), promise.set_result)
+            results: list[Results] = await promise
+            return results
+        entity = _request(markers)
+        response = await self._peers.request(
+            node_id, ApiKey.WRITE_TXN_MARKERS, VERSIONS[-1], entity
+        )
+        by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
+        for row in response.markers:
+            found = by_producer.setdefault(row.producer_id, {})
+            for topic in row.topics:
+                for part in topic.partitions:
+                    found[TopicPartition(topic.name, part.partition_index)] = part.error_code
+        return [_results_of(by_producer, marker) for marker in markers]
+
+
+def _results_of(
+    by_producer: Mapping[int, Results], marker: Marker
+) -> dict[TopicPartition, ErrorCode]:
+    found = by_producer.get(marker.producer_id, {})
+    return {tp: found.get(tp, ErrorCode.unknown_server_error) for tp in marker.partitions}
+
+
+def _request(markers: Sequence[Marker]) -> object:
+    s = messages.schema(ApiKey.WRITE_TXN_MARKERS, VERSIONS[-1], "request")
+    return s.WriteTxnMarkersRequest(
+        markers=tuple(
+            s.WritableTxnMarker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.commit,
+                topics=tuple(
+                    s.WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(numbers))
+                    for topic, numbers in by_topic(marker.partitions).items()
+                ),
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.client_version,
+            )
+            for marker in markers
+        )
+    )

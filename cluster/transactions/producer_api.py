@@ -1,0 +1,261 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
+
+Owns: the translation between the protocol's versions and `TransactionService`. InitProducerId stops at v5, because v6
+is for two-phase commits with an external coordinator, which Apache Kafka 4.2 does not serve, either.
+
+Without a transactional id InitProducerId gives an idempotent producer a new id with epoch 0, or, where the request
+names an id and an epoch (KIP-360), the same id with the next epoch.
+
+Old versions have INVALID_PRODUCER_EPOCH where newer ones have PRODUCER_FENCED. AddPartitionsToTxn from v4 on is for
+brokers. May fail: KafkaError, which becomes the response's error; COORDINATOR_NOT_AVAILABLE while the registry cannot
+be reached.
+
+Source: Kafka's KafkaApis, TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from ..errors import ErrorCode, KafkaError, RegistryError
+from ..ids import TopicPartition
+from ..internal_topics import OFFSETS, partition_for
+from ..wire import messages
+from ..wire.api import ApiRow
+from ..wire.api_keys import ApiKey
+from ..wire.request import Request
+from .producer_ids import ProducerIds
+from .rules import Producer
+from .service import TransactionService
+from .transaction import EPOCH_MAX, TRANSACTION_VERSION
+
+INIT_VERSIONS = (0, 5)
+ADD_PARTITIONS_VERSIONS = (0, 5)
+ADD_OFFSETS_VERSIONS = (0, 4)
+END_VERSIONS = (0, 5)
+BROKERS_ONLY_FROM = 4
+EPOCH_BUMP_FROM = 5
+"""First version of EndTxn whose clients take the next epoch from the response (KIP-890)."""
+FENCED_SINCE = {
+    int(ApiKey.INIT_PRODUCER_ID): 4,
+    int(ApiKey.ADD_PARTITIONS_TO_TXN): 2,
+    int(ApiKey.ADD_OFFSETS_TO_TXN): 2,
+    int(ApiKey.END_TXN): 2,
+}
+"""API -> first version whose clients know PRODUCER_FENCED."""
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class ProducerApi:
+    """Handlers of the requests of transactional and idempotent producers."""
+
+    def __init__(self, service: TransactionService, producer_ids: ProducerIds) -> None:
+        self._service = service
+        self._ids = producer_ids
+
+    def handlers(self) -> Iterable[ApiRow]:
+        """The rows of the API table."""
+        return (
+            ApiRow(ApiKey.INIT_PRODUCER_ID, *INIT_VERSIONS, self.init_producer_id),
+            ApiRow(ApiKey.ADD_PARTITIONS_TO_TXN, *ADD_PARTITIONS_VERSIONS, self.add_partitions),
+            ApiRow(ApiKey.ADD_OFFSETS_TO_TXN, *ADD_OFFSETS_VERSIONS, self.add_offsets),
+            ApiRow(ApiKey.END_TXN, *END_VERSIONS, self.end_txn),
+        )
+
+    # ---- InitProducerId ----------------------------------------------------------------------------
+
+    async def init_producer_id(self, request: Request) -> None:
+        """InitProducerId v0 to v5."""
+        body = request.decode()
+        code, producer = ErrorCode.none, Producer(producer_id=-1, epoch=-1)
+        try:
+            producer = await self._init(body)
+        except KafkaError as error:
+            code = _known(request, error.code)
+        except RegistryError as error:
+            self._service.host.trace.log("warning", f"no producer id: {error}")
+            code = ErrorCode.coordinator_not_available
+        s = messages.response(request)
+        request.respond(
+            s.InitProducerIdResponse(
+                error_code=code, producer_id=producer.producer_id, producer_epoch=producer.epoch
+            )
+        )
+
+    async def _init(self, body: Any) -> Producer:
+        producer_id = getattr(body, "producer_id", -1)  # from version 3 on
+        epoch = getattr(body, "producer_epoch", -1)
+        if (producer_id < 0) != (epoch < 0):
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                "the producer id and the producer epoch must be given together",
+            )
+        expected = Producer(producer_id=producer_id, epoch=epoch) if epoch >= 0 else None
+        if body.transactional_id is not None:
+            timeout_ms = messages.to_milliseconds(body.transaction_timeout)
+            value = await self._service.initialise(body.transactional_id, timeout_ms, expected)
+            return Producer(producer_id=value.producer_id, epoch=value.producer_epoch)
+        if expected is not None and epoch < EPOCH_MAX:
+            return Producer(producer_id=producer_id, epoch=epoch + 1)
+        return Producer(producer_id=await self._ids.new_id(), epoch=0)
+
+    # ---- AddPartitionsToTxn ------------------------------------------------------------------------
+
+    def add_partitions(self, request: Request) -> None:
+        """AddPartitionsToTxn v0 to v5; from v4 on for several transactions of other brokers."""
+        body = request.decode()
+        if request.version < BROKERS_ONLY_FROM:
+            producer = Producer(
+                producer_id=body.v3_and_below_producer_id, epoch=body.v3_and_below_producer_epoch
+            )
+            self._add(
+                body.v3_and_below_transactional_id,
+                producer,
+                _partitions(body.v3_and_below_topics),
+                0,
+                lambda errors: _respond_to_client(request, errors),
+            )
+            return
+        if not request.from_broker:
+            request.fail(ErrorCode.cluster_authorization_failed)
+            return
+        results: list[Errors | None] = [None] * len(body.transactions)
+
+        def record(index: int, errors: Errors) -> None:
+            results[index] = errors
+            found = [row for row in results if row is not None]
+            if len(found) == len(results):
+                _respond_to_broker(request, body, found)
+
+        if not results:
+            _respond_to_broker(request, body, [])
+        for index, row in enumerate(body.transactions):
+            self._add_or_verify(row, partial(record, index))
+
+    def _add_or_verify(self, row: Any, done: Callable[[Errors], None]) -> None:
+        producer = Producer(producer_id=row.producer_id, epoch=row.producer_epoch)
+        partitions = _partitions(row.topics)
+        if row.verify_only:
+            done(self._service.verify(row.transactional_id, producer, partitions))
+        else:
+            self._add(row.transactional_id, producer, partitions, TRANSACTION_VERSION, done)
+
+    def _add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        done: Callable[[Errors], None],
+    ) -> None:
+        cache = self._service.cache
+        unknown = [tp for tp in partitions if cache.partition(tp) is None]
+        if unknown:
+            refused = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)
+            done({**refused, **dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition)})
+            return
+        self._service.add_partitions(
+            transactional_id,
+            producer,
+            partitions,
+            client_version,
+            lambda error: done(dict.fromkeys(partitions, error)),
+        )
+
+    # ---- AddOffsetsToTxn ---------------------------------------------------------------------------
+
+    def add_offsets(self, request: Request) -> None:
+        """AddOffsetsToTxn v0 to v4: the partition of `__consumer_offsets` that the group's offsets lie in."""
+        body = request.decode()
+        s = messages.response(request)
+
+        def done(error: ErrorCode) -> None:
+            request.respond(s.AddOffsetsToTxnResponse(error_code=_known(request, error)))
+
+        count = self._service.cache.partition_count(OFFSETS.name)
+        if not count:
+            done(ErrorCode.coordinator_not_available)
+            return
+        home = TopicPartition(OFFSETS.name, partition_for(body.group_id, count))
+        producer = Producer(producer_id=body.producer_id, epoch=body.producer_epoch)
+        self._service.add_partitions(body.transactional_id, producer, (home,), 0, done)
+
+    # ---- EndTxn ------------------------------------------------------------------------------------
+
+    async def end_txn(self, request: Request) -> None:
+        """EndTxn v0 to v5; from v5 on each end raises the epoch."""
+        body = request.decode()
+        code, following = ErrorCode.none, Producer(producer_id=-1, epoch=-1)
+        client_version = TRANSACTION_VERSION if request.version >= EPOCH_BUMP_FROM else 0
+        try:
+            following = await self._service.end(
+                body.transactional_id,
+                Producer(producer_id=body.producer_id, epoch=body.producer_epoch),
+                client_version,
+                commit=body.committed,
+            )
+        except KafkaError as error:
+            code = _known(request, error.code)
+        except RegistryError as error:
+            self._service.host.trace.log("warning", f"no producer id: {error}")
+            code = ErrorCode.coordinator_not_available
+        s = messages.response(request)
+        request.respond(
+            s.EndTxnResponse(
+                error_code=code,
+                producer_id=following.producer_id,
+                producer_epoch=following.epoch,
+            )
+        )
+
+
+def _known(request: Request, error: ErrorCode) -> ErrorCode:
+    """`error`, or the older code that a client of this version knows."""
+    if error is ErrorCode.producer_fenced and request.version < FENCED_SINCE[request.api_key]:
+        return ErrorCode.invalid_producer_epoch
+    return error
+
+
+def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    return tuple(
+        dict.fromkeys(
+            TopicPartition(row.name, number) for row in topics for number in row.partitions
+        )
+    )
+
+
+def _topic_results(s: Any, errors: Errors) -> tuple[Any, ...]:
+    topics: dict[str, list[Any]] = {}
+    for tp, error in errors.items():
+        row = s.AddPartitionsToTxnPartitionResult(
+            partition_index=tp.partition, partition_error_code=error
+        )
+        topics.setdefault(tp.topic, []).append(row)
+    return tuple(
+        s.AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(rows))
+        for name, rows in topics.items()
+    )
+
+
+def _respond_to_client(request: Request, errors: Errors) -> None:
+    s = messages.response(request)
+    known = {tp: _known(request, error) for tp, error in errors.items()}
+    request.respond(
+        s.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(s, known))
+    )
+
+
+def _respond_to_broker(request: Request, body: Any, results: Iterable[Errors]) -> None:
+    s = messages.response(request)
+    rows = tuple(
+        s.AddPartitionsToTxnResult(
+            transactional_id=row.transactional_id, topic_results=_topic_results(s, errors)
+        )
+        for row, errors in zip(body.transactions, results, strict=True)
+    )
+    request.respond(
+        s.AddPartitionsToTxnResponse(error_code=ErrorCode.none, results_by_transaction=rows)
+    )
