@@ -175,10 +175,7 @@ class ProducerApi:
         def done(error: ErrorCode) -> None:
             request.respond(s.AddOffsetsToTxnResponse(error_code=_known(request, error)))
 
-        count = self._service.cache.partition_count(OFFSETS.name)
-        if not count:
-            done(ErrorCode.coordinator_not_available)
-            return
+        count = self._service.partition_count(OFFSETS)
         home = TopicPartition(OFFSETS.name, partition_for(body.group_id, count))
         producer = Producer(producer_id=body.producer_id, epoch=body.producer_epoch)
         self._service.add_partitions(body.transactional_id, producer, (home,), 0, done)

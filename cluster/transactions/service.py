@@ -16,7 +16,7 @@ from ..coordinators import CoordinatorRuntime
 from ..errors import ErrorCode, HarrowError, KafkaError
 from ..host.seam import Host, Promise
 from ..ids import TopicPartition
-from ..internal_topics import TRANSACTIONS
+from ..internal_topics import TRANSACTIONS, InternalTopic
 from . import rules
 from .rules import Producer, ProducerIdNeededError
 from .shard import TransactionEnvironment, TransactionShard
@@ -46,6 +46,7 @@ class TransactionService:
     ) -> None:
         self.host = host
         self.cache = cache
+        self._config = config
         self._producer_ids = producer_ids
         self._timeout_ms_max = config.number("transaction.max.timeout.ms")
         number = config.number
@@ -74,6 +75,10 @@ class TransactionService:
         if not transactional_id:
             raise KafkaError(ErrorCode.invalid_request, "the transactional id is empty")
         return self.runtime.active(transactional_id)
+
+    def partition_count(self, topic: InternalTopic) -> int:
+        """Partitions of an internal topic: as it was created, or as configured before it exists."""
+        return self.cache.partition_count(topic.name) or topic.partitions(self._config)
 
     # ---- InitProducerId ----------------------------------------------------------------------------
 

@@ -96,13 +96,14 @@ def _read_milliseconds(layout: str) -> WireReader:
     return read
 
 
+_read_int64 = _fixed(">q")
 EPOCH = read_datetime_i64(bytes(8), 0)[0]
 """The wall clock time 0."""
 
 
 def _read_time(buffer: Buffer, at: int) -> tuple[Any, int]:
-    value, size = read_datetime_i64(buffer, at)
-    return value, at + size
+    number, end = _read_int64(buffer, at)
+    return EPOCH + timedelta(milliseconds=number), end
 
 
 def _read_nullable_time(buffer: Buffer, at: int) -> tuple[Any, int]:

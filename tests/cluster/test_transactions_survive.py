@@ -1,0 +1,199 @@
+"""A crash at any step of a transaction ends in exactly a commit or exactly an abort (F3, F4, K6).
+
+Each failpoint crashes the broker that acts there: the transaction coordinator, a partition leader, or the group
+coordinator. Afterwards a new producer with the same transactional id must begin at once, readers of committed data
+must reach the end of both partitions, and they must see the whole transaction or nothing of it, offsets included.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from textwrap import dedent
+from time import monotonic
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from harrow import Harrow
+from harrow.cluster.host.seam.failpoints import DECLARED
+from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
+from transactional_clients import (
+    TIMEOUT_S,
+    committed_offset,
+    consumer_of,
+    read_both,
+    send,
+    transactional_producer,
+)
+from waiting import until
+
+SETTINGS = {
+    "transaction.state.log.num.partitions": 5,
+    "offsets.topic.num.partitions": 5,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+}
+pytestmark = pytest.mark.harrow(scope="session", config=SETTINGS)
+
+AT_LEADERS = ("before-marker", "after-marker", "before-verification", "after-verification")
+AT_GROUPS = ("before-offsets", "after-offsets")
+STEPS = sorted(name for name in DECLARED if name.startswith("transaction."))
+
+
+def home(harrow: Harrow, topic: str, key: str) -> int:
+    """The broker that coordinates `key`."""
+    partition = partition_for(key, 5)
+    leader = until(
+        lambda: harrow.cluster.leader(topic, partition), f"{topic}-{partition} has a leader"
+    )
+    assert leader is not None
+    return leader
+
+
+def broker_at(harrow: Harrow, step: str, name: str, topic: str, group: str) -> int:
+    if step.endswith(AT_LEADERS):
+        leader = harrow.cluster.leader(topic, 0)
+        assert leader is not None
+        return leader
+    if step.endswith(AT_GROUPS):
+        return home(harrow, OFFSETS.name, group)
+    return home(harrow, TRANSACTIONS.name, name)
+
+
+@pytest.fixture
+def warm(harrow: Harrow) -> Iterator[Harrow]:
+    """The cluster with both internal topics, and all brokers alive, before and after."""
+    producer = transactional_producer(harrow.bootstrap_servers)
+    producer.init_transactions(TIMEOUT_S)
+    committed_offset(harrow.bootstrap_servers, "warm-up", harrow.topic("warm", partitions=1).name)
+    yield harrow
+    for broker in harrow.cluster.brokers.values():
+        if not broker.alive:
+            broker.start()
+    harrow.cluster.await_full_isr()
+
+
+def end(producer: Producer) -> bool:
+    """Commit as an application does: again after an error that allows it, else abort. True when it is committed."""
+    deadline = monotonic() + 60
+    while monotonic() < deadline:
+        try:
+            producer.commit_transaction(TIMEOUT_S)
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.txn_requires_abort():
+                producer.abort_transaction(TIMEOUT_S)
+                return False
+            assert reason.retriable(), reason
+        else:
+            return True
+    raise AssertionError("the transaction did not end")
+
+
+def run_once(producer: Producer, source: str, sink: str, group: str, consumer: object) -> bool:
+    """One transaction: a record in each partition of the sink, and an offset; True when it is committed."""
+    producer.begin_transaction()
+    try:
+        for partition in (0, 1):
+            producer.produce(sink, f"record-{partition}", partition=partition)
+        metadata = consumer.consumer_group_metadata()  # type: ignore[attr-defined]
+        producer.send_offsets_to_transaction([TopicPartition(source, 0, 7)], metadata, TIMEOUT_S)
+    except KafkaException as error:
+        reason = error.args[0]
+        assert reason.retriable() or reason.txn_requires_abort(), reason
+        producer.abort_transaction(TIMEOUT_S)
+        return False
+    return end(producer)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_at_each_step_ends_in_a_whole_commit_or_none(warm: Harrow, step: str) -> None:
+    servers, name = warm.bootstrap_servers, f"survivor-{uuid4().hex[:6]}"
+    group = f"group-{uuid4().hex[:6]}"
+    source, sink = warm.topic("source", partitions=1).name, warm.topic("sink", partitions=2).name
+    node = broker_at(warm, step, name, sink, group)
+    producer = transactional_producer(servers, name)
+    with consumer_of(servers, group) as consumer:
+        if not step.endswith("-init"):
+            producer.init_transactions(TIMEOUT_S)
+        warm.cluster.control(node, "failpoint.arm", name=step, action="crash", nth=1)
+        if step.endswith("-init"):
+            producer.init_transactions(60)
+        committed = run_once(producer, source, sink, group, consumer)
+        until(lambda: not warm.cluster.brokers[node].alive, f"broker {node} crashed at {step}")
+        warm.cluster.brokers[node].start()
+        heir = transactional_producer(servers, name)
+        heir.init_transactions(60)
+        heir.begin_transaction()
+        for partition in (0, 1):
+            send(heir, sink, f"heir-{partition}", partition=partition)
+        heir.commit_transaction(60)
+    seen, everything = read_both(servers, sink, partitions=2)
+    mine = sorted(value for value in seen if value.startswith("record"))
+    assert mine == (["record-0", "record-1"] if committed else []), everything
+    assert sorted(set(seen) - set(mine)) == ["heir-0", "heir-1"]
+    offset = committed_offset(servers, group, source)
+    assert offset == (7 if committed else -1001)
+
+
+CLIENT = dedent(
+    """
+    import sys
+    from confluent_kafka import Producer, Consumer, TopicPartition
+    servers, name, source, sink, group, step = sys.argv[1:]
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": name,
+                         "transaction.timeout.ms": 1000, "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+    def reached(here):
+        if here == step:
+            print("reached", flush=True)
+            sys.stdin.read()
+    producer.init_transactions(30)
+    reached("init")
+    producer.begin_transaction()
+    for partition in (0, 1):
+        producer.produce(sink, f"record-{partition}", partition=partition)
+    producer.flush(30)
+    reached("produce")
+    producer.send_offsets_to_transaction([TopicPartition(source, 0, 7)], consumer.consumer_group_metadata(), 30)
+    reached("offsets")
+    producer.commit_transaction(30)
+    reached("commit")
+    """
+)
+
+
+@pytest.mark.parametrize("step", ["init", "produce", "offsets", "commit"])
+def test_a_killed_client_leaves_a_whole_commit_or_an_abort_after_its_timeout(
+    warm: Harrow, step: str
+) -> None:
+    servers, name = warm.bootstrap_servers, f"killed-{uuid4().hex[:6]}"
+    group = f"group-{uuid4().hex[:6]}"
+    source, sink = warm.topic("source", partitions=1).name, warm.topic("sink", partitions=2).name
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENT, servers, name, source, sink, group, step],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "reached\n"
+        client.send_signal(signal.SIGKILL)
+    wanted = ["record-0", "record-1"] if step == "commit" else []
+
+    def ended() -> bool:
+        """Readers of committed data reach the high watermark: the next record is not held back."""
+        plain = Producer({"bootstrap.servers": servers, "log_level": 0})
+        for partition in (0, 1):
+            plain.produce(sink, "plain", partition=partition)
+        assert plain.flush(TIMEOUT_S) == 0
+        seen, everything = read_both(servers, sink, partitions=2)
+        plains = sum(value == "plain" for value in everything)
+        return sum(value == "plain" for value in seen) == plains
+
+    until(ended, "the last stable offset advances")
+    seen, _ = read_both(servers, sink, partitions=2)
+    assert sorted(value for value in seen if value != "plain") == wanted
+    assert committed_offset(servers, group, source) == (7 if wanted else -1001)
