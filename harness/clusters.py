@@ -13,7 +13,11 @@ from harrow.cluster.supervisor import sweep_orphans
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-TEST_DEFAULTS: Mapping[str, object] = {"harrow.tap": True, "offsets.topic.num.partitions": 6}
+TEST_DEFAULTS: Mapping[str, object] = {
+    "harrow.tap": True,
+    "offsets.topic.num.partitions": 6,
+    "transaction.state.log.num.partitions": 6,
+}
 """Settings over the cluster's defaults; a test may override them.
 
 The tap records a history for every test (J6). Kafka's 50 partitions of `__consumer_offsets` are 150 replicas, which the

@@ -91,6 +91,7 @@ class RunVerifier:
                 self._folder / run_folder.DRAIN,
                 timeout_s=DRAIN_TIMEOUT_S,
                 contents=contents,
+                logs=_leaders_logs(self._folder, cluster, topics) if contents else None,
             )
         except HarrowError as error:
             reasons.append(str(error))
@@ -156,6 +157,20 @@ def _replicas(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, int], 
         for where, view in cluster.describe().partitions()
         if where.topic in topics
     }
+
+
+def _leaders_logs(
+    folder: Path, cluster: Cluster, topics: Sequence[str]
+) -> dict[tuple[str, int], str]:
+    """The log folder of each partition's leader, for the final read."""
+    data = run_folder.replica_folders(folder)
+    found: dict[tuple[str, int], str] = {}
+    for where, view in cluster.describe().partitions():
+        name = f"{where.topic}-{where.partition}"
+        for log in (parent / name for parent in data.get(view.leader, ())):
+            if where.topic in topics and log.is_dir():
+                found[where.topic, where.partition] = str(log)
+    return found
 
 
 def _with_reasons(verdict: Verdict, reasons: list[str]) -> Verdict:

@@ -1,7 +1,7 @@
 """DescribeProducers (API 61): the producers of a partition, with their open transactions (KIP-664).
 
-Owns: `DescribeProducersHandler`. Only the leader describes; the first offset of an open transaction says what holds
-back the last stable offset.
+Owns: `DescribeProducersHandler`. Every replica describes what its log has; the first offset of an open transaction
+says what holds back the last stable offset.
 
 Source: Kafka's `ReplicaManager.activeProducerState`.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ErrorCode, KafkaError
 from ..ids import TopicPartition
 from ..wire import messages
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DescribeProducersHandler:
-    """Describes the producers of the partitions that this broker leads."""
+    """Describes the producers of the partitions that are here."""
 
     def __init__(self, directory: PartitionDirectory) -> None:
         self._directory = directory
@@ -42,18 +41,12 @@ class DescribeProducersHandler:
         request.respond(s.DescribeProducersResponse(topics=topics))
 
     def _described(self, s: Any, tp: TopicPartition) -> Any:
-        try:
-            producers = self._directory.leader_of(tp).log.producers.entries()
-        except KafkaError as error:
-            return s.PartitionResponse(
-                partition_index=tp.partition,
-                error_code=error.code,
-                error_message=error.message or None,
-                active_producers=(),
-            )
+        partition = self._directory.partition(tp)
+        error = self._directory.missing(tp) if partition is None else partition.check_replica()
+        producers = partition.log.producers.entries() if partition and not error else ()
         return s.PartitionResponse(
             partition_index=tp.partition,
-            error_code=ErrorCode.none,
+            error_code=error,
             error_message=None,
             active_producers=tuple(_producer(s, entry) for entry in producers),
         )

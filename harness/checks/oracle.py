@@ -178,11 +178,24 @@ class Oracle:
     def _duplicates(self) -> None:
         sent = Counter(_identity(row) for row in [*self.sends, *self.pending])
         there: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for offset, row in (self.final or {}).items():
+        for offset, row in self._visible().items():
             there[_identity(row)].append(offset)
         for identity, count in sent.items():
             if len(there[identity]) > count:
                 self._add("duplicate", *there[identity])
+
+    def _visible(self) -> dict[int, Row]:
+        """The final read without the records of aborted transactions."""
+        aborted: list[Row] = []
+        for log in self.logs.values():
+            opened: dict[int, list[Row]] = defaultdict(list)
+            for row in log:
+                if row["attributes"] & 0x20:
+                    ended = opened.pop(row["producer_id"], [])
+                    aborted += ended if row["attributes"] & 0x10000 else []
+                elif row["attributes"] & 0x10:
+                    opened[row["producer_id"]].append(row)
+        return {o: row for o, row in (self.final or {}).items() if not _inside(o, aborted)}
 
     def _order(self) -> None:
         last: dict[tuple[int, int], int] = {}
@@ -282,7 +295,7 @@ class Oracle:
             return
         known = {_identity(row) for row in self.sends}
         copies: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        for offset, row in sorted(self.final.items()):
+        for offset, row in sorted(self._visible().items()):
             if _identity(row) not in known:
                 copies[(*_identity(row), row["timestamp_ms"])].append(offset)
         several = {record: offsets for record, offsets in copies.items() if len(offsets) > 1}

@@ -1,7 +1,8 @@
 """Reads Kafka's segment files for a verdict: the headers of record batches v2, with their CRC-32C verified (L3).
 
 `read_log` returns the log of one replica as columns, with a row for each batch. Files are memory-mapped and records are
-not decoded, so a gigabyte takes about a second. A batch that ends beyond its file is a torn tail in the log's last
+not decoded, so a gigabyte takes about a second; only the markers of aborted transactions are, and get the attribute
+`ABORT_MARKER`. A batch that ends beyond its file is a torn tail in the log's last
 segment (the broker may be writing it), and corruption in any other segment. A length of zero is the end of a
 preallocated file. Batches with another magic than 2 cannot be judged: SegmentError, and the verdict is unknown.
 """
@@ -10,23 +11,27 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
-from harrow.cluster.errors import HarrowError
+from harrow.cluster.errors import HarrowError, KafkaError
 from harrow.cluster.wire.batch_header import (
     ATTRIBUTES_AT,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
 )
+from harrow.cluster.wire.records import CONTROL_KEY, decode_records
 
 if TYPE_CHECKING:
     import polars as pl
 
 SEGMENT_SUFFIX = ".log"
+CONTROL, TRANSACTIONAL = 0x20, 0x10
+ABORT_MARKER = 0x10000
+"""Added to the 16 attributes of a control batch that aborts a transaction."""
 LOG_COLUMNS = (
     "base_offset", "last_offset", "leader_epoch", "crc", "crc_good", "attributes", "max_timestamp_ms",
     "producer_id", "producer_epoch", "base_sequence", "count", "position", "segment",
@@ -58,16 +63,13 @@ def read_log(folder: str | Path) -> pl.DataFrame:
     """Return every batch of the log in `folder`, in the order of the files."""
     import polars as pl
 
-    files = segment_files(folder)
-    rows: list[Row] = []
-    for number, path in enumerate(files):
-        rows.extend(_batches(path, last=number == len(files) - 1))
+    rows = list(scan_log(folder))
     schema: dict[str, type[pl.DataType]] = dict.fromkeys(LOG_COLUMNS, pl.Int64)
     schema["crc_good"] = pl.Boolean
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _batches(path: Path, *, last: bool) -> Iterator[Row]:
+def _batches(path: Path, *, last: bool, verify: bool) -> Iterator[Row]:
     size = os.path.getsize(path)
     segment = int(path.stem)
     if not size:
@@ -75,13 +77,51 @@ def _batches(path: Path, *, last: bool) -> Iterator[Row]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
         view = memoryview(data)
         try:
-            yield from scan_batches(view, size, str(path), segment, last=last)
+            yield from scan_batches(view, size, str(path), segment, last=last, verify=verify)
         finally:
             view.release()
 
 
+def _aborts(batch: memoryview) -> bool:
+    """Return whether a control batch is the marker of an aborted transaction."""
+    try:
+        records = decode_records(bytes(batch))
+    except KafkaError:
+        return False
+    key = records[0].key if records else None
+    return key is not None and len(key) >= CONTROL_KEY.size and CONTROL_KEY.unpack(key[:4])[1] == 0
+
+
+def hidden_ranges(batches: Iterable[Row]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return what a reader of committed data does not receive of a log: markers, and batches that are not committed.
+
+    Both as ranges of offsets (first, last), in order. Not committed: the transaction was aborted, or is still open.
+    """
+    markers: list[tuple[int, int]] = []
+    hidden: list[tuple[int, int]] = []
+    opened: dict[int, list[tuple[int, int]]] = {}
+    for row in batches:
+        base, last, attributes, producer = row[0], row[1], row[5], row[7]
+        if attributes & CONTROL:
+            markers.append((base, last))
+            ended = opened.pop(producer, [])
+            hidden += ended if attributes & ABORT_MARKER else []
+        elif attributes & TRANSACTIONAL:
+            opened.setdefault(producer, []).append((base, last))
+    for rows in opened.values():
+        hidden += rows
+    return markers, sorted(hidden)
+
+
+def scan_log(folder: str | Path, *, verify: bool = True) -> Iterator[Row]:
+    """Every batch of the log in `folder`, as `read_log`, without a frame; `verify`: whether to check the CRCs."""
+    files = segment_files(folder)
+    for number, path in enumerate(files):
+        yield from _batches(path, last=number == len(files) - 1, verify=verify)
+
+
 def scan_batches(
-    view: memoryview, size: int, path: str, segment: int, *, last: bool
+    view: memoryview, size: int, path: str, segment: int, *, last: bool, verify: bool = True
 ) -> Iterator[Row]:
     """Every batch of a segment's bytes; `path` names it in errors, `last` allows a torn tail."""
     at = 0
@@ -116,8 +156,10 @@ def scan_batches(
                 f"{path} at byte {at}: the batch has magic {magic}, only magic 2 can be judged"
             )
         body = view[at + ATTRIBUTES_AT : end]
-        good = crc32c(body) == crc
+        good = not verify or crc32c(body) == crc
         body.release()
+        if attributes & CONTROL and good and _aborts(view[at:end]):
+            attributes |= ABORT_MARKER
         yield (
             base, base + delta, epoch, crc, good, attributes, newest, pid, pepoch, sequence, count, at, segment,
         )  # fmt: skip

@@ -4,11 +4,14 @@
 judges everything below the high watermark. When a partition is read to its end, a BOUNDS row is appended for it. The
 result is never partial: FinalReadError names what could not be read in time.
 
-With `contents=True` the records' contents are kept too (`histories/contents.py`), for the promises of the application.
+With `contents=True` the records' contents are kept too (`histories/contents.py`), for the promises of the application:
+those of committed records only, because an application that reads committed data receives no others. `logs` says which
+offsets these are (`checks/segments.py`).
 """
 
 from __future__ import annotations
 
+import bisect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,11 +21,13 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from harrow.cluster.errors import HarrowError
 
+from ..checks.segments import hidden_ranges, scan_log
 from ..histories.contents import ContentsWriter, FinalRead
 from ..histories.format import FINAL_READ_CLIENT, HistoryWriter, OperationFunction, OperationType
 from .consumer import record_poll
 
 Found = TypeVar("Found")
+Logs = Mapping[tuple[str, int], str]
 BATCH = 10_000
 CALL_TIMEOUT_S = 5.0
 RETRY_BACKOFF_MS = 10
@@ -35,11 +40,12 @@ class FinalReadError(HarrowError):
 
 def read_all(
     bootstrap_servers: str, topics: Sequence[str], folder: str | Path, *, timeout_s: float = 60.0,
-    config: Mapping[str, Any] | None = None, contents: bool = False,
+    config: Mapping[str, Any] | None = None, contents: bool = False, logs: Logs | None = None,
 ) -> list[FinalRead]:  # fmt: skip
     """Read `topics` completely into a history in `folder`; return one `FinalRead` for each partition.
 
-    `contents`: whether to keep the records' contents in `folder`, too.
+    `contents`: whether to keep the records' contents in `folder`, too. `logs`: the log folder of a replica that has
+    everything, by topic and partition.
     """
     deadline = time.monotonic() + timeout_s
     settings: dict[str, Any] = {
@@ -53,7 +59,8 @@ def read_all(
     try:
         with HistoryWriter(folder, process="drain") as history:
             kept = ContentsWriter(folder) if contents else None
-            done = _FinalReader(consumer, history, deadline, timeout_s, kept).run(topics)
+            reader = _FinalReader(consumer, history, deadline, timeout_s, kept, logs or {})
+            done = reader.run(topics)
             if kept is not None:
                 kept.finish(done)
             return done
@@ -71,8 +78,12 @@ class _FinalReader:
         deadline: float,
         timeout_s: float,
         contents: ContentsWriter | None,
+        logs: Logs,
     ) -> None:
         self._contents = contents
+        self._logs = logs
+        self._hidden: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        self._markers: dict[tuple[str, int], int] = {}
         self._consumer = consumer
         self._history = history
         self._client = history.name(FINAL_READ_CLIENT)
@@ -93,6 +104,7 @@ class _FinalReader:
         self._records = dict.fromkeys(bounds, 0)
         self._ends = {place: high for place, (_, high) in bounds.items()}
         self._positions = {place: low for place, (low, _) in bounds.items()}
+        self._look_up_transactions(bounds)
         self._read({place: bound for place, bound in bounds.items() if bound[1] > bound[0]})
         done: list[FinalRead] = []
         for (topic, partition), (low, high) in bounds.items():
@@ -112,6 +124,7 @@ class _FinalReader:
                     low=low,
                     high=high,
                     records=self._records[topic, partition],
+                    markers=self._markers.get((topic, partition), 0),
                 )
             )
         return done
@@ -199,7 +212,8 @@ class _FinalReader:
                     self._positions[place] = offset + 1
                 if offset is not None and offset < self._ends[place]:
                     self._records[place] += 1
-                    below.setdefault(place[0], []).append(message)
+                    if not self._is_hidden(place, offset):
+                        below.setdefault(place[0], []).append(message)
                 if place in unread and offset is not None and offset + 1 >= unread[place][1]:
                     del unread[place]
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (public name of a local code)
@@ -210,6 +224,25 @@ class _FinalReader:
         if self._contents is not None:
             for topic, records in below.items():
                 self._contents.add(topic, records)
+
+    def _look_up_transactions(self, bounds: Mapping[tuple[str, int], tuple[int, int]]) -> None:
+        """Find markers and records that are not committed, in the logs of partitions that have any."""
+        for place, (low, high) in bounds.items():
+            folder = self._logs.get(place)
+            if self._contents is None or folder is None:
+                continue
+            markers, hidden = hidden_ranges(scan_log(folder, verify=False))
+            self._markers[place] = sum(
+                max(0, min(last + 1, high) - max(first, low)) for first, last in markers
+            )
+            self._hidden[place] = hidden
+
+    def _is_hidden(self, place: tuple[str, int], offset: int) -> bool:
+        ranges = self._hidden.get(place)
+        if not ranges:
+            return False
+        at = bisect.bisect_right(ranges, (offset, 1 << 63)) - 1
+        return at >= 0 and ranges[at][1] >= offset
 
     def _missing(self, place: tuple[str, int], bound: tuple[int, int]) -> str:
         last = f", last error: {self._last_error[place]}" if place in self._last_error else ""

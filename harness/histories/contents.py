@@ -44,11 +44,14 @@ class FinalRead:
     low: int
     high: int
     records: int
+    """Records of aborted and open transactions included, though their contents are not kept."""
+    markers: int = 0
+    """Offsets of the markers of transactions, which are no records."""
 
     @property
     def removed(self) -> int:
         """How many offsets have no record: retention, DeleteRecords or compaction removed it."""
-        return self.high - self.records
+        return self.high - self.records - self.markers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

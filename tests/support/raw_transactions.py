@@ -94,7 +94,7 @@ class RawProducer:
     # ---- AddPartitionsToTxn, AddOffsetsToTxn -------------------------------------------------------
 
     def add(self, topic: str, *partitions: int, version: int = 3) -> ErrorCode:
-        """AddPartitionsToTxn as a client sends it; the error of the first partition."""
+        """AddPartitionsToTxn as a client sends it; the error of the lowest partition."""
         s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, version, "request")
         entity = s.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
@@ -105,8 +105,8 @@ class RawProducer:
             ),
         )
         answer = self.coordinator.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, entity)
-        (row, *_) = answer.results_by_topic_v3_and_below[0].results_by_partition
-        return ErrorCode(row.partition_error_code)
+        rows = answer.results_by_topic_v3_and_below[0].results_by_partition
+        return ErrorCode(min(rows, key=lambda row: row.partition_index).partition_error_code)
 
     def add_offsets(self, group: str, version: int = 3) -> ErrorCode:
         """AddOffsetsToTxn."""
@@ -180,7 +180,10 @@ class RawProducer:
     # ---- DescribeTransactions ----------------------------------------------------------------------
 
     def describe(self) -> Any:
-        """DescribeTransactions; its row."""
+        """DescribeTransactions; its row, once the coordinator serves."""
+        return self.patiently(self._ask_description)
+
+    def _ask_description(self) -> Any:
         s = messages.schema(ApiKey.DESCRIBE_TRANSACTIONS, 0, "request")
         entity = s.DescribeTransactionsRequest(transactional_ids=(self.name,))
         return self.coordinator.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, entity).transaction_states[0]

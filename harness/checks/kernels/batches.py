@@ -15,8 +15,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ..segments import CONTROL
 from .findings import PartitionFindings, Row, batch_rows
-from .inputs import CONTROL, LOG_APPEND_TIME, PartitionInputs
+from .inputs import LOG_APPEND_TIME, PartitionInputs
 from .removals import begins_legally
 
 SEQUENCES = 2**31

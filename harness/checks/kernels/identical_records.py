@@ -9,6 +9,8 @@ evidence of a retry:
   the lower epoch was not acknowledged. The client sent a batch in doubt again under its next epoch, where no broker can
   recognise it (`client_epochs.py`).
 
+Records of aborted transactions are left out: an application sends them again in its next transaction.
+
 Where a batch has the same key, value and timestamp twice, the application sends identical records, and a copy proves
 nothing. What is left without evidence is a doubt.
 """
@@ -30,10 +32,11 @@ BATCH = ["base_offset", "producer_id", "producer_epoch"]
 
 def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Report identical records with evidence of a retry, and a doubt about the others."""
-    if inputs.final is None or not len(inputs.produced):
+    visible = inputs.visible
+    if visible is None or not len(inputs.produced):
         return
     known = inputs.sends.select(VALUE).unique()
-    unrecorded = inputs.final.join(known, on=VALUE, how="anti")
+    unrecorded = visible.join(known, on=VALUE, how="anti")
     several = unrecorded.group_by(RECORD).len().filter(pl.col("len") > 1)
     if not len(several):
         return

@@ -18,7 +18,14 @@ from ...histories.format import OperationFunction, OperationType
 from ...histories.layout import DRAINED
 from ...histories.row_index import RangeReader, RowRange
 from ..plans import PartitionJob
-from ..segments import SegmentError, last_segment, read_log
+from ..segments import (
+    ABORT_MARKER,
+    CONTROL,
+    TRANSACTIONAL,
+    SegmentError,
+    last_segment,
+    read_log,
+)
 from .incarnations import since_creation
 
 OPS_SCHEMA: dict[str, type[pl.DataType]] = {
@@ -38,7 +45,7 @@ NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
     pl.UInt64: np.uint64,
 }  # fmt: skip
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
-CONTROL, TRANSACTIONAL, LOG_APPEND_TIME = 0x20, 0x10, 0x08
+LOG_APPEND_TIME = 0x08
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +74,21 @@ class PartitionInputs:
     failed: int = 0
     agreed: bool | None = None
     """The stored result of `quick.agrees`, which two checks need."""
+
+    @property
+    def visible(self) -> pl.DataFrame | None:
+        """The final read without the records of aborted transactions."""
+        final = self.final
+        if final is None:
+            return None
+        aborted = [row for log in self.logs.values() for row in aborted_ranges(log)]
+        if not aborted:
+            return final
+        offsets = final["offset"].to_numpy()
+        hidden = np.zeros(len(offsets), np.bool_)
+        for first, last in aborted:
+            hidden |= (offsets >= first) & (offsets <= last)
+        return final.filter(pl.Series(~hidden))
 
     @property
     def acked(self) -> pl.DataFrame:
@@ -154,6 +176,23 @@ def arrange(
         problems=[*problems, *doubts],
         failed=int((sends & (outcome == OperationType.FAIL)).sum()),
     )
+
+
+def aborted_ranges(log: pl.DataFrame) -> list[tuple[int, int]]:
+    """Return the first and last offset of each batch of an aborted transaction, of one replica's log."""
+    attributes = log["attributes"].to_numpy()
+    if not (attributes & ABORT_MARKER).any():
+        return []
+    columns = ("base_offset", "last_offset", "attributes", "producer_id")
+    found: list[tuple[int, int]] = []
+    opened: dict[int, list[tuple[int, int]]] = {}
+    for base, last, flags, producer in log.select(columns).rows():
+        if flags & CONTROL:
+            ended = opened.pop(producer, [])
+            found += ended if flags & ABORT_MARKER else []
+        elif flags & TRANSACTIONAL:
+            opened.setdefault(producer, []).append((base, last))
+    return found
 
 
 def chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:

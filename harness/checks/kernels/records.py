@@ -14,10 +14,11 @@ import polars as pl
 
 from ...histories.format import OperationFunction
 from ...wording import times
+from ..segments import TRANSACTIONAL
 from . import quick
 from .client_epochs import describe_epochs
 from .findings import PartitionFindings, Row, operation_rows
-from .inputs import TRANSACTIONAL, PartitionInputs
+from .inputs import PartitionInputs
 from .removals import begins_legally, removed, superseded
 
 IDENTITY = ["key_hash", "value_hash"]
@@ -232,7 +233,9 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return
     sent = pl.concat([inputs.sends.select(IDENTITY), inputs.pending.select(IDENTITY)])
     counted = sent.group_by(IDENTITY).agg(pl.len().alias("sent"))
-    there = inputs.final.group_by(IDENTITY).agg(pl.len().alias("there"), pl.col("offset"))
+    visible = inputs.visible
+    assert visible is not None
+    there = visible.group_by(IDENTITY).agg(pl.len().alias("there"), pl.col("offset"))
     bad = (
         there.join(counted, on=IDENTITY)
         .filter(pl.col("there") > pl.col("sent"))

@@ -7,6 +7,9 @@ timestamps, so a refused batch is accounted for when
 * else when the final read has as many records with timestamps between the batch's base and max timestamp, without
   those that were acknowledged to clients of another name.
 
+A batch that was refused because its transaction cannot be committed any more is left out: no reader of committed data
+expects its records, and the application must send them in another transaction.
+
 Where timestamps cannot identify records (the broker set them, the application gave its own, retention or compaction
 removed records) the records that were appended later for the same client are counted instead. What is then lacking may
 be explained by recorded sends whose outcome is unknown: the history accounts for them.
@@ -19,9 +22,14 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.format import OperationType
+from ..segments import CONTROL
 from .findings import PartitionFindings
 from .inputs import LOG_APPEND_TIME, PartitionInputs
 
+NO_COMMIT = (48, 49, 90, 120)
+"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, TRANSACTION_ABORTABLE: see the head."""
+FENCED = 47
+"""INVALID_PRODUCER_EPOCH: for a transactional producer, that another has taken over and aborted its transaction."""
 SENT = ["client", "base_timestamp_ms", "max_timestamp_ms", "count"]
 
 
@@ -50,7 +58,9 @@ def refused_sends(inputs: PartitionInputs, findings: PartitionFindings) -> None:
 def _unresolved(inputs: PartitionInputs) -> pl.DataFrame:
     """Return the refused batches of which no batch of the same identity was appended, a row for the same records."""
     produced = inputs.produced.filter(pl.col("count") > 0)
-    refused = produced.filter(pl.col("error") != 0)
+    refused = produced.filter(~pl.col("error").is_in([0, *NO_COMMIT]))
+    fenced = (pl.col("error") == FENCED) & pl.col("producer_id").is_in(_transactional(inputs))
+    refused = refused.filter(~fenced)
     if not len(refused):
         return refused
     appended = produced.filter(pl.col("error") == 0)
@@ -63,6 +73,14 @@ def _unresolved(inputs: PartitionInputs) -> pl.DataFrame:
         .agg(pl.col("error").unique(), pl.col("completed_ns").min(), pl.col("created_ns").min())
         .sort(SENT)
     )
+
+
+def _transactional(inputs: PartitionInputs) -> list[int]:
+    """Return the producer ids that have markers in the logs."""
+    found: set[int] = set()
+    for log in inputs.logs.values():
+        found.update(log.filter((pl.col("attributes") & CONTROL) != 0)["producer_id"].to_list())
+    return sorted(found)
 
 
 def _with_accounted(inputs: PartitionInputs, refused: pl.DataFrame) -> pl.DataFrame:

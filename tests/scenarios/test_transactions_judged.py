@@ -1,0 +1,88 @@
+"""Verdicts on transactions: an aborted record is neither lost, nor a duplicate, nor there (F5, L1, L5, L6)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from harrow import Harrow
+from harrow.harness.errors import VerdictError
+from transactional_clients import TIMEOUT_S, transactional_producer
+
+pytestmark = pytest.mark.harrow(scope="session")
+
+
+def place(producer: Producer, topic: str, orders: range, *, commit: bool, time_ms: int) -> None:
+    """One transaction with these orders; a retry of it sends the same records with the same times."""
+    producer.begin_transaction()
+    for order in orders:
+        producer.produce(
+            topic, json.dumps({"order": order}), key=f"customer {order % 3}", timestamp=time_ms
+        )
+    assert producer.flush(TIMEOUT_S) == 0
+    if commit:
+        producer.commit_transaction(TIMEOUT_S)
+    else:
+        producer.abort_transaction(TIMEOUT_S)
+
+
+def test_records_sent_again_after_an_abort_are_exactly_once(harrow: Harrow) -> None:
+    orders = harrow.topic("retried", partitions=2)
+    producer = transactional_producer(harrow.bootstrap_servers)
+    producer.init_transactions(TIMEOUT_S)
+    now_ms = int(time.time() * 1000)
+    for first in range(0, 30, 10):
+        part = range(first, first + 10)
+        place(producer, orders.name, part, commit=False, time_ms=now_ms)
+        place(producer, orders.name, part, commit=True, time_ms=now_ms)
+    guarantee = "exactly-once, ordered"
+    verdict: Any = harrow.verify(
+        orders, guarantee=guarantee, record_id="order", expected=list(range(30))
+    )
+    assert verdict.valid, verdict
+    assert not verdict.anomaly_counts
+
+
+def test_an_aborted_order_that_the_application_believes_in_is_missing(harrow: Harrow) -> None:
+    orders = harrow.topic("believed", partitions=1)
+    producer = transactional_producer(harrow.bootstrap_servers)
+    producer.init_transactions(TIMEOUT_S)
+    now_ms = int(time.time() * 1000)
+    place(producer, orders.name, range(5), commit=True, time_ms=now_ms)
+    place(producer, orders.name, range(5, 8), commit=False, time_ms=now_ms)
+    with pytest.raises(VerdictError, match="missing"):
+        harrow.verify(orders, guarantee="at-least-once", record_id="order", expected=list(range(8)))
+
+
+def test_a_recorded_producer_that_aborts_has_a_valid_verdict(harrow: Harrow) -> None:
+    orders = harrow.topic("recorded", partitions=1)
+    producer: Any = harrow.producer(transactional_id="recorded-orders")
+    producer.init_transactions(TIMEOUT_S)
+    now_ms = int(time.time() * 1000)
+    for commit in (False, True):
+        place(producer, orders.name, range(10), commit=commit, time_ms=now_ms)
+    verdict: Any = harrow.verify(orders, guarantee="exactly-once")
+    assert verdict.valid, verdict
+
+
+def test_a_fenced_zombie_leaves_no_doubt(harrow: Harrow) -> None:
+    orders = harrow.topic("zombies", partitions=1)
+    servers = harrow.bootstrap_servers
+    zombie = transactional_producer(servers, "zombie-orders")
+    zombie.init_transactions(TIMEOUT_S)
+    zombie.begin_transaction()
+    zombie.produce(orders.name, json.dumps({"order": 1}))
+    assert zombie.flush(TIMEOUT_S) == 0
+    heir = transactional_producer(servers, "zombie-orders")
+    heir.init_transactions(TIMEOUT_S)
+    zombie.produce(orders.name, json.dumps({"order": 2}))
+    with pytest.raises(KafkaException):
+        zombie.flush(TIMEOUT_S)
+    place(heir, orders.name, range(3, 5), commit=True, time_ms=int(time.time() * 1000))
+    verdict: Any = harrow.verify(
+        orders, guarantee="exactly-once", record_id="order", expected=[3, 4]
+    )
+    assert verdict.valid, verdict
