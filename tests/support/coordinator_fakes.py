@@ -72,6 +72,21 @@ class FakeResult:
     base_offset: int = -1
 
 
+class FakeTransactionChecks:
+    """What the transaction coordinator says about offsets in transactions."""
+
+    def __init__(self) -> None:
+        self.error = ErrorCode.none
+        self.asked: list[tuple[str, int, int, bool]] = []
+
+    async def check_offsets(
+        self, tp: TopicPartition, transactional_id: str, producer_id: int, epoch: int, *, add: bool
+    ) -> ErrorCode:
+        assert tp.topic == OFFSETS.name
+        self.asked.append((transactional_id, producer_id, epoch, add))
+        return self.error
+
+
 class FakeReplicas:
     """The partitions of one internal topic. Appends are answered by `acknowledge`, or at once while `automatic`."""
 
@@ -82,6 +97,7 @@ class FakeReplicas:
         self.logs: dict[int, FakeLog] = {}
         self.automatic = True
         self.next_error = ErrorCode.none
+        self.transaction_checks = FakeTransactionChecks()
         self.waiting: list[tuple[FakePartition, int, int, Callable[..., None]]] = []
         self._host = host
         self._topic = topic
@@ -219,6 +235,8 @@ def send_request(host: ManualHost, row: ApiRow, version: int, **fields: Any) -> 
     sent = Sent(api_key, version)
     context = client_context("app")
     request = Request(api_key, version, 1, "app", frame, 0, context, 0, sent.complete)
-    assert row.handler(request) is None
+    running = row.handler(request)
+    if running is not None:
+        host.tasks.spawn(running, name="request")
     host.run_due()
     return sent
