@@ -49,7 +49,7 @@ from .offset_trace import OffsetTrace
 from .partition import Partition
 from .partition_directory import PartitionDirectory
 from .produce_handler import ProduceHandler
-from .transaction_checks import transaction_checks
+from .transaction_checks import TransactionChecks
 from .truncation import STRATEGIES
 from .wake_ups import WakeUps
 
@@ -128,7 +128,7 @@ class ReplicaManager:
         self.log_failures.on_failure.append(self.fetchers.remove)
         self.log_failures.on_failure.append(self._announce_failure)
         self._appends = Appends(host, self.directory, self.wake_ups, log_failed)
-        self.transaction_checks = transaction_checks(host, config, self.directory)
+        self.transaction_checks = TransactionChecks(host, config, self.directory)
         """Asks transaction coordinators; the broker connects it to them."""
         follower_state = FollowerFetchState(host, self.wake_ups, self._isr_writes, offsets)
         self._fetch = FetchHandler(

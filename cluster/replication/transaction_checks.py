@@ -9,7 +9,10 @@ again in this log, and no marker would ever follow: the last stable offset would
     Produce from v12 on (transaction version 2)                   add the partition to the transaction
 
 The guard: the answer counts only if no marker of the producer was appended, and this broker did not lose the
-leadership, while the coordinator was asked. Otherwise the transaction may have ended meanwhile.
+leadership, while the coordinator was asked. Otherwise the transaction may have ended meanwhile, and the question is
+asked again. So is an addition that meets the end of the last transaction, for
+`add.partitions.to.txn.retry.backoff.max.ms`: a producer of version 2 begins its next transaction as soon as the
+result of the last one is logged, before its markers are written.
 
 A producer that is unknown here may begin with any sequence (older batches may be deleted). After a refusal its next
 batch must therefore not pass: the lowest refused sequence is remembered until a batch is appended.
@@ -42,6 +45,9 @@ ABORTABLE_FROM = 11
 REFUSED_MOST = 1000
 """How many refused producers are remembered."""
 
+STALE_ANSWERS_MOST = 10
+"""How often a question is asked again because of markers, before the batch is refused."""
+
 NOT_VERIFIED = frozenset(
     {
         ErrorCode.network_exception,
@@ -52,7 +58,9 @@ NOT_VERIFIED = frozenset(
 )
 """The coordinator gave no answer: the producer gets NOT_ENOUGH_REPLICAS, on which every client tries again."""
 
-_NONE = ErrorCode.none
+_NONE, _CONCURRENT = ErrorCode.none, ErrorCode.concurrent_transactions
+_STALE = ErrorCode.invalid_txn_state
+"""A marker was appended while the coordinator was asked: the answer may be of the time before or after it."""
 
 
 class TransactionQueries(Protocol):
@@ -85,10 +93,12 @@ class Unverified(NamedTuple):
 class TransactionChecks:
     """Asks coordinators on behalf of the partitions that this broker leads."""
 
-    def __init__(self, host: Host, directory: PartitionDirectory, *, enabled: bool) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, directory: PartitionDirectory) -> None:
         self._host = host
         self._directory = directory
-        self._enabled = enabled
+        self._enabled = config.flag("transaction.partition.verification.enable")
+        self._retry_ms = config.number("add.partitions.to.txn.retry.backoff.ms")
+        self._retry_ms_max = config.number("add.partitions.to.txn.retry.backoff.max.ms")
         self._refused: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
         self.queries: TransactionQueries | None = None
         """The broker sets it, because the coordinators use this room."""
@@ -160,19 +170,42 @@ class TransactionChecks:
         self, transactional_id: str, unverified: Mapping[TopicPartition, Unverified], *, add: bool
     ) -> dict[TopicPartition, ErrorCode]:
         """The error of each partition: the coordinator's, or that of the guard."""
+        self._host.failpoints.hit(BEFORE_VERIFICATION)
+        give_up_ms = self._host.clock.monotonic_ms() + self._retry_ms_max
+        errors: dict[TopicPartition, ErrorCode] = {}
+        asked, attempts = dict(unverified), 0
+        while asked:
+            errors |= await self._ask_once(transactional_id, asked, add=add)
+            attempts += 1
+            in_time = add and self._host.clock.monotonic_ms() < give_up_ms
+            concurrent = [tp for tp in asked if errors[tp] is _CONCURRENT and in_time]
+            stale = [tp for tp in asked if errors[tp] is _STALE and attempts < STALE_ANSWERS_MOST]
+            if concurrent:
+                await self._host.tasks.sleep(self._retry_ms)
+            asked = {tp: self._present(asked[tp]) for tp in (*concurrent, *stale)}
+        self._host.failpoints.hit(AFTER_VERIFICATION)
+        for tp, error in errors.items():
+            if error is not _NONE:
+                self._remember(tp, unverified[tp])
+        return errors
+
+    async def _ask_once(
+        self, transactional_id: str, unverified: Mapping[TopicPartition, Unverified], *, add: bool
+    ) -> dict[TopicPartition, ErrorCode]:
         assert self.queries is not None, "asked without coordinators"
         first = next(iter(unverified.values()))
-        self._host.failpoints.hit(BEFORE_VERIFICATION)
         answers = await self.queries.check(
             transactional_id, first.producer_id, first.producer_epoch, tuple(unverified), add=add
         )
-        self._host.failpoints.hit(AFTER_VERIFICATION)
-        errors: dict[TopicPartition, ErrorCode] = {}
-        for tp, row in unverified.items():
-            if answers[tp] is not _NONE:
-                self._remember(tp, row)
-            errors[tp] = answers[tp] if answers[tp] is not _NONE else self._guard(tp, row, add=add)
-        return errors
+        return {
+            tp: answers[tp] if answers[tp] is not _NONE else self._guard(tp, row, add=add)
+            for tp, row in unverified.items()
+        }
+
+    @staticmethod
+    def _present(row: Unverified) -> Unverified:
+        """The same batch, with what the log has of its producer now."""
+        return row._replace(entry=row.partition.log.producers.get(row.producer_id))
 
     def _guard(self, tp: TopicPartition, row: Unverified, *, add: bool) -> ErrorCode:
         """The error when the coordinator's answer may be too old, or an earlier batch of the producer is missing."""
@@ -183,7 +216,7 @@ class TransactionChecks:
         entry = partition.log.producers.get(row.producer_id)
         is_open = entry is not None and entry.has_open_transaction(row.producer_epoch)
         if not is_open and entry is not row.entry:
-            return ErrorCode.invalid_txn_state  # the transaction has ended meanwhile
+            return _STALE
         refused = self._refused.get((tp, row.producer_id))
         if entry is not None or row.sequence == 0:
             self._refused.pop((tp, row.producer_id), None)
@@ -202,14 +235,6 @@ class TransactionChecks:
         self._refused[tp, row.producer_id] = (row.producer_epoch, lowest)
         if len(self._refused) > REFUSED_MOST:
             del self._refused[next(iter(self._refused))]
-
-
-def transaction_checks(
-    host: Host, config: BrokerConfig, directory: PartitionDirectory
-) -> TransactionChecks:
-    """The checks of a broker."""
-    enabled = config.flag("transaction.partition.verification.enable")
-    return TransactionChecks(host, directory, enabled=enabled)
 
 
 def _error_for_producer(error: ErrorCode, version: int) -> ErrorCode:

@@ -64,7 +64,7 @@ class TransactionCoordinator:
         self.markers = MarkerSender(host, cache, transport, self._is_deleted)
         ids = ProducerIds(host, registry, cache.node_id)
         self.service = TransactionService(host, config, replicas, cache, ids, self.markers)
-        self.queries = CoordinatorQueries(host, config, cache, self._peers, self.service)
+        self.queries = CoordinatorQueries(host, cache, self._peers, self.service)
         self._producers = ProducerApi(self.service, ids)
         self._admin = TransactionAdminApi(self.service)
         replicas.on_leadership.append(self.service.runtime.leadership_changed)

@@ -2,8 +2,7 @@
 
 Owns: `CoordinatorQueries`, which finds the coordinator of a transactional id and asks it with AddPartitionsToTxn, or
 asks in the process when this broker coordinates. For producers of transaction version 1 it verifies that the
-partitions were added; for those of version 2 it adds them. An addition that meets the end of the last transaction is
-tried again for `add.partitions.to.txn.retry.backoff.max.ms`.
+partitions were added; for those of version 2 it adds them.
 
 What may fail: nothing; each partition has an error code. NETWORK_EXCEPTION: the coordinator was not reached.
 Source: Kafka's AddPartitionsToTxnManager.
@@ -14,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..config import BrokerConfig
 from ..errors import ErrorCode, HarrowError
 from ..host.seam import Host, Promise
 from ..ids import TopicPartition
@@ -41,7 +39,6 @@ class CoordinatorQueries:
     def __init__(
         self,
         host: Host,
-        config: BrokerConfig,
         cache: MetadataCache,
         peers: Peers,
         service: TransactionService,
@@ -50,8 +47,6 @@ class CoordinatorQueries:
         self._cache = cache
         self._peers = peers
         self._service = service
-        self._backoff_ms = config.number("add.partitions.to.txn.retry.backoff.ms")
-        self._backoff_ms_max = config.number("add.partitions.to.txn.retry.backoff.max.ms")
 
     async def check(
         self,
@@ -64,14 +59,7 @@ class CoordinatorQueries:
     ) -> Errors:
         """Whether each partition is in the transaction; `add`: add it."""
         producer = Producer(producer_id=producer_id, epoch=producer_epoch)
-        begun_ms = self._host.clock.monotonic_ms()
-        while True:
-            errors = await self._ask(transactional_id, producer, partitions, add=add)
-            waited_ms = self._host.clock.monotonic_ms() - begun_ms
-            concurrent = ErrorCode.concurrent_transactions in errors.values()
-            if not add or not concurrent or waited_ms >= self._backoff_ms_max:
-                return errors
-            await self._host.tasks.sleep(self._backoff_ms)
+        return await self._ask(transactional_id, producer, partitions, add=add)
 
     async def _ask(
         self,

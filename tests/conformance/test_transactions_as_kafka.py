@@ -210,7 +210,7 @@ def test_offsets_in_a_transaction_are_unstable_until_its_marker(kafka: Any) -> N
     until(lambda: commit(5, 4) is Code.transaction_abortable, "the partition was not added")
     assert commit(5, 3) is Code.invalid_txn_state
     assert client.add_offsets(group) is Code.none
-    assert commit(5, 3, generation=3) is Code.illegal_generation
+    until(lambda: commit(5, 3, generation=3) is Code.illegal_generation, "the group is loaded")
     assert commit(5, 3) is Code.none
     assert fetched(stable=True) == (Code.unstable_offset_commit, -1)
     assert fetched(stable=False) == (Code.none, -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from coordinator_fakes import FakePartition, FakeReplicas, Sent
@@ -146,7 +146,7 @@ class TransactionBed:
         )
         running = row.handler(request)
         if running is not None:
-            self.host.tasks.spawn(cast("Coroutine[Any, Any, None]", running), name="request")
+            self.host.tasks.spawn(running, name="request")
         self.host.run_due()
         return sent
 

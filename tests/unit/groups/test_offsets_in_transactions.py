@@ -145,7 +145,7 @@ def test_a_marker_whose_append_fails_changes_nothing(bed: GroupTestBed) -> None:
 
 def test_only_members_of_the_present_generation_may_commit(bed: GroupTestBed) -> None:
     member, generation = joined(bed)
-    mine = {"member_id": member, "generation_id": generation}
+    mine: dict[str, Any] = {"member_id": member, "generation_id": generation}
     assert error_of(commit_in_transaction(bed, 1, **mine)) is ErrorCode.none
     old = {**mine, "generation_id": generation - 1}
     assert error_of(commit_in_transaction(bed, 2, **old)) is ErrorCode.illegal_generation
@@ -189,7 +189,8 @@ def test_the_tap_has_an_offset_when_its_marker_makes_it_valid(bed: GroupTestBed)
     ) -> None:
         rows.extend((group, offset, error) for _, offset in offsets)
 
-    bed.host.tap = SimpleNamespace(enabled=True, committed=committed)  # type: ignore[assignment]
+    tap: Any = SimpleNamespace(enabled=True, committed=committed)
+    bed.host.tap = tap
     commit_in_transaction(bed, 9)
     assert rows == []
     end(bed, commit=False)
