@@ -1,0 +1,259 @@
+"""Transactions of version 2 on a virtual clock, while brokers are killed: each is whole or nothing (F3, F4).
+
+The client sends again what it has no answer for, with the same epoch and sequences, as the protocol demands. What it
+was told must be true: a transaction whose commit was acknowledged is in both partitions, an aborted one in none, and
+one whose end is not known in both or in none. At the end nothing hangs: every last stable offset is the high
+watermark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from harrow.cluster.errors import ErrorCode, KafkaError, WireError
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.internal_topics import TRANSACTIONS
+from harrow.cluster.simulation import SimulatedCluster
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.batches import build_batch, decode_records, headers
+from harrow.cluster.wire.records import CONTROL_KEY
+from harrow.harness.simulation.wire import WireClient, pause_ms
+
+Code = ErrorCode
+PLACES = [TopicPartition("sink", number) for number in (0, 1)]
+CONFIG = {
+    "transaction.state.log.num.partitions": 3,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "zookeeper.session.timeout.ms": 1500,
+    "replica.lag.time.max.ms": 1500,
+    "replica.fetch.backoff.ms": 50,
+    "request.timeout.ms": 3000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+}
+FATAL = frozenset(
+    {
+        Code.producer_fenced,
+        Code.invalid_producer_epoch,
+        Code.invalid_txn_state,
+        Code.invalid_producer_id_mapping,
+        Code.transaction_abortable,
+        Code.out_of_order_sequence_number,
+    }
+)
+
+
+@dataclass
+class Application:
+    """Writes one record to each partition in a transaction, again and again."""
+
+    client: WireClient
+    count: int
+    name: str = "payments"
+    producer: tuple[int, int] = (-1, -1)
+    sequences: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    results: dict[str, str] = field(default_factory=dict[str, str])
+    fatal: list[ErrorCode] = field(default_factory=list[ErrorCode])
+
+    async def run(self) -> None:
+        await self._create_topic()
+        await self._init()
+        for number in range(self.count):
+            value, commit = str(number), number % 4 != 3
+            self.results[value] = "unknown"
+            try:
+                for tp in PLACES:
+                    await self._produce(tp, value)
+                    await self.client.host.tasks.sleep(self.client.host.random.uniform(0, 120))
+                await self._end(commit=commit)
+                self.results[value] = "committed" if commit else "aborted"
+            except KafkaError as error:
+                self.fatal.append(error.code)
+                await self._init()
+
+    async def _create_topic(self) -> None:
+        s = messages.schema(ApiKey.CREATE_TOPICS, 5, "request")
+        topic = s.CreatableTopic(
+            name="sink", num_partitions=2, replication_factor=3, assignments=(), configs=()
+        )
+        entity = s.CreateTopicsRequest(
+            topics=(topic,), timeout=messages.milliseconds(3_000), validate_only=False
+        )
+        while True:
+            answer = await self.client.ask_any_broker(ApiKey.CREATE_TOPICS, 5, entity)
+            if answer.topics[0].error_code in (Code.none, Code.topic_already_exists):
+                return
+            await self._pause()
+
+    async def _pause(self) -> None:
+        await self.client.host.tasks.sleep(pause_ms(self.client.host))
+
+    async def _coordinator(self) -> tuple[str, int]:
+        s = messages.schema(ApiKey.FIND_COORDINATOR, 4, "request")
+        entity = s.FindCoordinatorRequest(key_type=1, coordinator_keys=(self.name,))
+        while True:
+            answer = await self.client.ask_any_broker(ApiKey.FIND_COORDINATOR, 4, entity)
+            row = answer.coordinators[0]
+            if row.error_code is Code.none:
+                return row.host, row.port
+            await self._pause()
+
+    async def _ask_coordinator(self, api_key: int, version: int, entity: Any) -> Any:
+        """The first answer that is no retriable error; KafkaError for a fatal one."""
+        while True:
+            try:
+                answer = await self.client.ask(await self._coordinator(), api_key, version, entity)
+            except (OSError, WireError):
+                await self._pause()
+                continue
+            if answer.error_code is Code.none:
+                return answer
+            if answer.error_code in FATAL:
+                raise KafkaError(answer.error_code)
+            await self._pause()
+
+    async def _init(self) -> None:
+        s = messages.schema(ApiKey.INIT_PRODUCER_ID, 5, "request")
+        entity = s.InitProducerIdRequest(
+            transactional_id=self.name, transaction_timeout=messages.milliseconds(20_000)
+        )
+        answer = await self._ask_coordinator(ApiKey.INIT_PRODUCER_ID, 5, entity)
+        self._take(answer)
+
+    def _take(self, answer: Any) -> None:
+        self.producer = (answer.producer_id, answer.producer_epoch)
+        self.sequences = dict.fromkeys(PLACES, 0)
+
+    async def _produce(self, tp: TopicPartition, value: str) -> None:
+        s = messages.schema(ApiKey.PRODUCE, 12, "request")
+        data = build_batch(
+            [(None, value.encode(), ())],
+            timestamp_ms=self.client.host.clock.wall_ms(),
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            base_sequence=self.sequences[tp],
+            is_transactional=True,
+        )
+        row = s.PartitionProduceData(index=tp.partition, records=data)
+        entity = s.ProduceRequest(
+            transactional_id=self.name,
+            acks=-1,
+            timeout=messages.milliseconds(500),
+            topic_data=(s.TopicProduceData(name=tp.topic, partition_data=(row,)),),
+        )
+        while True:
+            leader = await self.client.leader(tp)
+            try:
+                answer = await self.client.ask(leader.address, ApiKey.PRODUCE, 12, entity)
+            except (OSError, WireError):
+                error = None
+            else:
+                error = answer.responses[0].partition_responses[0].error_code
+            if error in (Code.none, Code.duplicate_sequence_number):
+                self.sequences[tp] += 1
+                return
+            if error in FATAL:
+                raise KafkaError(error)
+            await self._pause()
+            await self.client.refresh(tp.topic)
+
+    async def _end(self, *, commit: bool) -> None:
+        s = messages.schema(ApiKey.END_TXN, 5, "request")
+        entity = s.EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            committed=commit,
+        )
+        self._take(await self._ask_coordinator(ApiKey.END_TXN, 5, entity))
+
+
+def leader_log(cluster: SimulatedCluster, tp: TopicPartition) -> Any:
+    """The partition at its leader; None while there is no leader."""
+    for node, process in cluster.brokers.items():
+        if process.ready and process.state == "running":
+            partition = cluster.broker(node).replicas.partition(tp)
+            if partition is not None and partition.is_leader:
+                return partition
+    return None
+
+
+def committed_values(partition: Any) -> list[str]:
+    """What a reader of committed data receives, in the order of the markers."""
+    opened: dict[int, list[str]] = {}
+    committed: list[str] = []
+    offset = 0
+    while offset < partition.high_watermark:
+        data = partition.log.read(offset, 1 << 20, partition.high_watermark, at_least_one=True)
+        view = b"".join(bytes(part) for part in data.parts)
+        for at, size, header in headers(view):
+            records = decode_records(view[at : at + size])
+            if header.is_control:
+                mine = opened.pop(header.producer_id, [])
+                assert records[0].key is not None
+                if CONTROL_KEY.unpack(records[0].key)[1] == 1:
+                    committed += mine
+            else:
+                values = [(record.value or b"").decode() for record in records]
+                opened.setdefault(header.producer_id, []).extend(values)
+            offset = header.last_offset + 1
+    assert not opened, f"{partition}: open transactions {opened}"
+    return committed
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_transactions_are_whole_or_nothing_while_brokers_are_killed(seed: int) -> None:
+    rng = Random(seed)
+    with SimulatedCluster(brokers=3, seed=seed, config=CONFIG) as cluster:
+        cluster.start()
+        host = cluster.client("app")
+        application = Application(WireClient(host, "app", cluster.bootstrap), count=60)
+        done: list[bool] = []
+
+        async def run() -> None:
+            await application.run()
+            done.append(True)
+
+        host.tasks.spawn(run(), name="application")
+        kills = 0
+        while not done and kills < 40:
+            cluster.run_for(rng.uniform(50, 900))
+            victim = cluster.brokers[rng.choice(sorted(cluster.brokers))]
+            if victim.ready and victim.state == "running":
+                victim.kill()
+                kills += 1
+                cluster.run_for(rng.uniform(0, 2_500))
+                victim.begin()
+                assert cluster.run_until(lambda it=victim: it.ready, 30_000)
+        assert cluster.run_until(lambda: bool(done), 120_000), application.results
+        assert kills > 2
+
+        def at_rest() -> bool:
+            """Every transaction has its markers, and they are below the high watermark."""
+            found = [leader_log(cluster, tp) for tp in PLACES]
+            return all(
+                partition is not None
+                and partition.last_stable_offset
+                == partition.high_watermark
+                == partition.log_end_offset
+                for partition in found
+            )
+
+        assert cluster.run_until(at_rest, 60_000), "a last stable offset does not advance"
+        seen = [committed_values(leader_log(cluster, tp)) for tp in PLACES]
+        leaders = [
+            leader_log(cluster, TopicPartition(TRANSACTIONS.name, number)) for number in range(3)
+        ]
+        assert all(leaders)
+    for value, result in application.results.items():
+        counts = [values.count(value) for values in seen]
+        wanted = {"committed": [[1, 1]], "aborted": [[0, 0]], "unknown": [[0, 0], [1, 1]]}
+        assert counts in wanted[result], (value, result, counts)
+    assert "committed" in application.results.values()
