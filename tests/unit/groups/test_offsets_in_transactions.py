@@ -147,11 +147,11 @@ def test_only_members_of_the_present_generation_may_commit(bed: GroupTestBed) ->
     member, generation = joined(bed)
     mine: dict[str, Any] = {"member_id": member, "generation_id": generation}
     assert error_of(commit_in_transaction(bed, 1, **mine)) is ErrorCode.none
-    old = {**mine, "generation_id": generation - 1}
+    old: dict[str, Any] = {**mine, "generation_id": generation - 1}
     assert error_of(commit_in_transaction(bed, 2, **old)) is ErrorCode.illegal_generation
-    stranger = {**mine, "member_id": "nobody"}
+    stranger: dict[str, Any] = {**mine, "member_id": "nobody"}
     assert error_of(commit_in_transaction(bed, 3, **stranger)) is ErrorCode.unknown_member_id
-    static = {**mine, "group_instance_id": "static"}
+    static: dict[str, Any] = {**mine, "group_instance_id": "static"}
     assert error_of(commit_in_transaction(bed, 4, **static)) is ErrorCode.unknown_member_id
     assert error_of(commit_in_transaction(bed, 5)) is ErrorCode.none, "no member is named"
 

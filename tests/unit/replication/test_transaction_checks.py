@@ -35,6 +35,14 @@ class FakePartition:
         self.log = self
 
 
+class Directory:
+    def __init__(self, partition: FakePartition) -> None:
+        self._partition = partition
+
+    def partition(self, _tp: TopicPartition) -> FakePartition:
+        return self._partition
+
+
 class Coordinator:
     """Answers at once, or when the test says so; `meanwhile` runs before the answer."""
 
@@ -63,7 +71,7 @@ class Bed:
         self.host = ManualHost()
         self.partition = FakePartition()
         self.coordinator = Coordinator()
-        directory: Any = type("Directory", (), {"partition": lambda _self, _tp: self.partition})()
+        directory: Any = Directory(self.partition)
         config = BrokerConfig.parse({"transaction.partition.verification.enable": enabled})
         self.checks = TransactionChecks(self.host, config, directory)
         self.checks.queries = cast("Any", self.coordinator)
