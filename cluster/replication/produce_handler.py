@@ -81,7 +81,7 @@ class ProduceHandler:
         """Append what the transaction coordinator allows. The connection's next request waits: batches keep order."""
         results = await checked
         for index, tp in enumerate(keys):
-            if tp in results and index not in refused:
+            if tp is not None and tp in results and index not in refused:
                 refused[index] = results[tp]
         allowed = {tp: records for tp, records in entries.items() if tp not in results}
         self._append(request, produce, allowed, refused, keys)

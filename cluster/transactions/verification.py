@@ -134,4 +134,7 @@ def _errors_of(response: Any, partitions: Collection[TopicPartition]) -> Errors:
         for topic in result.topic_results
         for row in topic.results_by_partition
     }
-    return {tp: found.get(tp, ErrorCode.unknown_server_error) for tp in partitions}
+    missing: dict[TopicPartition, ErrorCode] = dict.fromkeys(
+        partitions, ErrorCode.unknown_server_error
+    )
+    return {**missing, **{tp: error for tp, error in found.items() if tp in missing}}

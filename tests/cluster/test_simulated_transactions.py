@@ -1,14 +1,15 @@
 """Transactions of version 2 on a virtual clock, while brokers are killed: each is whole or nothing (F3, F4).
 
-The client sends again what it has no answer for, with the same epoch and sequences, as the protocol demands. What it
-was told must be true: a transaction whose commit was acknowledged is in both partitions, an aborted one in none, and
-one whose end is not known in both or in none. At the end nothing hangs: every last stable offset is the high
-watermark.
+The client sends again what it has no response for, with the same epoch and sequences, as the protocol demands. Its
+responses must be true: a transaction whose commit was acknowledged is in both partitions, an aborted transaction in
+none, and a transaction whose end is not known in both or in none. At the end nothing hangs: every last stable offset is
+the high watermark.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -231,7 +232,7 @@ def test_transactions_are_whole_or_nothing_while_brokers_are_killed(seed: int) -
                 kills += 1
                 cluster.run_for(rng.uniform(0, 2_500))
                 victim.begin()
-                assert cluster.run_until(lambda it=victim: it.ready, 30_000)
+                assert cluster.run_until(partial(getattr, victim, "ready"), 30_000)
         assert cluster.run_until(lambda: bool(done), 120_000), application.results
         assert kills > 2
 

@@ -149,7 +149,7 @@ def test_only_members_of_the_present_generation_may_commit(bed: GroupTestBed) ->
     assert error_of(commit_in_transaction(bed, 1, **mine)) is ErrorCode.none
     old: dict[str, Any] = {**mine, "generation_id": generation - 1}
     assert error_of(commit_in_transaction(bed, 2, **old)) is ErrorCode.illegal_generation
-    stranger: dict[str, Any] = {**mine, "member_id": "nobody"}
+    stranger: dict[str, Any] = {**mine, "member_id": "stranger"}
     assert error_of(commit_in_transaction(bed, 3, **stranger)) is ErrorCode.unknown_member_id
     static: dict[str, Any] = {**mine, "group_instance_id": "static"}
     assert error_of(commit_in_transaction(bed, 4, **static)) is ErrorCode.unknown_member_id
