@@ -80,7 +80,7 @@ def instrument():
     timed(Cluster, "start", "start")
     timed(run, "create_topic", "topic")
     timed(run.Harrow, "producer", "produce")
-    timed(run.Harrow, "_flush", "produce")
+    timed(run.Harrow, "_await_sends", "produce")
     timed(Cluster, "await_replicated", "converge")
     timed(final_read, "read_all", "final read")
     timed(verdicts.RunVerifier, "_ask", "judge")

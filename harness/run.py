@@ -37,6 +37,7 @@ from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
 from .pipelines import PipelineVerifier
+from .recording import RecordingClients
 from .run_settings import RunSettings
 from .seeds import child_seed
 from .topics import Topic, check_topic, consumer_groups, create_topic
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from harrow.faults import Fault
 
     from .checks import SparkHandle, Verdict
-    from .clients.consumer import Consumer
-    from .clients.producer import Producer
     from .clusters import ClusterSource
     from .promises.pipeline_promise import PipelinePromise
     from .promises.record_ids import IdSource
@@ -60,17 +59,9 @@ if TYPE_CHECKING:
 
 AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
-QUIET_LOG_LEVEL = 2
-"""librdkafka's level "critical": faults break connections, and each attempt to connect again would be a line."""
-PRODUCER_ID_TIMEOUT_S = 0.5
-"""librdkafka itself asks for a producer id after this time."""
-UNDERSCORED = frozenset(
-    {"log_level", "error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery"}
-)
-"""Settings of librdkafka and confluent-kafka whose names contain underscores."""
 
 
-class Harrow(PipelineVerifier):
+class Harrow(RecordingClients, PipelineVerifier):
     """A cluster, faults that break it, and verdicts on what the clients did meanwhile."""
 
     def __init__(
@@ -89,6 +80,7 @@ class Harrow(PipelineVerifier):
         clusters: ClusterSource | None = None,
     ) -> None:
         """`seed_names`: random values derive from the seed and these names; the plugin gives the test's node id."""
+        super().__init__()
         self.folder = Path(folder).absolute()
         self.seed = seed
         self._seed = child_seed(seed, *seed_names) if seed_names else seed
@@ -104,11 +96,9 @@ class Harrow(PipelineVerifier):
         self._cluster: Cluster | None = None
         self._traced: dict[Path, int] = {}
         self._topics: dict[str, Topic] = {}
-        self._clients: list[Producer | Consumer] = []
         self._chaos: Chaos | None = None
         self._blocks = 0
         self._steps = 0
-        self._produced_with: dict[str, Any] = {}
         self._listeners: list[Callable[[Verdict], None]] = []
         self._topics_of_test: set[str] = set()
         self._before_test = (0, 0)
@@ -213,41 +203,7 @@ class Harrow(PipelineVerifier):
         self._topics_of_test.add(name)
         return self._topics[name]
 
-    # ---------------------------------------------------------------------------------- clients
-
-    def producer(self, **config: object) -> Producer:
-        """Return a confluent-kafka Producer that records its operations. Settings have underscores: `client_id="a"`.
-
-        Defaults: idempotent, acks=all, and librdkafka does not log each connection that a fault breaks (`log_level=6`
-        does). Each operation is appended to the history when it happens.
-        """
-        from .clients.producer import Producer
-
-        settings: dict[str, Any] = {"enable.idempotence": True}
-        if str(config.get("acks", "all")) not in ("all", "-1"):
-            settings = {}
-        self._produced_with = settings | _dotted(config)
-        producer: Producer = self._client(Producer, self._produced_with)
-        producer.acquire_producer_id(PRODUCER_ID_TIMEOUT_S)
-        return producer
-
-    def consumer(self, **config: object) -> Consumer:
-        """Return a confluent-kafka Consumer that records its operations.
-
-        Defaults: group `harrow`, earliest offset, and librdkafka does not log each connection that a fault breaks.
-        """
-        from .clients.consumer import Consumer
-
-        settings: dict[str, Any] = {"group.id": "harrow", "auto.offset.reset": "earliest"}
-        consumer: Consumer = self._client(Consumer, settings | _dotted(config))
-        return consumer
-
-    def _client(self, kind: Callable[..., Any], settings: dict[str, Any]) -> Any:
-        quiet = {"bootstrap.servers": self.bootstrap_servers, "log_level": QUIET_LOG_LEVEL}
-        settings = quiet | settings
-        client = kind(settings, history=self.folder / run_folder.HISTORY)
-        self._clients.append(client)
-        return client
+    # ----------------------------------------------------------------------------------- values
 
     @cached_property
     def faker(self) -> Faker:
@@ -385,24 +341,12 @@ class Harrow(PipelineVerifier):
         names = [str(topic) for topic in topics] or [str(topic) for topic in self._topics.values()]
         if not names:
             raise ConfigError("verify(): no topic was given, and this test has created none")
-        self._flush()
-        verdict = self._verifier.judge(self.cluster, names, guarantee, promise)
+        notes = self._await_sends()
+        verdict = self._verifier.judge(self.cluster, names, guarantee, promise, notes)
         self.verdicts.append(verdict)
         for call in self._listeners:
             call(verdict)
         return verdict
-
-    def _flush(self) -> None:
-        """Flush the recording producers: records in their queues may still be sent."""
-        from confluent_kafka import KafkaException
-
-        for client in self._clients:
-            flush = getattr(type(client), "flush", None)
-            if flush is not None:
-                with contextlib.suppress(
-                    KafkaException
-                ):  # a fatal error: the records already have their delivery reports
-                    flush(client, 10)
 
     def _explain(self, verdict: Verdict) -> str:
         lines = [str(verdict), f"  report: {_shown(self.folder / 'report.html')}"]
@@ -434,10 +378,7 @@ class Harrow(PipelineVerifier):
 
     def close(self) -> list[str]:
         """Stop everything; return the reasons for which the test must fail."""
-        for client in self._clients:
-            with contextlib.suppress(RuntimeError):  # closed by the test
-                client.close()
-        self._clients.clear()
+        self._close_clients()
         cluster, self._cluster = self._cluster, None
         if cluster is None:
             return []
@@ -465,11 +406,3 @@ class Harrow(PipelineVerifier):
 def _shown(path: Path) -> str:
     """Return the path relative to the current folder if it is below it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
-def _dotted(config: Mapping[str, object]) -> dict[str, Any]:
-    """Convert keyword arguments to librdkafka's setting names: `linger_ms` becomes `linger.ms`."""
-    return {
-        name if name in UNDERSCORED else name.replace("_", "."): value
-        for name, value in config.items()
-    }

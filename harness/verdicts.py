@@ -49,11 +49,13 @@ class RunVerifier:
         self._spark().request()
 
     def judge(
-        self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promise: Promise | None = None
+        self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promise: Promise | None = None,
+        notes: Sequence[str] = (),
     ) -> Verdict:  # fmt: skip
         """Return the verdict on `topics`, write it to verdict.json and draw report.html.
 
-        `promise`: what the application promised of the topics; the caller has checked it.
+        `promise`: what the application promised of the topics; the caller has checked it. `notes`: what the verdict
+        also says.
         """
         if guarantee is not None:
             from .checks.guarantees import parse
@@ -70,6 +72,7 @@ class RunVerifier:
         verdict = self._ask(cluster, topics, guarantee, promised)
         if reasons:
             verdict = _with_reasons(verdict, reasons)
+        verdict = replace(verdict, notes=(*verdict.notes, *notes))
         verdict.write(self._folder / run_folder.VERDICT)
         return self._draw(verdict)
 

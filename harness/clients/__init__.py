@@ -1,6 +1,7 @@
-"""Recording clients (confluent-kafka's Producer and Consumer with a history), and the final read.
+"""Recording clients: those of confluent-kafka, kafka-python and aiokafka with a history (J6); and the final read.
 
-`Producer` and `Consumer` have confluent-kafka's configuration and methods; `final_read.read_all` reads whole topics
+`Producer` and `Consumer` have confluent-kafka's configuration and methods. The recording clients of the other
+libraries (`kafka_python_producer.py`, …) are subclasses of the libraries' own. `final_read.read_all` reads whole topics
 with a new consumer (J7). A client is imported at its first use.
 """
 

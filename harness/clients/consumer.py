@@ -25,7 +25,7 @@ from ..histories.format import (
     stable_hash,
     value_hash,
 )
-from .producer import client_name
+from .recorder import client_name
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
 
@@ -53,7 +53,7 @@ class Consumer:
         self._history = (
             history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
         )
-        self.name = client_name(config, "consumer")
+        self.name = client_name(config.get("client.id"), "consumer")
         self._client = self._history.name(self.name)
         self._lock = threading.Lock()
         self._ops = itertools.count()

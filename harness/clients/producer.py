@@ -18,8 +18,6 @@ recorder makes short calls only (`CALL_S`), and continues after the error until 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,6 +34,7 @@ from ..histories.format import (
     stable_hash,
     value_hash,
 )
+from .recorder import client_name
 
 DeliveryCallback = Callable[[KafkaError | None, Message], Any]
 Headers = Mapping[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
@@ -44,7 +43,6 @@ NEVER_SENT = frozenset({KafkaError._QUEUE_FULL})  # noqa: SLF001  (confluent's p
 FATAL = KafkaError._FATAL  # noqa: SLF001  (confluent's public name for a local error)
 CALL_S = 0.1
 """The longest call into confluent-kafka. Calls of 0.2 s and longer go on serving callbacks after a fatal error."""
-_numbers = itertools.count(1)
 
 
 def _short_calls(timeout: float) -> Iterable[float]:
@@ -62,11 +60,6 @@ def _calls_until(deadline: float, timeout: float) -> Iterator[float]:
             return
 
 
-def client_name(config: Mapping[str, Any], kind: str) -> str:
-    """Return a client name that is unique in the run: `client.id` (or the kind), process id, number."""
-    return f"{config.get('client.id') or kind}@{os.getpid()}.{next(_numbers)}"
-
-
 def is_true(value: object) -> bool:
     """Parse a Boolean setting like librdkafka."""
     return str(value).lower() in {"true", "1", "yes", "on", "t"}
@@ -81,7 +74,7 @@ class Producer:
         self._history = (
             history if isinstance(history, HistoryWriter) else self._own or HistoryWriter(history)
         )
-        self.name = client_name(config, "producer")
+        self.name = client_name(config.get("client.id"), "producer")
         self._client = self._history.name(self.name)
         self._fatal: KafkaError | None = None
         self._raw = confluent_kafka.Producer(dict(config))
