@@ -55,7 +55,7 @@ def kafka_python(harrow: Harrow, topic: str, count: int, recording: bool) -> tup
     import kafka
     from kafka.structs import TopicPartition
 
-    servers = {"bootstrap_servers": harrow.bootstrap_servers}
+    servers: dict[str, Any] = {"bootstrap_servers": harrow.bootstrap_servers}
     producer: Any = (
         harrow.kafka_python.producer(linger_ms=5)
         if recording
@@ -87,10 +87,10 @@ def aiokafka(harrow: Harrow, topic: str, count: int, recording: bool) -> tuple[f
     """Return CPU seconds of sending and of reading with aiokafka."""
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-    servers = {"bootstrap_servers": harrow.bootstrap_servers}
+    servers: dict[str, Any] = {"bootstrap_servers": harrow.bootstrap_servers}
 
     async def work() -> tuple[float, float]:
-        idempotent = {"linger_ms": 5, "enable_idempotence": True}
+        idempotent: dict[str, Any] = {"linger_ms": 5, "enable_idempotence": True}
         producer: Any = (
             harrow.aiokafka.producer(linger_ms=5)
             if recording

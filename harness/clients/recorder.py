@@ -11,8 +11,8 @@ appended between `begin` and the library's own append.
 
 After `close` nothing is written, and nothing fails: a result that arrives later leaves its send without result.
 
-Cost: about 14 us of CPU for a record sent with aiokafka, 21 us with kafka-python (confluent-kafka's recorder: 12 us), and
-3 to 4 us for a record that is read (`benchmarks/bench_recorders.py`, Python 3.11).
+Cost: about 14 us of CPU for a record sent with aiokafka, 21 us with kafka-python (confluent-kafka's recorder: 12 us),
+and 3 to 4 us for a record that is read (`benchmarks/bench_recorders.py`, Python 3.11).
 """
 
 from __future__ import annotations
