@@ -54,17 +54,17 @@ class Truth:
         return sum(self.counts[name] for name in names)
 
 
-def make_run(folder: Path, operations: int) -> Truth:
+def make_run(folder: Path, operations: int, *, partitions: int = PARTITIONS) -> Truth:
     """Writes a run of about `operations` operations to `folder`."""
-    depth = max(operations // 3 // PARTITIONS, 4)
-    records = depth * PARTITIONS
+    depth = max(operations // 3 // partitions, 4)
+    records = depth * partitions
     for start in range(0, records, FILE_RECORDS):
         numbers = np.arange(start, min(start + FILE_RECORDS, records), dtype=np.int64)
-        _write(folder / "history" / f"producers-{start}", _sends(numbers))
-        _write(folder / "history" / f"consumers-{start}", _reads(numbers))
-        _write(folder / "drain" / f"final-{start}", _final(numbers))
-    _write(folder / "history" / "lost-1", _lost(depth))
-    _write(folder / "drain" / "last-1", _twice_and_bounds(depth))
+        _write(folder / "history" / f"producers-{start}", _sends(numbers, partitions))
+        _write(folder / "history" / f"consumers-{start}", _reads(numbers, partitions))
+        _write(folder / "drain" / f"final-{start}", _final(numbers, partitions))
+    _write(folder / "history" / "lost-1", _lost(depth, partitions))
+    _write(folder / "drain" / "last-1", _twice_and_bounds(depth, partitions))
     unknown = -(-records // UNKNOWN_EVERY)
     counts = {
         "acknowledged": records - unknown + 1, "unacknowledged": unknown, "failed": 0,
@@ -81,11 +81,11 @@ def _mixed(numbers: Numbers) -> npt.NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def _rows(numbers: Numbers, kind: OperationFunction) -> Rows:
-    """Places record `n` in partition `n % PARTITIONS` at offset `n // PARTITIONS`."""
+def _rows(numbers: Numbers, kind: OperationFunction, partitions: int) -> Rows:
+    """Places record `n` in partition `n % partitions` at offset `n // partitions`."""
     rows = np.zeros(len(numbers), DTYPE)
     rows["kind"], rows["outcome"], rows["commit"] = kind, OperationType.OK, COMMITTED
-    rows["partition"], rows["offset"] = numbers % PARTITIONS, numbers // PARTITIONS
+    rows["partition"], rows["offset"] = numbers % partitions, numbers // partitions
     rows["op"] = numbers
     rows["key_hash"], rows["value_hash"] = _mixed(numbers % KEYS), _mixed(numbers)
     rows["timestamp_ms"] = 1_700_000_000_000 + numbers // 100
@@ -94,10 +94,10 @@ def _rows(numbers: Numbers, kind: OperationFunction) -> Rows:
     return rows
 
 
-def _sends(numbers: Numbers) -> Rows:
+def _sends(numbers: Numbers, partitions: int) -> Rows:
     """Writes an invocation and a completion for each record."""
-    done = _rows(numbers, OperationFunction.SEND)
-    done["client"] = 1 + numbers // PARTITIONS % PRODUCERS
+    done = _rows(numbers, OperationFunction.SEND, partitions)
+    done["client"] = 1 + numbers // partitions % PRODUCERS
     unknown = numbers % UNKNOWN_EVERY == 0
     done["outcome"][unknown], done["offset"][unknown] = OperationType.INFO, -1
     rows = np.empty(2 * len(done), DTYPE)
@@ -108,26 +108,28 @@ def _sends(numbers: Numbers) -> Rows:
     return rows
 
 
-def _reads(numbers: Numbers) -> Rows:
-    rows = _rows(numbers, OperationFunction.POLL)
+def _reads(numbers: Numbers, partitions: int) -> Rows:
+    rows = _rows(numbers, OperationFunction.POLL, partitions)
     rows["client"] = 1 + PRODUCERS + rows["partition"] % CONSUMERS
     return rows
 
 
-def _final(numbers: Numbers) -> Rows:
-    return _rows(numbers, OperationFunction.POLL)
+def _final(numbers: Numbers, partitions: int) -> Rows:
+    return _rows(numbers, OperationFunction.POLL, partitions)
 
 
-def _lost(depth: int) -> Rows:
-    rows = _rows(np.array([depth * PARTITIONS + LOST_IN]), OperationFunction.SEND)
+def _lost(depth: int, partitions: int) -> Rows:
+    rows = _rows(np.array([depth * partitions + LOST_IN]), OperationFunction.SEND, partitions)
     rows["client"] = 1
     return rows
 
 
-def _twice_and_bounds(depth: int) -> Rows:
-    again = _rows(np.array([depth // 2 * PARTITIONS + TWICE_IN]), OperationFunction.POLL)
+def _twice_and_bounds(depth: int, partitions: int) -> Rows:
+    again = _rows(
+        np.array([depth // 2 * partitions + TWICE_IN]), OperationFunction.POLL, partitions
+    )
     again["offset"] = depth
-    bounds = _rows(np.arange(PARTITIONS, dtype=np.int64), OperationFunction.BOUNDS)
+    bounds = _rows(np.arange(partitions, dtype=np.int64), OperationFunction.BOUNDS, partitions)
     bounds["op"], bounds["offset"] = 0, depth
     bounds["offset"][TWICE_IN] += 1
     return np.concatenate([again, bounds])

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from .seeds import SEED_MAX
+from .user_spark import data_folder
 
 SCOPES = ("test", "session")
 BROKERS_MAX = 64
@@ -47,8 +48,9 @@ class Options:
     spark: str = ""
     """The user's own Spark: a master (`spark://host:7077`, `local[8]`) or a Spark Connect address (`sc://host:15002`).
 
-    Empty: Harrow starts a Spark server on this machine, which all tests and xdist workers of the run share. A Spark on
-    other machines must see the run folders under the same path."""
+    Empty: Harrow starts a Spark server on this machine, which all tests and xdist workers of the run share."""
+    spark_data: str = ""
+    """A folder or URL that the executors of `spark` can read, where they cannot read the run folders."""
     repeat: int = 1
     """How often each test with a Harrow fixture runs, always with the same seed."""
     keep_runs: int = 20
@@ -209,6 +211,12 @@ OPTIONS: tuple[OptionSpec, ...] = (
         parse=str,
         metavar="ADDRESS",
         doc="your own Spark: a master or a Connect address (default: a Spark server started for the run)",
+    ),
+    OptionSpec(
+        name="spark_data",
+        parse=data_folder,
+        metavar="URL",
+        doc="a folder or URL that executors of --harrow-spark can read, when they cannot read the run folders",
     ),
 )
 MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {

@@ -76,6 +76,8 @@ def pytest_report_header(config: pytest.Config) -> str:
         parts.append(f"scope {chosen.scope}")
     if chosen.spark:
         parts.append(f"spark {chosen.spark}")
+    if chosen.spark_data:
+        parts.append(f"spark data {chosen.spark_data}")
     parts += [f"{name}={value}" for name, value in chosen.config.items()]
     parts += [f"PLANTED BUG {module}" for module in chosen.plant]
     return f"harrow: {', '.join(parts)}"

@@ -41,6 +41,7 @@ from .recording import RecordingClients
 from .run_settings import RunSettings
 from .seeds import child_seed
 from .topics import Topic, check_topic, consumer_groups, create_topic
+from .user_spark import UserSpark
 from .values import Values, seeded_faker
 from .verdicts import RunVerifier, spark_of_run
 
@@ -73,7 +74,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         brokers: int = 3,
         config: Mapping[str, object] | None = None,
         plants: Sequence[str] = (),
-        spark: Callable[[], SparkHandle] | str = "",
+        spark: Callable[[], SparkHandle] | UserSpark | str = "",
         name: str = "harrow",
         repeat: str = "",
         early_spark: bool = True,
@@ -91,7 +92,8 @@ class Harrow(RecordingClients, PipelineVerifier):
         self._early_spark = early_spark
         self._source = OwnCluster() if clusters is None else clusters
         parent = self.folder.parent
-        handle = (lambda: spark_of_run(parent, spark)) if isinstance(spark, str) else spark
+        chosen = UserSpark(spark) if isinstance(spark, str) else spark
+        handle = (lambda: spark_of_run(parent, chosen)) if isinstance(chosen, UserSpark) else chosen
         self._verifier = RunVerifier(self.folder, handle, seed=seed, repeat=repeat)
         self._cluster: Cluster | None = None
         self._traced: dict[Path, int] = {}

@@ -32,6 +32,7 @@ from . import run_folder
 from .errors import VerdictError
 from .run import Harrow
 from .run_settings import TOPIC, settings_of
+from .user_spark import HARROWS_OWN, UserSpark
 from .workload import Workload
 
 CALM_S = 0.7
@@ -181,7 +182,7 @@ def run_seed(
     *,
     seconds: float,
     variant: str = "safe",
-    spark: str = "",
+    spark: UserSpark = HARROWS_OWN,
     keep: bool = False,
     brokers: int = USUAL_BROKERS,
     repertoire: str = "usual",
@@ -200,7 +201,7 @@ def run_seed(
 
 
 def run_scenario(
-    scenario: Scenario, folder: Path, *, spark: str = "", keep: bool = False
+    scenario: Scenario, folder: Path, *, spark: UserSpark = HARROWS_OWN, keep: bool = False
 ) -> ChaosResult:
     """Run one scenario; never raises for what the cluster or the checks did."""
     begun = time.monotonic()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from harrow.cluster.errors import ConfigError, HarrowError
 
 from . import run_folder
+from .user_spark import HARROWS_OWN, UserSpark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,14 +197,15 @@ def _crashed(error: Exception, guarantee: str | None, folder: Path) -> Verdict:
     )
 
 
-def spark_of_run(folder: Path, address: str = "", *, controller: int | None = None) -> SparkHandle:
+def spark_of_run(
+    folder: Path, spark: UserSpark = HARROWS_OWN, *, controller: int | None = None
+) -> SparkHandle:
     """Return this process's handle of the Spark server for the run in `folder`.
 
-    `address`: the user's Connect address (`sc://…`) or master; empty: a server is started for the run and ends with
-    the process `controller`.
+    Where `spark` is no Connect address, a server is started for the run and ends with the process `controller`.
     """
     from .checks import SparkHandle
 
-    remote = address if address.startswith("sc://") else None
-    master = None if remote else address or None
-    return SparkHandle.of_run(folder, controller=controller, master=master, remote=remote)
+    return SparkHandle.of_run(
+        folder, controller=controller, master=spark.master, remote=spark.remote, data=spark.data
+    )

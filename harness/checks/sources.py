@@ -47,10 +47,10 @@ def judge_at(slot: str, batches: Iterator[Any]) -> Iterator[Any]:
         pass
     with open(slot, encoding="utf-8") as file:
         plan = file.read()
-    yield _text_batch([json.dumps(result).encode() for result in _results_of(plan)])
+    yield text_batch([json.dumps(result).encode() for result in _results_of(plan)])
 
 
-def _text_batch(texts: Sequence[bytes]) -> Any:
+def text_batch(texts: Sequence[bytes]) -> Any:
     """Return an Arrow batch with the column `result`, made of buffers: `pyarrow.array` would import pandas (1 s)."""
     import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
 

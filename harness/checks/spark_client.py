@@ -3,7 +3,8 @@
 `SparkHandle(run_folder)` is cheap. `request()` makes sure that the server is starting, and returns; `collect()` waits
 for it. The first client starts the owner (`spark_server.py`) under a file lock; later clients find its socket. A
 Connect address (`sc://…`) that the user gave replaces the server; a master (`spark://…`, `local[8]`) is used by the
-server.
+server. With a Connect address, and with a master that is not `local…`, executors may be on other machines
+(`cluster_queries.py`).
 
 Plans go to the run's plan server (`plan_server.py`), so that this process does not import pyspark. With the user's own
 Connect server, and for `session()`, this process connects itself (`plan_queries.py`).
@@ -14,6 +15,7 @@ id of the process with which the server ends, independent of the process that st
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -28,10 +30,12 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import HarrowError
 
+from .jvm import cluster_master
 from .plan_queries import quiet
 from .spark_server import reachable
 
 if TYPE_CHECKING:
+    from .cluster_queries import ClusterQueries
     from .plan_queries import PlanQueries
 
 __all__ = ["CONTROLLER", "RENDEZVOUS", "SparkError", "SparkHandle", "quiet"]
@@ -40,6 +44,11 @@ RENDEZVOUS = "HARROW_RENDEZVOUS"
 CONTROLLER = "HARROW_CONTROLLER"
 READY_TIMEOUT_S = 120.0
 _by_folder: dict[Path, SparkHandle] = {}
+
+
+def shown_address(remote: str) -> str:
+    """Return a Connect address without its parameters, which may have a token."""
+    return remote.partition(";")[0].rstrip("/")
 
 
 class SparkError(HarrowError):
@@ -51,17 +60,25 @@ class SparkHandle:
 
     def __init__(
         self, run_folder: str | Path, *, controller: int | None = None, master: str | None = None,
-        remote: str | None = None, settings: Mapping[str, str] | None = None, warm_up: bool = True,
+        remote: str | None = None, settings: Mapping[str, str] | None = None, warm_up: bool = True, data: str = "",
     ) -> None:  # fmt: skip
-        """`controller` is the id of the process with which the server ends, by default this process."""
+        """`controller` is the id of the process with which the server ends, by default this process.
+
+        `data`: a folder or URL that executors on other machines can read (`--harrow-spark-data`); what they judge is
+        copied there. Empty: they read the run folder.
+        """
         self.run_folder = Path(run_folder).absolute()
         self.rendezvous = Path(os.environ.get(RENDEZVOUS) or self.run_folder / "spark.sock")
         self._remote = remote
+        self._data = data
+        self.cluster = shown_address(remote) if remote else cluster_master(master)
+        """The address of a cluster whose executors are not this run's own; empty for Harrow's own Spark."""
         named = os.environ.get(CONTROLLER, "") if os.environ.get(RENDEZVOUS) else ""
         ends_with = int(named) if named.isdigit() else controller or os.getpid()
         self._options: dict[str, Any] = {
             "rendezvous": str(self.rendezvous), "controller": ends_with, "master": master,
             "settings": dict(settings or {}), "log": str(self.run_folder / "spark.log"), "warm_up": warm_up,
+            "data": data,
         }  # fmt: skip
         self._socket: socket.socket | None = None
         self._plans: socket.socket | None = None
@@ -151,8 +168,18 @@ class SparkHandle:
         with self._lock:
             if self._queries is None:
                 address = self._remote or str(self._ready()["remote"])
-                self._queries = PlanQueries(address, self.run_folder, local=self._remote is None)
+                self._queries = PlanQueries(
+                    address,
+                    self.run_folder,
+                    local=self._remote is None,
+                    cluster=self.cluster,
+                    data=self._data,
+                )
             return self._queries
+
+    def cluster_queries(self) -> ClusterQueries | None:
+        """Return what runs joins on a cluster of the user's; None for Harrow's own Spark."""
+        return self._own_queries().cluster if self.cluster else None
 
     def collect_frame(self, frame: Any) -> list[Any]:
         """Return the rows of a frame of `session()`."""
@@ -229,7 +256,8 @@ class SparkHandle:
             return
         with client:
             client.settimeout(READY_TIMEOUT_S)
-            client.sendall(b"stop\n")
             deadline = time.monotonic() + READY_TIMEOUT_S
-            while time.monotonic() < deadline and client.recv(4096):
-                pass  # the owner closes the connection when it ends
+            with contextlib.suppress(ConnectionError):  # the owner has ended already
+                client.sendall(b"stop\n")
+                while time.monotonic() < deadline and client.recv(4096):
+                    pass  # the owner closes the connection when it ends

@@ -11,7 +11,8 @@ when a client sends `stop`, or when the JVM ends. If the owner itself is killed,
 signal (the owner has a single thread, so the signal comes only with the process), and Spark's Python daemon ends when
 its standard input is closed. The next owner removes the scratch folder of an owner that was killed.
 
-Options (JSON): `rendezvous`, `controller` (process id), `master`, `settings`, `log` (file), `warm_up` (bool).
+Options (JSON): `rendezvous`, `controller` (process id), `master`, `settings`, `log` (file), `warm_up` (bool), `data`
+(the folder of `--harrow-spark-data`).
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class SparkOwner:
             self._plans = subprocess.Popen(  # noqa: S603  (our own module)
                 [
                     sys.executable, "-m", "harrow.harness.checks.plan_server", str(listener.fileno()),
-                    str(self._scratch), warm_up,
+                    str(self._scratch), warm_up, jvm.cluster_master(self._options.get("master")),
+                    self._options.get("data") or "",
                 ],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=self._scratch,
                 pass_fds=[listener.fileno()],
@@ -152,8 +154,8 @@ class SparkOwner:
                 scratch=self._scratch, master=self._options.get("master") or "local[2]",
                 flags=self._aot, extra=self._options.get("settings"),
             ),
-            cwd=cwd, env=jvm.environment(token), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
+            cwd=cwd, env=jvm.environment(token, self._options.get("master")), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=bound,  # noqa: PLW1509  (one thread)
         )  # fmt: skip
         self._selector.register(self._jvm.stdout or 0, selectors.EVENT_READ, self._read_output)
 

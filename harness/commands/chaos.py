@@ -36,10 +36,12 @@ from ..scenario import (
     run_seed,
 )
 from ..schedule_files import read_schedule
+from ..user_spark import UserSpark
 from .chaos_program import chaos_of_program
 from .out_option import out_option
 from .progress import ProgressLine
 from .settings import plant_option
+from .spark_options import spark_options
 from .worker_processes import results_of
 
 OF_SEEDS = ("seeds", "jobs", "variant")
@@ -78,7 +80,7 @@ OF_PROGRAMS = ("guarantee", "topics", "settings")
     help="; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in REPERTOIRES.items()),
 )
 @out_option
-@click.option("--spark", default="", help="your own Spark master or Connect address")
+@spark_options
 @click.option(
     "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
     help="replay this schedule instead",
@@ -117,6 +119,7 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
             )
             raise click.UsageError(f"--{option} {why}")
     recorded = None if given["file"] is None else read_schedule(given["file"])
+    given["spark"] = UserSpark(given["spark"], given.pop("spark_data"))
     if program:
         sys.exit(chaos_of_program(program, recorded, explicit, given))
     if recorded is not None:
@@ -129,7 +132,7 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
 
 def chaos_of_schedule(recorded: Schedule, given: Mapping[str, Any]) -> int:
     """Replay a recorded schedule; return the exit code."""
-    base = _claim(given["out"], "chaos-recorded")
+    base = _claim(given, "chaos-recorded")
     file: Path = given["file"]
     scenario = recorded_scenario(recorded, f"harrow chaos --schedule {file}")
     if given["plants"]:
@@ -145,7 +148,7 @@ def chaos_of_schedule(recorded: Schedule, given: Mapping[str, Any]) -> int:
 def chaos_of_seeds(given: Mapping[str, Any]) -> int:
     """Run the scenario for many seeds; return the exit code."""
     first, count, variant = given["seed"], given["seeds"], given["variant"]
-    base = _claim(given["out"], folder_name(variant, given["brokers"], given["faults"]))
+    base = _claim(given, folder_name(variant, given["brokers"], given["faults"]))
     console, results = Console(), list[ChaosResult]()
     counter = SeedsCounter(base / f"seed-{number}" for number in range(first, first + count))
 
@@ -172,14 +175,13 @@ def chaos_of_seeds(given: Mapping[str, Any]) -> int:
     return 0 if variant != "safe" or all(o.status == "valid" for o in results) else 1
 
 
-def _claim(out: Path, name: str) -> Path:
+def _claim(given: Mapping[str, Any], name: str) -> Path:
     """Return the folder of these runs, and let Spark start for them."""
-    from ..checks import SparkHandle
+    from ..verdicts import spark_of_run
 
-    base = out_folder.claim((out / name).absolute())
-    SparkHandle.of_run(
-        base
-    ).request()  # it ends with this process; the seeds' processes are its clients
+    base = out_folder.claim((given["out"] / name).absolute())
+    # it ends with this process; the seeds' processes are its clients
+    spark_of_run(base, given["spark"]).request()
     return base
 
 

@@ -19,6 +19,8 @@ import click
 
 from .. import run_folder
 from ..checks import Verdict
+from ..user_spark import UserSpark
+from .spark_options import spark_options
 
 
 @click.command()
@@ -33,8 +35,10 @@ from ..checks import Verdict
     "--guarantee",
     help="one or several with commas, such as exactly-once,ordered; default: those of the run's verdict",
 )
-@click.option("--spark", default="", help="your own Spark master or Connect address")
-def command(folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: str) -> None:
+@spark_options
+def command(
+    folder: Path, topics: tuple[str, ...], guarantee: str | None, spark: str, spark_data: str
+) -> None:
     """Judge a run folder again."""
     stored = stored_verdict(folder)
     missing = run_folder.missing_data(folder)
@@ -45,7 +49,7 @@ def command(folder: Path, topics: tuple[str, ...], guarantee: str | None, spark:
         raise click.ClickException(f"{folder}: no topic was found; name one: --topic orders")
     if guarantee is None and stored is not None and stored.guarantee_reason is None:
         guarantee = ",".join(stored.guarantees)
-    verdict = judge_again(folder, names, guarantee, spark)
+    verdict = judge_again(folder, names, guarantee, UserSpark(spark, spark_data))
     click.echo(str(verdict))
     if stored is not None and stored.status is not verdict.status:
         click.echo(
@@ -66,7 +70,9 @@ def stored_verdict(folder: Path) -> Verdict | None:
         return None
 
 
-def judge_again(folder: Path, topics: list[str], guarantee: str | None, spark: str) -> Verdict:
+def judge_again(
+    folder: Path, topics: list[str], guarantee: str | None, spark: UserSpark
+) -> Verdict:
     """Judge the run; a verdict that the run wrote stays in `verdict.json`."""
     from ..checks import judge
     from ..verdicts import spark_of_run

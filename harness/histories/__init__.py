@@ -4,7 +4,8 @@
 * `tap.py`: the brokers' tap files, read into batch rows;
 * `contents.py`: the contents of the final read, as Arrow files, for the promises of the application;
 * `layout.py`: where the rows of each topic-partition are in the files of one run folder;
-* `row_index.py`: the index files, and the rows that they name.
+* `row_index.py`: the index files, and the rows that they name;
+* `placed_rows.py`: the same rows in the order of an index, for tasks on other machines; `task_files.py`: files by URL.
 """
 
 from .format import HistoryWriter as HistoryWriter

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import HarrowError
 
+from .task_files import arrow_table
+
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
@@ -56,7 +58,7 @@ class FinalRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentsChunk:
-    """A chunk of a topic's records; a `Chunk` of the join (`promises/join.py`)."""
+    """A chunk of a topic's records; a `Chunk` of the join (`promises/join.py`). `path`: also `URL#PATH`."""
 
     path: str
     topic: str
@@ -65,13 +67,8 @@ class ContentsChunk:
     """Bytes of the values."""
 
     def table(self) -> Any:
-        """Return the chunk as a pyarrow Table whose memory is the mapped file."""
-        import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-        import pyarrow.ipc as ipc  # pyright: ignore[reportMissingTypeStubs]
-
-        arrow: Any = pa
-        reader: Any = ipc
-        return reader.open_file(arrow.memory_map(self.path)).read_all()
+        """Return the chunk as a pyarrow Table; its memory is the mapped file, where there is one."""
+        return arrow_table(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from harrow.cluster.errors import HarrowError
 
 from .sent_contents import SUFFIX, SentContents
+from .task_files import is_url, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +48,7 @@ SCHEMA_VERSION = 1
 ROW = struct.Struct("<BBHiIiIqqQQqqq3xB")
 HEADER = struct.Struct("<8sIIIxxxxqq40x")
 MAGIC = b"HARROWOP"
+OPS_SUFFIX, NAMES_SUFFIX = ".ops", ".names"
 COMMITTED = 1
 COMMIT_AT = ROW.size - 1
 CHUNK_BYTES = 1 << 18
@@ -257,13 +259,16 @@ def _escape(name: str) -> str:
 
 def read_names(path: str | Path) -> list[str]:
     """Names by number from a `.names` file; a torn last line is passed over."""
+    source = Path(path)
+    return parse_names(source.read_bytes()) if source.exists() else []
+
+
+def parse_names(content: bytes) -> list[str]:
+    """Names by number from the content of a `.names` file."""
     from harrow.cluster.host.tap import unescape
 
     names: list[str] = []
-    source = Path(path)
-    if not source.exists():
-        return names
-    for line in source.read_bytes().split(b"\n")[:-1]:
+    for line in content.split(b"\n")[:-1]:
         number, _, name = line.decode(errors="replace").partition("\t")
         names.extend([""] * (int(number) + 1 - len(names)))
         names[int(number)] = unescape(name)
@@ -307,6 +312,18 @@ def map_rows(path: str | Path, count: int | None = None) -> npt.NDArray[np.void]
 
     rows = os.path.getsize(path) // ROW.size - 1 if count is None else count
     return np.memmap(path, np.dtype(ROW_DTYPE), "r", offset=HEADER.size, shape=(rows,))
+
+
+def read_part(name: str, start: int, count: int) -> HistoryFile:
+    """Read `count` rows from row `start` on, with the names, of a `.ops` file by its path or `URL#PATH`."""
+    import numpy as np
+
+    if not is_url(name):
+        history = read_history(name)
+        return history._replace(rows=history.rows[start : start + count])
+    data = read_bytes(name, HEADER.size + start * ROW.size, count * ROW.size)
+    names = parse_names(bytes(read_bytes(name.removesuffix(OPS_SUFFIX) + NAMES_SUFFIX)))
+    return HistoryFile(Path(name), np.frombuffer(data, np.dtype(ROW_DTYPE)), names)
 
 
 def _committed(rows: npt.NDArray[np.void]) -> int:

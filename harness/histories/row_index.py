@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from .placed_rows import PlacedRows
+
     Rows = npt.NDArray[np.void]
     RowNumbers = npt.NDArray[np.uint32]
     Columns = dict[str, npt.NDArray[Any]]
@@ -34,7 +36,7 @@ ROWS_MOST = 1 << 32
 
 
 class RowRange(NamedTuple):
-    """`rows` rows of an index file from entry `start` on."""
+    """`rows` rows of an index file, or of a file of placed rows, from entry `start` on."""
 
     path: str
     start: int
@@ -62,7 +64,7 @@ def write_index(path: Path, header: ChunkHeader, numbers: RowNumbers) -> None:
         file.write(numbers.astype("<u4", copy=False).data)
 
 
-class _Chunk:
+class IndexedRows:
     """An index file with its raw file, both mapped."""
 
     def __init__(self, path: str) -> None:
@@ -90,6 +92,19 @@ class _Chunk:
                 yield self.rows[first : first + len(block)]
             else:
                 yield plain.take(block).view(self.rows.dtype)
+
+
+def row_dtype(header: ChunkHeader) -> np.dtype[np.void]:
+    """Return the type of the rows of an index."""
+    import numpy as np
+
+    if header.what == OPS:
+        from .format import ROW_DTYPE
+
+        return np.dtype(ROW_DTYPE)
+    from harrow.cluster.host.tap import TAP_DTYPE
+
+    return np.dtype(TAP_DTYPE)
 
 
 def raw_rows(header: ChunkHeader) -> Rows:
@@ -127,7 +142,7 @@ class RangeReader:
     """Reads ranges for the jobs of one task; a file that several jobs need is mapped once."""
 
     def __init__(self) -> None:
-        self._chunks: dict[str, _Chunk] = {}
+        self._chunks: dict[str, IndexedRows | PlacedRows] = {}
 
     def read(self, parts: Sequence[RowRange], dtypes: dict[str, Any]) -> Columns:
         """Return the columns of `dtypes` (numpy types by name) for the rows of all parts, in the order of the parts."""
@@ -151,7 +166,9 @@ class RangeReader:
                 at = end
         return columns
 
-    def _chunk(self, path: str) -> _Chunk:
+    def _chunk(self, path: str) -> IndexedRows | PlacedRows:
         if path not in self._chunks:
-            self._chunks[path] = _Chunk(path)
+            from .placed_rows import SUFFIX, PlacedRows
+
+            self._chunks[path] = PlacedRows(path) if path.endswith(SUFFIX) else IndexedRows(path)
         return self._chunks[path]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..histories.contents import ContentsChunk
+from ..histories.task_files import arrow_table
 from .record import Record
 from .record_ids import decode_json
 
@@ -119,7 +120,9 @@ def _sink_rows(chunk: RowsChunk, most: int | None, start: int) -> ChunkRows:
 
     from .pairing import row_record
 
-    rows = pl.read_ipc(chunk.path).slice(start, most).to_dicts()
+    frames: Any = pl
+    table: Any = frames.from_arrow(arrow_table(chunk.path).slice(start, most))
+    rows = table.to_dicts()
     first = chunk.first + start
     return ChunkRows(
         partition=np.full(len(rows), -1, np.int32), offset=np.arange(first, first + len(rows), dtype=np.int64),

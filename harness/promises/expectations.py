@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from harrow.cluster.errors import ConfigError, HarrowError
 
+from ..histories.task_files import arrow_table
 from .record_ids import IdReader, RecordIdError, canonical
 
 CHUNK_ROWS = 1 << 16
@@ -40,10 +41,7 @@ class ExpectedChunk:
 
     def ids(self) -> list[str]:
         """Return the canonical texts of the ids, in their order."""
-        import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-
-        arrow: Any = pa
-        ids: list[str] = arrow.ipc.open_file(arrow.memory_map(self.path)).read_all()[0].to_pylist()
+        ids: list[str] = arrow_table(self.path)[0].to_pylist()
         return ids
 
 

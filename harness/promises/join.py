@@ -27,7 +27,7 @@ import io
 import json
 import pickle
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
@@ -46,12 +46,14 @@ TASK_ROWS = 1 << 17
 TASK_BYTES = 32 << 20
 BUCKET_ROWS = 1 << 19
 LOCAL_BUCKETS = 3
+FILE_FIELDS = ("path", "times")
+"""The fields of chunks and mappers that name a file; on a cluster of the user's, the file is a copy."""
 Reducer = Callable[["pl.DataFrame"], "Rows"]
 Engine = Literal["spark", "local"]
 
 
 class Chunk(Protocol):
-    """A bounded part of the data, described so that a task can read it."""
+    """A bounded part of the data, described so that a task can read it. A field `path` names its file."""
 
     @property
     def rows(self) -> int:
@@ -101,12 +103,38 @@ def run_join(
     if engine == "local":
         return list(_Stages(list(chunks), mapper, reducers, LOCAL_BUCKETS)())
     assert spark is not None, "the engine spark needs a SparkHandle"
+    cluster = spark.cluster_queries()
+    if cluster is None:
+        return _distributed(spark, list(chunks), mapper, reducers, folder)
+    with cluster.copies(folder) as copied:
+        moved: list[Chunk] = [with_copies(chunk, copied) for chunk in chunks]
+        return _distributed(spark, moved, with_copies(mapper, copied), reducers, folder)
+
+
+def with_copies(value: Any, copied: Callable[[str], str]) -> Any:
+    """Return a chunk or a mapper that names the copies of its files."""
+    chunk = getattr(value, "chunk", None)
+    if chunk is not None:  # a numbered chunk
+        return replace(value, chunk=with_copies(chunk, copied))
+    paths = {name: getattr(value, name, "") for name in FILE_FIELDS}
+    names = {name: copied(path) for name, path in paths.items() if path}
+    return replace(value, **names) if names else value
+
+
+def _distributed(
+    spark: SparkHandle, chunks: list[Chunk], mapper: Callable[[Any], Rows], reducers: tuple[Reducer, ...], folder: Path
+) -> list[Row]:  # fmt: skip
+    """Run a join on Spark: in one task, or in several with shuffles."""
     from .by_value import dumps
 
     tasks = packed(chunks)
     if len(tasks) <= 1:
+        stages = dumps(_Stages(chunks, mapper, reducers, 1))
+        cluster = spark.cluster_queries()
+        if cluster is not None:
+            return cluster.call(stages)
         plan = folder / "join.pickle"
-        plan.write_bytes(dumps(_Stages(list(chunks), mapper, reducers, 1)))
+        plan.write_bytes(stages)
         return spark.call(plan)
     buckets = max(2, -(-sum(chunk.rows for chunk in chunks) // BUCKET_ROWS))
     return _on_spark(spark, tasks, mapper, reducers, buckets)
@@ -196,8 +224,9 @@ def _on_spark(
     schema = StructType(
         [StructField("bucket", IntegerType()), StructField("frame", BinaryType()), StructField("result", StringType())]
     )  # fmt: skip
-    session = spark.session()
-    map_task = partial(_map_task, dumps((tasks, mapper)), buckets)
+    session, cluster = spark.session(), spark.cluster_queries()
+    expected_hash = None if cluster is None else cluster.hash
+    map_task = partial(_map_task, dumps((tasks, mapper)), buckets, expected_hash)
     with quiet():
         frame = session.range(0, len(tasks), 1, len(tasks)).mapInArrow(map_task, schema)
         for reducer in reducers:
@@ -216,8 +245,15 @@ def _by_bucket_number(frame: Any, buckets: int) -> Any:
     return frame.repartition(buckets, col("bucket"))
 
 
-def _map_task(pickled: bytes, buckets: int, batches: Iterator[Any]) -> Iterator[Any]:
+def _map_task(
+    pickled: bytes, buckets: int, expected_hash: int | None, batches: Iterator[Any]
+) -> Iterator[Any]:
     """Run the mapper on the chunks of the tasks whose numbers are in `batches`; `mapInArrow` calls this."""
+    if expected_hash is not None:
+        from ..checks.cluster_tasks import check_hash, check_machine
+
+        check_machine()
+        check_hash(expected_hash)
     tasks, mapper = pickle.loads(pickled)  # noqa: S301  (our client's)
     for batch in batches:
         for number in batch.column(0).to_pylist():

@@ -8,10 +8,12 @@ response, and nothing is said about such a record.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..histories.commits import NEVER
+from ..histories.task_files import is_url, read_bytes
 
 COLUMNS = ("partition", "base_offset", "last_offset", "completed_ns", "crc")
 CRC = COLUMNS.index("crc")
@@ -61,7 +63,10 @@ def times_of(
     """Return when each record was first acknowledged, or 0."""
     import numpy as np
 
-    batches: Any = np.load(path, mmap_mode="r")[:, :4]
+    whole: Any = (
+        np.load(io.BytesIO(read_bytes(path))) if is_url(path) else np.load(path, mmap_mode="r")
+    )
+    batches = whole[:, :4]
     times = np.zeros(len(offset), np.int64)
     for number in np.unique(partition).tolist():
         chosen = np.flatnonzero(partition == number)

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from ..histories.contents import ContentsChunk
-from ..histories.format import OperationFunction, OperationType, read_history
+from ..histories.format import OperationFunction, OperationType, read_history, read_part
 from .chunk_records import rows_of_table
 from .expectations import ExpectedChunk
 from .join import NumberedChunk
@@ -114,8 +114,8 @@ class TopicMapper:
         return _frame(EXPECTED, columns)
 
     def _sends(self, chunk: SendsChunk) -> pl.DataFrame:
-        history = read_history(chunk.path)
-        rows = history.rows[chunk.start : chunk.start + chunk.rows]
+        history = read_part(chunk.path, chunk.start, chunk.rows)
+        rows = history.rows
         numbers = {name: number for number, name in enumerate(self.topics)}
         topic_of = np.array([numbers.get(name, -1) for name in history.names], np.int64)
         acked = rows[

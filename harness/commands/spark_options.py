@@ -1,0 +1,29 @@
+"""The options `--spark` and `--spark-data` of commands that ask for a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ..user_spark import data_folder
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def _folder(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
+    try:
+        return data_folder(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def spark_options(command: C) -> C:
+    """Add the options; the parameters are `spark` and `spark_data`."""
+    data = click.option(
+        "--spark-data", default="", metavar="URL", callback=_folder,
+        help="a folder or URL that executors of --spark can read, when they cannot read the run folder",
+    )  # fmt: skip
+    address = click.option("--spark", default="", help="your own Spark master or Connect address")
+    return address(data(command))
