@@ -1,7 +1,8 @@
 """The rows of files as the sink of a pipeline (L5): Parquet, JSON lines, JSON arrays and CSV.
 
-Files whose names begin with `_` or `.`, and empty ones, are left out, as Spark does. May fail: ConfigError for an
-unknown format and for a file that cannot be read.
+Files and sub-folders whose names begin with `_` or `.`, such as `_spark_metadata`, and empty files are left out, as
+Spark does. A file that a failed micro-batch of Spark left in the folder counts, because every other reader reads it.
+May fail: ConfigError for an unknown format and for a file that cannot be read.
 """
 
 from __future__ import annotations
@@ -47,12 +48,19 @@ def _paths(text: str) -> list[Path]:
     path = Path(text)
     if path.is_file():
         return [path]
-    found = path.rglob("*") if path.is_dir() else map(Path, glob.glob(text, recursive=True))
-    return sorted(
-        item
-        for item in found
-        if item.is_file() and not item.name.startswith(("_", ".")) and item.stat().st_size
-    )
+    if path.is_dir():
+        found = (item for item in path.rglob("*") if not _is_hidden(item.relative_to(path)))
+    else:
+        found = (
+            item
+            for item in map(Path, glob.glob(text, recursive=True))
+            if not _is_hidden(Path(item.name))
+        )
+    return sorted(item for item in found if item.is_file() and item.stat().st_size)
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def _parquet(path: Path, writer: SinkWriter) -> None:

@@ -1,6 +1,8 @@
 """The rows of a query as the sink of a pipeline (L5): SQLite by its file, other databases by SQLAlchemy or DB-API.
 
-May fail: ConfigError for a query that fails, a file that does not exist, and a URL without SQLAlchemy.
+The text of a query goes to the database as it is: SQLAlchemy neither looks for parameters in it nor commits it.
+
+May fail: ConfigError for a query that fails, a file that does not exist, a URL without SQLAlchemy or its driver.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ def query_rows(source: Any, query: str) -> Generator[Mapping[str, Any]]:
         if _is_sqlite(text):
             yield from _query_sqlite(text, sql)
             return
-        source = _engine(text)
+        engine = _engine(text)
+        try:
+            yield from _query_sqlalchemy(engine, sql)
+        finally:
+            engine.dispose()
+        return
     if hasattr(source, "dialect"):
         yield from _query_sqlalchemy(source, sql)
     elif hasattr(source, "cursor"):
@@ -62,16 +69,24 @@ def _query_connection(connection: Any, sql: str) -> Generator[Mapping[str, Any]]
         try:
             cursor.execute(sql)
         except Exception as error:
-            raise ConfigError(
-                f"the query of the sink failed: {type(error).__name__}: {error}; the query is {sql}"
-            ) from error
+            raise _failed(error, sql) from error
         if cursor.description is None:
-            raise ConfigError(f"the query of the sink returns no rows, expected a SELECT: {sql}")
+            raise _returns_no_rows(sql)
         names = [column[0] for column in cursor.description]
         while rows := cursor.fetchmany(FETCH_ROWS):
             for row in rows:
                 values = row.values() if isinstance(row, Mapping) else row  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
                 yield dict(zip(names, values, strict=True))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _failed(error: Exception, sql: str) -> ConfigError:
+    return ConfigError(
+        f"the query of the sink failed: {type(error).__name__}: {error}; the query is {sql}"
+    )
+
+
+def _returns_no_rows(sql: str) -> ConfigError:
+    return ConfigError(f"the query of the sink returns no rows, expected a SELECT: {sql}")
 
 
 def _engine(url: str) -> Any:
@@ -82,14 +97,24 @@ def _engine(url: str) -> Any:
         )
     from importlib import import_module
 
-    return import_module("sqlalchemy").create_engine(url)
+    try:
+        return import_module("sqlalchemy").create_engine(url)
+    except Exception as error:  # a URL that is none, or a driver that is not installed
+        raise ConfigError(
+            f"table({url!r}, …): SQLAlchemy cannot use this URL: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _query_sqlalchemy(source: Any, sql: str) -> Generator[Mapping[str, Any]]:
-    from importlib import import_module
-
-    text = import_module("sqlalchemy").text(sql)
     opened = source.connect() if hasattr(source, "connect") else contextlib.nullcontext(source)
-    with opened as connection:
-        for row in connection.execute(text):
-            yield dict(row._mapping)  # noqa: SLF001  (its documented name)
+    has_rows = True
+    try:
+        with opened as connection:
+            result = connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
+            has_rows = result.returns_rows
+            for row in result if has_rows else ():
+                yield dict(row._mapping)  # noqa: SLF001  (its documented name)
+    except Exception as error:
+        raise _failed(error, sql) from error
+    if not has_rows:
+        raise _returns_no_rows(sql)

@@ -66,8 +66,9 @@ def table(url_or_connection: Any, query: str) -> Table:
 def files(path: str | Path) -> Files:
     """The rows of a file, of all files in a folder, or of those that a glob names, as the sink of a pipeline.
 
-    Formats by suffix: .parquet, .jsonl, .ndjson, .json and .csv, also with .gz after JSON and CSV. Files whose names
-    begin with `_` or `.` are left out, as Spark does.
+    Formats by suffix: .parquet, .jsonl, .ndjson, .json and .csv, also with .gz after JSON and CSV. Files and folders
+    whose names begin with `_` or `.` are left out, as Spark does. A file that a failed micro-batch of Spark left behind
+    counts; give a frame of Spark to leave it out, too.
     """
     return Files(path=str(path))
 

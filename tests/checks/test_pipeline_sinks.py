@@ -18,8 +18,11 @@ import pandas as pd
 import polars as pl
 import pyarrow  # noqa: ICN001  (untyped: named pa below, as Any)
 import pytest
+import sqlalchemy
 from harrow import Topic, files, mapped, table
 from harrow.cluster.errors import ConfigError
+from harrow.harness.checks import SparkHandle
+from harrow.harness.checks.spark_client import quiet
 from harrow.harness.promises.chunk_records import records_of
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
@@ -66,6 +69,8 @@ class BillTuple(NamedTuple):
 
 
 CONNECTIONS: list[sqlite3.Connection] = []
+OPENED: list[Any] = []
+"""Engines and connections of SQLAlchemy."""
 
 
 def _connection(path: object) -> sqlite3.Connection:
@@ -79,6 +84,9 @@ def closed_connections() -> Iterator[None]:
     yield
     while CONNECTIONS:
         CONNECTIONS.pop().close()
+    while OPENED:  # connections after their engine
+        opened = OPENED.pop()
+        opened.close() if hasattr(opened, "close") else opened.dispose()
 
 
 def _sqlite(path: Path, given: list[dict[str, Any]]) -> Any:
@@ -90,6 +98,17 @@ def _sqlite(path: Path, given: list[dict[str, Any]]) -> Any:
         connection.executemany("insert into bills values (?, ?, ?, ?)", values)
         connection.commit()
     return path
+
+
+def _engine(folder: Path, given: list[dict[str, Any]]) -> Any:
+    """Return an engine as a user gives it; the fixture below disposes of it."""
+    OPENED.append(sqlalchemy.create_engine(f"sqlite:///{_sqlite(folder / 'shop.db', given)}"))
+    return OPENED[-1]
+
+
+def _opened(engine: Any) -> Any:
+    OPENED.append(engine.connect())
+    return OPENED[-1]
 
 
 def _file(path: Path, text: str) -> Any:
@@ -110,6 +129,8 @@ def _parquet(folder: Path, given: list[dict[str, Any]]) -> Any:
     pl.DataFrame(given[:2]).write_parquet(folder / "part-0.parquet")
     pl.DataFrame(given[2:]).write_parquet(folder / "part-1.parquet")
     (folder / "_SUCCESS").touch()
+    (folder / "_spark_metadata").mkdir()
+    (folder / "_spark_metadata" / "0").write_text("v1")
     return files(folder)
 
 
@@ -137,6 +158,13 @@ SINKS: dict[str, Callable[[Path, list[dict[str, Any]]], Any]] = {
     ),
     "connection": lambda folder, given: table(
         _connection(_sqlite(folder / "shop.db", given)), "select * from bills"
+    ),
+    "SQLAlchemy engine": lambda folder, given: table(_engine(folder, given), "bills"),
+    "SQLAlchemy connection": lambda folder, given: table(
+        _opened(_engine(folder, given)), "select *, ' :note 5%' as extra from bills"
+    ),
+    "SQLAlchemy URL": lambda folder, given: table(
+        f"sqlite+pysqlite:///{_sqlite(folder / 'shop.db', given)}", "select * from bills"
     ),
     "JSON lines": lambda folder, given: _file(
         folder / "a.jsonl", "\n".join(map(json.dumps, given))
@@ -214,7 +242,9 @@ WRONG_SINKS: list[tuple[Callable[[Path], Any], str]] = [
         (lambda folder: _file(folder / "bills.parquet", "x"), "cannot be read"),
         (lambda folder: table(folder / "no.db", "bills"), "there is no file"),
         (lambda folder: table(_sqlite(folder / "s.db", rows()), "select nothing from x"), "the query is"),
-        (lambda _: table("postgresql://host/db", "bills"), "pip install sqlalchemy"),
+        (lambda _: table("nonsense://host/db", "bills"), "SQLAlchemy cannot use this URL"),
+        (lambda folder: table(_engine(folder, rows()), "select nothing from x"), "the query is"),
+        (lambda folder: table(_engine(folder, rows()), "delete from bills where 0"), "returns no rows"),
         (lambda _: table(object(), "bills"), "a DB-API connection"),
     ]  # fmt: skip
 
@@ -252,3 +282,32 @@ def test_wrong_arguments_are_refused_with_a_remedy(arguments: dict[str, Any], re
     }  # fmt: skip
     with pytest.raises(ConfigError, match=remedy):
         PipelinePromise.of(given.pop("source"), given.pop("sink"), **given)
+
+
+def test_a_url_without_sqlalchemy_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harrow.harness.promises.sink_tables.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="pip install sqlalchemy"):
+        stage(table("postgresql://host/db", "bills"), tmp_path / "staged")
+
+
+@pytest.mark.parametrize("wrong", [-1, 3], ids=["right", "wrong"])
+def test_a_frame_of_spark_is_a_sink(tmp_path: Path, spark: SparkHandle, wrong: int) -> None:
+    with quiet():
+        sink = spark.session().createDataFrame(
+            pa.Table.from_pylist(rows(wrong)).drop_columns("note")
+        )
+        staged = stage(sink, tmp_path / "staged")
+    assert staged.name == "the pyspark frame"
+    pairing = Pairing(
+        relation=mapped(total_of), record_id="order", rows=Rows(staged.loose, "order")
+    )
+    source = chunks_of([record(order) for order in ORDERS], tmp_path / "source", 2)
+    inputs = PipelineInputs(pairing=pairing, source=source, sink=staged.chunks)
+    found = check_pipeline(inputs, folder=tmp_path / "join", engine="local")
+    assert anomalies(found) == ({} if wrong < 0 else {"wrong-output": 1})
+
+
+def total_of(order: Record) -> dict[str, Any]:
+    return {"total": order["amount"], "paid": order["paid"]}
