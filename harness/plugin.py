@@ -14,6 +14,7 @@ from . import options
 from .fixtures import RUNS, USED, TestState, begin_test, harrow, harrow_session, wants_verdict
 from .repeating import PROPERTY_FAILURE, RepeatSummary, failure_of, repeat_items, repeat_line
 from .run_index import RunIndex
+from .user_spark import shown
 from .workers import WORKER, is_worker, send_to_worker, start_worker
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     if chosen.spark:
         parts.append(f"spark {chosen.spark}")
     if chosen.spark_data:
-        parts.append(f"spark data {chosen.spark_data}")
+        parts.append(f"spark data {shown(chosen.spark_data)}")
     parts += [f"{name}={value}" for name, value in chosen.config.items()]
     parts += [f"PLANTED BUG {module}" for module in chosen.plant]
     return f"harrow: {', '.join(parts)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 
@@ -29,6 +30,11 @@ class UserSpark(NamedTuple):
 
 
 HARROWS_OWN = UserSpark()
+
+
+def shown(url: str) -> str:
+    """Return a URL without the name and the secret that it may have, for messages."""
+    return re.sub(r"//[^/@]*@", "//…@", url)
 
 
 def data_folder(value: object) -> str:

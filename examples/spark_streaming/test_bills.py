@@ -24,11 +24,15 @@ JARS = sorted((HERE / "jars").glob("*.jar"))
 END_TIMEOUT_S = 120
 
 
-def full_java() -> str:
-    """Return the folder of a full Java, or skip: the Java of Harrow's own Spark is too small for classic PySpark."""
-    java = (
-        Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else Path("java")
-    )
+@pytest.fixture(autouse=True)
+def needed() -> None:
+    """Skip where the job cannot run: the Java of Harrow's own Spark is too small for classic PySpark."""
+    if not JARS:
+        pytest.skip(
+            f"Spark's connector for Kafka is not there: python {HERE.name}/fetch_connector.py"
+        )
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else Path("java")
     try:
         listed = subprocess.run(
             [java, "--list-modules"], capture_output=True, text=True, check=True
@@ -39,23 +43,17 @@ def full_java() -> str:
         )
     if "jdk.incubator.vector" not in listed.stdout:
         pytest.skip(f"{java} is no full Java 17 or later: it lacks the module jdk.incubator.vector")
-    return os.environ.get("JAVA_HOME", "")
 
 
 @contextmanager
 def running_job(servers: str, folder: Path, *arguments: str) -> Generator[None]:
     """Start the job; at the end let it finish what is there."""
-    home = full_java()
     jars = ",".join(map(str, JARS))
-    if not jars:
-        pytest.skip(
-            f"Spark's connector for Kafka is not there: python {HERE.name}/fetch_connector.py"
-        )
     folder.mkdir()
     with (folder / "log").open("w") as log:
         job = subprocess.Popen(
             [sys.executable, str(HERE / "bills.py"), servers, str(folder), "--jars", jars, *arguments],
-            stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | ({"JAVA_HOME": home} if home else {}),
+            stdout=subprocess.PIPE, stderr=log, text=True,
         )  # fmt: skip
         with job:
             assert job.stdout is not None

@@ -31,6 +31,7 @@ from typing import Any
 
 from harrow.cluster.errors import HarrowError
 
+from ..user_spark import shown
 from .shared_data import SharedData
 from .sources import result_schema
 
@@ -109,7 +110,7 @@ class ClusterQueries:
             if not self._readable:
                 with SharedData(self._data) as shared:
                     shared.write("token", b"readable")
-                    self._check(f"{shared.name}/token", f"{OPTION}={self._data}")
+                    self._check(f"{shared.name}/token", f"{OPTION}={shown(self._data)}")
                 self._readable.add(Path(self._data))
         elif folder.parents[1] not in self._readable:  # the folder of a process's runs
             token = folder / f"token-{secrets.token_hex(8)}"

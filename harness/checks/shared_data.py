@@ -26,6 +26,7 @@ from harrow.cluster.errors import HarrowError
 from ..histories.format import NAMES_SUFFIX, OPS_SUFFIX
 from ..histories.placed_rows import SUFFIX, write_placed
 from ..histories.task_files import file_system, joined
+from ..user_spark import shown
 from .segments import segment_files
 
 COPY_BYTES = 8 << 20
@@ -54,8 +55,8 @@ class SharedData:
             self._system.create_dir(self._path, recursive=True)
         except Exception as error:
             raise SharedDataError(
-                f"--harrow-spark-data={self.url}: no folder can be made there: {error}; name a folder or a URL that "
-                "this machine can write and all executors can read"
+                f"--harrow-spark-data={shown(self.url)}: no folder can be made there: {error}; name a folder or a URL "
+                "that this machine can write and all executors can read"
             ) from error
         is_mounted = self._system.type_name == "local"
         self.name = self._path if is_mounted else f"{self.url}#{self._folder}"
@@ -114,7 +115,7 @@ class SharedData:
                 write(target)
         except OSError as error:
             raise SharedDataError(
-                f"--harrow-spark-data={self.url}: {path} cannot be written: {error}"
+                f"--harrow-spark-data={shown(self.url)}: {path} cannot be written: {error}"
             ) from error
         return joined(self.name, name)
 

@@ -287,7 +287,10 @@ def test_wrong_arguments_are_refused_with_a_remedy(arguments: dict[str, Any], re
 def test_a_url_without_sqlalchemy_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harrow.harness.promises.sink_tables.find_spec", lambda _: None)
+    def not_found(_: str) -> None:
+        return None
+
+    monkeypatch.setattr("harrow.harness.promises.sink_tables.find_spec", not_found)
     with pytest.raises(ConfigError, match="pip install sqlalchemy"):
         stage(table("postgresql://host/db", "bills"), tmp_path / "staged")
 

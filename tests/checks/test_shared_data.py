@@ -37,7 +37,7 @@ from harrow.harness.promises.shapes import Rows
 from harrow.harness.promises.sinks import stage
 from harrow.harness.promises.topic_rows import SENT, TopicMapper, sends_chunks
 from harrow.harness.run_folder import operation_files
-from harrow.harness.user_spark import UserSpark, data_folder
+from harrow.harness.user_spark import UserSpark, data_folder, shown
 from judged_runs import TOPIC, RunFolder, record_batch
 from memory_file_system import URL, MemoryFiles, memory_files
 from pipelines_by_hand import anomalies, chunks_of, record
@@ -408,4 +408,5 @@ def test_folders_for_data_and_addresses_are_read_as_they_are_given() -> None:
     assert UserSpark("spark://host:7077") == ("spark://host:7077", "")
     assert UserSpark("spark://host:7077").master == "spark://host:7077"
     assert UserSpark().master is None
+    assert shown("s3://key:secret@bucket/a@b") == "s3://…@bucket/a@b"
     assert shown_address("sc://host:15002/;token=secret") == "sc://host:15002"
