@@ -275,12 +275,12 @@ def begin_test(item: pytest.Item) -> None:
     Called before the fixtures of the test are set up, for the session runs that exist, and again before the test's
     function is called, for those that its fixtures created.
     """
-    from .repeating import original_nodeid
-
     worker = item.config.stash[WORKER]
     worker.item = item
     if not worker.session_runs:
         return
+    from .repeating import original_nodeid
+
     requested: set[str] = set(getattr(item, "fixturenames", ()))
     for name, run in worker.session_runs.items():
         if name in requested and run not in runs_of(item):

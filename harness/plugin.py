@@ -1,7 +1,8 @@
 """The `pytest11` entry point: options, marker, fixtures, seeds, repetition, reports (J1, J5).
 
-This module imports only pytest and the standard library; the rest is imported when a test uses a fixture. A test in
-a child process checks this. Tests reach everything else through the `harrow` fixture.
+pytest imports this module in every run of a project, so it imports only pytest, the standard library and what a run
+without Harrow needs; the rest is imported when a test uses a fixture. A test in a child process checks this. Tests reach
+everything else through the `harrow` fixture.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import pytest
 
 from . import options
 from .fixtures import RUNS, USED, TestState, begin_test, harrow, harrow_session, wants_verdict
-from .repeating import PROPERTY_FAILURE, RepeatSummary, failure_of, repeat_items, repeat_line
 from .run_index import RunIndex
 from .user_spark import shown
 from .workers import WORKER, is_worker, send_to_worker, start_worker
@@ -36,12 +36,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Read the options, choose the seed, declare the marker."""
     config.addinivalue_line("markers", options.MARKER_LINE)
-    start_worker(config)
+    worker = start_worker(config)
     if not is_worker(config):
         config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
-        config.pluginmanager.register(RepeatSummary(), "harrow-repeats")
         config.pluginmanager.register(RunIndex(), "harrow-index")
+        if worker.options(None, {}).repeat > 1:
+            from .repeating import RepeatSummary
+
+            config.pluginmanager.register(RepeatSummary(), "harrow-repeats")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -93,7 +96,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not is_worker(config):
         for item in items:
             options.read_marker(item)
-    repeat_items(items, config.stash[WORKER].options(None, {}).repeat)
+    repeat = config.stash[WORKER].options(None, {}).repeat
+    if repeat > 1:
+        from .repeating import repeat_items
+
+        repeat_items(items, repeat)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -147,6 +154,8 @@ def _explain_failure(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
     """Add to the report the verdict, what failed, and the command that repeats the test."""
+    from .repeating import PROPERTY_FAILURE, failure_of, repeat_line
+
     error = call.excinfo.value if call.excinfo is not None else None
     for run in item.stash[RUNS]:
         item.config.stash[WORKER].failed_folders.add(run.folder)

@@ -65,6 +65,8 @@ class RunIndex:
         """Write the index, unless no test used Harrow."""
         worker = session.config.stash[WORKER]
         run = worker.run_folder(worker.options(None, {}))
+        if not run.exists() and not any(test.uses_harrow for test in self._tests.values()):
+            return  # the modules of the page are not imported
         rows = self.rows(run)
         if rows:
             from .reports.index_page import INDEX, write_index

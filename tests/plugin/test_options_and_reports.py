@@ -25,6 +25,28 @@ def test_importing_the_plugin_imports_no_heavy_module() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+def test_a_run_without_harrow_imports_only_the_modules_of_the_plugin(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(
+        """
+        import sys
+
+        def pytest_unconfigure():
+            print("imported", *sorted(name for name in sys.modules if name.partition(".")[0] == "harrow"))
+        """
+    )
+    pytester.makepyfile("def test_nothing(): pass")
+    result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist")
+    (imported,) = re.findall(r"^imported (.*)$", result.stdout.str(), re.MULTILINE)
+    plugin = ("fixtures", "options", "out_folder", "plugin", "run_index", "seeds", "workers")
+    assert imported.split() == [
+        "harrow",
+        "harrow.harness",
+        *(f"harrow.harness.{name}" for name in plugin),
+    ]
+
+
 def test_the_header_shows_seed_and_brokers(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_nothing(): pass")
     result = run(pytester, "--harrow-seed=12345", "--harrow-set=min.insync.replicas=1")
