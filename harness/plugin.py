@@ -1,8 +1,8 @@
 """The `pytest11` entry point: options, marker, fixtures, seeds, repetition, reports (J1, J5).
 
 pytest imports this module in every run of a project, so it imports only pytest, the standard library and what a run
-without Harrow needs; the rest is imported when a test uses a fixture. A test in a child process checks this. Tests reach
-everything else through the `harrow` fixture.
+without Harrow needs; the rest is imported when a test uses a fixture. A test in a child process checks this. Tests
+reach everything else through the `harrow` fixture.
 """
 
 from __future__ import annotations
