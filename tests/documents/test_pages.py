@@ -1,4 +1,4 @@
-"""The pages of docs/ are complete: every anomaly, fault, option, relation and public name has its place (J1, L1, L5, L6)."""
+"""The pages of docs/ are complete: each anomaly, fault, option and public name has its place (J1, L1, L5, L6)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cells(page: str, heading: str) -> list[list[str]]:
     for line in lines[start + 1 :]:
         if not line.startswith("|"):
             break
-        rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
+        rows.append([cell.strip() for cell in line.strip()[1:-1].split("|")])
     return rows
 
 
@@ -107,7 +107,8 @@ def test_every_doubt_of_the_page_is_a_text_of_the_code() -> None:
     rows = cells("guarantees", "| the verdict says |")
     phrases = [phrase for row in rows for phrase in re.findall(r"`([^`]+)`", row[0])]
     assert len(phrases) > 20
-    assert [phrase for phrase in phrases if not says(phrase)] == []
+    unknown = [phrase for phrase in phrases if not says(phrase)]
+    assert not unknown, unknown
     assert not says("no such doubt … at all")
 
 
@@ -126,12 +127,10 @@ def test_the_readme_names_every_fault() -> None:
 
 def test_the_page_of_options_lists_every_option_with_its_ini_setting_and_marker() -> None:
     rows = cells("fixtures-and-options", "## Options")
-    assert [re.findall(r"--[\w-]+", row[0])[0] for row in rows] == sorted(
-        (spec.flag for spec in OPTIONS),
-        key=[re.findall(r"--[\w-]+", row[0])[0] for row in rows].index,
-    )
+    listed = [re.findall(r"--[\w-]+", row[0])[0] for row in rows]
+    assert sorted(listed) == sorted(spec.flag for spec in OPTIONS)
     for spec in OPTIONS:
-        (row,) = [row for row in rows if re.match(rf"`{spec.flag}\b(?!-)", row[0])]
+        row = rows[listed.index(spec.flag)]
         assert row[1] == f"`{spec.ini}`"
         assert bool(row[2]) == (spec.marker or spec.name == "set")
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 USER = """
     from confluent_kafka import Producer
     from harrow import Harrow, controller, kill, leader, pause
@@ -42,19 +41,6 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 def run_folders(pytester: pytest.Pytester) -> list[Path]:
     return sorted(path.parent for path in pytester.path.glob("harrow-out/**/verdict.json"))
-
-
-def test_the_examples_of_the_readme_pass_as_they_are_pasted(pytester: pytest.Pytester) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    pytester.makepyfile(**{f"test_orders_{number}": block for number, block in enumerate(blocks)})
-    result = run(pytester)
-    result.assert_outcomes(passed=len(blocks))
-    result.stdout.fnmatch_lines_random(
-        [
-            "*test_no_order_is_lost: valid (no-loss) · *",
-            "*test_every_placed_order_is_there_once_and_in_order: valid (exactly-once, ordered) · *",
-        ]
-    )
 
 
 def test_the_users_test_passes_and_leaves_a_verdict_and_a_report(pytester: pytest.Pytester) -> None:

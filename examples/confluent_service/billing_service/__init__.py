@@ -1,0 +1,1 @@
+"""A service that bills orders: a topic in, a topic out."""

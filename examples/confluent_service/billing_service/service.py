@@ -1,0 +1,71 @@
+"""Reads orders, writes bills: at least once. An order is committed when Kafka has its bill."""
+
+from __future__ import annotations
+
+import json
+from threading import Event
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+
+from .core import bill_of
+
+GROUP = "billing"
+BATCH = 100
+
+
+class BillingService:
+    """One instance of the service."""
+
+    def __init__(self, servers: str, **settings: Any) -> None:
+        """`settings`: further settings of the consumer."""
+        common = {"bootstrap.servers": servers, "client.id": "billing-service"}
+        group = {"group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        self._consumer = Consumer({**common, **group, **settings})
+        self._producer = Producer({**common, "enable.idempotence": True, "linger.ms": 5})
+        self._failed: list[KafkaError] = []
+
+    def run(self, stop: Event) -> None:
+        """Bill orders until `stop` is set. Raises KafkaException when a bill cannot be written."""
+        self._consumer.subscribe(["orders"])
+        try:
+            while not stop.is_set():
+                batch = self._consumer.consume(BATCH, timeout=0.2)
+                orders = [message for message in batch if message.error() is None]
+                if orders:
+                    self._bill(orders)
+        finally:
+            self._consumer.close()
+
+    def _bill(self, orders: list[Message]) -> None:
+        for order in orders:
+            bill = bill_of(json.loads(order.value() or b""))
+            value = json.dumps(bill)
+            self._producer.produce("bills", value, key=order.key(), on_delivery=self._delivered)
+        self._producer.flush()
+        if self._failed:
+            raise KafkaException(
+                self._failed[0]
+            )  # nothing is committed: the next start bills again
+        self._commit()
+
+    def _commit(self) -> None:
+        try:
+            self._consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            if not _belongs_to_a_rebalance(error):
+                raise
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+
+def _belongs_to_a_rebalance(error: KafkaException) -> bool:
+    """Whether the partitions are with another instance now, or soon: it bills the orders again."""
+    code = error.args[0].code()
+    return code in (
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+    )
