@@ -65,6 +65,7 @@ def _belongs_to_a_rebalance(error: KafkaException) -> bool:
     """Whether the partitions are with another instance now, or soon: it bills the orders again."""
     code = error.args[0].code()
     return code in (
+        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001 - confluent's public name of a local error
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.UNKNOWN_MEMBER_ID,
