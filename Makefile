@@ -10,7 +10,7 @@ SOURCES := pyproject.toml setup.py
 # `make gallery RUNS=20`: runs of each wrong application and of each correct twin
 RUNS ?= 1
 
-.PHONY: help setup demo gallery test conformance lint type wheels bench clean
+.PHONY: help setup demo gallery test conformance lint type wheels wheel bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ wheels: $(STAMP)  ## check that each dependency installs without a compiler on e
 	  $(BIN)/uv pip compile --quiet --system-certs --python-version $$version --python-platform x86_64-manylinux_2_28 \
 	    --only-binary :all: --no-binary pyspark --all-extras pyproject.toml --output-file /dev/null > /dev/null \
 	  && echo "Python $$version: every dependency has a wheel" || failed=1; done; exit $${failed:-0}
+
+wheel: $(STAMP)  ## build the wheel, install it in an empty environment, and run the README's example there
+	@$(BIN)/python tests/wheel_as_a_stranger.py $(ARGS)
 
 bench: $(STAMP)  ## every benchmark, each with its ratio against a peer
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || failed=1; done; exit $${failed:-0}
