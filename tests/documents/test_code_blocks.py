@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from code_blocks import Block, blocks_of
-from documented_project import DocumentedProject
+from documented_project import DocumentedProject, check_workflow
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FIRST_STEPS = ROOT / "docs" / "first-steps.md"
-NOT_RUN_MOST = 3
+WORKFLOWS = sorted((ROOT / "examples").glob("*/.github/workflows/*.yml"))
+NOT_RUN_MOST = 2
 """Blocks with a comment that says why they cannot run. The bound is only lowered."""
 
 
@@ -37,3 +38,9 @@ def test_every_code_block_of_a_page_is_right(page: Path, tmp_path: Path, bytecod
 def test_few_code_blocks_cannot_run() -> None:
     found = [block for page in PAGES for block in blocks_of(page, ROOT) if block.not_run]
     assert len(found) <= NOT_RUN_MOST, [f"{block.place}: {block.not_run}" for block in found]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.parents[2].name)
+def test_the_commands_of_a_workflow_exist(path: Path) -> None:
+    page, code = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    check_workflow(Block(page=page, line=1, language="yaml", code=code))

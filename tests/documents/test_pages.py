@@ -139,3 +139,10 @@ def test_every_public_name_is_on_a_page() -> None:
     pages = "\n".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
     pages = pages.partition("# Glossary")[0] + (ROOT / "README.md").read_text()
     assert [name for name in harrow.__all__ if not re.search(rf"\b{name}\b", pages)] == []
+
+
+def test_the_page_of_examples_lists_every_example() -> None:
+    examples = ROOT / "examples"
+    listed = re.findall(r"^\| \[(\w+)\]", (examples / "README.md").read_text(), re.MULTILINE)
+    folders = [path.parent.name for path in examples.glob("*/README.md")]
+    assert sorted(listed) == sorted(folders)

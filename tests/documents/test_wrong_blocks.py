@@ -29,6 +29,12 @@ def check(tmp_path: Path, language: str, code: str, comment: str = "") -> None:
     [
         ("python", "def test_sum():\n    assert 1 + 1 == 3", "assert (1 + 1) == 3"),
         ("python", "import warnings\nwarnings.warn('old')", "UserWarning: old"),
+        ("python", "import pytest\ndef test_it():\n    pytest.skip('later')", "1 skipped"),
+        (
+            "python",
+            "class TestSum:\n    def test_it(self):\n        assert 1 == 2",
+            "assert 1 == 2",
+        ),
         ("python", "from harrow import Harow", "ImportError: cannot import name 'Harow'"),
         ("python", "# shop.py\norders = 1", "no other block of the page uses shop.py"),
         ("console", "$ pytest --harrow-sed 1", "pytest has no option --harrow-sed"),

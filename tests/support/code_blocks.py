@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>\S.*?) -->\s*")
 COMMENT = re.compile(r"<!--\s*not[ -]run.*", re.DOTALL)
 NAMED = re.compile(r"# (?P<name>[\w./-]+\.(?:py|ini|toml|ya?ml))\n")
-IS_TEST = re.compile(r"^(?:async )?def test_", re.MULTILINE)
+IS_TEST = re.compile(r"^(?:(?:async )?def test_|class Test)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ PROGRAMS: dict[str, Sequence[str]] = {
 TIMEOUT_S = 240
 WIDE = {"COLUMNS": "400", "PY_COLORS": "0", "NO_COLOR": "1"}
 SETTINGS_FILES = {"ini": "pytest.ini", "toml": "pyproject.toml"}
+NOT_PASSED = re.compile(r"\b\d+ (?:skipped|xfailed|xpassed|deselected)\b")
 NO_CODE = ("", "text", "diff")
 
 
@@ -157,6 +158,7 @@ class DocumentedProject:
             done = self._run([*PYTEST, "-p", "no:xdist", *tests])
             places = ", ".join(block.place for block in tests.values())
             assert done.returncode == 0, f"{places}: {_output(done)}"
+            assert not NOT_PASSED.search(done.stdout), f"{places}: {_output(done)}"
 
     # --------------------------------------------------------------------------------- settings
 
