@@ -126,15 +126,13 @@ def _request(
 
 
 def _errors_of(response: Any, partitions: Collection[TopicPartition]) -> Errors:
-    if response.error_code is not ErrorCode.none:
-        return dict.fromkeys(partitions, response.error_code)
+    refused: ErrorCode = response.error_code
+    if refused is not ErrorCode.none:
+        return dict.fromkeys(partitions, refused)
     found: dict[TopicPartition, ErrorCode] = {
         TopicPartition(topic.name, row.partition_index): row.partition_error_code
         for result in response.results_by_transaction
         for topic in result.topic_results
         for row in topic.results_by_partition
     }
-    missing: dict[TopicPartition, ErrorCode] = dict.fromkeys(
-        partitions, ErrorCode.unknown_server_error
-    )
-    return {**missing, **{tp: error for tp, error in found.items() if tp in missing}}
+    return {tp: found.get(tp, ErrorCode.unknown_server_error) for tp in partitions}

@@ -160,7 +160,7 @@ class Application:
             if error in (Code.none, Code.duplicate_sequence_number):
                 self.sequences[tp] += 1
                 return
-            if error in FATAL:
+            if error is not None and error in FATAL:
                 raise KafkaError(error)
             await self._pause()
             await self.client.refresh(tp.topic)
