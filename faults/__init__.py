@@ -50,3 +50,4 @@ from .targets import leader as leader
 from .targets import majority as majority
 from .targets import minority as minority
 from .targets import one as one
+from .targets import txn_coordinator as txn_coordinator

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
-from harrow.cluster.internal_topics import OFFSETS, partition_for
+from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 
 from .errors import ConfigError, TargetError
 from .system import ClusterSnapshot
@@ -45,9 +45,11 @@ class Target:
     partition: int | None = None
     group: str | None = None
     node: int | None = None
+    transactional_id: str | None = None
 
     def __str__(self) -> str:
-        given = [repr(v) for v in (self.topic, self.group) if v is not None]
+        named = (self.topic, self.group, self.transactional_id)
+        given = [repr(v) for v in named if v is not None]
         given += [str(v) for v in (self.partition, self.node) if v is not None]
         return self.role if self.role in PLAIN else f"{self.role}({', '.join(given)})"
 
@@ -115,6 +117,11 @@ def controller() -> Target:
 def group_coordinator(group: str) -> Target:
     """The broker that coordinates this consumer group."""
     return Target(role="group_coordinator", group=group)
+
+
+def txn_coordinator(transactional_id: str) -> Target:
+    """The broker that coordinates the transactions of this transactional id."""
+    return Target(role="txn_coordinator", transactional_id=transactional_id)
 
 
 def broker(node_id: int) -> Target:
@@ -195,6 +202,17 @@ def _group_coordinator(
     return _pick([] if found is None else [found.leader], snapshot, rng)
 
 
+def _txn_coordinator(
+    target: Target, snapshot: ClusterSnapshot, rng: random.Random
+) -> tuple[int, ...]:
+    count = len(snapshot.view.topics.get(TRANSACTIONS.name, {}))
+    if not count:  # the first producer with a transactional id creates the topic
+        return ()
+    number = partition_for(target.transactional_id or "", count)
+    found = snapshot.view.partition(TRANSACTIONS.name, number)
+    return _pick([] if found is None else [found.leader], snapshot, rng)
+
+
 def _broker(target: Target, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
     if target.node not in snapshot.brokers:
         known = ", ".join(map(str, snapshot.brokers))
@@ -235,6 +253,7 @@ ROLES: Mapping[str, Callable[[Target, ClusterSnapshot, random.Random], tuple[int
     "isr_member": _isr_member,
     "controller": _controller,
     "group_coordinator": _group_coordinator,
+    "txn_coordinator": _txn_coordinator,
     "broker": _broker,
     "one": _one,
     "minority": _minority,

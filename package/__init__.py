@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from harrow.faults import slow_disk as slow_disk
     from harrow.faults import slow_link as slow_link
     from harrow.faults import terminate as terminate
+    from harrow.faults import txn_coordinator as txn_coordinator
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
@@ -84,6 +85,7 @@ _FAULTS = (
     "slow_link",
     "slow_disk",
     "terminate",
+    "txn_coordinator",
 )
 _RELATIONS = (
     "Window",
@@ -153,6 +155,7 @@ __all__ = [
     "slow_link",
     "table",
     "terminate",
+    "txn_coordinator",
     "windowed",
 ]
 

@@ -28,7 +28,7 @@ from harrow.cluster.wire.batches import build_batch
 from harrow.cluster.wire.records import build_end_txn_marker
 from harrow.harness.commands import cli
 from kafka_reference import dump, needs_kafka
-from kafka_writes import CODECS, FIRST_TIME, KafkaNode, groups, produce, worth_reading
+from kafka_writes import CODECS, FIRST_TIME, KafkaNode, groups, produce, transactions, worth_reading
 from storage_host import StorageHost
 
 pytestmark = [needs_kafka, pytest.mark.xdist_group("apache-kafka")]
@@ -39,6 +39,8 @@ BROKER = {
     "default.replication.factor": 2,
     "log.index.size.max.bytes": 65536,
     "group.initial.rebalance.delay.ms": 0,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 2,
 }
 
 
@@ -78,7 +80,11 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         appended = {**SMALL, "message.timestamp.type": "LogAppendTime"}
         topics = [
             NewTopic(name, num_partitions=1, replication_factor=2, config=config)
-            for name, config in (("codecs", SMALL), ("append-time", appended))
+            for name, config in (
+                ("codecs", SMALL),
+                ("append-time", appended),
+                ("transactions", SMALL),
+            )
         ]
         for made in admin.create_topics(topics).values():
             made.result(30)
@@ -89,6 +95,7 @@ def our_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
             produce(servers, "codecs", 30, index * 100 + 50, **settings)
         produce(servers, "append-time", 40, 0, **{"compression.type": "zstd"})
         groups(servers, "classic")
+        transactions(servers)
         cluster.await_converged()
         cluster.brokers[2].kill()
         shutil.copytree(cluster.brokers[2].folder / "data", target / "killed")
@@ -184,6 +191,23 @@ def test_kafka_decodes_our_offsets_topic(
     assert '"type":"1","data":{"group":"group-classic","topic":"codecs","partition":0}' in text
     assert '"subscription":{"topics":[' in text
     assert '"assignment":{"assignedPartitions":[' in text
+    assert "skipping" not in text
+
+
+def test_kafka_decodes_our_transaction_log(
+    our_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F2: Kafka prints every record of __transaction_state as JSON."""
+    monkeypatch.chdir(our_folders)
+    logs = [
+        str(file.relative_to(our_folders))
+        for file in sorted(our_folders.glob("*/__transaction_state-0/*.log"))
+    ]
+    text = "\n".join(judged(our_folders, logs, "--transaction-log-decoder"))
+    assert '"data":{"transactionalId":"payments"}' in text
+    for status in range(6):
+        assert f'"transactionStatus":{status}' in text, "Empty to CompleteAbort"
+    assert '"transactionPartitions":[{"topic":"transactions","partitionIds":[0]}]' in text
     assert "skipping" not in text
 
 

@@ -22,6 +22,7 @@ from harrow.faults import (
     majority,
     minority,
     one,
+    txn_coordinator,
 )
 from harrow.faults.system import ClusterSnapshot
 
@@ -40,6 +41,7 @@ VIEW = ClusterView(
     controller=3,
     topics={
         "orders": {0: partition(1), 1: partition(2, (2, 3)), 2: partition(-1)},
+        "__transaction_state": {number: partition(1 + number % 3) for number in range(50)},
         "__consumer_offsets": {number: partition(1 + number % 3) for number in range(50)},
     },
 )
@@ -79,6 +81,14 @@ def test_a_groups_coordinator_leads_its_partition() -> None:
     assert resolve(group_coordinator("test")) == (1 + 48 % 3,)
 
 
+def test_the_coordinator_of_a_transactional_id_leads_its_partition() -> None:
+    assert resolve(txn_coordinator("test")) == (1 + 48 % 3,)
+    assert str(txn_coordinator("test")) == "txn_coordinator('test')"
+    before = replace(SNAPSHOT, view=replace(VIEW, topics={"orders": {0: partition(1)}}))
+    with pytest.raises(TargetError):
+        resolve(txn_coordinator("test"), before)
+
+
 @pytest.mark.parametrize(
     ("target", "snapshot"),
     [
@@ -101,7 +111,10 @@ def test_role_without_a_broker_is_refused_with_the_reason(
 
 @pytest.mark.parametrize(
     "target",
-    [leader("orders"), leader("orders", 0), follower("t"), controller(), one, broker(3), group_coordinator("g")],
+    [
+        leader("orders"), leader("orders", 0), follower("t"), controller(), one, broker(3),
+        group_coordinator("g"), txn_coordinator("x"),
+    ],
 )  # fmt: skip
 def test_targets_are_values_and_json(target: Target) -> None:
     assert Target.from_json(target.to_json()) == target
