@@ -380,14 +380,16 @@ class Harrow(RecordingClients, PipelineVerifier):
 
     def close(self) -> list[str]:
         """Stop everything; return the reasons for which the test must fail."""
-        self._close_clients()
         cluster, self._cluster = self._cluster, None
-        if cluster is None:
-            return []
+        failures: list[str] = []
         try:
-            self._source.release(cluster)
+            self._close_clients()
         finally:
-            failures = failed_tasks(cluster.folder, self._traced)
+            if cluster is not None:
+                try:
+                    self._source.release(cluster)
+                finally:
+                    failures = failed_tasks(cluster.folder, self._traced)
         return failures
 
     def remove_data(self) -> None:

@@ -38,12 +38,12 @@ class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-pyth
         self, *topics: str, history: HistoryWriter | str | Path, name: str, **configs: Any
     ) -> None:
         """`topics` and `configs`: as for KafkaConsumer. `name`: the client's name in the history."""
-        self.recorder = ReadRecorder(history, name)
         self._iterating = False
         for setting in ("key_deserializer", "value_deserializer"):
             if configs.get(setting) is not None:
                 configs[setting] = _with_bytes(configs[setting])
         super().__init__(**configs)
+        self.recorder = ReadRecorder(history, name)
         if topics:
             self.subscribe(topics=topics)
 

@@ -41,7 +41,6 @@ class RecordingKafkaProducer(KafkaProducer):  # type: ignore[misc]  # kafka-pyth
 
     def __init__(self, *, history: HistoryWriter | str | Path, name: str, **configs: Any) -> None:
         """`configs`: as for KafkaProducer. `name`: the client's name in the history."""
-        self.recorder = SendRecorder(history, name)
         self._append_lock = threading.RLock()
         self._calls = threading.local()
         self._has_serializers = bool(
@@ -54,6 +53,7 @@ class RecordingKafkaProducer(KafkaProducer):  # type: ignore[misc]  # kafka-pyth
             ):
                 configs[setting] = _observed(configs.get(setting), seen)
         super().__init__(**configs)
+        self.recorder = SendRecorder(history, name)
         used: dict[str, Any] = self.config
         self.recorder.settings(used["acks"], idempotent=bool(used["enable_idempotence"]))
 
