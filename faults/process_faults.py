@@ -100,6 +100,12 @@ class Kill(ProcessFault):
         """Observe whether the affected incarnations have ended."""
         return ended(system, injection)
 
+    def probe_healed(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the brokers run, in a later incarnation than the affected one."""
+        over = not injection.notes.get("incarnations") or ended(system, injection).proved
+        running = running_again(system, injection)
+        return Evidence(proved=over and running.proved, facts=running.facts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminate(Kill):
@@ -121,12 +127,6 @@ class Terminate(Kill):
             if not is_over(status, incarnations[node]):
                 system.broker(node).kill()
         start_again(system, injection)
-
-    def probe_healed(self, system: System, injection: Injection) -> Evidence:
-        """Observe whether the brokers run, in a later incarnation than the affected one."""
-        over = not injection.notes.get("incarnations") or ended(system, injection).proved
-        running = running_again(system, injection)
-        return Evidence(proved=over and running.proved, facts=running.facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
