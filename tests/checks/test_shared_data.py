@@ -5,29 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import pickle
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from harrow.harness.checks import SparkHandle, Verdict, judge
-from harrow.harness.checks.cluster_queries import (
-    ClusterQueries,
-    ExecutorsError,
-    explained,
-    package_archive,
-)
-from harrow.harness.checks.cluster_tasks import ExecutorError, check_hash, hash_of_a_text
 from harrow.harness.checks.kernels import judge_task
 from harrow.harness.checks.plans import PartitionJob
 from harrow.harness.checks.shared_data import SharedData, SharedDataError
-from harrow.harness.checks.spark_client import shown_address
 from harrow.harness.histories.format import ROW, OperationType
 from harrow.harness.histories.layout import lay_out
-from harrow.harness.promises.by_value import dumps
 from harrow.harness.promises.join import run_join
 from harrow.harness.promises.pairing import Pairing
 from harrow.harness.promises.pipeline_join import PipelineInputs, check_pipeline
@@ -37,7 +25,6 @@ from harrow.harness.promises.shapes import Rows
 from harrow.harness.promises.sinks import stage
 from harrow.harness.promises.topic_rows import SENT, TopicMapper, sends_chunks
 from harrow.harness.run_folder import operation_files
-from harrow.harness.user_spark import UserSpark, data_folder, shown
 from judged_runs import TOPIC, RunFolder, record_batch
 from memory_file_system import URL, MemoryFiles, memory_files
 from pipelines_by_hand import anomalies, chunks_of, record
@@ -267,146 +254,3 @@ class Sends:
 
 def no_rows(rows: Any) -> Iterator[dict[str, Any]]:
     raise AssertionError(rows)
-
-
-SPARK_SAYS = [
-    (
-        "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
-        "run Python 3.12, and this process runs",
-    ),
-    ('Cannot run program "/opt/python3.11": error=2, No such file', "have no Python /opt/python3.11"),
-    (
-        "Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): ModuleNotFoundError: No module named 'shop'",
-        r"\(host 10.0.0.7\) cannot import shop: install it",
-    ),
-    (
-        "harrow.harness.checks.cluster_tasks.ExecutorError: host a lacks polars for Python 3.11.2: pip install polars",
-        "cannot judge: host a lacks polars",
-    ),
-    (
-        "[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed; however, it was not found.",
-        "cannot import PyArrow >= 18.0.0",
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "message"), SPARK_SAYS)
-def test_known_errors_of_executors_have_a_remedy(text: str, message: str) -> None:
-    with pytest.raises(ExecutorsError, match=f"the executors of spark://x:7077.*{message}"):
-        raise explained(RuntimeError(text), "spark://x:7077")
-
-
-def test_other_errors_of_spark_stay_as_they_are() -> None:
-    error = RuntimeError("the disk is full")
-    assert explained(error, "spark://x:7077") is error
-
-
-class WaitingSession:
-    """A session whose query does not begin before it is interrupted."""
-
-    def __init__(self) -> None:
-        self.interrupted = threading.Event()
-
-    def range(self, *_: object) -> WaitingSession:
-        return self
-
-    def addArtifacts(self, path: str, *, pyfile: bool) -> None:  # noqa: N802  (pyspark's)
-        assert Path(path).exists() == pyfile
-
-    def collect(self) -> list[Any]:
-        assert self.interrupted.wait(30)
-        raise RuntimeError("[OPERATION_CANCELED] Operation is cancelled.")
-
-    def interruptAll(self) -> None:  # noqa: N802  (pyspark's)
-        self.interrupted.set()
-
-    def mapInArrow(self, *_: object) -> WaitingSession:  # noqa: N802  (pyspark's)
-        return self
-
-
-def test_a_cluster_without_a_free_core_is_reported(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("harrow.harness.checks.cluster_queries.EXECUTORS_TIMEOUT_S", 0.01)
-    queries = ClusterQueries(WaitingSession(), "spark://x:7077", "", tmp_path)
-    run.send("a", 0)
-    with pytest.raises(
-        ExecutorsError, match=r"no executor of spark://x:7077 began a task within .* free core"
-    ):
-        queries.prepare(run.done())
-
-
-class RespondingSession(WaitingSession):
-    """A session whose executors return these rows."""
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        super().__init__()
-        self.rows = rows
-
-    def collect(self) -> list[Any]:
-        return [(json.dumps(row),) for row in self.rows]
-
-
-def test_executors_whose_hashes_differ_are_refused(run: RunFolder, tmp_path: Path) -> None:
-    rows = [{"host": host, "reads": True, "hash": number} for host, number in (("a", 1), ("b", 2))]
-    queries = ClusterQueries(RespondingSession(rows), "spark://x:7077", "", tmp_path)
-    run.send("a", 0)
-    with pytest.raises(
-        ExecutorsError, match=r"different hashes on the executors .*hosts a and b.*same version"
-    ):
-        queries.prepare(run.done())
-    check_hash(hash_of_a_text())
-    with pytest.raises(ExecutorError, match="computes other hashes"):
-        check_hash(hash_of_a_text() + 1)
-
-
-def test_the_package_is_imported_from_the_archive_that_travels(tmp_path: Path) -> None:
-    content = package_archive()
-    assert package_archive() == content
-    archive = tmp_path / "harrow.zip"
-    archive.write_bytes(content)
-    program = (
-        f"import sys; sys.path.insert(0, {str(archive)!r})\n"
-        "import harrow.harness.checks.cluster_tasks as tasks, harrow.harness.checks.kernels as kernels\n"
-        "import harrow.harness.promises.topic_checks, harrow.harness.promises.pipeline_checks, harrow\n"
-        f"assert kernels.__file__.startswith({str(archive)!r}), kernels.__file__\n"
-        "tasks.check_machine()\n"
-        "print(sorted({'confluent_kafka', 'grpc', 'pandas', 'pytest', 'click'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n", "executors need none of these"
-
-
-def test_functions_of_tests_are_pickled_for_executors_by_value() -> None:
-    assert b"bill_of" in dumps(mapped(bill_of))
-    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer).function({'amount': 4}))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=dumps(mapped(bill_of)),
-        capture_output=True,
-        check=True,
-    )
-    assert done.stdout == b"{'total': 8}\n"
-
-
-@pytest.mark.parametrize("text", ["shared", "./shared", "s3://bucket/a#b"])
-def test_a_folder_for_data_that_machines_understand_differently_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected a URL"):
-        data_folder(text)
-
-
-def test_folders_for_data_and_addresses_are_read_as_they_are_given() -> None:
-    assert data_folder("file:///mnt/shared/") == "file:///mnt/shared"
-    assert data_folder("/mnt/shared") == "/mnt/shared"
-    assert (
-        data_folder("s3://b/f?endpoint_override=localhost:9000")
-        == "s3://b/f?endpoint_override=localhost:9000"
-    )
-    assert UserSpark("sc://host:15002").remote == "sc://host:15002"
-    assert UserSpark("spark://host:7077") == ("spark://host:7077", "")
-    assert UserSpark("spark://host:7077").master == "spark://host:7077"
-    assert UserSpark().master is None
-    assert shown("s3://key:secret@bucket/a@b") == "s3://…@bucket/a@b"
-    assert shown_address("sc://host:15002/;token=secret") == "sc://host:15002"

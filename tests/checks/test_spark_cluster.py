@@ -148,7 +148,7 @@ def test_functions_of_the_test_run_in_executors_without_the_test_module(
 
 
 def test_executors_of_a_connect_address_that_cannot_read_the_run_folder_are_reported_with_the_option(
-    spark: SparkHandle, folder: Path
+    spark: SparkHandle, folder: Path, shared: Path
 ) -> None:
     tiny_run(folder / "worker" / "test")
     users = SparkHandle(folder, remote=str(spark.server["remote"]))
@@ -161,6 +161,12 @@ def test_executors_of_a_connect_address_that_cannot_read_the_run_folder_are_repo
     finally:
         users.close()
     assert not list(folder.rglob("token-*"))
+    users = SparkHandle(folder, remote=str(spark.server["remote"]), data=str(shared))
+    try:
+        assert judge(folder / "worker" / "test", topics=[TOPIC], spark=users).valid
+    finally:
+        users.close()
+    assert list(shared.iterdir()) == []
 
 
 def test_a_missing_package_is_named_with_the_python_of_the_executors(

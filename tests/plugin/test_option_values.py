@@ -23,6 +23,7 @@ PARSE = {row.name: row.parse for row in OPTIONS}
         ("set", ["min.insync.replicas"], "expected NAME=VALUE"),
         ("set", ["min.insync.replica=2"], "did you mean min.insync.replicas"),
         ("set", ["min.insync.replicas=two"], "expected a whole number"),
+        ("spark_data", "shared", "expected a URL such as file:///mnt/shared"),
     ],
 )
 def test_invalid_option_values_are_refused_with_the_expected_form(
