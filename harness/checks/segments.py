@@ -4,27 +4,27 @@
 not decoded, so a gigabyte takes about a second; only the markers of aborted transactions are, and get the attribute
 `ABORT_MARKER`. A log that was copied for other machines is named by a URL (`histories/task_files.py`), and its files
 are read whole. A batch that ends beyond its file is a torn tail in the log's last segment (the broker may be writing
-it), and corruption in any other segment. A length of zero is the end of a
-preallocated file. Batches with another magic than 2 cannot be judged: SegmentError, and the verdict is unknown.
+it), and corruption in any other segment. A length of zero is the end of a preallocated file. Batches with another magic
+than 2 cannot be judged: SegmentError, and the verdict is unknown.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
-from harrow.cluster.errors import HarrowError, KafkaError
+from harrow.cluster.errors import HarrowError
 from harrow.cluster.wire.batch_header import (
     ATTRIBUTES_AT,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
 )
-from harrow.cluster.wire.records import CONTROL_KEY, decode_records
 
 from ..histories.task_files import base_name, is_url, names_in, read_bytes
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 SEGMENT_SUFFIX = ".log"
+MARKER_KEY = struct.Struct(">hh")
+ABORT = 0
 CONTROL, TRANSACTIONAL = 0x20, 0x10
 ABORT_MARKER = 0x10000
 """Added to the 16 attributes of a control batch that aborts a transaction."""
@@ -101,13 +103,24 @@ def _batches(name: str, *, last: bool, verify: bool) -> Iterator[Row]:
 
 
 def _aborts(batch: memoryview) -> bool:
-    """Return whether a control batch is the marker of an aborted transaction."""
+    """Return whether a control batch is the marker of an aborted transaction.
+
+    Its record: length, attributes, timestamp delta, offset delta, length of the key, key; the key is version and type.
+    Executors import this module, so it does not use the decoder of records, which needs the packages of brokers.
+    """
     try:
-        records = decode_records(bytes(batch))
-    except KafkaError:
+        at = _after_varint(batch, HEADER_SIZE) + 1
+        for _ in range(3):
+            at = _after_varint(batch, at)
+        return MARKER_KEY.unpack_from(batch, at)[1] == ABORT
+    except (IndexError, struct.error):
         return False
-    key = records[0].key if records else None
-    return key is not None and len(key) >= CONTROL_KEY.size and CONTROL_KEY.unpack(key[:4])[1] == 0
+
+
+def _after_varint(data: memoryview, at: int) -> int:
+    while data[at] & 0x80:
+        at += 1
+    return at + 1
 
 
 def hidden_ranges(batches: Iterable[Row]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from harrow import Record, mapped
+from harrow.cluster.wire.records import build_end_txn_marker
 from harrow.harness.checks import jvm
 from harrow.harness.checks.cluster_queries import (
     ClusterQueries,
@@ -19,6 +20,7 @@ from harrow.harness.checks.cluster_queries import (
     package_archive,
 )
 from harrow.harness.checks.cluster_tasks import ExecutorError, check_hash, hash_of_a_text
+from harrow.harness.checks.segments import ABORT_MARKER, CONTROL, scan_batches
 from harrow.harness.checks.spark_client import shown_address
 from harrow.harness.promises.by_value import dumps
 from harrow.harness.user_spark import UserSpark, data_folder, shown
@@ -128,10 +130,12 @@ def test_the_package_is_imported_from_the_archive_that_travels(tmp_path: Path) -
     program = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
         "import harrow.harness.checks.cluster_tasks as tasks, harrow.harness.checks.kernels as kernels\n"
+        "import harrow.harness.promises.topic_rows, harrow.harness.promises.keyed_checks\n"
         "import harrow.harness.promises.topic_checks, harrow.harness.promises.pipeline_checks, harrow\n"
         f"assert kernels.__file__.startswith({str(archive)!r}), kernels.__file__\n"
         "tasks.check_machine()\n"
-        "print(sorted({'confluent_kafka', 'grpc', 'pandas', 'pytest', 'click'} & set(sys.modules)))\n"
+        "foreign = {'confluent_kafka', 'cramjam', 'grpc', 'kio', 'pandas', 'pytest', 'uvloop'}\n"
+        "print(sorted(foreign & set(sys.modules)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -201,3 +205,22 @@ def test_executors_of_a_cluster_get_the_python_that_the_user_names(
     assert jvm.environment("token", "local[2]")["PYSPARK_PYTHON"] == sys.executable
     monkeypatch.delenv("PYSPARK_PYTHON")
     assert jvm.environment("token", "spark://127.0.0.1:7077")["PYSPARK_PYTHON"] == sys.executable
+
+
+@pytest.mark.parametrize("timestamp_ms", [0, 1_700_000_000_000])
+@pytest.mark.parametrize("commit", [True, False])
+def test_markers_are_read_without_the_decoder_of_brokers(
+    *, commit: bool, timestamp_ms: int
+) -> None:
+    marker = build_end_txn_marker(
+        commit=commit,
+        producer_id=7,
+        producer_epoch=0,
+        coordinator_epoch=3,
+        timestamp_ms=timestamp_ms,
+    )
+    ((*_, attributes, _, _, _, _, _, _, _),) = scan_batches(
+        memoryview(marker), len(marker), "log", 0, last=False
+    )
+    assert bool(attributes & ABORT_MARKER) != commit
+    assert attributes & CONTROL
