@@ -112,7 +112,7 @@ def _aborts(batch: memoryview) -> bool:
         at = _after_varint(batch, HEADER_SIZE) + 1
         for _ in range(3):
             at = _after_varint(batch, at)
-        return MARKER_KEY.unpack_from(batch, at)[1] == ABORT
+        return bool(MARKER_KEY.unpack_from(batch, at)[1] == ABORT)
     except (IndexError, struct.error):
         return False
 
