@@ -112,6 +112,10 @@ def test_fault_that_did_nothing_proves_nothing_and_heals(fault: Fault) -> None:
     assert system.undisturbed()
 
 
+def no_end(_: object) -> None:
+    """Stands for a signal whose process still runs."""
+
+
 @pytest.mark.parametrize("fault", [kill(one), terminate(one)], ids=str)
 def test_a_broker_that_has_not_ended_yet_when_its_fault_is_healed_is_started_later(
     fault: Fault, monkeypatch: pytest.MonkeyPatch
@@ -120,8 +124,8 @@ def test_a_broker_that_has_not_ended_yet_when_its_fault_is_healed_is_started_lat
     injection = fault.resolve(take_snapshot(system), random.Random(3))
     (broker,) = (system.brokers[node] for node in injection.nodes)
     with monkeypatch.context() as signals:  # a signal is sent, and the process still runs
-        signals.setattr(type(broker), "kill", lambda _: None)
-        signals.setattr(type(broker), "terminate", lambda _: None)
+        signals.setattr(type(broker), "kill", no_end)
+        signals.setattr(type(broker), "terminate", no_end)
         fault.inject(system, injection)
         fault.heal(system, injection)
         assert not fault.probe_healed(system, injection).proved
