@@ -161,6 +161,13 @@ class Pause(ProcessFault):
         proved = bool(found) and all(status.state == PAUSED for status in found.values())
         return Evidence(proved=proved, facts=shown(found))
 
+    def heal(self, system: System, injection: Injection) -> None:
+        """Resume each affected broker, also one that is not paused yet: SIGCONT discards a SIGSTOP that waits."""
+        for node, status in statuses(system, injection).items():
+            if status.state != DEAD:
+                system.broker(node).resume()
+        start_again(system, injection)
+
 
 def kill(target: Target | int, *, seconds: Seconds | None = None) -> Kill:
     """SIGKILL; the broker is started again after `seconds` (default: around the session timeout)."""

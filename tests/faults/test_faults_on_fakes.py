@@ -112,8 +112,8 @@ def test_fault_that_did_nothing_proves_nothing_and_heals(fault: Fault) -> None:
     assert system.undisturbed()
 
 
-def no_end(_: object) -> None:
-    """Stands for a signal whose process still runs."""
+def unnoticed(process: object) -> None:
+    """A signal that has no effect on a process yet."""
 
 
 @pytest.mark.parametrize("fault", [kill(one), terminate(one)], ids=str)
@@ -124,8 +124,8 @@ def test_a_broker_that_has_not_ended_yet_when_its_fault_is_healed_is_started_lat
     injection = fault.resolve(take_snapshot(system), random.Random(3))
     (broker,) = (system.brokers[node] for node in injection.nodes)
     with monkeypatch.context() as signals:  # a signal is sent, and the process still runs
-        signals.setattr(type(broker), "kill", no_end)
-        signals.setattr(type(broker), "terminate", no_end)
+        signals.setattr(type(broker), "kill", unnoticed)
+        signals.setattr(type(broker), "terminate", unnoticed)
         fault.inject(system, injection)
         fault.heal(system, injection)
         assert not fault.probe_healed(system, injection).proved
@@ -133,6 +133,19 @@ def test_a_broker_that_has_not_ended_yet_when_its_fault_is_healed_is_started_lat
     fault.heal(system, injection)
     assert fault.probe_healed(system, injection).proved
     assert system.undisturbed()
+
+
+def test_a_broker_that_is_not_paused_yet_when_its_fault_is_healed_is_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    system = FakeSystem()
+    fault = pause(one)
+    injection = fault.resolve(take_snapshot(system), random.Random(3))
+    (broker,) = (system.brokers[node] for node in injection.nodes)
+    monkeypatch.setattr(type(broker), "pause", unnoticed)
+    fault.inject(system, injection)
+    fault.heal(system, injection)
+    assert broker.actions == ["resume"]
 
 
 def test_rules_that_hold_no_bytes_prove_no_effect() -> None:
