@@ -39,7 +39,9 @@ def test_a_run_without_harrow_imports_only_the_modules_of_the_plugin(
     pytester.makepyfile("def test_nothing(): pass")
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:xdist")
     (imported,) = re.findall(r"^imported (.*)$", result.stdout.str(), re.MULTILINE)
-    plugin = "fixtures options out_folder plugin run_index seeds user_spark workers".split()
+    plugin = [
+        "fixtures", "options", "out_folder", "plugin", "run_index", "seeds", "user_spark", "workers"
+    ]  # fmt: skip
     assert imported.split() == [
         "harrow",
         "harrow.harness",
