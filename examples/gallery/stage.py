@@ -9,13 +9,15 @@ import contextlib
 import itertools
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from shop import Order, new_order
 
 Work = Callable[[Any], Any]
@@ -56,6 +58,42 @@ def place(servers: str, orders: Iterable[Order], topic: str = "orders") -> list[
         producer.produce(topic, json.dumps(order), key=str(order["customer"]))
     assert producer.flush(DEADLINE_S) == 0
     return placed
+
+
+def place_in_transactions(servers: str, batches: Iterable[tuple[Iterable[Order], bool]]) -> None:
+    """Place each batch of orders in a transaction, which is committed where its flag is true, else aborted."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "shop"})
+    producer.init_transactions(DEADLINE_S)
+    for orders, commits in batches:
+        producer.begin_transaction()
+        for order in orders:
+            producer.produce("orders", json.dumps(order), key=str(order["customer"]))
+        producer.flush(DEADLINE_S)
+        (producer.commit_transaction if commits else producer.abort_transaction)(DEADLINE_S)
+
+
+def await_members(servers: str, group: str, count: int) -> None:
+    """Wait until a group is stable and has so many members."""
+    admin: Any = AdminClient({"bootstrap.servers": servers})
+
+    def is_there() -> bool:
+        found = admin.describe_consumer_groups([group])[group].result(DEADLINE_S)
+        return bool(found.state == ConsumerGroupState.STABLE and len(found.members) == count)
+
+    until(is_there, f"group {group} is stable with {count} members")
+
+
+class Calls:
+    """A function of an order, which counts its calls for each order."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self.calls: Counter[int] = Counter()
+
+    def __call__(self, order: Any) -> Any:
+        result = self._work(order)
+        self.calls[order["order"]] += 1
+        return result
 
 
 def crashing(work: Work, at_order: int) -> Work:
