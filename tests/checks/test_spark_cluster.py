@@ -151,6 +151,7 @@ def test_executors_of_a_connect_address_that_cannot_read_the_run_folder_are_repo
     spark: SparkHandle, folder: Path, shared: Path
 ) -> None:
     tiny_run(folder / "worker" / "test")
+    spark.session()  # waits until the server has an address
     users = SparkHandle(folder, remote=str(spark.server["remote"]))
     try:
         with pytest.raises(
@@ -177,6 +178,7 @@ def test_a_missing_package_is_named_with_the_python_of_the_executors(
     )
     monkeypatch.setattr("harrow.harness.checks.cluster_queries.package_archive", lambda: wanted)
     tiny_run(folder / "worker" / "test")
+    spark.session()  # waits until the server has an address
     users = SparkHandle(folder, remote=str(spark.server["remote"]))
     try:
         with pytest.raises(
