@@ -35,7 +35,8 @@ def test_orders_placed_in_transactions_are_there_exactly_once(harrow: Harrow) ->
     )
     shop.init_transactions(TIMEOUT_S)
     placed: list[int] = []
-    with harrow.chaos(kill(txn_coordinator(NAME)), isolate(leader(orders))) as chaos:
+    faults = kill(txn_coordinator(NAME), seconds=5), isolate(leader(orders), seconds=5)
+    with harrow.chaos(*faults) as chaos:  # so long that the next transaction meets the fault
         while chaos.running:
             part = range(len(placed), len(placed) + 3)
             shop.begin_transaction()
