@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError, HarrowError
+from harrow.cluster.internal_topics import TRANSACTIONS
 
 from . import run_folder
 from .user_spark import HARROWS_OWN, UserSpark
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harrow.cluster import Cluster
+    from harrow.cluster.view import ClusterView
 
     from .checks import SparkHandle, Verdict
     from .checks.partition_jobs import PartitionReplicas
@@ -87,7 +89,8 @@ class RunVerifier:
         reasons: list[str] = []
         try:
             cluster.await_replicated(CONVERGE_TIMEOUT_S)
-            existing = cluster.describe().topics
+            view = cluster.describe()
+            existing = view.topics
             reasons += [_deleted(topic) for topic in topics if topic not in existing]
             read_all(
                 cluster.bootstrap_servers,
@@ -95,7 +98,7 @@ class RunVerifier:
                 self._folder / run_folder.DRAIN,
                 timeout_s=DRAIN_TIMEOUT_S,
                 contents=contents,
-                logs=_leaders_logs(self._folder, cluster, topics) if contents else None,
+                logs=_leaders_logs(self._folder, view, topics) if contents else None,
             )
         except HarrowError as error:
             reasons.append(str(error))
@@ -164,14 +167,18 @@ def _replicas(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, int], 
 
 
 def _leaders_logs(
-    folder: Path, cluster: Cluster, topics: Sequence[str]
+    folder: Path, view: ClusterView, topics: Sequence[str]
 ) -> dict[tuple[str, int], str]:
-    """The log folder of each partition's leader, for the final read."""
+    """The log folder of each partition's leader, for the final read; none in a cluster without transactions."""
+    if (
+        TRANSACTIONS.name not in view.topics
+    ):  # the first producer with a transactional id creates it
+        return {}
     data = run_folder.replica_folders(folder)
     found: dict[tuple[str, int], str] = {}
-    for where, view in cluster.describe().partitions():
+    for where, partition in view.partitions():
         name = f"{where.topic}-{where.partition}"
-        for log in (parent / name for parent in data.get(view.leader, ())):
+        for log in (parent / name for parent in data.get(partition.leader, ())):
             if where.topic in topics and log.is_dir():
                 found[where.topic, where.partition] = str(log)
     return found

@@ -15,7 +15,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 from harrow.cluster.errors import HarrowError
@@ -123,25 +123,32 @@ def _after_varint(data: memoryview, at: int) -> int:
     return at + 1
 
 
-def hidden_ranges(batches: Iterable[Row]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return what a reader of committed data does not receive of a log: markers, and batches that are not committed.
+class TransactionRanges(NamedTuple):
+    """What transactions made of the offsets of one log: ranges (first, last), each kind in the order of the log."""
 
-    Both as ranges of offsets (first, last), in order. Not committed: the transaction was aborted, or is still open.
+    markers: list[tuple[int, int]]
+    aborted: list[tuple[int, int]]
+    """Batches of transactions that were aborted."""
+    unfinished: list[tuple[int, int]]
+    """Batches of transactions without a marker."""
+
+
+def transaction_ranges(batches: Iterable[tuple[int, int, int, int]]) -> TransactionRanges:
+    """Pair the transactional batches of a log with their markers.
+
+    `batches`: base offset, last offset, attributes (with `ABORT_MARKER`) and producer id of each batch.
     """
     markers: list[tuple[int, int]] = []
-    hidden: list[tuple[int, int]] = []
+    aborted: list[tuple[int, int]] = []
     opened: dict[int, list[tuple[int, int]]] = {}
-    for row in batches:
-        base, last, attributes, producer = row[0], row[1], row[5], row[7]
+    for base, last, attributes, producer in batches:
         if attributes & CONTROL:
             markers.append((base, last))
             ended = opened.pop(producer, [])
-            hidden += ended if attributes & ABORT_MARKER else []
+            aborted += ended if attributes & ABORT_MARKER else []
         elif attributes & TRANSACTIONAL:
             opened.setdefault(producer, []).append((base, last))
-    for rows in opened.values():
-        hidden += rows
-    return markers, sorted(hidden)
+    return TransactionRanges(markers, aborted, [row for rows in opened.values() for row in rows])
 
 
 def scan_log(folder: str | Path, *, verify: bool = True) -> Iterator[Row]:

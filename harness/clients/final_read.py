@@ -21,7 +21,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from harrow.cluster.errors import HarrowError
 
-from ..checks.segments import hidden_ranges, scan_log
+from ..checks.segments import scan_log, transaction_ranges
 from ..histories.contents import ContentsWriter, FinalRead
 from ..histories.format import FINAL_READ_CLIENT, HistoryWriter, OperationFunction, OperationType
 from .consumer import record_poll
@@ -45,7 +45,7 @@ def read_all(
     """Read `topics` completely into a history in `folder`; return one `FinalRead` for each partition.
 
     `contents`: whether to keep the records' contents in `folder`, too. `logs`: the log folder of a replica that has
-    everything, by topic and partition.
+    everything, by topic and partition; none where no topic can have transactions.
     """
     deadline = time.monotonic() + timeout_s
     settings: dict[str, Any] = {
@@ -231,11 +231,13 @@ class _FinalReader:
             folder = self._logs.get(place)
             if self._contents is None or folder is None:
                 continue
-            markers, hidden = hidden_ranges(scan_log(folder, verify=False))
-            self._markers[place] = sum(
-                max(0, min(last + 1, high) - max(first, low)) for first, last in markers
+            found = transaction_ranges(
+                (row[0], row[1], row[5], row[7]) for row in scan_log(folder, verify=False)
             )
-            self._hidden[place] = hidden
+            self._markers[place] = sum(
+                max(0, min(last + 1, high) - max(first, low)) for first, last in found.markers
+            )
+            self._hidden[place] = sorted(found.aborted + found.unfinished)
 
     def _is_hidden(self, place: tuple[str, int], offset: int) -> bool:
         ranges = self._hidden.get(place)

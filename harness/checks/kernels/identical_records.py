@@ -32,11 +32,10 @@ BATCH = ["base_offset", "producer_id", "producer_epoch"]
 
 def duplicate_records(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """Report identical records with evidence of a retry, and a doubt about the others."""
-    visible = inputs.visible
-    if visible is None or not len(inputs.produced):
+    if inputs.final is None or not len(inputs.produced):
         return
     known = inputs.sends.select(VALUE).unique()
-    unrecorded = visible.join(known, on=VALUE, how="anti")
+    unrecorded = inputs.visible().join(known, on=VALUE, how="anti")
     several = unrecorded.group_by(RECORD).len().filter(pl.col("len") > 1)
     if not len(several):
         return

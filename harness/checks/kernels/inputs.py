@@ -7,7 +7,7 @@ replica's log. Kernels read nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,11 +20,10 @@ from ...histories.row_index import RangeReader, RowRange
 from ..plans import PartitionJob
 from ..segments import (
     ABORT_MARKER,
-    CONTROL,
-    TRANSACTIONAL,
     SegmentError,
     last_segment,
     read_log,
+    transaction_ranges,
 )
 from .incarnations import since_creation
 
@@ -74,21 +73,15 @@ class PartitionInputs:
     failed: int = 0
     agreed: bool | None = None
     """The stored result of `quick.agrees`, which two checks need."""
+    committed: pl.DataFrame | None = None
+    """The stored result of `visible`, which two checks need."""
 
-    @property
-    def visible(self) -> pl.DataFrame | None:
-        """The final read without the records of aborted transactions."""
-        final = self.final
-        if final is None:
-            return None
-        aborted = [row for log in self.logs.values() for row in aborted_ranges(log)]
-        if not aborted:
-            return final
-        offsets = final["offset"].to_numpy()
-        hidden = np.zeros(len(offsets), np.bool_)
-        for first, last in aborted:
-            hidden |= (offsets >= first) & (offsets <= last)
-        return final.filter(pl.Series(~hidden))
+    def visible(self) -> pl.DataFrame:
+        """Return the final read, which exists, without the records of aborted transactions."""
+        if self.committed is None:
+            assert self.final is not None, "there was no final read"
+            self.committed = _without(_aborted(self.logs.values()), self.final)
+        return self.committed
 
     @property
     def acked(self) -> pl.DataFrame:
@@ -105,6 +98,27 @@ class PartitionInputs:
             & (pl.col("base_offset") >= 0)
             & ((pl.col("flags") & FLAG_LOST) == 0)
         )
+
+
+def _aborted(logs: Iterable[pl.DataFrame]) -> list[tuple[int, int]]:
+    """Return the first and last offset of each batch of an aborted transaction, of all replicas, sorted."""
+    columns = ("base_offset", "last_offset", "attributes", "producer_id")
+    found: set[tuple[int, int]] = set()
+    for log in logs:
+        if (log["attributes"].to_numpy() & ABORT_MARKER).any():
+            found.update(transaction_ranges(log.select(columns).iter_rows()).aborted)
+    return sorted(found)
+
+
+def _without(ranges: Sequence[tuple[int, int]], frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows whose offset is in none of `ranges`, which are sorted and may overlap."""
+    if not ranges:
+        return frame
+    first, last = np.array(ranges, np.int64).T
+    reach = np.append(np.maximum.accumulate(last), -1)  # the last entry: offsets before all ranges
+    offsets = frame["offset"].to_numpy()
+    within = reach[np.searchsorted(first, offsets, side="right") - 1] >= offsets
+    return frame.filter(pl.Series(~within))
 
 
 class Files:
@@ -176,23 +190,6 @@ def arrange(
         problems=[*problems, *doubts],
         failed=int((sends & (outcome == OperationType.FAIL)).sum()),
     )
-
-
-def aborted_ranges(log: pl.DataFrame) -> list[tuple[int, int]]:
-    """Return the first and last offset of each batch of an aborted transaction, of one replica's log."""
-    attributes = log["attributes"].to_numpy()
-    if not (attributes & ABORT_MARKER).any():
-        return []
-    columns = ("base_offset", "last_offset", "attributes", "producer_id")
-    found: list[tuple[int, int]] = []
-    opened: dict[int, list[tuple[int, int]]] = {}
-    for base, last, flags, producer in log.select(columns).rows():
-        if flags & CONTROL:
-            ended = opened.pop(producer, [])
-            found += ended if flags & ABORT_MARKER else []
-        elif flags & TRANSACTIONAL:
-            opened.setdefault(producer, []).append((base, last))
-    return found
 
 
 def chosen(frame: pl.DataFrame, mask: npt.NDArray[np.bool_]) -> pl.DataFrame:

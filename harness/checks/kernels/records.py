@@ -233,9 +233,7 @@ def duplicates(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return
     sent = pl.concat([inputs.sends.select(IDENTITY), inputs.pending.select(IDENTITY)])
     counted = sent.group_by(IDENTITY).agg(pl.len().alias("sent"))
-    visible = inputs.visible
-    assert visible is not None
-    there = visible.group_by(IDENTITY).agg(pl.len().alias("there"), pl.col("offset"))
+    there = inputs.visible().group_by(IDENTITY).agg(pl.len().alias("there"), pl.col("offset"))
     bad = (
         there.join(counted, on=IDENTITY)
         .filter(pl.col("there") > pl.col("sent"))
