@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import ConsumerRebalanceListener
@@ -26,7 +26,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from ..histories.format import HistoryWriter
 from .event_loops import ClientInLoop, close_connections
-from .recorder import ClientHandle, ReadRecorder, no_sends
+from .recorder import ClientHandle, ReadRecorder, apart, no_sends, with_bytes
 
 Record: TypeAlias = ConsumerRecord[Any, Any]
 
@@ -41,7 +41,7 @@ class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiok
         self._has_deserializers = False
         for setting in ("key_deserializer", "value_deserializer"):
             if settings.get(setting):
-                settings[setting] = _with_bytes(settings[setting])
+                settings[setting] = with_bytes(settings[setting])
                 self._has_deserializers = True
         parent: Any = super()
         parent.__init__(**settings)
@@ -82,8 +82,8 @@ class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiok
     def _received(self, record: Record, now_ns: int) -> Record:
         key, value = record.key, record.value
         if self._has_deserializers:
-            key, key_bytes = _apart(key)
-            value, value_bytes = _apart(value)
+            key, key_bytes = apart(key)
+            value, value_bytes = apart(value)
             self.recorder.read(record, key_bytes, value_bytes, now_ns)
             return replace(record, key=key, value=value)
         self.recorder.read(record, key, value, now_ns)
@@ -187,22 +187,6 @@ class RecordingAIOKafkaConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiok
         if not self._closed:
             self._in_loop.end()
         self.recorder.close()
-
-
-class _Deserialized(NamedTuple):
-    """A key or value, and the bytes that it was made of."""
-
-    result: Any
-    data: bytes | None
-
-
-def _apart(given: Any) -> tuple[Any, bytes | None]:
-    """Return the result and the bytes of a key or value; without a deserializer both are the bytes."""
-    return given if isinstance(given, _Deserialized) else (given, given)
-
-
-def _with_bytes(deserializer: Callable[[Any], Any]) -> Callable[[Any], _Deserialized]:
-    return lambda data: _Deserialized(deserializer(data), data)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types for mypy

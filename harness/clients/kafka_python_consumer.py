@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from kafka import KafkaConsumer
 from kafka.consumer.fetcher import ConsumerRecord
@@ -25,7 +25,7 @@ from kafka.serializer import Deserializer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from ..histories.format import HistoryWriter
-from .recorder import ClientHandle, Place, ReadRecorder, no_sends
+from .recorder import ClientHandle, Deserialized, Place, ReadRecorder, apart, no_sends, with_bytes
 
 END_MS = 10_000
 """How long the end of a run waits for the consumer to leave its group."""
@@ -73,9 +73,9 @@ class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-pyth
 
     def _received(self, record: Any, now_ns: int) -> ConsumerRecord:
         key, value = record.key, record.value
-        if isinstance(key, _Deserialized) or isinstance(value, _Deserialized):
-            key, key_bytes = _apart(key)
-            value, value_bytes = _apart(value)
+        if isinstance(key, Deserialized) or isinstance(value, Deserialized):
+            key, key_bytes = apart(key)
+            value, value_bytes = apart(value)
             record = record._replace(key=key, value=value)
         else:
             key_bytes, value_bytes = key, value
@@ -159,27 +159,15 @@ class RecordingKafkaConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-pyth
         return ClientHandle(await_sends=no_sends, close=partial(self.close, timeout_ms=END_MS))
 
 
-class _Deserialized(NamedTuple):
-    """A key or value, and the bytes that it was made of."""
-
-    result: Any
-    data: bytes | None
-
-
-def _apart(given: Any) -> tuple[Any, bytes | None]:
-    """Return the result and the bytes of a key or value; without a deserializer both are the bytes."""
-    return given if isinstance(given, _Deserialized) else (given, given)
-
-
 class _DeserializerWithBytes(Deserializer):  # type: ignore[misc]  # kafka-python has no types
     """Calls a deserializer, and returns its result together with the bytes."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    def deserialize(self, topic: str, *rest: Any) -> _Deserialized:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def deserialize(self, topic: str, *rest: Any) -> Deserialized:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Called by kafka-python 2 with topic and data, by kafka-python 3 with topic, headers and data."""
-        return _Deserialized(self._inner.deserialize(topic, *rest), rest[-1])
+        return Deserialized(self._inner.deserialize(topic, *rest), rest[-1])
 
     def close(self) -> None:
         """Close the deserializer."""
@@ -190,11 +178,7 @@ def _with_bytes(given: Any) -> Any:
     """Return a deserializer of the same kind as the given one, Deserializer or function."""
     if isinstance(given, Deserializer):
         return _DeserializerWithBytes(given)
-
-    def with_bytes(data: bytes | None) -> _Deserialized:
-        return _Deserialized(given(data), data)
-
-    return with_bytes
+    return with_bytes(given)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types

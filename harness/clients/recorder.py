@@ -243,6 +243,23 @@ class ReadRecorder(Recorder):
             )  # fmt: skip
 
 
+class Deserialized(NamedTuple):
+    """What a deserializer made of a key or value, and the bytes that it was made of."""
+
+    result: Any
+    data: bytes | None
+
+
+def apart(given: Any) -> tuple[Any, bytes | None]:
+    """Return the result and the bytes of a key or value; without a deserializer both are the bytes."""
+    return given if isinstance(given, Deserialized) else (given, given)
+
+
+def with_bytes(deserializer: Callable[[Any], Any]) -> Callable[[Any], Deserialized]:
+    """Return a deserializer that keeps the bytes with its result."""
+    return lambda data: Deserialized(deserializer(data), data)
+
+
 def error_code(error: BaseException) -> int:
     """Return the code of a library's error: of a broker's response Kafka's, else librdkafka's for such an error."""
     number = getattr(type(error), "errno", None)  # of an OSError this is no number
