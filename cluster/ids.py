@@ -4,6 +4,7 @@ Each kind of epoch has a type of its own: the name of an epoch always says whose
 time; the types keep a broker epoch from being compared with a leader epoch.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, NewType
 
 NodeId = NewType("NodeId", int)
@@ -30,3 +31,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Partitions by topic, in order."""
+    found: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        found.setdefault(tp.topic, []).append(tp)
+    return found

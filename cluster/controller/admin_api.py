@@ -10,12 +10,12 @@ Source: Kafka's KafkaApis, ZkAdminManager, DelayedElectLeader, DelayedCreatePart
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
-from ..ids import NodeId, TopicPartition
+from ..ids import NodeId, TopicPartition, by_topic
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
@@ -201,7 +201,7 @@ class ControllerAdminApi:
                             for tp in partitions
                         ),
                     )
-                    for topic, partitions in _by_topic(wanted).items()
+                    for topic, partitions in by_topic(wanted).items()
                 ),
             )
         )
@@ -238,7 +238,7 @@ class ControllerAdminApi:
                             for tp in partitions
                         ),
                     )
-                    for topic, partitions in _by_topic(found).items()
+                    for topic, partitions in by_topic(found).items()
                 ),
             )
         )
@@ -255,16 +255,9 @@ def _elected(s: messages.Schema, results: ElectionResults) -> Any:
                     for tp in partitions
                 ),
             )
-            for topic, partitions in _by_topic(results).items()
+            for topic, partitions in by_topic(results).items()
         ),
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Sequence[TopicPartition]]:
-    topics: dict[str, list[TopicPartition]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp)
-    return {**topics}
 
 
 def _fields(error: KafkaError | None) -> dict[str, Any]:

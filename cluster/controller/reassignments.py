@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ErrorCode, KafkaError
-from ..ids import NodeId, TopicPartition
+from ..ids import NodeId, TopicPartition, by_topic
 from . import partition_states as rules
 from .controller_core import ControllerCore
 from .partition_writer import PlannedAssignment
@@ -164,11 +164,10 @@ class Reassignments:
     async def complete(self, partitions: Iterable[TopicPartition]) -> None:
         """End the reassignments whose target is in sync."""
         context = self._core.context
-        topics: dict[str, list[TopicPartition]] = {}
-        for tp in partitions:
-            if tp in context.reassigned and tp.topic not in context.deleting:
-                topics.setdefault(tp.topic, []).append(tp)
-        for topic, moving in topics.items():
+        moving_now = [
+            tp for tp in partitions if tp in context.reassigned and tp.topic not in context.deleting
+        ]
+        for topic, moving in by_topic(moving_now).items():
             await self._end(topic, moving)
 
     async def _end(self, topic: str, partitions: Sequence[TopicPartition]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
+from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition, by_topic
 from ..wire.api_keys import ApiKey
 from ..wire.internal import (
     FULL,
@@ -115,7 +115,7 @@ class RequestBatch:
         self, broker: BrokerInfo, partitions: dict[TopicPartition, bool]
     ) -> LeaderAndIsrRequest:
         states = self._context.partitions
-        topics = _by_topic(partitions)
+        topics = by_topic(partitions)
         leaders = {states[tp].leader for tp in partitions}
         return LeaderAndIsrRequest(
             controller_id=self._node_id,
@@ -202,7 +202,7 @@ class RequestBatch:
                 topic_id=self._context.topics.get(topic),
                 partition_states=tuple(self._metadata_state(tp) for tp in parts),
             )
-            for topic, parts in _by_topic(known).items()
+            for topic, parts in by_topic(known).items()
         )
 
     def _metadata_state(self, tp: TopicPartition) -> UpdateMetadataPartitionState:
@@ -239,7 +239,7 @@ class RequestBatch:
                         for tp in parts
                     ),
                 )
-                for topic, parts in _by_topic(partitions).items()
+                for topic, parts in by_topic(partitions).items()
             ),
         )
 
@@ -248,10 +248,3 @@ class RequestBatch:
         if state is None or tp.topic in self._context.deleting:
             return EPOCH_DURING_DELETE
         return state.leader_epoch
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    topics: dict[str, list[TopicPartition]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp)
-    return topics

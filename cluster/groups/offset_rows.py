@@ -1,11 +1,11 @@
-"""The partitions of OffsetCommit and TxnOffsetCommit: which offsets are refused, and what is stored of the others.
+"""The partitions of OffsetCommit and TxnOffsetCommit: what is refused, what is stored, and the rows of the response.
 
 Owns: what both requests share. Source: Kafka's OffsetMetadataManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import ErrorCode
@@ -40,4 +40,26 @@ def offset_value(row: Any, now_ms: int, retention_ms: int = -1) -> OffsetValue:
         metadata=row.committed_metadata or "",
         timestamp_ms=now_ms,
         expire_timestamp_ms=-1 if retention_ms < 0 else now_ms + retention_ms,
+    )
+
+
+def errors_by_topic(
+    body: Any,
+    errors: Mapping[TopicPartition, ErrorCode],
+    topic_row: Callable[..., Any],
+    partition_row: Callable[..., Any],
+) -> tuple[Any, ...]:
+    """The rows of the response: the error of each partition of the request, in its order."""
+    return tuple(
+        topic_row(
+            name=topic.name,
+            partitions=tuple(
+                partition_row(
+                    partition_index=row.partition_index,
+                    error_code=errors[TopicPartition(topic.name, row.partition_index)],
+                )
+                for row in topic.partitions
+            ),
+        )
+        for topic in body.topics
     )

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
-from ..ids import Offset, TopicPartition
+from ..ids import Offset, TopicPartition, by_topic
 from ..wire import messages
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .membership import Group
-from .offset_rows import check_offset, offset_rows, offset_value
+from .offset_rows import check_offset, errors_by_topic, offset_rows, offset_value
 from .offsets import GroupOffsets
 from .records import (
     OffsetValue,
@@ -231,18 +231,8 @@ def _requested_partitions(body: Any) -> list[TopicPartition]:
 
 def _respond_to_commit(request: Request, body: Any, errors: Errors) -> None:
     s = messages.response(request)
-    topics = tuple(
-        s.OffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=tuple(
-                s.OffsetCommitResponsePartition(
-                    partition_index=row.partition_index,
-                    error_code=errors[TopicPartition(topic.name, row.partition_index)],
-                )
-                for row in topic.partitions
-            ),
-        )
-        for topic in body.topics
+    topics = errors_by_topic(
+        body, errors, s.OffsetCommitResponseTopic, s.OffsetCommitResponsePartition
     )
     request.respond(s.OffsetCommitResponse(topics=topics))
 
@@ -261,10 +251,8 @@ def _fetch_topics(
         return []
     if requested is not None:
         return [(topic.name, topic.partition_indexes) for topic in requested]
-    found: dict[str, list[int]] = {}
-    for tp in offsets:
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return [(topic, sorted(indexes)) for topic, indexes in sorted(found.items())]
+    found = by_topic(offsets)
+    return [(topic, sorted(tp.partition for tp in found[topic])) for topic in sorted(found)]
 
 
 def _fetched(

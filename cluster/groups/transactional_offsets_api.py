@@ -18,16 +18,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..coordinators import CoordinatorWrite, EndMarker, KeyValue, TransactionalProducer
-from ..errors import ErrorCode, HarrowError, KafkaError
-from ..host.seam.failpoints import AFTER_TXN_OFFSETS, BEFORE_TXN_OFFSETS
+from ..errors import ErrorCode, KafkaError
+from ..host.seam.failpoints import AFTER_TXN_OFFSETS, BEFORE_TXN_OFFSETS, passes
 from ..ids import Offset, TopicPartition
 from ..internal_topics import OFFSETS
+from ..replication.transaction_checks import error_for_client
 from ..wire import messages
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .members import NO_MEMBER
 from .membership import Group
-from .offset_rows import check_offset, offset_rows, offset_value
+from .offset_rows import check_offset, errors_by_topic, offset_rows, offset_value
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
 from .states import GroupState
@@ -50,8 +51,6 @@ NOT_HERE = frozenset(
         ErrorCode.not_coordinator,
     }
 )
-NOT_VERIFIED = frozenset({*NOT_HERE, ErrorCode.network_exception, ErrorCode.not_leader_or_follower})
-"""The transaction coordinator gave no answer: the client tries again on COORDINATOR_LOAD_IN_PROGRESS."""
 
 
 class EndOfTransaction(Protocol):
@@ -160,7 +159,8 @@ class TransactionalOffsetsApi:
             for delta, (tp, value) in enumerate(values.items()):
                 offsets.put_pending(producer.producer_id, tp, value, Offset(base_offset + delta))
             offsets.end_in_transaction(values)
-            self._passed(AFTER_TXN_OFFSETS)
+            # the offsets are written, whatever the failpoint was armed with
+            passes(self._host.failpoints, self._host.trace, AFTER_TXN_OFFSETS)
             done(ErrorCode.none)
 
         def failed(error: ErrorCode) -> None:
@@ -177,14 +177,6 @@ class TransactionalOffsetsApi:
                 producer=producer,
             )
         )
-
-    def _passed(self, failpoint: str) -> None:
-        try:
-            self._host.failpoints.hit(failpoint)
-        except (
-            HarrowError
-        ) as error:  # the offsets are written, whatever the failpoint was armed with
-            self._host.trace.log("warning", str(error))
 
     # ---- the end of a transaction ------------------------------------------------------------------
 
@@ -248,30 +240,19 @@ def _check_member(
 
 
 def _error_for_client(error: ErrorCode, version: int) -> ErrorCode:
-    if error in NOT_VERIFIED:
+    if error is ErrorCode.not_leader_or_follower:
         return ErrorCode.coordinator_load_in_progress
-    if error is ErrorCode.concurrent_transactions and version < ADDS_FROM:
-        return ErrorCode.coordinator_load_in_progress
-    if error is ErrorCode.transaction_abortable and version < ABORTABLE_FROM:
-        return ErrorCode.invalid_txn_state
-    if error is ErrorCode.producer_fenced:
-        return ErrorCode.invalid_producer_epoch
-    return error
+    return error_for_client(
+        error,
+        again=ErrorCode.coordinator_load_in_progress,
+        adds=version >= ADDS_FROM,
+        knows_abortable=version >= ABORTABLE_FROM,
+    )
 
 
 def _respond(request: Request, body: Any, errors: Mapping[TopicPartition, ErrorCode]) -> None:
     s = messages.response(request)
-    topics = tuple(
-        s.TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=tuple(
-                s.TxnOffsetCommitResponsePartition(
-                    partition_index=row.partition_index,
-                    error_code=errors[TopicPartition(topic.name, row.partition_index)],
-                )
-                for row in topic.partitions
-            ),
-        )
-        for topic in body.topics
+    topics = errors_by_topic(
+        body, errors, s.TxnOffsetCommitResponseTopic, s.TxnOffsetCommitResponsePartition
     )
     request.respond(s.TxnOffsetCommitResponse(topics=topics))

@@ -56,7 +56,7 @@ NOT_VERIFIED = frozenset(
         ErrorCode.not_coordinator,
     }
 )
-"""The coordinator gave no answer: the producer gets NOT_ENOUGH_REPLICAS, on which every client tries again."""
+"""The coordinator gave no answer: a producer gets NOT_ENOUGH_REPLICAS, on which every client tries again."""
 
 _NONE, _CONCURRENT = ErrorCode.none, ErrorCode.concurrent_transactions
 _STALE = ErrorCode.invalid_txn_state
@@ -135,7 +135,12 @@ class TransactionChecks:
         results: dict[TopicPartition, ProduceResult] = {}
         for tp, error in errors.items():
             if error is not _NONE:
-                known = _error_for_producer(error, version)
+                known = error_for_client(
+                    error,
+                    again=ErrorCode.not_enough_replicas,
+                    adds=version >= ADDS_FROM,
+                    knows_abortable=version >= ABORTABLE_FROM,
+                )
                 text = f"{tp}: the transaction coordinator said {error.name}"
                 results[tp] = ProduceResult.refused(known, text)
         return results
@@ -237,13 +242,18 @@ class TransactionChecks:
             del self._refused[next(iter(self._refused))]
 
 
-def _error_for_producer(error: ErrorCode, version: int) -> ErrorCode:
-    """The error of a produce response of this version."""
-    if error in NOT_VERIFIED:
-        return ErrorCode.not_enough_replicas
-    if error is ErrorCode.concurrent_transactions and version < ADDS_FROM:
-        return ErrorCode.not_enough_replicas
-    if error is ErrorCode.transaction_abortable and version < ABORTABLE_FROM:
+def error_for_client(
+    error: ErrorCode, *, again: ErrorCode, adds: bool, knows_abortable: bool
+) -> ErrorCode:
+    """The code for a client whose batch or offsets were not allowed.
+
+    `again`: the code on which the client tries again, where the coordinator gave no answer. `adds`: the request itself
+    adds the partition to the transaction (transaction version 2). `knows_abortable`: the client knows
+    TRANSACTION_ABORTABLE.
+    """
+    if error in NOT_VERIFIED or (error is _CONCURRENT and not adds):
+        return again
+    if error is ErrorCode.transaction_abortable and not knows_abortable:
         return ErrorCode.invalid_txn_state
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch

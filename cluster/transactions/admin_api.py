@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import ErrorCode, KafkaError
+from ..ids import by_topic
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from ..wire.request import Request
-from .records import by_topic
 from .service import TransactionService
 from .states import DEAD, TransactionState
 from .transaction import Transaction
@@ -70,8 +70,8 @@ class TransactionAdminApi:
             producer_id=value.producer_id,
             producer_epoch=value.producer_epoch,
             topics=tuple(
-                s.TopicData(topic=topic, partitions=tuple(numbers))
-                for topic, numbers in by_topic(value.partitions).items()
+                s.TopicData(topic=topic, partitions=tuple(tp.partition for tp in rows))
+                for topic, rows in by_topic(value.partitions).items()
             ),
         )
 

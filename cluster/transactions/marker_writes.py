@@ -19,17 +19,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import ErrorCode, HarrowError
+from ..errors import ErrorCode
 from ..host.seam import Host
-from ..host.seam.failpoints import AFTER_MARKER, BEFORE_MARKER
-from ..ids import NodeId, TopicPartition
+from ..host.seam.failpoints import AFTER_MARKER, BEFORE_MARKER, passes
+from ..ids import NodeId, TopicPartition, by_topic
 from ..internal_topics import OFFSETS
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from ..wire.batches import build_end_txn_marker
 from .markers import Marker, Results
-from .records import by_topic
 
 if TYPE_CHECKING:
     from ..replication import ReplicaManager
@@ -76,21 +75,14 @@ class MarkerWriter:
             results[index][tp] = error
             left -= 1
             if not left:
-                self._written()
+                # the markers are written, whatever the failpoint was armed with
+                passes(self._host.failpoints, self._host.trace, AFTER_MARKER)
                 done(list(results))
 
         if not wanted:
             done(list(results))
         for index, tp in wanted:
             self._write(markers[index], tp, invoked_ns, partial(written, index, tp))
-
-    def _written(self) -> None:
-        try:
-            self._host.failpoints.hit(AFTER_MARKER)
-        except (
-            HarrowError
-        ) as error:  # the markers are written, whatever the failpoint was armed with
-            self._host.trace.log("warning", str(error))
 
     def _write(self, marker: Marker, tp: TopicPartition, invoked_ns: int, done: OnMarker) -> None:
         refused = self._refuse(marker, tp)
@@ -163,12 +155,12 @@ def _respond(request: Request, markers: Sequence[Marker], results: Sequence[Resu
                     name=topic,
                     partitions=tuple(
                         s.WritableTxnMarkerPartitionResult(
-                            partition_index=number, error_code=result[TopicPartition(topic, number)]
+                            partition_index=tp.partition, error_code=result[tp]
                         )
-                        for number in numbers
+                        for tp in partitions
                     ),
                 )
-                for topic, numbers in by_topic(marker.partitions).items()
+                for topic, partitions in by_topic(marker.partitions).items()
             ),
         )
         for marker, result in zip(markers, results, strict=True)
@@ -220,8 +212,10 @@ def _request(markers: Sequence[Marker]) -> object:
                 producer_epoch=marker.producer_epoch,
                 transaction_result=marker.commit,
                 topics=tuple(
-                    s.WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(numbers))
-                    for topic, numbers in by_topic(marker.partitions).items()
+                    s.WritableTxnMarkerTopic(
+                        name=topic, partition_indexes=tuple(tp.partition for tp in partitions)
+                    )
+                    for topic, partitions in by_topic(marker.partitions).items()
                 ),
                 coordinator_epoch=marker.coordinator_epoch,
                 transaction_version=marker.client_version,

@@ -15,7 +15,7 @@ Source: Kafka's KafkaApis, TransactionCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -70,14 +70,7 @@ class ProducerApi:
     async def init_producer_id(self, request: Request) -> None:
         """InitProducerId v0 to v5."""
         body = request.decode()
-        code, producer = ErrorCode.none, Producer(producer_id=-1, epoch=-1)
-        try:
-            producer = await self._init(body)
-        except KafkaError as error:
-            code = _known(request, error.code)
-        except RegistryError as error:
-            self._service.host.trace.log("warning", f"no producer id: {error}")
-            code = ErrorCode.coordinator_not_available
+        code, producer = await self._producer_of(request, self._init(body))
         s = messages.response(request)
         request.respond(
             s.InitProducerIdResponse(
@@ -185,20 +178,14 @@ class ProducerApi:
     async def end_txn(self, request: Request) -> None:
         """EndTxn v0 to v5; from v5 on each end raises the epoch."""
         body = request.decode()
-        code, following = ErrorCode.none, Producer(producer_id=-1, epoch=-1)
         client_version = TRANSACTION_VERSION if request.version >= EPOCH_BUMP_FROM else 0
-        try:
-            following = await self._service.end(
-                body.transactional_id,
-                Producer(producer_id=body.producer_id, epoch=body.producer_epoch),
-                client_version,
-                commit=body.committed,
-            )
-        except KafkaError as error:
-            code = _known(request, error.code)
-        except RegistryError as error:
-            self._service.host.trace.log("warning", f"no producer id: {error}")
-            code = ErrorCode.coordinator_not_available
+        ended = self._service.end(
+            body.transactional_id,
+            Producer(producer_id=body.producer_id, epoch=body.producer_epoch),
+            client_version,
+            commit=body.committed,
+        )
+        code, following = await self._producer_of(request, ended)
         s = messages.response(request)
         request.respond(
             s.EndTxnResponse(
@@ -207,6 +194,19 @@ class ProducerApi:
                 producer_epoch=following.epoch,
             )
         )
+
+    async def _producer_of(
+        self, request: Request, work: Coroutine[Any, Any, Producer]
+    ) -> tuple[ErrorCode, Producer]:
+        """The producer that `work` returns, or the error for the client and no producer."""
+        try:
+            return ErrorCode.none, await work
+        except KafkaError as error:
+            code = _known(request, error.code)
+        except RegistryError as error:
+            self._service.host.trace.log("warning", f"no producer id: {error}")
+            code = ErrorCode.coordinator_not_available
+        return code, Producer(producer_id=-1, epoch=-1)
 
 
 def _known(request: Request, error: ErrorCode) -> ErrorCode:

@@ -17,7 +17,6 @@ Source: TransactionLogKey.json and TransactionLogValue.json of Apache Kafka, and
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from itertools import groupby
 
 from ..coordinators import RecordFormatError
@@ -178,11 +177,3 @@ def _text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise RecordFormatError(f"a string that is not UTF-8: {error}") from None
-
-
-def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in order."""
-    found: dict[str, list[int]] = {}
-    for tp in partitions:
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return found

@@ -28,7 +28,7 @@ from ..coordinators import (
     Shard,
     TransactionalProducer,
 )
-from ..errors import ErrorCode, HarrowError, KafkaError
+from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..host.seam.failpoints import (
     AFTER_COMPLETE,
@@ -39,6 +39,7 @@ from ..host.seam.failpoints import (
     BEFORE_INIT,
     BEFORE_PARTITIONS,
     BEFORE_PREPARE,
+    passes,
 )
 from . import rules
 from .markers import EndingTransaction, MarkerSender
@@ -196,12 +197,8 @@ class TransactionShard:
 
     def _passes(self, failpoint: str) -> bool:
         """False when the failpoint was armed with an error."""
-        try:
-            self._host.failpoints.hit(failpoint)
-        except HarrowError as error:
-            self._host.trace.log("warning", f"{self.shard.topic_partition}: {error}")
-            return False
-        return True
+        host = self._host
+        return passes(host.failpoints, host.trace, failpoint, self.shard.topic_partition)
 
     def _append(
         self,

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, HarrowError
 from ..host.seam import Host, Promise
-from ..ids import TopicPartition
+from ..ids import TopicPartition, by_topic
 from ..internal_topics import TRANSACTIONS, partition_for
 from ..wire import messages
 from ..wire.api_keys import ApiKey
-from .records import by_topic
 from .rules import Producer
 from .transaction import TRANSACTION_VERSION
 
@@ -59,16 +58,6 @@ class CoordinatorQueries:
     ) -> Errors:
         """Whether each partition is in the transaction; `add`: add it."""
         producer = Producer(producer_id=producer_id, epoch=producer_epoch)
-        return await self._ask(transactional_id, producer, partitions, add=add)
-
-    async def _ask(
-        self,
-        transactional_id: str,
-        producer: Producer,
-        partitions: Collection[TopicPartition],
-        *,
-        add: bool,
-    ) -> Errors:
         count = self._cache.partition_count(TRANSACTIONS.name)
         if not count:
             return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
@@ -117,8 +106,10 @@ def _request(
                 producer_epoch=producer.epoch,
                 verify_only=not add,
                 topics=tuple(
-                    s.AddPartitionsToTxnTopic(name=topic, partitions=tuple(numbers))
-                    for topic, numbers in by_topic(tuple(partitions)).items()
+                    s.AddPartitionsToTxnTopic(
+                        name=topic, partitions=tuple(tp.partition for tp in rows)
+                    )
+                    for topic, rows in by_topic(partitions).items()
                 ),
             ),
         )

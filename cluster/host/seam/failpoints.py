@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ...errors import HarrowError
+from .observation import Trace
+
 DECLARED: dict[str, str] = {}
 """Every failpoint: its name → its place in the code."""
 
@@ -109,3 +112,13 @@ class Failpoints(Protocol):
     def hit(self, name: str) -> None:
         """While `name` is not armed: one dictionary look-up. Armed: crash, stop, delay or FailpointError."""
         ...
+
+
+def passes(failpoints: Failpoints, trace: Trace, name: str, about: object = "") -> bool:
+    """Hit a failpoint where the work goes on all the same: False, and a line in the log, when it was armed to fail."""
+    try:
+        failpoints.hit(name)
+    except HarrowError as error:
+        trace.log("warning", f"{about}: {error}" if about else str(error))
+        return False
+    return True
