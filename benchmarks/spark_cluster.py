@@ -27,17 +27,6 @@ from harrow.harness.checks import jvm
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 10.0
 MODULE = "jdk.incubator.vector"
-LOGGING = """status = error
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.target = SYSTEM_OUT
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
-logger.deploy.name = org.apache.spark.deploy
-logger.deploy.level = info
-"""
 
 
 class NoClusterError(Exception):
@@ -73,7 +62,7 @@ def standalone_cluster(
     java = full_java()
     conf = folder / "conf"
     conf.mkdir(parents=True)
-    (conf / "log4j2.properties").write_text(LOGGING)
+    (conf / "log4j2.properties").write_text(jvm.log_settings("warn", "org.apache.spark.deploy"))
     common = [java, "-cp", os.pathsep.join([str(conf), *jvm.jars()]), "-Xmx512m", *jvm.FLAGS]
     base = {
         name: value

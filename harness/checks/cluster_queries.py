@@ -78,11 +78,11 @@ class ClusterQueries:
                 shared = stack.enter_context(SharedData(self._data))
                 tasks, folder = shared.tasks(tasks), shared.name
                 for number, task in enumerate(tasks):
-                    shared.write(task_file("", number).lstrip("/"), json.dumps(task).encode())
+                    shared.write(task_file(number), json.dumps(task).encode())
             else:
                 folder = str(plan.parent)
                 for number, task in enumerate(tasks):
-                    Path(task_file(folder, number)).write_text(json.dumps(task))
+                    Path(folder, task_file(number)).write_text(json.dumps(task))
             return self._run(len(tasks), partial(judge_tasks, folder))
 
     def call(self, pickled: bytes) -> list[dict[str, Any]]:

@@ -32,9 +32,9 @@ class ExecutorError(HarrowError):
     """The machine of an executor lacks what a task needs."""
 
 
-def task_file(folder: str, number: int) -> str:
-    """Return the name of the file of a task: its jobs, as JSON."""
-    return joined(folder, f"task-{number}.json")
+def task_file(number: int) -> str:
+    """Return the name of the file of a task in the folder of its query: its jobs, as JSON."""
+    return f"task-{number}.json"
 
 
 def check_machine() -> None:
@@ -94,7 +94,7 @@ def judge_tasks(folder: str, batches: Iterator[Any]) -> Iterator[Any]:
 
     for number in numbers:
         try:
-            jobs = json.loads(bytes(read_bytes(task_file(folder, number))))
+            jobs = json.loads(bytes(read_bytes(joined(folder, task_file(number)))))
         except OSError as error:
             raise ExecutorError(f"host {platform.node()} cannot read {folder}: {error}") from error
         for result in judge_task(jobs):

@@ -21,17 +21,6 @@ from pathlib import Path
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 STARTED = "Spark Connect server started at: "
-LOGGING = f"""status = error
-rootLogger.level = error
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.target = SYSTEM_OUT
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
-logger.connect.name = {SERVER_CLASS}
-logger.connect.level = info
-"""
 LOOPBACK = "127.0.0.1"
 _OPENED = (
     "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io",
@@ -39,6 +28,21 @@ _OPENED = (
     "java.base/java.util.concurrent.atomic", "java.base/jdk.internal.ref", "java.base/sun.nio.ch",
     "java.base/sun.nio.cs", "java.base/sun.util.calendar", "java.security.jgss/sun.security.krb5",
 )  # fmt: skip
+
+
+def log_settings(level: str, shown: str) -> str:
+    """Return log4j's settings for Spark: `level` of all loggers, and `info` of the logger (or package) `shown`."""
+    return f"""status = error
+rootLogger.level = {level}
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.target = SYSTEM_OUT
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+logger.shown.name = {shown}
+logger.shown.level = info
+"""
 
 
 def spark_home() -> str:
@@ -119,7 +123,7 @@ def command(
 ) -> list[str]:
     """Return the command that starts, in `scratch`, a server that prints `STARTED` and its address."""
     logging = scratch / "log4j2.properties"
-    logging.write_text(LOGGING)
+    logging.write_text(log_settings("error", SERVER_CLASS))
     return [
         java(), "-cp", os.pathsep.join(jars()), f"-Xmx{HEAP}", *FLAGS, *flags,
         f"-Dlog4j2.configurationFile={logging}", f"-Djava.io.tmpdir={scratch}",
