@@ -34,8 +34,8 @@ gallery: $(STAMP)  ## wrong services and their correct twins, RUNS times each, a
 test: $(STAMP)  ## the whole suite, in parallel, one JVM
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-conformance: $(STAMP)  ## the questions of tests/conformance asked of Apache Kafka, too, where it is here
-	@HARROW_APACHE=1 $(BIN)/python -m pytest -p no:randomly tests/conformance $(ARGS)
+conformance: $(STAMP)  ## what needs Apache Kafka or a Spark cluster, where they are here
+	@HARROW_APACHE=1 HARROW_SPARK_CLUSTER=1 $(BIN)/python -m pytest -p no:randomly tests/conformance tests/checks/test_spark_cluster.py $(ARGS)
 
 lint: $(STAMP)  ## ruff, import-linter, tidy, mypy and pyright
 	@$(BIN)/ruff check .

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 from harrow.harness.checks.kernels import judge_inputs
-from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, arrange
+from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, _without, arrange
 from harrow.harness.checks.log_changes import LogChanges
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.plans import PartitionJob
@@ -172,3 +172,18 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
         "in the log several times",
     ):
         assert any(doubt in text for _, text in found.doubts) == (doubt in oracle.doubts())
+
+
+RANGES = st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda pair: (pair[0], sum(pair)))
+
+
+@given(
+    ranges=st.lists(RANGES, max_size=6).map(sorted),
+    offsets=st.lists(st.integers(-2, 30), max_size=12).map(sorted),
+)
+def test_rows_within_ranges_of_offsets_are_left_out(
+    ranges: list[tuple[int, int]], offsets: list[int]
+) -> None:
+    left = _without(ranges, pl.DataFrame({"offset": offsets}, schema={"offset": pl.Int64}))
+    outside = [at for at in offsets if not any(first <= at <= last for first, last in ranges)]
+    assert left["offset"].to_list() == outside

@@ -1,11 +1,13 @@
 """Verdicts on a Spark standalone cluster whose executors have neither Harrow nor, in part, the run folder (L7).
 
 The executors run in an environment that holds only what a task needs, in a mount namespace in which the folders of the
-runs are empty. Needs a full Java, and the right to make a mount namespace.
+runs are empty. Needs a full Java, and the right to make a mount namespace. The cluster is three more JVMs:
+only `make conformance` runs these tests (HARROW_SPARK_CLUSTER=1).
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -29,7 +31,13 @@ from harrow.harness.promises.shapes import Rows
 from pipelines_by_hand import anomalies, chunks_of, record
 from spark_cluster import NoClusterError, full_java, standalone_cluster
 
-pytestmark = pytest.mark.xdist_group("spark cluster")
+pytestmark = [
+    pytest.mark.xdist_group("spark cluster"),
+    pytest.mark.skipif(
+        os.environ.get("HARROW_SPARK_CLUSTER") != "1",
+        reason="HARROW_SPARK_CLUSTER is not 1: `make conformance` runs the tests on a Spark cluster",
+    ),
+]
 PYSPARK_NEEDS = ("pyspark", "py4j")
 HIDING = ("unshare", "--mount", "--propagation", "private")
 

@@ -115,9 +115,9 @@ def _without(ranges: Sequence[tuple[int, int]], frame: pl.DataFrame) -> pl.DataF
     if not ranges:
         return frame
     first, last = np.array(ranges, np.int64).T
-    reach = np.append(np.maximum.accumulate(last), -1)  # the last entry: offsets before all ranges
     offsets = frame["offset"].to_numpy()
-    within = reach[np.searchsorted(first, offsets, side="right") - 1] >= offsets
+    at = np.searchsorted(first, offsets, side="right") - 1
+    within = (at >= 0) & (np.maximum.accumulate(last)[at] >= offsets)
     return frame.filter(pl.Series(~within))
 
 
