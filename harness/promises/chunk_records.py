@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..histories.contents import ContentsChunk
 from ..histories.task_files import arrow_table
 from .record import Record
-from .record_ids import decode_json
+from .record_ids import decode_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,7 @@ def rows_of_table(topic: str, table: Any) -> ChunkRows:
     times, keys, values = (
         _column(table, name).to_list() for name in ("timestamp_ms", "key", "value")
     )
-    decoded = [None if value is None else decode_json(value) for value in values]
+    decoded = decode_all(values)
     headers: list[Any] | None = None
     if table.column("headers").null_count < len(keys):
         headers = table.column("headers").to_pylist()

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ConfigError
 
 from .record import Record
 from .record_ids import IdReader, IdSource, RecordIdError, canonical, check_source
 from .relations import Folded, KeyedRelation, RecordRelation, Relation
-from .shapes import Rows, Shape, expected_output, is_a
+from .shapes import Rows, Shape, expected_output, is_a, quick_output
 
 BY_ID = Shape("any")
 """The shape of an expectation of which only the record id is known: every output has it."""
@@ -81,11 +81,32 @@ class Pairing:
 
     def expected(self, record: Record) -> list[Unit]:
         """Return what must come out for one input, for a relation of single records. May raise any exception."""
+        return self.expectations()(record)
+
+    def expectations(self) -> Callable[[Record], list[Unit]]:
+        """Return the function `expected` for many inputs: what they have in common is looked up once."""
         if self.relation is None:
-            found = self._id_of(record)
-            return [] if found is None else [Unit(found, BY_ID, "", None)]
+            return self._expected_by_id
         assert isinstance(self.relation, RecordRelation)
-        return [self.unit(given, (record,)) for given in self.relation.outputs(record)]
+        outputs, unit = self.relation.outputs, self.unit
+        usual_id, quick, by_value = self.usual_id, quick_output(self.rows), self.by_value
+
+        def expected(record: Record) -> list[Unit]:
+            units: list[Unit] = []
+            for given in outputs(record):
+                found = quick(given)
+                name = None if by_value or found is None else usual_id(given)
+                if found is not None and (by_value or name is not None):
+                    units.append(Unit(name, *found, given))
+                else:
+                    units.append(unit(given, (record,)))
+            return units
+
+        return expected
+
+    def _expected_by_id(self, record: Record) -> list[Unit]:
+        found = self._id_of(record)
+        return [] if found is None else [Unit(found, BY_ID, "", None)]
 
     def unit(self, given: Any, inputs: Sequence[Record], key: object = None) -> Unit:
         """Return the expectation for what a relation's function returned. `key`: the group of a keyed relation."""
@@ -141,18 +162,17 @@ def _usual_id_at(source: IdSource | None) -> Callable[[Any], str | None]:
         return _no_id
     *parents, last = source.split(".")
 
-    def usual_id(fields: Any) -> str | None:
+    def usual_id(value: Any) -> str | None:
+        found = value
         for name in parents:
-            if type(fields) is not dict:
+            if found.__class__ is not dict:
                 return None
-            fields = cast("dict[str, Any]", fields).get(name)
-        if type(fields) is not dict:
+            found = found.get(name)
+        if found.__class__ is not dict:
             return None
-        found = cast("dict[str, Any]", fields).get(last)
-        kind: Any = type(found)  # pyright: ignore[reportUnknownVariableType]
-        if kind is str:
-            return cast("str", found)
-        return str(found) if kind is int else None
+        found = found.get(last)
+        kind = found.__class__
+        return found if kind is str else str(found) if kind is int else None
 
     return usual_id
 

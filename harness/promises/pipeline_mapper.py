@@ -75,7 +75,7 @@ class PipelineMapper:
         rows: list[int] = []
         parts: list[int] = []
         units: list[Unit] = []
-        expected = self.pairing.expected
+        expected = self.pairing.expectations()
         for row, record in enumerate(map(source.record, range(len(source)))):
             try:
                 found = expected(record)
@@ -88,15 +88,17 @@ class PipelineMapper:
                 rows.append(row)
                 parts.append(index)
                 units.append(unit)
-        shapes = [known.get(unit.shape, -1) for unit in units]
+        columns: Any = zip(*units, strict=True) if units else [()] * len(Unit._fields)
+        ids, shapes_of_units, texts, _ = map(list, columns)
+        shapes = [known.get(shape, -1) for shape in shapes_of_units]
         if -1 in shapes:
             new = {unit.shape for unit, at in zip(units, shapes, strict=True) if at < 0}
             yield {"new_shapes": sorted([list(shape) for shape in new])}
             return
-        by_value = self.pairing.by_value
-        ids = [unit.text if by_value else unit.id for unit in units]
-        texts = [[unit.text for unit in units]]
-        yield self._frame(EXPECTED, number, rows, source.take(rows), ids, parts, shapes, texts)
+        if self.pairing.by_value:
+            ids = texts
+        taken = source if rows == [*range(len(source))] else source.take(rows)
+        yield self._frame(EXPECTED, number, rows, taken, ids, parts, shapes, [texts])
         keyed = sum(key is not None for key in source.keys)
         yield {
             "counts": {

@@ -30,8 +30,9 @@ import enum
 import hashlib
 import json
 import math
+import secrets
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,8 @@ IdSource = str | IdFunction
 """What `record_id=` and `order_key=` accept."""
 HASH_BYTES = 16
 _decode: Callable[[str], tuple[Any, int]] = json.JSONDecoder().raw_decode
+_BETWEEN_TEXT = secrets.token_hex(8)
+_BETWEEN = f'"{_BETWEEN_TEXT}"'.encode()
 
 
 class RecordIdError(HarrowError):
@@ -129,6 +132,24 @@ def decode_json(value: bytes) -> Any:
     return decoded if end == len(text) else None
 
 
+def decode_all(values: Sequence[bytes | None]) -> list[Any]:
+    """Return `decode_json` of each value, or what `Record.json` returns for it; None for a null value.
+
+    All values are decoded as the items of one JSON list, which takes half the time. A random text stands between each
+    two of them: where it is not at every second place of the list, a value is not exactly one item. Then, and where a
+    value is not JSON, each is decoded by itself.
+    """
+    parts: list[bytes] = [_BETWEEN] * max(0, 2 * len(values) - 1)
+    parts[::2] = [b"null" if value is None else value for value in values]
+    try:
+        items: list[Any] = json.loads(f"[{b','.join(parts).decode()}]")
+    except (ValueError, RecursionError):
+        items = []
+    if len(items) == len(parts) and items[1::2] == [_BETWEEN_TEXT] * (len(parts) // 2):
+        return items[::2]
+    return [None if value is None else decode_json(value) for value in values]
+
+
 def hashes(texts: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the hashes of canonical texts: an array of two int64 for each text."""
     import numpy as np
@@ -175,7 +196,7 @@ class IdReader:
             return self.source(record_of(fields))
         return self._field(fields, fields)
 
-    def quick_texts(self, values: Iterable[bytes | None]) -> list[str | None]:
+    def quick_texts(self, values: Sequence[bytes | None]) -> list[str | None]:
         """Return the canonical text of the field of each JSON value; None where a value is not as usual.
 
         This is the fast way for most records, without a `Record`: `of` then says what is wrong with the others.
@@ -183,15 +204,14 @@ class IdReader:
         assert isinstance(self.source, str)
         names = self.source.split(".")
         found: list[str | None] = []
-        keep, decode = found.append, _decode
-        for value in values:
+        keep = found.append
+        for value in decode_all(values):
+            field = value
             try:
-                text = value.decode()  # type: ignore[union-attr]  # a null raises
-                field, end = decode(text)
                 for name in names:
                     field = field[name]
                 kind = field.__class__
-                if end != len(text) or field is None:
+                if field is None:
                     keep(None)
                 else:
                     keep(field if kind is str else str(field) if kind is int else canonical(field))

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 from harrow.harness.checks.kernels import judge_inputs
-from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, _without, arrange
+from harrow.harness.checks.kernels.inputs import BATCH_SCHEMA, OPS_SCHEMA, arrange, rows_outside
 from harrow.harness.checks.log_changes import LogChanges
 from harrow.harness.checks.oracle import Oracle
 from harrow.harness.checks.plans import PartitionJob
@@ -184,6 +184,6 @@ RANGES = st.tuples(st.integers(0, 20), st.integers(0, 6)).map(lambda pair: (pair
 def test_rows_within_ranges_of_offsets_are_left_out(
     ranges: list[tuple[int, int]], offsets: list[int]
 ) -> None:
-    left = _without(ranges, pl.DataFrame({"offset": offsets}, schema={"offset": pl.Int64}))
+    left = rows_outside(ranges, pl.DataFrame({"offset": offsets}, schema={"offset": pl.Int64}))
     outside = [at for at in offsets if not any(first <= at <= last for first, last in ranges)]
     assert left["offset"].to_list() == outside

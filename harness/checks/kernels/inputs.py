@@ -80,7 +80,7 @@ class PartitionInputs:
         """Return the final read, which exists, without the records of aborted transactions."""
         if self.committed is None:
             assert self.final is not None, "there was no final read"
-            self.committed = _without(_aborted(self.logs.values()), self.final)
+            self.committed = rows_outside(_aborted(self.logs.values()), self.final)
         return self.committed
 
     @property
@@ -110,7 +110,7 @@ def _aborted(logs: Iterable[pl.DataFrame]) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-def _without(ranges: Sequence[tuple[int, int]], frame: pl.DataFrame) -> pl.DataFrame:
+def rows_outside(ranges: Sequence[tuple[int, int]], frame: pl.DataFrame) -> pl.DataFrame:
     """Return the rows whose offset is in none of `ranges`, which are sorted and may overlap."""
     if not ranges:
         return frame

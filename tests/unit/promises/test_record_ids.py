@@ -20,10 +20,11 @@ from harrow.harness.promises.record_ids import (
     RecordIdError,
     canonical,
     check_source,
+    decode_all,
     decode_json,
     hashes,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 
@@ -98,12 +99,44 @@ def test_values_that_are_no_json_object_have_no_quick_text_and_a_clear_problem(
         reader.of(record)
 
 
-def test_json_with_space_around_it_is_read_the_slow_way() -> None:
+def test_json_with_space_around_it_is_read() -> None:
     reader = IdReader("record_id", "a")
     content = b' {"a": 7}\n'
-    assert reader.quick_texts([content]) == [None]
+    assert reader.quick_texts([content]) == ["7"]
     assert reader.of(Record(value=content)) == 7
-    assert decode_json(content) is None
+
+
+PIECES = st.sampled_from(
+    [b"{", b"}", b"[", b"]", b",", b'"', b"1", b" ", b"\n", b"null", b'"a":', b"\xff", b"\\", b"\xef\xbb\xbf", b"NaN"]
+)  # fmt: skip
+VALUES = (
+    st.none()
+    | st.lists(PIECES, max_size=5).map(b"".join)
+    | JSON.map(lambda value: json.dumps(value).encode())
+)
+
+
+def decoded_by_itself(value: bytes | None) -> str:
+    try:
+        return repr(None if value is None else json.loads(value.decode().strip(" \n")))
+    except ValueError:
+        return repr(None)
+
+
+@given(values=st.lists(VALUES, max_size=6))
+@example(values=[b"1,2", b'{"a":[{}', b"{}]}"])  # as many items as values, but not one for each
+@example(values=[b"[1", b"2]", b"3", b"4,5"])
+@example(values=[b"", b"1,2", b"3"])
+@example(values=[b'"a', b'b"'])
+def test_values_decoded_together_are_those_decoded_one_by_one(values: list[bytes | None]) -> None:
+    together = [repr(value) for value in decode_all(values)]
+    assert len(together) == len(values)
+    for value, found in zip(values, together, strict=True):
+        alone = [
+            repr(None) if value is None else repr(decode_json(value)),
+            decoded_by_itself(value),
+        ]
+        assert found in alone
 
 
 def test_a_field_path_leads_through_objects() -> None:
