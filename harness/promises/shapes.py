@@ -128,9 +128,7 @@ def quick_output(rows: Rows) -> Callable[[Any], Expected | None]:
             if rows.loose or len(given) < 2:  # itemgetter returns a single field without a tuple
                 return None
             shape = _object_shape((*given,))
-            names = (*given,)
-            chosen: Callable[[Any], tuple[Any, ...]] = itemgetter(*shape.fields)
-            fields_of = chosen
+            names, fields_of = (*given,), _fields_getter(shape.fields)
         values = fields_of(given)
         return Expected(shape, repr([*values])) if plain(map(type, values)) else None
 
@@ -156,7 +154,7 @@ def actual_texts(
         return [""] * len(decoded)
     if shape.kind != "object" or shape.with_key or rows.loose or len(shape.fields) < 2:
         return [actual_output(record(row), shape, rows) for row in range(len(decoded))]
-    fields_of: Callable[[Any], tuple[Any, ...]] = itemgetter(*shape.fields)
+    fields_of = _fields_getter(shape.fields)
     plain = _PLAIN.issuperset
     texts: list[str] = []
     for row, value in enumerate(decoded):
@@ -169,6 +167,11 @@ def actual_texts(
         else:
             texts.append(actual_output(record(row), shape, rows))
     return texts
+
+
+def _fields_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return the function that takes these fields, at least two, from a dictionary. It raises KeyError."""
+    return cast("Callable[[Any], tuple[Any, ...]]", itemgetter(*names))
 
 
 def _part(output: Record, shape: Shape, rows: Rows) -> str:
