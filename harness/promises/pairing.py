@@ -163,18 +163,21 @@ def _usual_id_at(source: IdSource | None) -> Callable[[Any], str | None]:
     *parents, last = source.split(".")
 
     def usual_id(value: Any) -> str | None:
+        if value.__class__ is not dict:
+            return None
+        found = value.get(last)
+        kind = found.__class__
+        return found if kind is str else str(found) if kind is int else None
+
+    def usual_id_within(value: Any) -> str | None:
         found = value
         for name in parents:
             if found.__class__ is not dict:
                 return None
             found = found.get(name)
-        if found.__class__ is not dict:
-            return None
-        found = found.get(last)
-        kind = found.__class__
-        return found if kind is str else str(found) if kind is int else None
+        return usual_id(found)
 
-    return usual_id
+    return usual_id_within if parents else usual_id
 
 
 def _no_id(_: Any) -> None:

@@ -68,7 +68,8 @@ class Record(Mapping[str, Any]):
         return fields  # pyright: ignore[reportUnknownVariableType] - JSON objects have text keys
 
     def __getitem__(self, name: str) -> Any:
-        return self._fields()[name]
+        fields = self.__dict__.get("json")  # decoded already, as in the checks
+        return fields[name] if fields.__class__ is dict else self._fields()[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields())
