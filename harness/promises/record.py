@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from harrow.cluster.errors import HarrowError
 
@@ -68,8 +68,10 @@ class Record(Mapping[str, Any]):
         return fields  # pyright: ignore[reportUnknownVariableType] - JSON objects have text keys
 
     def __getitem__(self, name: str) -> Any:
-        fields = self.__dict__.get("json")  # decoded already, as in the checks
-        return fields[name] if fields.__class__ is dict else self._fields()[name]
+        fields: Any = self.__dict__.get("json")  # decoded already, as in the checks
+        if type(fields) is dict:
+            return cast("dict[str, Any]", fields)[name]
+        return self._fields()[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields())
