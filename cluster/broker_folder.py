@@ -4,8 +4,10 @@
 trace.jsonl      structured events, one JSON object a line     (`host/trace.py`)
 broker.log       lines for people                              (`host/trace.py`)
 tap.bin          rows of acknowledged and delivered batches    (`host/tap.py`)
-tap.commits      rows of committed offsets of groups           (`host/tap.py`)
-tap.names        the names that the rows of both refer to by number  (`host/tap.py`)
+tap.commits      rows of offsets of groups                     (`host/coordinator_tap.py`)
+tap.transactions rows of states of transactions                (`host/coordinator_tap.py`)
+tap.members      rows of partitions of members of groups       (`host/coordinator_tap.py`)
+tap.names        the names that all these rows refer to by number  (`host/tap_files.py`)
 data/            the logs, where `log.dirs` names nothing else (`storage/log_folder.py`)
 stdout.log       what the process printed                      (`forkserver.py`)
 lives            one byte for each incarnation; seeds its random numbers  (`host/real/host.py`)
@@ -22,6 +24,8 @@ TRACE = "trace.jsonl"
 LOG = "broker.log"
 TAP = "tap.bin"
 TAP_COMMITS = "tap.commits"
+TAP_TRANSACTIONS = "tap.transactions"
+TAP_MEMBERS = "tap.members"
 TAP_NAMES = "tap.names"
 DATA = "data"
 STDOUT = "stdout.log"

@@ -188,9 +188,14 @@ class GroupShard:
     # ---- running a group's state machine -------------------------------------------------------------
 
     def run(self, hosted: HostedGroup, effects: Iterable[Effect]) -> None:
-        """Carry out the effects that the machine returned, then watch its present deadlines."""
+        """Carry out the effects that the machine returned, then watch its present deadlines.
+
+        The tap has the owners of partitions before a member receives its assignment.
+        """
         if hosted.group.state is not hosted.traced_state:
             self._trace_state(hosted)
+        if self._host.tap.enabled:
+            hosted.tapped.report(self._host.tap, hosted.group)
         for effect in effects:
             if isinstance(effect, SendResponse):
                 _reply(effect.token, effect.result)

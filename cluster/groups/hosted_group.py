@@ -8,12 +8,13 @@ from __future__ import annotations
 from .membership import Group
 from .offsets import GroupOffsets
 from .states import GroupState
+from .tapped_members import TappedMembers
 
 
 class HostedGroup:
     """One group of a shard."""
 
-    __slots__ = ("group", "offsets", "since_ms", "traced_state", "watched")
+    __slots__ = ("group", "offsets", "since_ms", "tapped", "traced_state", "watched")
 
     def __init__(self, group: Group, since_ms: int | None) -> None:
         self.group = group
@@ -21,6 +22,7 @@ class HostedGroup:
         self.since_ms = since_ms
         """Wall time of the last change of state; None where the stored record is too old to say (value v0, v1)."""
         self.traced_state: GroupState = group.state
+        self.tapped = TappedMembers()
         self.watched: dict[str, int] = {}
         """Member -> deadline of the delayed operation that watches its session now (`deadlines`)."""
 

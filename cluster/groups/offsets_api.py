@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
+from ..host.seam import OFFSET_READ, Committer
 from ..ids import Offset, TopicPartition, by_topic
 from ..wire import messages
 from .group_shard import GroupShard
@@ -42,6 +43,8 @@ DEFAULT_RETENTION = timedelta(milliseconds=-1)
 NO_OFFSET_VALUE = OffsetValue(offset=Offset(-1))
 
 Errors = Mapping[TopicPartition, ErrorCode]
+Row = dict[str, Any]
+"""The fields of a partition of an OffsetFetch response."""
 
 
 class OffsetsApi:
@@ -104,6 +107,7 @@ class OffsetsApi:
         refused: Errors,
     ) -> None:
         group_id = hosted.group.group_id
+        committer = Committer(request.client_id, body.member_id, body.generation_id_or_member_epoch)
         records: list[KeyValue] = [
             (encode_offset_key(group_id, tp), encode_offset_value(value))
             for tp, value in values.items()
@@ -114,7 +118,13 @@ class OffsetsApi:
             tap = self._service.host.tap
             if tap.enabled:
                 offsets = [(tp, value.offset) for tp, value in values.items()]
-                tap.committed(group_id, offsets, error=int(error), invoked_ns=request.received_ns)
+                tap.committed(
+                    group_id,
+                    offsets,
+                    error=int(error),
+                    invoked_ns=request.received_ns,
+                    by=committer,
+                )
             if error is ErrorCode.none:
                 for delta, (tp, value) in enumerate(values.items()):
                     hosted.offsets.put(tp, value, Offset(base_offset + delta))
@@ -131,42 +141,63 @@ class OffsetsApi:
         s = messages.response(request)
         if request.version >= MANY_GROUPS_FROM:
             stable = body.require_stable
-            groups = tuple(self._fetch_group(s, group, stable=stable) for group in body.groups)
+            groups = tuple(
+                self._fetch_group(s, group, request, stable=stable) for group in body.groups
+            )
             request.respond(s.OffsetFetchResponse(groups=groups))
             return
         error, offsets = self._offsets_of(body.group_id)
         stable = getattr(body, "require_stable", False)
         # v0 and v1 have no field for an error of the group: each partition carries it.
         row_error = error if request.version < GROUP_ERROR_FROM else ErrorCode.none
-        topics = tuple(
-            s.OffsetFetchResponseTopic(
-                name=topic,
-                partitions=tuple(
-                    s.OffsetFetchResponsePartition(
-                        **_fetched(topic, index, offsets, row_error, stable=stable)
-                    )
-                    for index in indexes
-                ),
+        fetched = [
+            (
+                topic,
+                [_fetched(topic, index, offsets, row_error, stable=stable) for index in indexes],
             )
             for topic, indexes in _fetch_topics(body.topics, offsets, error, row_error)
+        ]
+        self._tap_read(body.group_id, fetched, request)
+        topics = tuple(
+            s.OffsetFetchResponseTopic(
+                name=topic, partitions=tuple(s.OffsetFetchResponsePartition(**row) for row in rows)
+            )
+            for topic, rows in fetched
         )
         request.respond(s.OffsetFetchResponse(error_code=error, topics=topics))
 
-    def _fetch_group(self, s: Any, body: Any, *, stable: bool) -> Any:
+    def _fetch_group(self, s: Any, body: Any, request: Request, *, stable: bool) -> Any:
         error, offsets = self._offsets_of(body.group_id)
+        fetched = [
+            (topic, [_fetched(topic, i, offsets, ErrorCode.none, stable=stable) for i in indexes])
+            for topic, indexes in _fetch_topics(body.topics, offsets, error)
+        ]
+        self._tap_read(body.group_id, fetched, request)
         topics = tuple(
             s.OffsetFetchResponseTopics(
-                name=topic,
-                partitions=tuple(
-                    s.OffsetFetchResponsePartitions(
-                        **_fetched(topic, index, offsets, ErrorCode.none, stable=stable)
-                    )
-                    for index in indexes
-                ),
+                name=topic, partitions=tuple(s.OffsetFetchResponsePartitions(**row) for row in rows)
             )
-            for topic, indexes in _fetch_topics(body.topics, offsets, error)
+            for topic, rows in fetched
         )
         return s.OffsetFetchResponseGroup(group_id=body.group_id, topics=topics, error_code=error)
+
+    def _tap_read(
+        self, group_id: str, fetched: Iterable[tuple[str, Iterable[Row]]], request: Request
+    ) -> None:
+        """Record the offsets that the response has; not the partitions without an offset."""
+        tap = self._service.host.tap
+        if not tap.enabled:
+            return
+        read = [
+            (TopicPartition(topic, row["partition_index"]), row["committed_offset"])
+            for topic, rows in fetched
+            for row in rows
+            if row["committed_offset"] >= 0
+        ]
+        by = Committer(request.client_id)
+        tap.committed(
+            group_id, read, error=0, invoked_ns=request.received_ns, by=by, kind=OFFSET_READ
+        )
 
     def _offsets_of(self, group_id: str) -> tuple[ErrorCode, GroupOffsets]:
         try:
@@ -257,7 +288,7 @@ def _fetch_topics(
 
 def _fetched(
     topic: str, index: int, offsets: GroupOffsets, error: ErrorCode, *, stable: bool
-) -> dict[str, Any]:
+) -> Row:
     tp = TopicPartition(topic, index)
     value = offsets.get(tp) or NO_OFFSET_VALUE
     if stable and error is ErrorCode.none and offsets.is_unstable(tp):

@@ -283,6 +283,17 @@ def decode_subscription(metadata: Buffer) -> list[str]:
     return [reader.string() for _ in range(reader.i32())]
 
 
+def decode_assignment(assignment: Buffer) -> list[TopicPartition]:
+    """The partitions of a consumer's assignment (ConsumerProtocolAssignment; every version begins with them)."""
+    reader = _Reader(assignment)
+    reader.i16()
+    found: list[TopicPartition] = []
+    for _ in range(reader.i32()):
+        topic = reader.string()
+        found += [TopicPartition(topic, reader.i32()) for _ in range(reader.i32())]
+    return found
+
+
 def _value_version(reader: _Reader) -> int:
     version = reader.i16()
     if not 0 <= version <= VALUE_VERSION:

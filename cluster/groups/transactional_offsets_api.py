@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..coordinators import CoordinatorWrite, EndMarker, KeyValue, TransactionalProducer
 from ..errors import ErrorCode, KafkaError
+from ..host.seam import OFFSET_SENT, Committer
 from ..host.seam.failpoints import AFTER_TXN_OFFSETS, BEFORE_TXN_OFFSETS, passes
 from ..ids import Offset, TopicPartition
 from ..internal_topics import OFFSETS
@@ -107,8 +108,7 @@ class TransactionalOffsetsApi:
             _respond(request, body, {**dict.fromkeys(values, error), **refused})
 
         if values:
-            producer = TransactionalProducer(body.producer_id, body.producer_epoch)
-            self._write(shard, hosted, values, producer, done)
+            self._write(shard, hosted, values, _committer_of(request, body), done)
         else:
             done(ErrorCode.none)
 
@@ -145,11 +145,13 @@ class TransactionalOffsetsApi:
         shard: GroupShard,
         hosted: HostedGroup,
         values: Mapping[TopicPartition, OffsetValue],
-        producer: TransactionalProducer,
+        by: Committer,
         done: Callable[[ErrorCode], None],
     ) -> None:
         self._host.failpoints.hit(BEFORE_TXN_OFFSETS)
         offsets = hosted.offsets
+        producer = TransactionalProducer(by.producer_id, by.producer_epoch)
+        invoked_ns = self._host.clock.monotonic_ns()
         records: list[KeyValue] = [
             (encode_offset_key(hosted.group_id, tp), encode_offset_value(value))
             for tp, value in values.items()
@@ -159,6 +161,12 @@ class TransactionalOffsetsApi:
             for delta, (tp, value) in enumerate(values.items()):
                 offsets.put_pending(producer.producer_id, tp, value, Offset(base_offset + delta))
             offsets.end_in_transaction(values)
+            tap = self._host.tap
+            if tap.enabled:
+                sent = [(tp, value.offset) for tp, value in values.items()]
+                tap.committed(
+                    hosted.group_id, sent, error=0, invoked_ns=invoked_ns, by=by, kind=OFFSET_SENT
+                )
             # the offsets are written, whatever the failpoint was armed with
             passes(self._host.failpoints, self._host.trace, AFTER_TXN_OFFSETS)
             done(ErrorCode.none)
@@ -200,9 +208,10 @@ class TransactionalOffsetsApi:
         def committed(_base_offset: Offset) -> None:
             ended = machine.end_transaction(marker.producer_id, commit=marker.commit)
             tap = self._host.tap
+            by = Committer(producer_id=marker.producer_id, producer_epoch=marker.producer_epoch)
             for group_id, rows in ended if tap.enabled else ():
                 offsets = [(tp, value.offset) for tp, value in rows]
-                tap.committed(group_id, offsets, error=0, invoked_ns=invoked_ns)
+                tap.committed(group_id, offsets, error=0, invoked_ns=invoked_ns, by=by)
             done(ErrorCode.none)
 
         def failed(error: ErrorCode) -> None:
@@ -218,6 +227,17 @@ class TransactionalOffsetsApi:
                 end_marker=EndMarker(marker.commit, marker.coordinator_epoch),
             )
         )
+
+
+def _committer_of(request: Request, body: Any) -> Committer:
+    """Who sent a TxnOffsetCommit; the member and its generation are named from version 3 on."""
+    return Committer(
+        request.client_id,
+        getattr(body, "member_id", NO_MEMBER),
+        getattr(body, "generation_id", -1),
+        body.producer_id,
+        body.producer_epoch,
+    )
 
 
 def _check_member(

@@ -1,21 +1,17 @@
 """The tap: records that responses acknowledged or delivered (J6), `Tap` of the seam, and the format of its rows.
 
-Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended), `tap.commits` (one row of `COMMIT_ROW` a partition of an
-OffsetCommit) and `tap.names` (`id<TAB>name` a line, clients, topics and groups in one numbering; a name is on disk
-before the first row that uses it). Rows are written with one `write` a call, before the response's bytes are sent:
-everything that a client received is in the tap.
+Owns: `tap.bin` (one row of `TAP_ROW` a batch, appended). `coordinator_tap.py` has the files of the coordinators, and
+`tap_files.py` the names that all rows refer to by number. Rows are written with one `write` a call, before the
+response's bytes are sent: everything that a client received is in the tap.
 
 Rows, `produced` (kind 1): one for each batch of a partition as the producer sent it (base offsets 0),
 numbered from the `base_offset` of the response. Refused: `error` set, offsets -1. Where the
 bytes hold no whole batch header (a refused request of garbage) one row with count 0 stands for them.
 Rows, `fetched` (kind 2): one for each whole data batch at or above the asked offset; `base_offset` is the
 first offset **delivered** (a client drops those below what it asked for), `count` the batch's own. A
-partial batch at the end and control batches are not delivered to applications and have no row.
-
-Rows of `tap.commits`: one for each partition of an OffsetCommit when the coordinator knows its result. `error` 0: all
-in-sync replicas have the commit, so that the group's next member begins there, whether or not the response reaches the
-client. Another error: the commit may be in the log or not. A commit that the coordinator refuses before it writes has
-no row.
+partial batch at the end and control batches are not delivered to applications and have no row. Flags:
+`FLAG_READ_COMMITTED` for a fetch of committed data, and `FLAG_FILTERED` where its response lists the batch as one of
+an aborted transaction, so that the client drops it.
 
 Times are on the monotonic clock. `invoked_ns` is when the broker read the request, which for bytes that
 waited before a stopped process is long after they were sent. `created_ns` of a produced batch is when its oldest
@@ -31,18 +27,18 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from ..broker_folder import TAP, TAP_COMMITS, TAP_NAMES
+from ..broker_folder import TAP
+from .coordinator_tap import CoordinatorTap, NoCoordinatorTap
 from .seam import Buffer, Clock
-
-if TYPE_CHECKING:
-    from ..ids import TopicPartition
 
 PRODUCED = 1
 FETCHED = 2
 FLAG_LOST = 1
+FLAG_READ_COMMITTED = 2
+FLAG_FILTERED = 4
 
 TAP_ROW = struct.Struct("<BBhIIiqqIIqhhiqqqqq")
 TAP_DTYPE: list[tuple[str, str]] = [
@@ -53,16 +49,9 @@ TAP_DTYPE: list[tuple[str, str]] = [
     ("base_timestamp_ms", "<i8"), ("max_timestamp_ms", "<i8"),
 ]  # fmt: skip
 
-COMMIT_ROW = struct.Struct("<IIihxxqqq")
-COMMIT_DTYPE: list[tuple[str, str]] = [
-    ("group", "<u4"), ("topic", "<u4"), ("partition", "<i4"), ("error", "<i2"), ("pad", "V2"),
-    ("offset", "<i8"), ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
-]  # fmt: skip
-
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 BEFORE_LENGTH = 12
-CONTROL = 0x20
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+CONTROL, TRANSACTIONAL = 0x20, 0x10
 
 
 class BatchHeader(NamedTuple):
@@ -109,7 +98,7 @@ def headers(buffers: Sequence[Buffer]) -> Iterator[BatchHeader]:
         at = max(at - end, 0)
 
 
-class NoTap:
+class NoTap(NoCoordinatorTap):
     """The tap of a host without `harrow.tap`."""
 
     __slots__ = ()
@@ -122,39 +111,23 @@ class NoTap:
         """Nothing."""
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer]
+        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer],
+        aborted: Sequence[tuple[int, int]] | None = None,
     ) -> None:  # fmt: skip
-        """Nothing."""
-
-    def committed(
-        self,
-        group: str,
-        offsets: Iterable[tuple[TopicPartition, int]],
-        *,
-        error: int,
-        invoked_ns: int,
-    ) -> None:
         """Nothing."""
 
     def close(self) -> None:
         """Nothing."""
 
 
-class RealTap:
+class RealTap(CoordinatorTap):
     """The tap of one host, appending to the files in `folder`."""
 
     enabled = True
 
     def __init__(self, folder: str, clock: Clock) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._clock = clock
-        self._rows_fd = os.open(os.path.join(folder, TAP), flags, 0o644)
-        self._commits_fd = os.open(os.path.join(folder, TAP_COMMITS), flags, 0o644)
-        # a full disk may have cut the last row of an earlier process: the next row must begin at a row border
-        for fd, row in ((self._rows_fd, TAP_ROW), (self._commits_fd, COMMIT_ROW)):
-            os.ftruncate(fd, os.fstat(fd).st_size // row.size * row.size)
-        self._ids = _read_names(os.path.join(folder, TAP_NAMES))
-        self._names_fd = os.open(os.path.join(folder, TAP_NAMES), flags, 0o644)
+        super().__init__(folder, clock)
+        self._rows = self.open_rows(TAP, TAP_ROW.size)
 
     def produced(
         self, client: str, topic: str, partition: int, *, base_offset: int, error: int, acks: int,
@@ -165,12 +138,12 @@ class RealTap:
             PRODUCED,
             FLAG_LOST if lost else 0,
             error,
-            self._id(client),
-            self._id(topic),
+            self.number_of(client),
+            self.number_of(topic),
             partition,
         )
-        completed_ns = self._clock.monotonic_ns()
-        wall_ms = self._clock.wall_ms()
+        completed_ns = self.clock.monotonic_ns()
+        wall_ms = self.clock.wall_ms()
         refused = base_offset < 0
         rows = bytearray()
         for h in headers((batches,)):
@@ -186,78 +159,44 @@ class RealTap:
                 *front, base_offset, base_offset, 0, 0, -1, -1, acks, -1, invoked_ns, completed_ns,
                 invoked_ns, -1, -1,
             )  # fmt: skip
-        os.write(self._rows_fd, rows)
+        os.write(self._rows, rows)
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer]
+        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer],
+        aborted: Sequence[tuple[int, int]] | None = None,
     ) -> None:  # fmt: skip
         """One partition of a consumer's fetch response, just before its bytes leave."""
-        front = (FETCHED, 0, 0, self._id(client), self._id(topic), partition)
-        now_ns = self._clock.monotonic_ns()
+        front = (0, self.number_of(client), self.number_of(topic), partition)
+        now_ns = self.clock.monotonic_ns()
+        flags = 0 if aborted is None else FLAG_READ_COMMITTED
         rows = bytearray()
-        for h in headers(batches):
+        for h, filtered in _with_filter(headers(batches), aborted):
             last = h.base_offset + h.last_offset_delta
             if h.attributes & CONTROL or last < offset:
                 continue
             rows += TAP_ROW.pack(
-                *front, max(h.base_offset, offset), last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
+                FETCHED, flags | (FLAG_FILTERED if filtered else 0), *front,
+                max(h.base_offset, offset), last, h.crc, h.records & 0xFFFF_FFFF, h.producer_id,
                 h.producer_epoch, 0, h.base_sequence, invoked_ns, now_ns, invoked_ns, h.base_timestamp, h.max_timestamp,
             )  # fmt: skip
         if rows:
-            os.write(self._rows_fd, rows)
+            os.write(self._rows, rows)
 
-    def committed(
-        self,
-        group: str,
-        offsets: Iterable[tuple[TopicPartition, int]],
-        *,
-        error: int,
-        invoked_ns: int,
-    ) -> None:
-        """The result of writing a group's offsets; `error` is that of the response."""
-        completed_ns = self._clock.monotonic_ns()
-        number = self._id(group)
-        rows = b"".join(
-            COMMIT_ROW.pack(
-                number, self._id(tp.topic), tp.partition, error, offset, invoked_ns, completed_ns
-            )
-            for tp, offset in offsets
-        )
-        os.write(self._commits_fd, rows)
 
-    def _id(self, name: str) -> int:
-        found = self._ids.get(name)
-        if found is None:
-            found = self._ids[name] = len(self._ids)
-            os.write(self._names_fd, f"{found}\t{name.translate(_ESCAPES)}\n".encode())
-        return found
-
-    def close(self) -> None:
-        """Close the files."""
-        for fd in (self._rows_fd, self._commits_fd, self._names_fd):
-            if fd >= 0:
-                os.close(fd)
-        self._rows_fd = self._commits_fd = self._names_fd = -1
+def _with_filter(
+    found: Iterator[BatchHeader], aborted: Sequence[tuple[int, int]] | None
+) -> Iterator[tuple[BatchHeader, bool]]:
+    """Yield each batch, and whether a client drops it by the list of aborted transactions, as Kafka's client does."""
+    waiting = sorted(aborted or (), key=lambda row: row[1], reverse=True)
+    active: set[int] = set()
+    for h in found:
+        while waiting and waiting[-1][1] <= h.base_offset + h.last_offset_delta:
+            active.add(waiting.pop()[0])
+        if h.attributes & CONTROL:
+            active.discard(h.producer_id)
+        yield h, bool(h.attributes & TRANSACTIONAL) and h.producer_id in active
 
 
 def _ago(now_ns: int, ms: int) -> int:
     """`ms` before now, neither in the future nor before the clock began."""
     return max(0, min(now_ns, now_ns - ms * 1_000_000))
-
-
-def unescape(name: str) -> str:
-    """A name of `tap.names` without its escapes."""
-    if "\\" not in name:
-        return name
-    plain = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
-    letters = iter(name)
-    return "".join(plain[next(letters)] if letter == "\\" else letter for letter in letters)
-
-
-def _read_names(path: str) -> dict[str, int]:
-    """The names that an earlier process of this broker numbered: a restart appends to the same files."""
-    if not os.path.exists(path):
-        return {}
-    with open(path, encoding="utf-8") as file:
-        rows = [line.rstrip("\n").split("\t", 1) for line in file if line.endswith("\n")]
-    return {unescape(name): int(number) for number, name in rows}

@@ -245,6 +245,7 @@ class FetchHandler:
                         offset=offsets[answer.topic, answer.partition],
                         invoked_ns=request.received_ns,
                         batches=[bytes_of(part) for part in answer.records],
+                        aborted=answer.aborted,
                     )
 
         return sent

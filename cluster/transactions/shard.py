@@ -154,6 +154,7 @@ class TransactionShard:
     def loaded(self, took_ms: int) -> None:
         """Send the markers of what the last coordinator had prepared, and begin the periodic checks."""
         for transaction in self:
+            self._tap(transaction.transactional_id, transaction.value)
             if transaction.value.state in PREPARED:
                 self._send_markers(transaction)
         self._schedule_timeouts()
@@ -181,8 +182,10 @@ class TransactionShard:
             transaction.begin(value)
 
         def committed(_base_offset: Offset) -> None:
+            before = transaction.value
             transaction.complete(value)
             self._trace(transaction)
+            self._tap(transaction.transactional_id, value, before)
             self._passes(after)
             if value.state in PREPARED:
                 self._send_markers(transaction)
@@ -257,6 +260,24 @@ class TransactionShard:
             producer_id=value.producer_id,
             epoch=value.producer_epoch,
             partitions=len(value.partitions),
+        )
+
+    def _tap(
+        self, transactional_id: str, value: TransactionValue, before: TransactionValue | None = None
+    ) -> None:
+        """Record a state that is in the log, with the partitions that it is about, before any marker is sent."""
+        tap = self._host.tap
+        if not tap.enabled or value.state is EMPTY:
+            return
+        ended = before if before is not None and value.state in ENDED else value
+        known = before.partitions if before is not None and value.state is ONGOING else ()
+        tap.transaction(
+            transactional_id,
+            [tp for tp in ended.partitions if tp not in known],
+            state=value.state.value,
+            producer_id=ended.producer_id,
+            producer_epoch=ended.epoch_of_records,
+            timeout_ms=value.timeout_ms,
         )
 
     # ---- timeouts ----------------------------------------------------------------------------------

@@ -74,6 +74,12 @@ class TransactionValue:
         """True when each end of a transaction raises the producer epoch."""
         return self.client_version >= EPOCH_BUMP_FROM
 
+    @property
+    def epoch_of_records(self) -> int:
+        """The producer epoch of the transaction's records: the end of the transaction may have raised the epoch."""
+        raised = self.bumps_epoch and self.state in PREPARED
+        return self.producer_epoch - raised
+
 
 class Transaction:
     """One transactional id: its value, and the transition that is being written."""

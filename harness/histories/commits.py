@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster.broker_folder import TAP_COMMITS, TAP_NAMES, broker_files
-from harrow.cluster.host.tap import COMMIT_DTYPE, COMMIT_ROW
+from harrow.cluster.host.coordinator_tap import COMMIT_DTYPE, COMMIT_ROW
+from harrow.cluster.host.seam import OFFSET_COMMITTED
 
 from .format import read_names
 
@@ -51,7 +52,11 @@ def _of_file(path: Path, topic: str) -> list[Commit]:
     if topic not in names:
         return []
     rows: Any = np.fromfile(path, np.dtype(COMMIT_DTYPE), count)
-    chosen: Any = rows[(rows["topic"] == names.index(topic)) & (rows["error"] == 0)]
+    chosen: Any = rows[
+        (rows["topic"] == names.index(topic))
+        & (rows["error"] == 0)
+        & (rows["kind"] == OFFSET_COMMITTED)
+    ]
     fields: list[tuple[int, int, int, int]] = chosen[
         ["group", "partition", "offset", "completed_ns"]
     ].tolist()

@@ -21,13 +21,26 @@ from .disk import Disk, DiskFile, Lock, MappedFile
 from .failpoints import Failpoints
 from .host import Control, Host, ProcessHost
 from .network import Acceptor, FrameHandler, Link, Network, Peer
-from .observation import Tap, Trace
+from .observation import (
+    OFFSET_COMMITTED,
+    OFFSET_READ,
+    OFFSET_SENT,
+    UNKNOWN_COMMITTER,
+    Committer,
+    Tap,
+    Trace,
+)
 from .tasks import Promise, T, Task, Tasks, Timer
 
 __all__ = [
+    "OFFSET_COMMITTED",
+    "OFFSET_READ",
+    "OFFSET_SENT",
+    "UNKNOWN_COMMITTER",
     "Acceptor",
     "Buffer",
     "Clock",
+    "Committer",
     "Control",
     "Disk",
     "DiskFile",

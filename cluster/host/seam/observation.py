@@ -1,14 +1,30 @@
-"""What a host records: the trace of events and log lines, and the tap of acknowledged records and committed offsets."""
+"""What a host records: the trace of events and log lines, and the tap of what was acknowledged and decided."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .buffers import Buffer
 
 if TYPE_CHECKING:
     from ...ids import TopicPartition
+
+
+class Committer(NamedTuple):
+    """Who committed offsets: the member in its generation, and the producer whose transaction has them."""
+
+    client: str = ""
+    member: str = ""
+    generation: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+OFFSET_COMMITTED, OFFSET_SENT, OFFSET_READ = 1, 2, 3
+"""An offset that a group committed, one that waits for the end of its transaction, one that OffsetFetch returned."""
+UNKNOWN_COMMITTER = Committer()
+"""A committer that is not known."""
 
 
 class Trace(Protocol):
@@ -24,7 +40,7 @@ class Trace(Protocol):
 
 
 class Tap(Protocol):
-    """Records what responses acknowledged or delivered, and committed offsets (J6); without `harrow.tap` nothing."""
+    """Records what responses acknowledged or delivered, and what coordinators decided (J6); off by default."""
 
     enabled: bool
 
@@ -45,18 +61,28 @@ class Tap(Protocol):
         ...
 
     def fetched(
-        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer]
+        self, client: str, topic: str, partition: int, *, offset: int, invoked_ns: int, batches: Sequence[Buffer],
+        aborted: Sequence[tuple[int, int]] | None = None,
     ) -> None:  # fmt: skip
-        """One partition of a consumer's fetch response, just before its bytes are sent."""
+        """One partition of a consumer's fetch response, just before its bytes are sent; `aborted`: as it says."""
         ...
 
     def committed(
-        self,
-        group: str,
-        offsets: Iterable[tuple[TopicPartition, int]],
-        *,
-        error: int,
-        invoked_ns: int,
-    ) -> None:
-        """The result of writing a group's committed offsets, before the response is sent."""
+        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
+        by: Committer = UNKNOWN_COMMITTER, kind: int = OFFSET_COMMITTED,
+    ) -> None:  # fmt: skip
+        """The result of writing or reading a group's offsets, before the response is sent (`OFFSET_COMMITTED`, …)."""
+        ...
+
+    def transaction(
+        self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
+        producer_epoch: int, timeout_ms: int,
+    ) -> None:  # fmt: skip
+        """A transaction is in `state` (Kafka's number) in the coordinator's log, before what follows from it."""
+        ...
+
+    def member(
+        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition]
+    ) -> None:  # fmt: skip
+        """From now on the member owns these partitions and no others; none when it left, expired or was replaced."""
         ...

@@ -11,6 +11,7 @@ from coordinator_fakes import Sent
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME, commit, committed_offsets, joined
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_SENT, Committer
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.transactions.markers import Marker
 from harrow.cluster.wire.api_keys import ApiKey
@@ -183,11 +184,17 @@ def test_what_the_transaction_coordinator_refuses_is_not_written(
 
 def test_the_tap_has_an_offset_when_its_marker_makes_it_valid(bed: GroupTestBed) -> None:
     rows: list[tuple[str, int, int]] = []
+    sent: list[int] = []
 
     def committed(
-        group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int
-    ) -> None:
-        rows.extend((group, offset, error) for _, offset in offsets)
+        group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
+        by: Committer, kind: int = OFFSET_COMMITTED,
+    ) -> None:  # fmt: skip
+        assert by.producer_id >= 0
+        if kind == OFFSET_SENT:
+            sent.extend(offset for _, offset in offsets)
+        else:
+            rows.extend((group, offset, error) for _, offset in offsets)
 
     tap: Any = SimpleNamespace(enabled=True, committed=committed)
     bed.host.tap = tap
@@ -198,3 +205,4 @@ def test_the_tap_has_an_offset_when_its_marker_makes_it_valid(bed: GroupTestBed)
     commit_in_transaction(bed, 10)
     end(bed, commit=True)
     assert rows == [(GROUP, 10, 0)]
+    assert sent == [9, 10]

@@ -9,12 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harrow.cluster.host.real.clock import RealClock
-from harrow.cluster.host.tap import (
+from harrow.cluster.host.coordinator_tap import (
     COMMIT_DTYPE,
     COMMIT_ROW,
+    MEMBER_DTYPE,
+    MEMBER_OWNS,
+    MEMBER_RELEASED,
+    MEMBER_ROW,
+    TRANSACTION_DTYPE,
+    TRANSACTION_ROW,
+)
+from harrow.cluster.host.real.clock import RealClock
+from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_SENT, Committer
+from harrow.cluster.host.tap import (
     FETCHED,
+    FLAG_FILTERED,
     FLAG_LOST,
+    FLAG_READ_COMMITTED,
     PRODUCED,
     TAP_DTYPE,
     TAP_ROW,
@@ -55,7 +66,9 @@ def tap(folder: Path) -> RealTap:
 
 def test_struct_and_dtype_have_the_same_size() -> None:
     assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 96
-    assert np.dtype(COMMIT_DTYPE).itemsize == COMMIT_ROW.size == 40
+    assert np.dtype(COMMIT_DTYPE).itemsize == COMMIT_ROW.size == 64
+    assert np.dtype(TRANSACTION_DTYPE).itemsize == TRANSACTION_ROW.size == 40
+    assert np.dtype(MEMBER_DTYPE).itemsize == MEMBER_ROW.size == 36
 
 
 def test_produced_batches_have_offsets_from_the_responses_base_offset(tmp_path: Path) -> None:
@@ -173,6 +186,77 @@ def test_committed_offsets_have_a_row_for_each_partition(tmp_path: Path) -> None
     assert shown == [(*orders, 0), (*returns, 0), (*orders, 16), (*returns, 16)]
     assert (rows["invoked_ns"] == 5).all()
     assert (rows["completed_ns"] > 5).all()
+
+
+def coordinator_rows(folder: Path, name: str, dtype: Any) -> Any:
+    return np.frombuffer((folder / name).read_bytes(), dtype=dtype)
+
+
+def test_an_offset_of_a_transaction_has_its_member_and_its_producer(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    by = Committer("app", "app-1", 4, 900, 7)
+    common: dict[str, Any] = {"error": 0, "invoked_ns": 5}
+    offsets = [(TopicPartition("orders", 1), 7)]
+    t.committed("billing", offsets, by=by, kind=OFFSET_SENT, **common)
+    t.committed("billing", offsets, by=Committer(producer_id=900), **common)
+    t.close()
+    rows = coordinator_rows(tmp_path, "tap.commits", COMMIT_DTYPE)
+    assert rows["kind"].tolist() == [OFFSET_SENT, OFFSET_COMMITTED]
+    assert rows["generation"].tolist() == [4, -1]
+    assert rows["producer_id"].tolist() == [900, 900]
+    assert names(tmp_path)[int(rows[0]["member"])] == "app-1"
+
+
+def test_a_transaction_has_a_row_for_each_partition(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    partitions = [TopicPartition("orders", 0), TopicPartition("bills", 3)]
+    t.transaction("tx", partitions, state=2, producer_id=900, producer_epoch=-1, timeout_ms=60_000)
+    t.close()
+    rows = coordinator_rows(tmp_path, "tap.transactions", TRANSACTION_DTYPE)
+    known = names(tmp_path)
+    found = [(known[row["topic"]], row["partition"], row["state"]) for row in rows]
+    assert found == [("orders", 0, 2), ("bills", 3, 2)]
+    assert [int(rows[0][name]) for name in ("producer_id", "producer_epoch", "timeout_ms")] == [
+        900,
+        -1,
+        60_000,
+    ]
+
+
+def test_a_member_owns_what_it_was_given_until_it_releases_it(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    first, second, third = (TopicPartition("orders", number) for number in range(3))
+    for generation, owned in (
+        (1, (first, second)),
+        (1, (first, second)),
+        (2, (second, third)),
+        (2, ()),
+    ):
+        t.member("billing", "m", "app", generation=generation, partitions=owned)
+    t.close()
+    rows = coordinator_rows(tmp_path, "tap.members", MEMBER_DTYPE)
+    found = list(
+        zip(*(rows[name].tolist() for name in ("kind", "generation", "partition")), strict=True)
+    )
+    owns, released = MEMBER_OWNS, MEMBER_RELEASED
+    assert found == [
+        (owns, 1, 0), (owns, 1, 1), (released, 1, 0), (owns, 2, 1), (owns, 2, 2), (released, 2, 1), (released, 2, 2)
+    ]  # fmt: skip
+
+
+def test_a_fetch_of_committed_data_marks_what_the_client_drops(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    transactional, marker = 0x10, 0x30
+    sent = [
+        batch(10, 2, attributes=transactional),
+        batch(12, 1, attributes=marker),
+        batch(13, 2, attributes=transactional),
+    ]
+    for aborted in (None, [], [(900, 10)]):
+        t.fetched("app", "orders", 0, offset=0, invoked_ns=1, batches=sent, aborted=aborted)
+    t.close()
+    committed, filtered = FLAG_READ_COMMITTED, FLAG_READ_COMMITTED | FLAG_FILTERED
+    assert read(tmp_path)["flags"].tolist() == [0, 0, committed, committed, filtered, committed]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.data())

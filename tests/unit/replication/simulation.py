@@ -107,6 +107,15 @@ class ListTap:
     def committed(self, group: str, offsets: Any, **fields: Any) -> None:
         self.rows.append(("committed", {"group": group, "offsets": list(offsets), **fields}))
 
+    def transaction(self, transactional_id: str, partitions: Any, **fields: Any) -> None:
+        self.rows.append(
+            ("transaction", {"id": transactional_id, "on": list(partitions), **fields})
+        )
+
+    def member(self, group: str, member: str, client: str, **fields: Any) -> None:
+        row = {"group": group, "member": member, "client": client, **fields}
+        self.rows.append(("member", row))
+
     def close(self) -> None:
         pass
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.host.tap import NoTap
+from harrow.cluster.ids import TopicPartition
 from transaction_fakes import BILLS, NAME, ORDERS, TransactionBed
 
 Code = ErrorCode
@@ -49,6 +53,48 @@ def test_nothing_takes_effect_before_its_record_is_committed(bed: TransactionBed
     assert bed.described()[0] == "PrepareCommit", "COMPLETE is not committed yet"
     bed.replicas.acknowledge()
     assert bed.described()[0] == "CompleteCommit"
+
+
+class TransactionTap(NoTap):
+    """A tap that stores the states of transactions, and how many markers were written before each."""
+
+    enabled = True
+
+    def __init__(self, bed: TransactionBed) -> None:
+        self.rows: list[tuple[int, int, set[TopicPartition], int]] = []
+        self._bed = bed
+
+    def transaction(
+        self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
+        producer_epoch: int, timeout_ms: int,
+    ) -> None:  # fmt: skip
+        """One call."""
+        assert (transactional_id, producer_id) == (NAME, 100)
+        assert timeout_ms > 0
+        self.rows.append((state, producer_epoch, {*partitions}, len(self._bed.commits)))
+
+
+@pytest.mark.parametrize(("commit", "prepared", "completed"), [(True, 2, 4), (False, 3, 5)])
+def test_the_tap_has_the_result_before_any_marker(
+    bed: TransactionBed, commit: bool, prepared: int, completed: int
+) -> None:
+    tap = bed.host.tap = TransactionTap(bed)
+    bed.init()
+    bed.add(100, 0)
+    bed.end(100, 0, commit=commit)
+    both = {ORDERS, BILLS}
+    # the end raises the epoch of the producer; the rows have that of the records
+    assert tap.rows == [(1, 0, both, 0), (prepared, 0, both, 0), (completed, 0, both, 2)]
+
+
+def test_the_tap_has_what_a_new_coordinator_finds(bed: TransactionBed) -> None:
+    bed.init()
+    bed.add(100, 0)
+    bed.brokers.automatic = False
+    bed.end(100, 0, commit=True)
+    tap = bed.host.tap = TransactionTap(bed)
+    bed.crash_and_take_over()
+    assert tap.rows == [(2, 0, {ORDERS, BILLS}, 0)]
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -1,0 +1,145 @@
+"""The coordinators' part of the tap: offsets of groups, transactions, and which member owned which partition (J6).
+
+Owns: `tap.commits`, `tap.transactions` and `tap.members`, and the format of their rows, each with one row a partition.
+Names are numbers of `tap.names`. Times are on the monotonic clock, one clock for all brokers of a machine.
+
+Rows of `tap.commits`, by `kind`:
+
+* `OFFSET_COMMITTED`: an OffsetCommit whose result the coordinator has, or an offset of a transaction that its commit
+  marker made valid (`producer_id` set; member and generation are those of the row `OFFSET_SENT`). `error` 0: all
+  in-sync replicas have the commit, so that the group's next member begins there, whether or not the response reaches
+  the client. Another error: the commit may be in the log or not. A commit that is refused before it is written has no
+  row.
+* `OFFSET_SENT`: a TxnOffsetCommit that is in the log; it becomes valid with its transaction, and only with it.
+* `OFFSET_READ`: an offset that OffsetFetch returned.
+
+Rows of `tap.transactions`, by `state` (Kafka's numbers): `TRANSACTION_ONGOING` for each partition that was added,
+`PREPARE_COMMIT` and `PREPARE_ABORT` when the result is in the log of the coordinator, before any marker is sent, and
+`COMPLETE_COMMIT`, `COMPLETE_ABORT` when every partition has its marker. A new coordinator writes the rows of what it
+found in the log, so a state may have several rows; the first counts. `producer_epoch` is that of the records.
+
+Rows of `tap.members`, by `kind`: `MEMBER_OWNS` a partition from then on in this generation (group epoch, where the
+group has the protocol of KIP-848), `MEMBER_RELEASED` it: it was revoked, or the member left, expired or was replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+
+from ..broker_folder import TAP_COMMITS, TAP_MEMBERS, TAP_TRANSACTIONS
+from ..ids import TopicPartition
+from .seam import OFFSET_COMMITTED, UNKNOWN_COMMITTER, Clock, Committer
+from .tap_files import TapFiles
+
+COMMIT_ROW = struct.Struct("<BxhIIiIIihxxqqqq")
+COMMIT_DTYPE: list[tuple[str, str]] = [
+    ("kind", "u1"), ("pad", "V1"), ("error", "<i2"), ("group", "<u4"), ("topic", "<u4"), ("partition", "<i4"),
+    ("client", "<u4"), ("member", "<u4"), ("generation", "<i4"), ("producer_epoch", "<i2"), ("pad2", "V2"),
+    ("offset", "<i8"), ("producer_id", "<i8"), ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
+]  # fmt: skip
+
+TRANSACTION_ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 1, 2, 3, 4, 5
+TRANSACTION_ROW = struct.Struct("<BxhIIiixxxxqq")
+TRANSACTION_DTYPE: list[tuple[str, str]] = [
+    ("state", "u1"), ("pad", "V1"), ("producer_epoch", "<i2"), ("transactional_id", "<u4"), ("topic", "<u4"),
+    ("partition", "<i4"), ("timeout_ms", "<i4"), ("pad2", "V4"), ("producer_id", "<i8"), ("time_ns", "<i8"),
+]  # fmt: skip
+
+MEMBER_OWNS, MEMBER_RELEASED = 1, 2
+MEMBER_ROW = struct.Struct("<BxxxIIIIiiq")
+MEMBER_DTYPE: list[tuple[str, str]] = [
+    ("kind", "u1"), ("pad", "V3"), ("group", "<u4"), ("member", "<u4"), ("client", "<u4"), ("topic", "<u4"),
+    ("partition", "<i4"), ("generation", "<i4"), ("time_ns", "<i8"),
+]  # fmt: skip
+
+
+class NoCoordinatorTap:
+    """The coordinators' part of the tap of a host without `harrow.tap`."""
+
+    __slots__ = ()
+
+    def committed(
+        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
+        by: Committer = UNKNOWN_COMMITTER, kind: int = OFFSET_COMMITTED,
+    ) -> None:  # fmt: skip
+        """Nothing."""
+
+    def transaction(
+        self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
+        producer_epoch: int, timeout_ms: int,
+    ) -> None:  # fmt: skip
+        """Nothing."""
+
+    def member(
+        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition]
+    ) -> None:  # fmt: skip
+        """Nothing."""
+
+
+class CoordinatorTap(TapFiles):
+    """The files of the coordinators of one host."""
+
+    def __init__(self, folder: str, clock: Clock) -> None:
+        super().__init__(folder, clock)
+        self._commits = self.open_rows(TAP_COMMITS, COMMIT_ROW.size)
+        self._transactions = self.open_rows(TAP_TRANSACTIONS, TRANSACTION_ROW.size)
+        self._members = self.open_rows(TAP_MEMBERS, MEMBER_ROW.size)
+        self._owned: dict[tuple[str, str], tuple[int, frozenset[TopicPartition]]] = {}
+
+    def committed(
+        self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
+        by: Committer = UNKNOWN_COMMITTER, kind: int = OFFSET_COMMITTED,
+    ) -> None:  # fmt: skip
+        """Offsets of a group: the result of writing or reading them; `error` is that of the response."""
+        completed_ns = self.clock.monotonic_ns()
+        number, client, member = map(self.number_of, (group, by.client, by.member))
+        rows = b"".join(
+            COMMIT_ROW.pack(
+                kind, error, number, self.number_of(tp.topic), tp.partition, client, member, by.generation,
+                by.producer_epoch, offset, by.producer_id, invoked_ns, completed_ns,
+            )
+            for tp, offset in offsets
+        )  # fmt: skip
+        if rows:
+            os.write(self._commits, rows)
+
+    def transaction(
+        self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
+        producer_epoch: int, timeout_ms: int,
+    ) -> None:  # fmt: skip
+        """A transaction is in `state` in the coordinator's log; `producer_epoch` is that of its records."""
+        now_ns = self.clock.monotonic_ns()
+        number = self.number_of(transactional_id)
+        rows = b"".join(
+            TRANSACTION_ROW.pack(
+                state, producer_epoch, number, self.number_of(tp.topic), tp.partition, timeout_ms, producer_id, now_ns
+            )
+            for tp in partitions
+        )  # fmt: skip
+        if rows:
+            os.write(self._transactions, rows)
+
+    def member(
+        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition]
+    ) -> None:  # fmt: skip
+        """From now on the member owns these partitions and no others; none when it left, expired or was replaced."""
+        owned = generation, frozenset(partitions)
+        before, held = self._owned.get((group, member), (generation, frozenset[TopicPartition]()))
+        if (before, held) == owned:
+            return
+        if owned[1]:
+            self._owned[group, member] = owned
+        else:
+            self._owned.pop((group, member), None)
+        now_ns = self.clock.monotonic_ns()
+        numbers = tuple(map(self.number_of, (group, member, client)))
+        released = [(MEMBER_RELEASED, before, tp) for tp in sorted(held - owned[1])]
+        gained = owned[1] if before != generation else owned[1] - held
+        found = [*released, *((MEMBER_OWNS, generation, tp) for tp in sorted(gained))]
+        rows = [
+            MEMBER_ROW.pack(kind, *numbers, self.number_of(tp.topic), tp.partition, number, now_ns)
+            for kind, number, tp in found
+        ]
+        os.write(self._members, b"".join(rows))
