@@ -104,6 +104,12 @@ SETTINGS: tuple[Setting, ...] = (
         "message.max.bytes", 1_048_588, "largest record batch accepted", topic="max.message.bytes"
     ),
     int_setting("socket.request.max.bytes", 104_857_600, "largest request accepted", low=1),
+    int_setting(
+        "max.request.partition.size.limit",
+        2_000,
+        "most partitions in a DescribeTopicPartitions response",
+        low=1,
+    ),
     int_setting("fetch.max.bytes", 57_671_680, "most bytes in a fetch response", low=1024),
     # listeners (listeners.py has their rules)
     text_setting(

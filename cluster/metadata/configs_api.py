@@ -1,6 +1,6 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics and brokers.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources for topics and brokers.
 
-Owns: the handlers of the three. The overrides of topics and the dynamic settings of brokers are stored in the registry;
+Owns: the handlers of the four. The overrides of topics and the dynamic settings of brokers are stored in the registry;
 brokers apply changes by `config_changes.py`. Settings that need a restart are read-only. Each resource has its own
 result.
 
@@ -34,6 +34,10 @@ __all__ = ["ConfigsApi"]
 
 _TOPIC = 2
 _BROKER = 4
+_BROKER_LOGGER = 8
+_CLIENT_METRICS = 16
+_GROUP = 32
+_LISTED = (_BROKER_LOGGER, _BROKER, _TOPIC, _GROUP, _CLIENT_METRICS)
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
@@ -70,6 +74,28 @@ class ConfigsApi:
                 fields |= {"error_code": refused.code, "error_message": refused.message or None}
             results.append(s.DescribeConfigsResult(**fields))
         request.respond(s.DescribeConfigsResponse(results=tuple(results)))
+
+    def list_config_resources(self, request: Request) -> None:
+        """Serve ListConfigResources (KIP-1142); version 0 lists client metrics only, and there are none."""
+        entity = request.decode()
+        s = messages.response(request)
+        wanted = {_CLIENT_METRICS} if s.version == 0 else {*entity.resource_types} or {*_LISTED}
+        if not wanted <= {*_LISTED}:
+            request.respond(s.root(error_code=ErrorCode.unsupported_version, config_resources=()))
+            return
+        brokers = [str(row.node_id) for row in self._cache.brokers()]
+        names = {
+            _BROKER_LOGGER: brokers,
+            _BROKER: brokers,
+            _TOPIC: [topic.name for topic in self._cache.topics()],
+        }
+        rows = tuple(
+            s.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in _LISTED
+            if kind in wanted
+            for name in names.get(kind, ())
+        )
+        request.respond(s.root(error_code=ErrorCode.none, config_resources=rows))
 
     async def _entries(self, kind: int, name: str) -> list[ConfigEntry]:
         if kind == _TOPIC:

@@ -22,12 +22,12 @@ from .cache import LiveBroker, MetadataCache, PartitionInfo, TopicInfo
 from .names import is_valid_topic_name
 from .topic_admin import TopicAdmin
 
-__all__ = ["MetadataApi"]
+__all__ = ["OPERATIONS_UNASKED", "TOPIC_OPERATIONS", "MetadataApi"]
 
 # Without an authorizer everything is allowed: the bits of each resource's operations (AclEntry.supportedOperations).
-_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-_OPERATIONS_UNASKED = -(2**31)
+OPERATIONS_UNASKED = -(2**31)
 
 _BROKER_ENDPOINTS = 1
 _CONTROLLER_ENDPOINTS = 2
@@ -52,7 +52,7 @@ class MetadataApi:
         entity = request.decode()
         s = messages.response(request)
         with_operations = getattr(entity, "include_topic_authorized_operations", False)
-        operations = _TOPIC_OPERATIONS if with_operations else _OPERATIONS_UNASKED
+        operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_UNASKED
         listener = request.listener.name
         topics = tuple(
             self._topic(s, found, operations, listener) for found in self._requested(entity)
@@ -69,7 +69,7 @@ class MetadataApi:
                 cluster_id=self._cache.cluster_id,
                 controller_id=self._cache.controller_id,
                 topics=topics,
-                cluster_authorized_operations=_CLUSTER_OPERATIONS if whole else _OPERATIONS_UNASKED,
+                cluster_authorized_operations=_CLUSTER_OPERATIONS if whole else OPERATIONS_UNASKED,
             )
         )
 
@@ -131,7 +131,7 @@ class MetadataApi:
             topic_id=topic_id,
             is_internal=name in INTERNAL_TOPICS,
             partitions=partitions,
-            topic_authorized_operations=operations if topic is not None else _OPERATIONS_UNASKED,
+            topic_authorized_operations=operations if topic is not None else OPERATIONS_UNASKED,
         )
 
     def _partition(self, s: messages.Schema, number: int, row: PartitionInfo, listener: str) -> Any:
@@ -197,7 +197,7 @@ class MetadataApi:
                 cluster_id=cluster_id or "",
                 controller_id=self._cache.controller_id,
                 brokers=brokers,
-                cluster_authorized_operations=_CLUSTER_OPERATIONS if whole else _OPERATIONS_UNASKED,
+                cluster_authorized_operations=_CLUSTER_OPERATIONS if whole else OPERATIONS_UNASKED,
             )
         )
 

@@ -50,7 +50,7 @@ class TopicAdmin:
         self, host: Host, registry: RegistryClient, cache: MetadataCache, config: BrokerConfig
     ) -> None:
         self._host = host
-        self._registry = registry
+        self.registry = registry
         self._cache = cache
         self._config = config
         self.retries = RegistryRetries(host, registry)
@@ -70,12 +70,12 @@ class TopicAdmin:
         overrides, config = config_path(plan.name), config_json(plan.config)
         for _ in range(3):
             try:
-                await self._registry.multi([Create(overrides, config), topic])
+                await self.registry.multi([Create(overrides, config), topic])
                 return
             except NoNodeError:
                 await self._make_parents()
             except NodeExistsError:
-                if await self._registry.exists(topic.path) is not None:
+                if await self.registry.exists(topic.path) is not None:
                     raise already_exists(plan.name) from None
                 if await self._replace_config_and_create(overrides, config, topic):
                     return
@@ -86,14 +86,14 @@ class TopicAdmin:
     async def _replace_config_and_create(self, path: str, config: str, topic: Create) -> bool:
         """Replace the settings that an older topic left behind; False when they changed in between."""
         try:
-            await self._registry.multi([Set(path, config), topic])
+            await self.registry.multi([Set(path, config), topic])
         except (NoNodeError, NodeExistsError):
             return False
         return True
 
     async def _make_parents(self) -> None:
         for path in (TOPICS, TOPIC_CONFIGS):
-            await self._registry.ensure(path)
+            await self.registry.ensure(path)
 
     async def ensure_topic(
         self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, str]
@@ -163,7 +163,7 @@ class TopicAdmin:
     async def delete(self, name: str) -> None:
         """Mark a topic for deletion by the controller. No error when it is marked already."""
         try:
-            await self._registry.create(deletion_path(name), make_parents=True)
+            await self.registry.create(deletion_path(name), make_parents=True)
         except NodeExistsError:
             return
 
@@ -176,13 +176,13 @@ class TopicAdmin:
         drawn = {"version": "1", "id": text_of(draw_topic_id(self._host.random))}
         try:
             try:
-                data, _ = await self._registry.get(CLUSTER_ID)
+                data, _ = await self.registry.get(CLUSTER_ID)
             except NoNodeError:
                 data = json.dumps(drawn, separators=(",", ":"))
                 try:
-                    await self._registry.create(CLUSTER_ID, data, make_parents=True)
+                    await self.registry.create(CLUSTER_ID, data, make_parents=True)
                 except NodeExistsError:
-                    data, _ = await self._registry.get(CLUSTER_ID)
+                    data, _ = await self.registry.get(CLUSTER_ID)
         except RegistryError:
             return None
         found: str = json.loads(data)["id"]

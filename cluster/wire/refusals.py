@@ -208,6 +208,13 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
             key="transactional_id",
         ),
     ),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
+        _Mirror(
+            request_list="topics",
+            response_list="topics",
+            item="DescribeTopicPartitionsResponseTopic",
+        ),
+    ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (
         _Mirror(
             request_list="group_ids", response_list="groups", item="DescribedGroup", key="group_id"
