@@ -63,6 +63,11 @@ class BrokerMetadata:
         self.topic_config = topic_admin.configs.await_topic_config
         self._cache = cache
 
+    def rack(self, node_id: NodeId, listener: str, /) -> str | None:
+        """The rack of a live broker that has this listener."""
+        found = self._cache.broker(node_id)
+        return None if found is None or listener not in found.addresses else found.rack
+
     def has_partition(self, tp: TopicPartition, /) -> bool:
         """True when the cluster has this partition."""
         return self._cache.partition(tp) is not None

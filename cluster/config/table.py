@@ -60,6 +60,16 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     int_setting("replica.fetch.response.max.bytes", 10_485_760, "most bytes in a follower's fetch"),
     int_setting("replica.fetch.backoff.ms", 1_000, "pause of a fetcher after an error"),
+    text_setting(
+        "replica.selector.class",
+        "",
+        "which replica a consumer should read (KIP-392); '': the leader",
+        (
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+    ),
     int_setting(
         "replica.socket.timeout.ms", 30_000, "a peer that has not answered for so long is lost"
     ),
@@ -109,6 +119,11 @@ SETTINGS: tuple[Setting, ...] = (
         2_000,
         "most partitions in a DescribeTopicPartitions response",
         low=1,
+    ),
+    int_setting(
+        "max.incremental.fetch.session.cache.slots",
+        1_000,
+        "fetch sessions of consumers (KIP-227); more consumers send full fetches",
     ),
     int_setting("fetch.max.bytes", 57_671_680, "most bytes in a fetch response", low=1024),
     # listeners (listeners.py has their rules)

@@ -19,6 +19,10 @@ class ClusterMetadata(Protocol):
         """True for a registered broker; only such brokers may join an ISR."""
         ...
 
+    def rack(self, node_id: NodeId, listener: str, /) -> str | None:
+        """The rack of a live broker that has this listener; None where it has no rack, or there is no such broker."""
+        ...
+
     def has_partition(self, tp: TopicPartition, /) -> bool:
         """True when the cluster has this partition, on whichever brokers."""
         ...

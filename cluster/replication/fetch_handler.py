@@ -1,13 +1,14 @@
 """The Fetch handler: consumers up to the high watermark, followers up to the log end (E4, C1, C6).
 
 Owns: `FetchHandler`. What is read is in `fetch_reads.py`, how long a fetch waits in `delayed_fetch.py`. A follower's
-offsets are recorded (`follower_fetch_state.py`) before anything is read; followers fetch in sessions
-(`fetch_session.py`).
+offsets are recorded (`follower_fetch_state.py`) before anything is read. Followers and consumers fetch in sessions
+(`fetch_session.py`, `consumer_sessions.py`).
 
     a fetch is answered when         consumer            follower
     it asks for no waiting           at once             at once
     a partition has an error         at once             at once
     an epoch diverges                                    at once
+    another replica is to be read    at once
     min bytes are there              HW (or LSO) moved   leader appended
     leadership or its epoch changed  at once             at once
     the deadline comes               with what there is  with what there is
@@ -23,18 +24,22 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode
 from ..host.seam import bytes_of
 from ..ids import TopicPartition
-from ..wire.fetch import FetchPartition, FetchRequest, decode_fetch
+from ..wire.fetch import TOPIC_IDS, FetchPartition, FetchRequest, decode_fetch
 from ..wire.fetch_response import FetchAnswer, encode_fetch_response
+from .consumer_sessions import ConsumerFetch, ConsumerSessions
 from .delayed_fetch import DelayedFetch, DelayedSessionFetch
-from .fetch_reads import FetchReader, LogFailed, RequestedPartition
+from .fetch_reads import FetchReader, LogFailed, PreferredReplica, RequestedPartition
 from .fetch_session import FetchSession
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..host.seam import Host
+    from ..ids import NodeId
     from ..wire.request import Request
     from .follower_fetch_state import FollowerFetchState
+    from .partition import Partition
     from .partition_directory import PartitionDirectory
+    from .read_replica import ReadReplicas
     from .wake_ups import WakeUps
 
 FROM_FOLLOWERS_VERSION = 11
@@ -53,6 +58,7 @@ class FetchHandler:
         follower_state: FollowerFetchState,
         log_failed: LogFailed,
         config: BrokerConfig,
+        read_replicas: ReadReplicas,
     ) -> None:
         self._host = host
         self._directory = directory
@@ -60,9 +66,13 @@ class FetchHandler:
         self._follower_state = follower_state
         self._log_failed = log_failed
         self._config = config
+        self._read_replicas = read_replicas
         self._sessions: dict[int, FetchSession] = {}
         """By the follower's node id."""
         self._sessions_begun = 0
+        self._consumer_sessions = ConsumerSessions(
+            host, config.number("max.incremental.fetch.session.cache.slots")
+        )
 
     def handle(self, request: Request) -> None:
         """Answer a fetch at once if it has enough or is in error, else let it wait."""
@@ -71,38 +81,67 @@ class FetchHandler:
         if from_follower and not request.context.from_broker:
             _refuse_replica(request, fetch)
             return
+        if not from_follower:
+            self._handle_consumer(request, fetch)
+            return
         if fetch.session_id != 0 and fetch.session_epoch > 0:
             self._continue_session(request, fetch)
             return
-        anywhere = not from_follower and request.version >= FROM_FOLLOWERS_VERSION
-        requested = self._resolve_all(fetch.partitions, anywhere=anywhere)
+        requested = self._resolve_all(fetch.partitions, anywhere=False)
         urgent = not requested or any(row.error is not _NONE for row in requested)
-        session: FetchSession | None = None
-        if from_follower:
-            self._end_previous_session(fetch.replica_id)
-            urgent = self._follower_state.update(fetch, requested) or urgent
-            session = self._begin_session(fetch, requested, valid=not urgent)
+        self._end_previous_session(fetch.replica_id)
+        urgent = self._follower_state.update(fetch, requested) or urgent
+        session = self._begin_session(fetch, requested, valid=not urgent)
 
         def answer(answers: list[FetchAnswer]) -> None:
-            self._respond(request, answers, tapped=not from_follower, session=session)
+            self._respond_to_follower(request, answers, session)
 
-        reader = FetchReader(requested, fetch, self._max_bytes(fetch), self._log_failed)
-        if urgent or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
-            answer(reader.read()[0])
-        elif from_follower and not reader.has_data():
+        reader = FetchReader(requested, fetch, fetch.max_bytes, self._log_failed)
+        if not urgent and not reader.has_data() and fetch.max_wait_ms > 0 < fetch.min_bytes:
             self._wait(fetch, reader, answer)  # its offsets were checked: nothing to read or refuse
         else:
-            answers, size, urgent = reader.read()
-            if urgent or size >= fetch.min_bytes:
-                answer(answers)
-            else:
-                self._wait(fetch, reader, answer)
+            self._answer_or_wait(fetch, reader, answer, urgent=urgent)
 
-    def _max_bytes(self, fetch: FetchRequest) -> int:
-        """The request's own limit, for consumers at most the broker's `fetch.max.bytes`."""
-        if fetch.replica_id >= 0:
-            return fetch.max_bytes
-        return min(fetch.max_bytes, self._config.number("fetch.max.bytes"))
+    def _handle_consumer(self, request: Request, fetch: FetchRequest) -> None:
+        by_id = request.version >= TOPIC_IDS
+        consumer = self._consumer_sessions.fetch(fetch, by_id=by_id)
+        if isinstance(consumer, ErrorCode):
+            _refuse_session(request, consumer)
+            return
+        anywhere = request.version >= FROM_FOLLOWERS_VERSION
+        requested = self._resolve_all(consumer.rows, anywhere=anywhere)
+        urgent = not requested or any(row.error is not _NONE for row in requested)
+
+        def answer(answers: list[FetchAnswer]) -> None:
+            self._respond_to_consumer(request, answers, consumer)
+
+        limit = min(fetch.max_bytes, self._config.number("fetch.max.bytes"))
+        preferred: PreferredReplica | None = None
+        if fetch.rack_id and self._read_replicas.enabled:
+            rack, listener = fetch.rack_id, request.listener.name
+
+            def preferred(partition: Partition, offset: int) -> NodeId:
+                return self._read_replicas.preferred(partition, offset, rack, listener)
+
+        reader = FetchReader(requested, fetch, limit, self._log_failed, preferred)
+        self._answer_or_wait(fetch, reader, answer, urgent=urgent)
+
+    def _answer_or_wait(
+        self,
+        fetch: FetchRequest,
+        reader: FetchReader,
+        answer: Callable[[list[FetchAnswer]], None],
+        *,
+        urgent: bool,
+    ) -> None:
+        if urgent or fetch.max_wait_ms <= 0 or fetch.min_bytes <= 0:
+            answer(reader.read()[0])
+            return
+        answers, size, urgent = reader.read()
+        if urgent or size >= fetch.min_bytes:
+            answer(answers)
+        else:
+            self._wait(fetch, reader, answer)
 
     def _end_previous_session(self, node: int) -> None:
         """A full fetch ends the session, before the fetch's offsets are recorded: they follow those of the session."""
@@ -125,9 +164,9 @@ class FetchHandler:
         return session
 
     def _continue_session(self, request: Request, fetch: FetchRequest) -> None:
-        """The next fetch of a session. Consumers have no sessions: a consumer that names one is refused."""
+        """The next fetch of a follower's session."""
         node = fetch.replica_id
-        session = self._sessions.get(node) if node >= 0 else None
+        session = self._sessions.get(node)
         if session is None:
             _refuse_session(request)
             return
@@ -206,13 +245,8 @@ class FetchHandler:
                 requested.append(RequestedPartition(row, partition, error, anywhere=anywhere))
         return requested
 
-    def _respond(
-        self,
-        request: Request,
-        answers: list[FetchAnswer],
-        *,
-        tapped: bool,
-        session: FetchSession | None,
+    def _respond_to_follower(
+        self, request: Request, answers: list[FetchAnswer], session: FetchSession | None
     ) -> None:
         if request.answered:
             return
@@ -223,14 +257,25 @@ class FetchHandler:
             elif not session.ended:
                 session_id = session.session_id
                 session.record_sent(answers)
-        parts = encode_fetch_response(request.version, answers, session_id=session_id)
+        request.respond_parts(
+            encode_fetch_response(request.version, answers, session_id=session_id)
+        )
+
+    def _respond_to_consumer(
+        self, request: Request, answers: Sequence[FetchAnswer], consumer: ConsumerFetch
+    ) -> None:
+        if request.answered:
+            return
+        code, session_id, answers = consumer.response(answers)
+        parts = encode_fetch_response(request.version, answers, error=code, session_id=session_id)
         on_send = None
-        if tapped and self._host.tap.enabled:
-            on_send = self._tap(request, answers)
+        if self._host.tap.enabled:
+            on_send = self._tap(request, answers, consumer.rows)
         request.respond_parts(parts, on_send=on_send)
 
-    def _tap(self, request: Request, answers: list[FetchAnswer]) -> Callable[[bool], None]:
-        rows = decode_fetch(request).partitions
+    def _tap(
+        self, request: Request, answers: Sequence[FetchAnswer], rows: Sequence[FetchPartition]
+    ) -> Callable[[bool], None]:
         offsets = {(row.topic, row.partition): row.fetch_offset for row in rows}
 
         def sent(lost: bool) -> None:

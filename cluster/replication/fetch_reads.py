@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ErrorCode, KafkaError, StorageError
-from ..ids import Offset
+from ..ids import NO_NODE, NodeId, Offset
 from ..wire.fetch import FetchPartition, FetchRequest
 from ..wire.fetch_response import FetchAnswer
 from .fetch_isolation import FetchIsolation, isolation_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..host.seam import Part
     from .partition import Partition
 
+PreferredReplica = Callable[["Partition", int], NodeId]
+"""The replica that a consumer should read at this offset; -1: this one."""
 LogFailed = Callable[["Partition", StorageError], None]
 """Called with a partition whose log could not be read."""
 _NONE = ErrorCode.none
@@ -75,6 +77,7 @@ class FetchReader:
         "_isolation",
         "_log_failed",
         "_max_bytes",
+        "_preferred",
         "requested",
         "upper_bound",
     )
@@ -85,8 +88,11 @@ class FetchReader:
         fetch: FetchRequest,
         max_bytes: int,
         log_failed: LogFailed,
+        preferred: PreferredReplica | None = None,
     ) -> None:
+        """`preferred`: which replica the reader should read instead of this one; None: always this one."""
         self.requested = requested
+        self._preferred = preferred
         self._log_failed = log_failed
         self._isolation = isolation_of(fetch.replica_id, fetch.isolation_level)
         self._committed = self._isolation is FetchIsolation.TXN_COMMITTED
@@ -115,6 +121,7 @@ class FetchReader:
             total += size
             left -= size
             urgent = urgent or answer.error != 0 or answer.diverging is not None
+            urgent = urgent or answer.preferred_read_replica != NO_NODE
         return answers, total, urgent
 
     def _read_partition(
@@ -153,7 +160,12 @@ class FetchReader:
         aborted: Sequence[tuple[int, int]] | None = () if self._committed else None
         size = 0
         upper = self.upper_bound(partition)
-        if diverging is None and upper > offset and (left > 0 or first):
+        preferred = NO_NODE
+        if self._preferred is not None and diverging is None:
+            preferred = self._preferred(partition, offset)
+        if preferred != NO_NODE:
+            aborted = None
+        elif diverging is None and upper > offset and (left > 0 or first):
             limit = max(0, min(row.max_bytes, left))
             data = log.read_to_send(Offset(offset), limit, upper, at_least_one=first)
             parts, size = data.parts, data.size
@@ -162,7 +174,7 @@ class FetchReader:
                 aborted = [(txn.producer_id, txn.first_offset) for txn in within]
         stable = self._stable_offset(partition, high, upper)
         answer = FetchAnswer(
-            row.topic, row.partition, 0, high, stable, start, parts, aborted, -1, diverging
+            row.topic, row.partition, 0, high, stable, start, parts, aborted, preferred, diverging
         )
         return answer, size
 

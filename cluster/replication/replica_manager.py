@@ -49,6 +49,7 @@ from .offset_trace import OffsetTrace
 from .partition import Partition
 from .partition_directory import PartitionDirectory
 from .produce_handler import ProduceHandler
+from .read_replica import ReadReplicas
 from .transaction_checks import TransactionChecks
 from .truncation import STRATEGIES
 from .wake_ups import WakeUps
@@ -132,7 +133,13 @@ class ReplicaManager:
         """Asks transaction coordinators; the broker connects it to them."""
         follower_state = FollowerFetchState(host, self.wake_ups, self._isr_writes, offsets)
         self._fetch = FetchHandler(
-            host, self.directory, self.wake_ups, follower_state, log_failed, config
+            host,
+            self.directory,
+            self.wake_ups,
+            follower_state,
+            log_failed,
+            config,
+            ReadReplicas(node_id, config, metadata),
         )
         self._log_dirs = DescribeLogDirsHandler(host, logs, self.directory)
         self._isr_changes, self._node_id, self._metadata = isr_changes, node_id, metadata

@@ -386,7 +386,6 @@ def test_fetching_from_a_follower_as_a_consumer_returns_records(kafka: Any) -> N
 
 
 def test_a_fetch_with_an_unknown_session_id_is_refused(kafka: Any) -> None:
-    """A consumer that gets session id 0 continues with full fetches; an invented session id is refused."""
     topic = kafka.topic("session", 1)
     raw = kafka.raw(1)
     first = raw.ask(ApiKey.FETCH, 12, fetch_request(topic, 0, 0, 12, session_epoch=0))

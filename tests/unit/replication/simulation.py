@@ -290,6 +290,7 @@ class Simulation:
         settings = {"replica.lag.time.max.ms": 1000, "harrow.trace.hw.interval.ms": 0}
         self.config: dict[str, object] = {**settings, **(config or {})}
         self.brokers: dict[int, SimBroker] = {}
+        self.racks: dict[int, str] = {}
         for node in range(1, brokers + 1):
             self.brokers[node] = SimBroker(self, node, self.config)
 
@@ -297,6 +298,10 @@ class Simulation:
 
     def is_alive(self, node_id: NodeId, /) -> bool:
         return node_id not in self.missing_in_metadata and self.brokers[node_id].alive
+
+    def rack(self, node_id: NodeId, listener: str, /) -> str | None:
+        del listener
+        return self.racks.get(node_id) if self.is_alive(node_id) else None
 
     def has_partition(self, tp: TopicPartition, /) -> bool:
         del tp
