@@ -336,7 +336,34 @@ SETTINGS: tuple[Setting, ...] = (
     int_setting(
         "group.initial.rebalance.delay.ms", 3_000, "how long an empty group waits for more members"
     ),
-    int_setting("group.max.size", INT_MAX, "most members of a group", low=1),
+    int_setting("group.max.size", INT_MAX, "most members of a classic group", low=1),
+    int_setting(
+        "group.consumer.session.timeout.ms", 45_000, "session timeout of consumer groups", low=1
+    ),
+    int_setting(
+        "group.consumer.min.session.timeout.ms", 45_000, "shortest such session timeout", low=1
+    ),
+    int_setting(
+        "group.consumer.max.session.timeout.ms", 60_000, "longest such session timeout", low=1
+    ),
+    int_setting(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        "how often such members send heartbeats",
+        low=1,
+    ),
+    int_setting("group.consumer.min.heartbeat.interval.ms", 5_000, "shortest such interval", low=1),
+    int_setting("group.consumer.max.heartbeat.interval.ms", 15_000, "longest such interval", low=1),
+    int_setting("group.consumer.max.size", INT_MAX, "most members of a consumer group", low=1),
+    text_setting(
+        "group.consumer.assignors", "uniform,range", "allowed assignors; the first is the default"
+    ),
+    text_setting(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "may groups change between the classic and the consumer protocol while members live",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    ),
     # transactions
     int_setting(
         "transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1

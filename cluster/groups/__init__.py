@@ -1,7 +1,8 @@
-"""Classic consumer groups and committed offsets (G1 to G3), on `__consumer_offsets`.
+"""Consumer groups, classic and of KIP-848, and committed offsets (G1 to G4), on `__consumer_offsets`.
 
 Owns: the coordinator of the groups whose partition of `__consumer_offsets` this broker leads. The room's only public
-name is `GroupCoordinator`; `membership` is a group as a sans-IO state machine, and `coordinators` loads and writes it.
+name is `GroupCoordinator`. `membership` is a classic group as a sans-IO state machine, `consumer/` has the groups of
+KIP-848, and `coordinators` loads and writes both.
 """
 
 from .coordinator import GroupCoordinator

@@ -14,16 +14,18 @@ from ..coordinators import KeyValue
 from ..errors import ErrorCode, KafkaError
 from ..ids import Offset
 from ..wire import messages
-from .group_shard import GroupShard
+from .group_shard import GroupShard, metadata_tombstones
 from .hosted_group import HostedGroup
-from .records import encode_group_key, encode_offset_key
+from .records import encode_offset_key
 from .service import GroupService
 from .states import GroupState
+from .subscriptions import CONSUMER_PROTOCOL
 
 if TYPE_CHECKING:
     from ..wire.request import Request
 
-GROUP_TYPE = "classic"
+CLASSIC_TYPE, CONSUMER_TYPE = "classic", "consumer"
+"""Kafka's types of groups."""
 UNKNOWN_GROUP_ERROR_FROM = 6
 
 
@@ -39,20 +41,13 @@ class GroupAdminApi:
         s = messages.response(request)
         states = {name.lower() for name in getattr(body, "states_filter", ())}
         types = {name.lower() for name in getattr(body, "types_filter", ())}
-        rows: list[Any] = []
-        if not types or GROUP_TYPE in types:
-            for shard in self._service.shards():
-                for hosted in shard:
-                    state = hosted.group.state.value
-                    if not states or state.lower() in states:
-                        rows.append(
-                            s.ListedGroup(
-                                group_id=hosted.group.group_id,
-                                protocol_type=hosted.group.members.protocol_type or "",
-                                group_state=state,
-                                group_type=GROUP_TYPE,
-                            )
-                        )
+        groups = (_listed(hosted) for shard in self._service.shards() for hosted in shard)
+        rows = [
+            s.ListedGroup(**row)
+            for row in groups
+            if (not types or row["group_type"] in types)
+            and (not states or row["group_state"].lower() in states)
+        ]
         loading = self._service.runtime.any_loading
         error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.none
         request.respond(s.ListGroupsResponse(error_code=error, groups=tuple(rows)))
@@ -69,11 +64,12 @@ class GroupAdminApi:
             _, hosted = self._service.find(group_id)
         except KafkaError as error:
             return s.DescribedGroup(error_code=error.code, group_id=group_id)
-        if hosted is None:
+        if hosted is None or hosted.consumer is not None:
             missing = version >= UNKNOWN_GROUP_ERROR_FROM
+            reason = "not found" if hosted is None else "is not a classic group"
             return s.DescribedGroup(
                 error_code=ErrorCode.group_id_not_found if missing else ErrorCode.none,
-                error_message=f"Group {group_id} not found." if missing else None,
+                error_message=f"Group {group_id} {reason}." if missing else None,
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
             )
@@ -126,7 +122,7 @@ class GroupAdminApi:
         shard, hosted = self._service.find(group_id)
         if hosted is None or hosted.group.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.group_id_not_found)
-        if hosted.group.state is not GroupState.EMPTY:
+        if not hosted.is_empty:
             raise KafkaError(ErrorCode.non_empty_group)
         return shard, hosted
 
@@ -135,7 +131,7 @@ class GroupAdminApi:
         tombstones: list[KeyValue] = [
             (encode_offset_key(group_id, tp), None) for tp in hosted.offsets.written()
         ]
-        tombstones.append((encode_group_key(group_id), None))
+        tombstones.extend(metadata_tombstones(hosted))
         # Removed at once, so that no member joins and no offset is committed before the tombstones are.
         shard.remove(hosted)
 
@@ -143,6 +139,21 @@ class GroupAdminApi:
             add_result(group_id, error)
 
         shard.write(tombstones, on_result)
+
+
+def _listed(hosted: HostedGroup) -> dict[str, str]:
+    consumer, group = hosted.consumer, hosted.group
+    if consumer is not None:
+        protocol_type, state, kind = CONSUMER_PROTOCOL, consumer.state.value, CONSUMER_TYPE
+    else:
+        protocol_type = group.members.protocol_type or ""
+        state, kind = group.state.value, CLASSIC_TYPE
+    return {
+        "group_id": hosted.group_id,
+        "protocol_type": protocol_type,
+        "group_state": state,
+        "group_type": kind,
+    }
 
 
 def _respond_to_delete(request: Request, errors: dict[str, ErrorCode]) -> None:

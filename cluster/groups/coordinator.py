@@ -1,14 +1,14 @@
 """The group coordinator of a broker: which requests it serves, and what it needs of the other rooms.
 
-Owns: the API rows of groups and their versions. OffsetCommit and OffsetFetch stop at v9, because v10 names topics by
-id; clients then use v9. The other modules of this room:
+Owns: the API rows of groups and their versions. The other modules of this room:
 
     service             routing of a request to the shard of its group
     group_shard         the groups of one partition, hosted by the coordinator runtime
     membership          one group as a state machine (rebalance, group_members, members, states)
     deadlines           the deadlines of groups as delayed operations
     offsets             the committed offsets of one group; offset_expiration, offset_rows, subscriptions
-    records             formats of `__consumer_offsets`; stored_group, replayed_groups
+    records             formats of `__consumer_offsets`; flexible_fields, stored_group, replayed_groups
+    consumer/           consumer groups of KIP-848; consumer_hosting begins and converts them
     …_api               requests and responses
 
 Source: Kafka's GroupCoordinatorService.
@@ -25,6 +25,7 @@ from ..purgatory import Purgatory
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
 from .admin_api import GroupAdminApi
+from .consumer_api import ConsumerApi
 from .membership_api import MembershipApi
 from .offsets_api import OffsetsApi
 from .service import GroupService
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class GroupCoordinator:
-    """Classic consumer groups and committed offsets."""
+    """Consumer groups, classic and of KIP-848, and committed offsets."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class GroupCoordinator:
         self.service = GroupService(host, config, replicas, cache)
         self._membership = MembershipApi(self.service)
         self._offsets = OffsetsApi(self.service)
+        self._consumers = ConsumerApi(self.service)
         self._transactional = TransactionalOffsetsApi(self.service, replicas)
         self.end_transaction = self._transactional.end_transaction
         """Writes the marker of a transaction to a partition of `__consumer_offsets` (F6)."""
@@ -62,8 +64,8 @@ class GroupCoordinator:
     def handlers(self) -> Iterable[ApiRow]:
         """The rows of the API table that this room serves."""
         return (
-            ApiRow(ApiKey.OFFSET_COMMIT, 2, 9, self._offsets.offset_commit),
-            ApiRow(ApiKey.OFFSET_FETCH, 1, 9, self._offsets.offset_fetch),
+            ApiRow(ApiKey.OFFSET_COMMIT, 2, 10, self._offsets.offset_commit),
+            ApiRow(ApiKey.OFFSET_FETCH, 1, 10, self._offsets.offset_fetch),
             ApiRow(ApiKey.JOIN_GROUP, 0, 9, self._membership.join_group),
             ApiRow(ApiKey.HEARTBEAT, 0, 4, self._membership.heartbeat),
             ApiRow(ApiKey.LEAVE_GROUP, 0, 5, self._membership.leave_group),
@@ -76,6 +78,8 @@ class GroupCoordinator:
                 *TXN_VERSIONS,
                 self._transactional.txn_offset_commit,
             ),
+            ApiRow(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, self._consumers.consumer_group_heartbeat),
+            ApiRow(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, self._consumers.consumer_group_describe),
             ApiRow(ApiKey.OFFSET_DELETE, 0, 0, self._offsets.offset_delete),
         )
 

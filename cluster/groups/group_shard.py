@@ -23,6 +23,10 @@ from ..coordinators import CoordinatorWrite, KeyValue, Shard, TransactionalProdu
 from ..errors import ErrorCode
 from ..host.seam import Host
 from ..ids import Offset, TopicPartition
+from .consumer.group_state import group_tombstones
+from .consumer.record_formats import encode_all
+from .consumer.target_assignments import ConsumerRules
+from .consumer_hosting import ConsumerHosting
 from .hosted_group import HostedGroup
 from .members import Effect, JoinResult, SendResponse, SyncResult, WriteGroupMetadata
 from .membership import Group
@@ -52,6 +56,7 @@ class GroupEnvironment:
 
     host: Host
     limits: GroupLimits
+    consumer_rules: ConsumerRules
     retention: OffsetRetention
     deadlines: GroupDeadlines
 
@@ -65,6 +70,10 @@ class GroupShard:
         self._limits = environment.limits
         self._deadlines = environment.deadlines
         self._retention = environment.retention
+        self.consumer_hosting = ConsumerHosting(
+            self, environment.host, environment.consumer_rules, environment.limits
+        )
+        """The consumer groups of KIP-848 among the groups."""
         self._replayed = ReplayedGroups()
         self._groups: dict[str, HostedGroup] = {}
 
@@ -85,9 +94,13 @@ class GroupShard:
         """Build the groups, and give every member a whole session from now."""
         now_ms = self._host.clock.monotonic_ms()
         self._groups = self._replayed.build(self._limits, self._host.clock.wall_ms())
+        for group_id, data in self._replayed.consumer_groups().items():
+            self.consumer_hosting.restore(self._groups[group_id], data)
         self._replayed = ReplayedGroups()
         for hosted in self:
             self.run(hosted, hosted.group.start_sessions(now_ms))
+            if hosted.consumer is not None:
+                hosted.consumer.start()
         self._schedule_expiration()
         if self._groups:
             self._host.trace.emit(
@@ -100,6 +113,7 @@ class GroupShard:
     def unload(self) -> None:
         """Close every group."""
         for hosted in self:
+            self.consumer_hosting.end(hosted)
             self.run(hosted, hosted.group.close(ErrorCode.not_coordinator))
 
     # ---- groups ------------------------------------------------------------------------------------
@@ -125,6 +139,7 @@ class GroupShard:
         assert hosted.group.state is GroupState.EMPTY, (
             f"group {hosted.group_id} is deleted while it is {hosted.group.state.value}"
         )
+        self.consumer_hosting.end(hosted)
         self.run(hosted, hosted.group.close(ErrorCode.group_id_not_found))
         if self._groups.get(hosted.group_id) is hosted:
             del self._groups[hosted.group_id]
@@ -161,7 +176,7 @@ class GroupShard:
     def _write_tombstones(
         self, hosted: HostedGroup, expired: Sequence[TopicPartition], *, and_group: bool
     ) -> None:
-        group_id, generation = hosted.group_id, hosted.group.generation
+        group_id, generation, consumer = hosted.group_id, hosted.group.generation, hosted.consumer
 
         def on_result(error: ErrorCode, base_offset: Offset) -> None:
             if error is not ErrorCode.none:
@@ -170,7 +185,8 @@ class GroupShard:
                 return
             for delta, tp in enumerate(expired):
                 hosted.offsets.remove(tp, Offset(base_offset + delta))
-            unchanged = hosted.group.generation == generation and is_removable(hosted, 0)
+            same_group = (hosted.group.generation, hosted.consumer) == (generation, consumer)
+            unchanged = same_group and is_removable(hosted, 0)
             if and_group and unchanged and self.find(group_id) is hosted:
                 self.remove(hosted)
             self._host.trace.emit(
@@ -182,7 +198,7 @@ class GroupShard:
 
         tombstones: list[KeyValue] = [(encode_offset_key(group_id, tp), None) for tp in expired]
         if and_group:
-            tombstones.append((encode_group_key(group_id), None))
+            tombstones.extend(metadata_tombstones(hosted))
         self.write(tombstones, on_result)
 
     # ---- running a group's state machine -------------------------------------------------------------
@@ -209,7 +225,7 @@ class GroupShard:
         self._deadlines.heartbeat_received(self.shard.number, hosted, member_id, due)
 
     def _tick(self, hosted: HostedGroup) -> None:
-        if self.shard.is_active:
+        if self.shard.is_active and hosted.consumer is None:
             self.run(hosted, hosted.group.tick(self._host.clock.monotonic_ms()))
 
     def _trace_state(self, hosted: HostedGroup) -> None:
@@ -253,6 +269,13 @@ class GroupShard:
 
         record = group_record(hosted.group, effect, hosted.since_ms)
         self.write([record], on_result, GROUP_ERRORS)
+
+
+def metadata_tombstones(hosted: HostedGroup) -> Sequence[KeyValue]:
+    """Tombstones of everything that the log has of the group besides its offsets."""
+    if hosted.consumer is not None:
+        return encode_all(hosted.group_id, group_tombstones(hosted.consumer.data))
+    return [(encode_group_key(hosted.group_id), None)]
 
 
 def _reply(token: object, result: JoinResult | SyncResult) -> None:

@@ -220,6 +220,16 @@ class Group(RebalancingGroup):
         self._transition(DEAD)
         return self._take()
 
+    def rebalance(self, now_ms: int) -> list[Effect]:
+        """Every member must join again: the group was a consumer group before (KIP-848)."""
+        self._prepare_rebalance(now_ms)
+        return self._take()
+
+    @property
+    def is_used(self) -> bool:
+        """True when the log may have a record of this group, or a client has a member id of it."""
+        return self.state is not EMPTY or self.generation > 0 or bool(self._pending_joins)
+
     def restore(
         self,
         *,

@@ -8,10 +8,13 @@ Source: Kafka's GroupCoordinatorService and the classicGroup… methods of Group
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, KafkaError
 from ..wire import messages
+from .consumer import membership_of_classic as classic_membership
+from .consumer.membership_of_classic import LeavingMember, LeftMember
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .members import NO_MEMBER, JoinRequest, JoinResult, Protocol, SyncRequest, SyncResult
@@ -47,6 +50,10 @@ class MembershipApi:
             reply(JoinResult(error=error.code, member_id=body.member_id))
             return
         join = self._join_request(request, body, reply)
+        if hosted.consumer is not None:
+            version = self._service.topics_version
+            classic_membership.join(hosted.consumer, join, shard.consumer_hosting, version, reply)
+            return
         now_ms = self._service.host.clock.monotonic_ms()
         shard.run(hosted, hosted.group.join(join, now_ms))
         shard.discard_if_idle(hosted)
@@ -72,38 +79,53 @@ class MembershipApi:
             protocol_name=getattr(body, "protocol_name", None),
             assignments={row.member_id: bytes(row.assignment) for row in body.assignments},
         )
+        if hosted.consumer is not None:
+            classic_membership.sync(hosted.consumer, sync, reply)
+            return
         now_ms = self._service.host.clock.monotonic_ms()
         shard.run(hosted, hosted.group.sync(sync, now_ms))
 
     def heartbeat(self, request: Request) -> None:
         """Heartbeat v0 to v4."""
         body = request.decode()
-        request.respond(
-            messages.response(request).HeartbeatResponse(error_code=self._heartbeat(body))
+        self._heartbeat(
+            body,
+            lambda code: request.respond(
+                messages.response(request).HeartbeatResponse(error_code=code)
+            ),
         )
 
     def leave_group(self, request: Request) -> None:
         """LeaveGroup v0 to v5; from v3 on several members at once, each with its own error."""
         body = request.decode()
         s = messages.response(request)
-        if request.version < BATCHED_LEAVE_FROM:
-            error = self._leave(body.group_id, body.member_id, None)
-            request.respond(s.LeaveGroupResponse(error_code=error))
-            return
+        batched = request.version >= BATCHED_LEAVE_FROM
+        leaving: list[LeavingMember] = (
+            [(member.member_id, member.group_instance_id) for member in body.members]
+            if batched
+            else [(body.member_id, None)]
+        )
+
+        def reply(left: Sequence[LeftMember]) -> None:
+            if not batched:
+                request.respond(s.LeaveGroupResponse(error_code=left[0][2]))
+                return
+            rows = tuple(
+                s.MemberResponse(member_id=name, group_instance_id=instance, error_code=code)
+                for name, instance, code in left
+            )
+            request.respond(s.LeaveGroupResponse(error_code=ErrorCode.none, members=rows))
+
         try:
-            self._service.shard_of(body.group_id)
+            shard, hosted = self._service.find(body.group_id)
         except KafkaError as error:
             request.respond(s.LeaveGroupResponse(error_code=error.code, members=()))
             return
-        rows = tuple(
-            s.MemberResponse(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=self._leave(body.group_id, member.member_id, member.group_instance_id),
-            )
-            for member in body.members
-        )
-        request.respond(s.LeaveGroupResponse(error_code=ErrorCode.none, members=rows))
+        if hosted is not None and hosted.consumer is not None:
+            hosting = shard.consumer_hosting
+            classic_membership.leave(hosted.consumer, leaving, hosting, reply)
+        else:
+            reply([(*member, self._leave(shard, hosted, *member)) for member in leaving])
 
     # ---- parts -----------------------------------------------------------------------------------
 
@@ -125,6 +147,9 @@ class MembershipApi:
             if body.member_id != NO_MEMBER:
                 raise KafkaError(ErrorCode.unknown_member_id)
             hosted = shard.create(body.group_id)
+        is_new = body.member_id == NO_MEMBER
+        if hosted.consumer is not None and hosted.is_empty and is_new:
+            shard.consumer_hosting.remove_empty(hosted)
         return shard, hosted
 
     def _known_group(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
@@ -142,7 +167,7 @@ class MembershipApi:
         return JoinRequest(
             token=reply,
             member_id=body.member_id,
-            new_member_id=f"{instance or request.client_id}-{self._new_uuid()}",
+            new_member_id=f"{instance or request.client_id}-{self._service.new_uuid()}",
             group_instance_id=instance,
             client_id=request.client_id,
             client_host=f"/{request.peer.address}",
@@ -154,32 +179,30 @@ class MembershipApi:
             can_skip_assignment=request.version >= SKIP_ASSIGNMENT_FROM,
         )
 
-    def _new_uuid(self) -> str:
-        digits = f"{self._service.host.random.getrandbits(128):032x}"
-        return "-".join(
-            (digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:])
-        )
-
-    def _heartbeat(self, body: Any) -> ErrorCode:
+    def _heartbeat(self, body: Any, reply: Callable[[ErrorCode], None]) -> None:
         try:
             shard, hosted = self._service.find(body.group_id)
         except KafkaError as error:
             # As in Kafka: while the group loads, its members must neither fail nor join again.
             loading = error.code is ErrorCode.coordinator_load_in_progress
-            return ErrorCode.none if loading else error.code
+            reply(ErrorCode.none if loading else error.code)
+            return
         if hosted is None:
-            return ErrorCode.unknown_member_id
-        now_ms = self._service.host.clock.monotonic_ms()
+            reply(ErrorCode.unknown_member_id)
+            return
         instance = getattr(body, "group_instance_id", None)
+        if hosted.consumer is not None:
+            member_id, generation = body.member_id, body.generation_id
+            classic_membership.heartbeat(hosted.consumer, member_id, instance, generation, reply)
+            return
+        now_ms = self._service.host.clock.monotonic_ms()
         code = hosted.group.heartbeat(body.member_id, instance, body.generation_id, now_ms)
         shard.heartbeat_received(hosted, body.member_id)
-        return code
+        reply(code)
 
-    def _leave(self, group_id: str, member_id: str, instance: str | None) -> ErrorCode:
-        try:
-            shard, hosted = self._service.find(group_id)
-        except KafkaError as error:
-            return error.code
+    def _leave(
+        self, shard: GroupShard, hosted: HostedGroup | None, member_id: str, instance: str | None
+    ) -> ErrorCode:
         if hosted is None:
             return ErrorCode.unknown_member_id
         now_ms = self._service.host.clock.monotonic_ms()

@@ -8,6 +8,7 @@ it is in progress:
 | no protocol type (only simple commits)    | the commit                                            | all             |
 | Empty, with a protocol type               | when the group became Empty; the commit where unknown | all             |
 | Stable, `consumer`, subscriptions known   | the commit                                            | not subscribed  |
+| consumer group (KIP-848)                  | the commit                                            | not subscribed  |
 | any other                                 | none: nothing expires                                 |                 |
 
 An offset that was committed with an expiration time of its own (OffsetCommit v2 to v4) expires then instead.
@@ -45,7 +46,7 @@ def expired_offsets(hosted: HostedGroup, wall_ms: int, retention_ms: int) -> lis
     base_time = _base_time(hosted)
     if base_time is None:
         return []
-    subscribed = subscribed_topics(hosted.group) or frozenset()
+    subscribed = subscribed_topics(hosted) or frozenset()
     offsets = hosted.offsets
     return [
         tp
@@ -60,18 +61,20 @@ def is_removable(hosted: HostedGroup, expired: int) -> bool:
     """True for an Empty group that has no offsets besides the `expired` ones, and waits for nothing."""
     group, offsets = hosted.group, hosted.offsets
     waits = offsets.in_flight or group.next_deadline_ms() is not None
-    return group.state is GroupState.EMPTY and len(offsets) == expired and not waits
+    return hosted.is_empty and len(offsets) == expired and not waits
 
 
 def _base_time(hosted: HostedGroup) -> BaseTime | None:
     group = hosted.group
+    if hosted.consumer is not None:
+        return _commit_time
     if group.members.protocol_type is None:
         return _commit_time
     if group.state is GroupState.EMPTY:
         since_ms = hosted.since_ms
         return _commit_time if since_ms is None else lambda _value: since_ms
     readable = group.members.protocol_type == CONSUMER_PROTOCOL
-    if group.state is GroupState.STABLE and readable and subscribed_topics(group) is not None:
+    if group.state is GroupState.STABLE and readable and subscribed_topics(hosted) is not None:
         return _commit_time
     return None
 

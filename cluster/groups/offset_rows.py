@@ -1,24 +1,47 @@
 """The partitions of OffsetCommit and TxnOffsetCommit: what is refused, what is stored, and the rows of the response.
 
-Owns: what both requests share. Source: Kafka's OffsetMetadataManager.
+Owns: what both requests share, and the names of topics that OffsetCommit v10 gives by id. A topic id that is not known
+stands as `id:…`, which is no name of a topic, and is refused with UNKNOWN_TOPIC_ID.
+
+Source: Kafka's OffsetMetadataManager, KafkaApis.handleOffsetCommitRequest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import ErrorCode
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from ..wire.topic_ids import UUID
 from .records import OffsetValue
 from .service import GroupService
 
+UNKNOWN_ID = "id:"
 
-def offset_rows(body: Any) -> Iterable[tuple[TopicPartition, Any]]:
+
+class TopicNames(Protocol):
+    """The topics of the cluster."""
+
+    def topic_name(self, topic_id: UUID | None) -> str | None:
+        """The name that belongs to a topic id."""
+        ...
+
+
+def name_of(topic: Any, names: TopicNames) -> str:
+    """The name of a requested topic, or `id:…`."""
+    given: str | None = getattr(topic, "name", None)
+    if given is not None:
+        return given
+    return names.topic_name(topic.topic_id) or f"{UNKNOWN_ID}{topic.topic_id}"
+
+
+def offset_rows(body: Any, names: TopicNames) -> Iterable[tuple[TopicPartition, Any]]:
     """Each partition of the request, with its row."""
     for topic in body.topics:
+        name = name_of(topic, names)
         for row in topic.partitions:
-            yield TopicPartition(topic.name, row.partition_index), row
+            yield TopicPartition(name, row.partition_index), row
 
 
 def check_offset(service: GroupService, tp: TopicPartition, row: Any) -> ErrorCode:
@@ -27,6 +50,8 @@ def check_offset(service: GroupService, tp: TopicPartition, row: Any) -> ErrorCo
     if len(metadata) > service.config.number("offset.metadata.max.bytes"):
         return ErrorCode.offset_metadata_too_large
     count = service.cache.partition_count(tp.topic)
+    if tp.topic.startswith(UNKNOWN_ID):
+        return ErrorCode.unknown_topic_id
     if not 0 <= tp.partition < count:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.none
@@ -45,6 +70,7 @@ def offset_value(row: Any, now_ms: int, retention_ms: int = -1) -> OffsetValue:
 
 def errors_by_topic(
     body: Any,
+    names: TopicNames,
     errors: Mapping[TopicPartition, ErrorCode],
     topic_row: Callable[..., Any],
     partition_row: Callable[..., Any],
@@ -52,11 +78,12 @@ def errors_by_topic(
     """The rows of the response: the error of each partition of the request, in its order."""
     return tuple(
         topic_row(
-            name=topic.name,
+            name=getattr(topic, "name", ""),
+            topic_id=getattr(topic, "topic_id", None),
             partitions=tuple(
                 partition_row(
                     partition_index=row.partition_index,
-                    error_code=errors[TopicPartition(topic.name, row.partition_index)],
+                    error_code=errors[TopicPartition(name_of(topic, names), row.partition_index)],
                 )
                 for row in topic.partitions
             ),

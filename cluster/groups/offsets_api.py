@@ -20,10 +20,17 @@ from ..errors import ErrorCode, KafkaError
 from ..host.seam import OFFSET_READ, Committer
 from ..ids import Offset, TopicPartition, by_topic
 from ..wire import messages
+from .consumer.member_checks import MEMBER_EPOCH_FROM, check_commit, check_fetch
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
-from .membership import Group
-from .offset_rows import check_offset, errors_by_topic, offset_rows, offset_value
+from .offset_rows import (
+    UNKNOWN_ID,
+    check_offset,
+    errors_by_topic,
+    name_of,
+    offset_rows,
+    offset_value,
+)
 from .offsets import GroupOffsets
 from .records import (
     OffsetValue,
@@ -34,10 +41,13 @@ from .service import GroupService
 from .subscriptions import subscribed_topics
 
 if TYPE_CHECKING:
+    from ..metadata import MetadataCache
     from ..wire.request import Request
+    from ..wire.topic_ids import UUID
 
 GROUP_ERROR_FROM = 2
 MANY_GROUPS_FROM = 8
+TOPIC_IDS_FROM = 10
 DEFAULT_RETENTION = timedelta(milliseconds=-1)
 """Retention time of a commit that leaves the retention to the broker; versions from 5 on have no other."""
 NO_OFFSET_VALUE = OffsetValue(offset=Offset(-1))
@@ -56,18 +66,17 @@ class OffsetsApi:
     # ---- OffsetCommit ----------------------------------------------------------------------------
 
     def offset_commit(self, request: Request) -> None:
-        """OffsetCommit v2 to v9."""
+        """OffsetCommit v2 to v10; v10 names topics by id."""
         body = request.decode()
         try:
-            shard, hosted = self._committer(body)
+            shard, hosted = self._committer(body, request.version)
         except KafkaError as error:
-            _respond_to_commit(
-                request, body, dict.fromkeys(_requested_partitions(body), error.code)
-            )
+            rows = (tp for tp, _ in offset_rows(body, self._service.cache))
+            self._respond_to_commit(request, body, dict.fromkeys(rows, error.code))
             return
         errors: dict[TopicPartition, ErrorCode] = {}
         values: dict[TopicPartition, OffsetValue] = {}
-        for tp, row in offset_rows(body):
+        for tp, row in offset_rows(body, self._service.cache):
             refused = check_offset(self._service, tp, row)
             if refused is not ErrorCode.none:
                 errors[tp] = refused
@@ -76,15 +85,21 @@ class OffsetsApi:
         if values:
             self._commit(request, body, shard, hosted, values, errors)
         else:
-            _respond_to_commit(request, body, errors)
+            self._respond_to_commit(request, body, errors)
 
-    def _committer(self, body: Any) -> tuple[GroupShard, HostedGroup]:
+    def _committer(self, body: Any, version: int) -> tuple[GroupShard, HostedGroup]:
         shard, hosted = self._service.find(body.group_id)
         generation = body.generation_id_or_member_epoch
         if hosted is None:
             if generation >= 0:
-                raise KafkaError(ErrorCode.illegal_generation)
+                since_848 = version >= MEMBER_EPOCH_FROM
+                raise KafkaError(
+                    ErrorCode.group_id_not_found if since_848 else ErrorCode.illegal_generation
+                )
             hosted = shard.create(body.group_id)
+        if hosted.consumer is not None:
+            check_commit(hosted.consumer.data, body.group_id, body.member_id, generation, version)
+            return shard, hosted
         now_ms = self._service.host.clock.monotonic_ms()
         instance = getattr(body, "group_instance_id", None)
         error = hosted.group.check_commit(body.member_id, instance, generation, now_ms)
@@ -128,15 +143,26 @@ class OffsetsApi:
             if error is ErrorCode.none:
                 for delta, (tp, value) in enumerate(values.items()):
                     hosted.offsets.put(tp, value, Offset(base_offset + delta))
-            _respond_to_commit(request, body, {**dict.fromkeys(values, error), **refused})
+            self._respond_to_commit(request, body, {**dict.fromkeys(values, error), **refused})
 
         hosted.offsets.begin(values)
         shard.write(records, on_result)
 
+    def _respond_to_commit(self, request: Request, body: Any, errors: Errors) -> None:
+        s = messages.response(request)
+        topics = errors_by_topic(
+            body,
+            self._service.cache,
+            errors,
+            s.OffsetCommitResponseTopic,
+            s.OffsetCommitResponsePartition,
+        )
+        request.respond(s.OffsetCommitResponse(topics=topics))
+
     # ---- OffsetFetch -----------------------------------------------------------------------------
 
     def offset_fetch(self, request: Request) -> None:
-        """OffsetFetch v1 to v9; from v8 on for several groups at once."""
+        """OffsetFetch v1 to v10; from v8 on for several groups at once, in v10 with topic ids."""
         body = request.decode()
         s = messages.response(request)
         if request.version >= MANY_GROUPS_FROM:
@@ -167,17 +193,24 @@ class OffsetsApi:
         request.respond(s.OffsetFetchResponse(error_code=error, topics=topics))
 
     def _fetch_group(self, s: Any, body: Any, request: Request, *, stable: bool) -> Any:
-        error, offsets = self._offsets_of(body.group_id)
+        member_id, epoch = getattr(body, "member_id", None), getattr(body, "member_epoch", -1)
+        error, offsets = self._offsets_of(body.group_id, member_id, epoch)
+        cache = self._service.cache
+        requested = list(_requested_topics(body.topics, offsets, error, cache))
         fetched = [
-            (topic, [_fetched(topic, i, offsets, ErrorCode.none, stable=stable) for i in indexes])
-            for topic, indexes in _fetch_topics(body.topics, offsets, error)
+            (topic, [_fetched(topic, i, offsets, _id_error(topic), stable=stable) for i in indexes])
+            for topic, _, indexes in requested
         ]
         self._tap_read(body.group_id, fetched, request)
+        by_id = request.version >= TOPIC_IDS_FROM
         topics = tuple(
             s.OffsetFetchResponseTopics(
-                name=topic, partitions=tuple(s.OffsetFetchResponsePartitions(**row) for row in rows)
+                name=topic,
+                topic_id=topic_id,
+                partitions=tuple(s.OffsetFetchResponsePartitions(**row) for row in rows),
             )
-            for topic, rows in fetched
+            for (topic, topic_id, _), (_, rows) in zip(requested, fetched, strict=True)
+            if not by_id or topic_id is not None
         )
         return s.OffsetFetchResponseGroup(group_id=body.group_id, topics=topics, error_code=error)
 
@@ -199,9 +232,13 @@ class OffsetsApi:
             group_id, read, error=0, invoked_ns=request.received_ns, by=by, kind=OFFSET_READ
         )
 
-    def _offsets_of(self, group_id: str) -> tuple[ErrorCode, GroupOffsets]:
+    def _offsets_of(
+        self, group_id: str, member_id: str | None = None, epoch: int = -1
+    ) -> tuple[ErrorCode, GroupOffsets]:
         try:
             _, hosted = self._service.find(group_id)
+            if hosted is not None and hosted.consumer is not None:
+                check_fetch(hosted.consumer.data, group_id, member_id, epoch)
         except KafkaError as error:
             return error.code, GroupOffsets()
         return ErrorCode.none, GroupOffsets() if hosted is None else hosted.offsets
@@ -218,7 +255,7 @@ class OffsetsApi:
         ]
         try:
             shard, hosted = self._existing(body.group_id)
-            subscribed = _known_subscriptions(hosted.group)
+            subscribed = _known_subscriptions(hosted)
         except KafkaError as error:
             _respond_to_delete(request, body, error.code, {})
             return
@@ -248,24 +285,12 @@ class OffsetsApi:
         return shard, hosted
 
 
-def _known_subscriptions(group: Group) -> frozenset[str]:
+def _known_subscriptions(hosted: HostedGroup) -> frozenset[str]:
     """Topics whose offsets are in use; KafkaError(non_empty_group) when the broker cannot know."""
-    subscribed = subscribed_topics(group)
+    subscribed = subscribed_topics(hosted)
     if subscribed is None:
         raise KafkaError(ErrorCode.non_empty_group)
     return subscribed
-
-
-def _requested_partitions(body: Any) -> list[TopicPartition]:
-    return [tp for tp, _ in offset_rows(body)]
-
-
-def _respond_to_commit(request: Request, body: Any, errors: Errors) -> None:
-    s = messages.response(request)
-    topics = errors_by_topic(
-        body, errors, s.OffsetCommitResponseTopic, s.OffsetCommitResponsePartition
-    )
-    request.respond(s.OffsetCommitResponse(topics=topics))
 
 
 def _fetch_topics(
@@ -284,6 +309,24 @@ def _fetch_topics(
         return [(topic.name, topic.partition_indexes) for topic in requested]
     found = by_topic(offsets)
     return [(topic, sorted(tp.partition for tp in found[topic])) for topic in sorted(found)]
+
+
+def _requested_topics(
+    requested: Iterable[Any] | None, offsets: GroupOffsets, error: ErrorCode, cache: MetadataCache
+) -> Iterable[tuple[str, UUID | None, Iterable[int]]]:
+    """As `_fetch_topics`, with the topics' ids, for the versions that may name topics by id."""
+    if requested is None or error is not ErrorCode.none:
+        for name, indexes in _fetch_topics(requested, offsets, error):
+            yield name, cache.topic_id(name), indexes
+        return
+    for topic in requested:
+        name = name_of(topic, cache)
+        topic_id = getattr(topic, "topic_id", None) or cache.topic_id(name)
+        yield name, topic_id, topic.partition_indexes
+
+
+def _id_error(topic: str) -> ErrorCode:
+    return ErrorCode.unknown_topic_id if topic.startswith(UNKNOWN_ID) else ErrorCode.none
 
 
 def _fetched(

@@ -7,8 +7,9 @@ int16 version; strings are int16-prefixed UTF-8 (-1: null), byte strings int32-p
     group metadata  key v2 {group}                       value v3 {protocol type, generation, protocol, leader,
                                                                    since, members}
 
-Value versions 0 to 3 are read; a null value is a tombstone. Keys of other versions (KIP-848 and newer) decode to None,
-because classic groups do not have them.
+Value versions 0 to 3 are read, of offsets also version 4, which Kafka 4.2 writes; a null value is a tombstone. Keys of
+consumer groups (KIP-848) decode to `ConsumerKey`, and `consumer/record_formats.py` reads their values; keys of
+other types (share and streams groups) decode to None.
 
 May fail: `RecordFormatError` for bytes that are no such record; the coordinator loader reports and skips the record.
 Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Apache Kafka.
@@ -24,10 +25,16 @@ from typing import NamedTuple
 from ..coordinators import RecordFormatError
 from ..host.seam import Buffer
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from .flexible_fields import FlexibleReader
 
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
+CONSUMER_KEYS = frozenset((3, 4, 5, 6, 7, 8, 16))
+CONSUMER_KEYS_WITH_NAME = frozenset((5, 7, 8, 16))
+"""Keys with a member id or a regular expression."""
 VALUE_VERSION = 3
+FLEXIBLE_VALUE_VERSION = 4
+"""Version of an offset's value with varint lengths, and the topic's id as a tagged field."""
 VALUE_VERSION_WITH_EXPIRATION = 1
 """The only version of an offset's value with an expiration timestamp."""
 
@@ -90,6 +97,15 @@ class GroupValue:
     members: Sequence[MemberValue] = ()
 
 
+class ConsumerKey(NamedTuple):
+    """Key of a record of a consumer group."""
+
+    group: str
+    kind: int
+    name: str
+    """Member id or regular expression; "" where the type has none."""
+
+
 class _Writer:
     """Appends big-endian fields."""
 
@@ -117,7 +133,7 @@ class _Writer:
         self.data += value
 
 
-class _Reader:
+class RecordReader:
     """Reads big-endian fields in order; RecordFormatError at the end of the bytes."""
 
     __slots__ = ("_at", "_data")
@@ -135,15 +151,19 @@ class _Reader:
         return taken
 
     def i16(self) -> int:
+        """Two bytes."""
         return int(_I16.unpack(self._take(2))[0])
 
     def i32(self) -> int:
+        """Four bytes."""
         return int(_I32.unpack(self._take(4))[0])
 
     def i64(self) -> int:
+        """Eight bytes."""
         return int(_I64.unpack(self._take(8))[0])
 
     def maybe_string(self) -> str | None:
+        """A text or null."""
         size = self.i16()
         if size < 0:
             return None
@@ -153,9 +173,11 @@ class _Reader:
             raise RecordFormatError(f"a string that is not UTF-8: {error}") from None
 
     def string(self) -> str:
+        """A text; null counts as empty."""
         return self.maybe_string() or ""
 
     def octets(self) -> bytes:
+        """Bytes; null counts as empty."""
         size = self.i32()
         return b"" if size < 0 else self._take(size)
 
@@ -176,14 +198,18 @@ def encode_group_key(group: str) -> bytes:
     return bytes(out.data)
 
 
-def decode_key(key: Buffer) -> OffsetKey | GroupKey | None:
-    """The key of a record; None for record types that classic groups do not have."""
-    reader = _Reader(key)
+def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | None:
+    """The key of a record; None for types of other groups."""
+    reader = RecordReader(key)
     version = reader.i16()
     if version in OFFSET_KEY_VERSIONS:
         return OffsetKey(reader.string(), TopicPartition(reader.string(), reader.i32()))
     if version == GROUP_KEY_VERSION:
         return GroupKey(reader.string())
+    if version in CONSUMER_KEYS:
+        group = reader.string()
+        name = reader.string() if version in CONSUMER_KEYS_WITH_NAME else ""
+        return ConsumerKey(group, version, name)
     return None
 
 
@@ -203,7 +229,9 @@ def encode_offset_value(value: OffsetValue) -> bytes:
 
 def decode_offset_value(value: Buffer) -> OffsetValue:
     """A value of version 0 to 3; a field that the version lacks has its default."""
-    reader = _Reader(value)
+    if int.from_bytes(value[:2]) == FLEXIBLE_VALUE_VERSION:
+        return _decode_flexible_offset(value)
+    reader = RecordReader(value)
     version = _value_version(reader)
     offset = reader.i64()
     epoch = reader.i32() if version >= 3 else NO_EPOCH
@@ -213,6 +241,17 @@ def decode_offset_value(value: Buffer) -> OffsetValue:
         metadata=reader.string(),
         timestamp_ms=reader.i64(),
         expire_timestamp_ms=reader.i64() if version == VALUE_VERSION_WITH_EXPIRATION else -1,
+    )
+
+
+def _decode_flexible_offset(value: Buffer) -> OffsetValue:
+    reader = FlexibleReader(value)
+    reader.i16()
+    return OffsetValue(
+        offset=Offset(reader.i64()),
+        leader_epoch=LeaderEpoch(reader.i32()),
+        metadata=reader.string() or "",
+        timestamp_ms=reader.i64(),
     )
 
 
@@ -239,7 +278,7 @@ def encode_group_value(value: GroupValue) -> bytes:
 
 def decode_group_value(value: Buffer) -> GroupValue:
     """A value of version 0 to 3; a field that the version lacks has its default."""
-    reader = _Reader(value)
+    reader = RecordReader(value)
     version = _value_version(reader)
     protocol_type = reader.string()
     generation = reader.i32()
@@ -257,7 +296,7 @@ def decode_group_value(value: Buffer) -> GroupValue:
     )
 
 
-def _decode_member(reader: _Reader, version: int) -> MemberValue:
+def _decode_member(reader: RecordReader, version: int) -> MemberValue:
     member_id = reader.string()
     instance = reader.maybe_string() if version >= 3 else None
     client_id = reader.string()
@@ -278,14 +317,14 @@ def _decode_member(reader: _Reader, version: int) -> MemberValue:
 
 def decode_subscription(metadata: Buffer) -> list[str]:
     """The topics of a consumer's subscription (ConsumerProtocolSubscription; every version begins with them)."""
-    reader = _Reader(metadata)
+    reader = RecordReader(metadata)
     reader.i16()
     return [reader.string() for _ in range(reader.i32())]
 
 
 def decode_assignment(assignment: Buffer) -> list[TopicPartition]:
     """The partitions of a consumer's assignment (ConsumerProtocolAssignment; every version begins with them)."""
-    reader = _Reader(assignment)
+    reader = RecordReader(assignment)
     reader.i16()
     found: list[TopicPartition] = []
     for _ in range(reader.i32()):
@@ -294,7 +333,7 @@ def decode_assignment(assignment: Buffer) -> list[TopicPartition]:
     return found
 
 
-def _value_version(reader: _Reader) -> int:
+def _value_version(reader: RecordReader) -> int:
     version = reader.i16()
     if not 0 <= version <= VALUE_VERSION:
         raise RecordFormatError(f"value version {version}; 0 to {VALUE_VERSION} are known")

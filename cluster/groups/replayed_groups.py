@@ -14,10 +14,14 @@ from __future__ import annotations
 from ..coordinators import RecordFormatError
 from ..ids import Offset, TopicPartition
 from ..wire.batches import Record
+from .consumer.group_records import ConsumerRecord, GroupEpochRecord
+from .consumer.group_state import GroupData
+from .consumer.record_formats import decode_record
 from .hosted_group import HostedGroup
 from .membership import Group
 from .rebalance import GroupLimits
 from .records import (
+    ConsumerKey,
     GroupKey,
     GroupValue,
     OffsetKey,
@@ -35,6 +39,7 @@ class ReplayedGroups:
     def __init__(self) -> None:
         self._groups: dict[str, GroupValue] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[OffsetValue, Offset]]] = {}
+        self._consumer: dict[str, GroupData] = {}
         self._pending: dict[int, dict[OffsetKey, tuple[OffsetValue, Offset]]] = {}
 
     def apply(self, record: Record, producer_id: int | None = None) -> None:
@@ -48,10 +53,33 @@ class ReplayedGroups:
         elif isinstance(key, OffsetKey):
             self._apply_offset(key, record)
         elif isinstance(key, GroupKey):
-            if record.value is None:
-                self._groups.pop(key.group, None)
-            else:
-                self._groups[key.group] = decode_group_value(record.value)
+            self._apply_classic(key.group, record)
+        elif isinstance(key, ConsumerKey):
+            self._apply_consumer(key, decode_record(key.kind, key.name, record.value))
+
+    def _apply_classic(self, group_id: str, record: Record) -> None:
+        if record.value is None:
+            self._groups.pop(group_id, None)
+            return
+        self._groups[group_id] = decode_group_value(record.value)
+        # The later type counts: the tombstones of an Empty consumer group may be missing.
+        if group_id in self._consumer and not self._consumer[group_id].members:
+            del self._consumer[group_id]
+
+    def _apply_consumer(self, key: ConsumerKey, record: ConsumerRecord) -> None:
+        data = self._consumer.get(key.group)
+        if data is None and record.value is None:
+            return  # compaction removed what the tombstone is for
+        data = self._consumer.setdefault(key.group, GroupData())
+        data.apply(record)
+        if isinstance(record, GroupEpochRecord) and record.value is None:
+            del self._consumer[key.group]
+        elif isinstance(record, GroupEpochRecord):
+            self._groups.pop(key.group, None)
+
+    def consumer_groups(self) -> dict[str, GroupData]:
+        """The consumer groups of KIP-848; `build` has made a hosted group for each."""
+        return self._consumer
 
     def _apply_offset(self, key: OffsetKey, record: Record) -> None:
         committed = self._offsets.setdefault(key.group, {})
@@ -81,7 +109,7 @@ class ReplayedGroups:
         with_offsets = [group_id for group_id, rows in self._offsets.items() if rows]
         pending = [key.group for rows in self._pending.values() for key in rows]
         hosted: dict[str, HostedGroup] = {}
-        for group_id in dict.fromkeys([*self._groups, *with_offsets, *pending]):
+        for group_id in dict.fromkeys([*self._groups, *self._consumer, *with_offsets, *pending]):
             group = Group(group_id, limits)
             value = self._groups.get(group_id)
             since_ms: int | None = wall_ms

@@ -13,6 +13,8 @@ from ..coordinators import CoordinatorRuntime
 from ..errors import ErrorCode, KafkaError
 from ..host.seam import Host
 from ..internal_topics import OFFSETS
+from .consumer.limits import consumer_limits
+from .consumer.target_assignments import ConsumerRules
 from .deadlines import GroupDeadlines
 from .group_shard import GroupEnvironment, GroupShard
 from .hosted_group import HostedGroup
@@ -43,8 +45,16 @@ class GroupService:
             factory=lambda shard: GroupShard(shard, self._environment),
         )
         self.deadlines = GroupDeadlines(self.runtime.timer)
+        self.consumer_rules = ConsumerRules(
+            view=cache, limits=consumer_limits(config), wall_ms=host.clock.wall_ms
+        )
+        """What the rules of consumer groups need (KIP-848)."""
+        self.topics_version = 0
+        """Changes with every change of the cluster's topics."""
+        cache.on_update.append(self._topics_changed)
         self._environment = GroupEnvironment(
             host=host,
+            consumer_rules=self.consumer_rules,
             deadlines=self.deadlines,
             retention=OffsetRetention(
                 retention_ms=config.number("offsets.retention.minutes") * 60_000,
@@ -54,6 +64,16 @@ class GroupService:
                 initial_rebalance_delay_ms=config.number("group.initial.rebalance.delay.ms"),
                 max_size=config.number("group.max.size"),
             ),
+        )
+
+    def _topics_changed(self) -> None:
+        self.topics_version += 1
+
+    def new_uuid(self) -> str:
+        """A random id in the form of a version 4 UUID."""
+        digits = f"{self.host.random.getrandbits(128):032x}"
+        return "-".join(
+            (digits[:8], digits[8:12], f"4{digits[13:16]}", f"a{digits[17:20]}", digits[20:])
         )
 
     def shard_of(self, group_id: str) -> GroupShard:
@@ -66,6 +86,12 @@ class GroupService:
         """The shard that serves `group_id`, and the group if it exists; KafkaError as `shard_of`."""
         shard = self.shard_of(group_id)
         return shard, shard.find(group_id)
+
+    def find_named(self, group_id: str) -> tuple[GroupShard, HostedGroup | None]:
+        """As `find`; the empty name is refused (INVALID_GROUP_ID)."""
+        if not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        return self.find(group_id)
 
     def shards(self) -> Iterable[GroupShard]:
         """The shards that are loaded."""

@@ -6,7 +6,8 @@ Source: Kafka's ClassicGroup.computeSubscribedTopics and isSubscribedToTopic.
 from __future__ import annotations
 
 from ..coordinators import RecordFormatError
-from .membership import Group
+from .consumer.subscriptions import subscribed_topics as topics_of_consumers
+from .hosted_group import HostedGroup
 from .records import decode_subscription
 from .states import GroupState
 
@@ -14,11 +15,14 @@ CONSUMER_PROTOCOL = "consumer"
 """The protocol type whose subscriptions the broker can read."""
 
 
-def subscribed_topics(group: Group) -> frozenset[str] | None:
+def subscribed_topics(hosted: HostedGroup) -> frozenset[str] | None:
     """Topics that a member subscribes to; None when the broker cannot know.
 
-    Of a stable group the selected protocol counts, otherwise every protocol that a member supports.
+    Of a stable classic group the selected protocol counts, otherwise every protocol that a member supports.
     """
+    if hosted.consumer is not None:
+        return topics_of_consumers(hosted.consumer.data)
+    group = hosted.group
     if group.state is GroupState.EMPTY:
         return frozenset()
     if group.members.protocol_type != CONSUMER_PROTOCOL:

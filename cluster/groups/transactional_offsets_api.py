@@ -25,11 +25,12 @@ from ..ids import Offset, TopicPartition
 from ..internal_topics import OFFSETS
 from ..replication.transaction_checks import error_for_client
 from ..wire import messages
+from .consumer.member_checks import check_transactional
 from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .members import NO_MEMBER
 from .membership import Group
-from .offset_rows import check_offset, errors_by_topic, offset_rows, offset_value
+from .offset_rows import TopicNames, check_offset, errors_by_topic, offset_rows, offset_value
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
 from .states import GroupState
@@ -91,12 +92,13 @@ class TransactionalOffsetsApi:
     async def txn_offset_commit(self, request: Request) -> None:
         """TxnOffsetCommit v0 to v5."""
         body = request.decode()
-        rows = list(offset_rows(body))
+        names = self._service.cache
+        rows = list(offset_rows(body, names))
         try:
             await self._verify(body, request.version)
             shard, hosted = self._committer(body)
         except KafkaError as error:
-            _respond(request, body, dict.fromkeys((tp for tp, _ in rows), error.code))
+            _respond(request, body, names, dict.fromkeys((tp for tp, _ in rows), error.code))
             return
         refused = {tp: check_offset(self._service, tp, row) for tp, row in rows}
         refused = {tp: error for tp, error in refused.items() if error is not ErrorCode.none}
@@ -105,7 +107,7 @@ class TransactionalOffsetsApi:
 
         def done(error: ErrorCode) -> None:
             shard.discard_if_idle(hosted)
-            _respond(request, body, {**dict.fromkeys(values, error), **refused})
+            _respond(request, body, names, {**dict.fromkeys(values, error), **refused})
 
         if values:
             self._write(shard, hosted, values, _committer_of(request, body), done)
@@ -134,6 +136,9 @@ class TransactionalOffsetsApi:
                 raise KafkaError(ErrorCode.illegal_generation)
             return shard, shard.create(body.group_id)
         member_id = getattr(body, "member_id", NO_MEMBER)
+        if hosted.consumer is not None:
+            check_transactional(hosted.consumer.data, body.group_id, member_id, generation)
+            return shard, hosted
         instance = getattr(body, "group_instance_id", None)
         error = _check_member(hosted.group, member_id, instance, generation)
         if error is not ErrorCode.none:
@@ -270,9 +275,11 @@ def _error_for_client(error: ErrorCode, version: int) -> ErrorCode:
     )
 
 
-def _respond(request: Request, body: Any, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+def _respond(
+    request: Request, body: Any, names: TopicNames, errors: Mapping[TopicPartition, ErrorCode]
+) -> None:
     s = messages.response(request)
     topics = errors_by_topic(
-        body, errors, s.TxnOffsetCommitResponseTopic, s.TxnOffsetCommitResponsePartition
+        body, names, errors, s.TxnOffsetCommitResponseTopic, s.TxnOffsetCommitResponsePartition
     )
     request.respond(s.TxnOffsetCommitResponse(topics=topics))

@@ -163,6 +163,10 @@ class MetadataCache:
         """Every topic, by name."""
         return [self._topics[name] for name in sorted(self._topics)]
 
+    def topic_names(self) -> Iterable[str]:
+        """The name of every topic."""
+        return self._topics.keys()
+
     def topic(self, name: str) -> TopicInfo | None:
         """A topic by its name."""
         return self._topics.get(name)

@@ -21,7 +21,7 @@ class Feature(NamedTuple):
     level: int
 
 
-FEATURES = (Feature("transaction.version", 0, 2, 2),)
+FEATURES = (Feature("group.version", 0, 1, 1), Feature("transaction.version", 0, 2, 2))
 FINALIZED_EPOCH = 0
 FINALIZED_FROM = 3
 """First version of ApiVersions with features."""

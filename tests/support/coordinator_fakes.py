@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api import ApiRow
 from harrow.cluster.wire.batches import assign_offset, decode_records, header_at
 from harrow.cluster.wire.request import Request
+from harrow.cluster.wire.topic_ids import UUID
 from manual_host import ManualHost
 from request_contexts import CLIENT_LISTENER, client_context
 
@@ -174,6 +175,23 @@ class FakeCache:
     def __init__(self) -> None:
         self.topics = {OFFSETS.name: 50, "orders": 3}
         self.leaders: dict[TopicPartition, int] = {}
+        self.on_update: list[Callable[[], None]] = []
+
+    def change(self, **counts: int) -> None:
+        """Create, grow or (0) delete topics, and call the hooks of an update."""
+        self.topics.update(counts)
+        self.topics = {name: count for name, count in self.topics.items() if count}
+        for hook in self.on_update:
+            hook()
+
+    def topic_names(self) -> Iterable[str]:
+        return self.topics
+
+    def topic_id(self, name: str) -> UUID | None:
+        return topic_id_of(name) if name in self.topics else None
+
+    def topic_name(self, topic_id: UUID | None) -> str | None:
+        return next((name for name in self.topics if topic_id_of(name) == topic_id), None)
 
     def partition_count(self, topic: str) -> int:
         return self.topics.get(topic, 0)
@@ -184,6 +202,11 @@ class FakeCache:
     def address(self, node_id: int, listener: str) -> Address | None:
         assert listener == CLIENT_LISTENER.name
         return None if node_id < 0 else Address("127.0.0.1", 9000 + node_id)
+
+
+def topic_id_of(name: str) -> UUID:
+    """The id that a `FakeCache` gives to a topic."""
+    return UUID(bytes=name.encode().ljust(16, b".")[:16])
 
 
 class FakeTopicAdmin:

@@ -127,8 +127,8 @@ def test_invalid_bytes_raise_only_record_format_error(data: bytes) -> None:
             decode(data)
 
 
-def test_key_of_an_unknown_version_decodes_to_none() -> None:
-    assert decode_key(b"\x00\x03\x00\x01g") is None
+def test_key_of_a_type_of_other_groups_decodes_to_none() -> None:
+    assert decode_key(b"\x00\x09\x00\x01g") is None
 
 
 def test_commit_with_a_lower_log_offset_is_ignored() -> None:

@@ -1,0 +1,204 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+Owns: pure functions on a `Draft`. To the group a classic member is a member as any other: its generation is its member
+epoch, JoinGroup moves it towards the target assignment, SyncGroup returns its assigned partitions, and Heartbeat makes
+it join again when its assignment must change. No classic member is a leader.
+
+Source: KIP-848 (online upgrade); Kafka's classicGroupJoinToConsumerGroup, …SyncTo…, …HeartbeatTo…, …LeaveTo….
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...coordinators import RecordFormatError
+from ...errors import ErrorCode, KafkaError
+from ..members import NO_MEMBER, JoinRequest, JoinResult, SyncRequest, SyncResult
+from .consumer_protocol import (
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+    to_ids,
+    to_names,
+)
+from .group_state import Draft, GroupData
+from .heartbeats import (
+    advance,
+    check_size,
+    known_member,
+    replace_static,
+    static_member,
+    subscribe,
+)
+from .members import (
+    ClassicMetadata,
+    ClassicProtocol,
+    ConsumerMember,
+    MemberMetadata,
+    MemberState,
+    each,
+)
+from .target_assignments import ConsumerRules
+
+CONSUMER = "consumer"
+"""The protocol type of consumers."""
+
+
+def join(
+    draft: Draft, request: JoinRequest, rules: ConsumerRules, *, topics_changed: bool
+) -> JoinResult:
+    """JoinGroup."""
+    state = draft.state
+    member_id = request.member_id or request.new_member_id
+    check_size(state, member_id, request.group_instance_id, rules.limits.max_size)
+    _check_protocols(state, request)
+    if not request.member_id and request.member_id_required and request.group_instance_id is None:
+        return JoinResult(error=ErrorCode.member_id_required, member_id=member_id)
+    subscription = _subscription(request)
+    before = _member_of(draft, request, member_id)
+    metadata = _metadata(request, subscription, before)
+    member = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
+    owned = to_ids(subscription.owned, rules.view)
+    current = advance(draft, member.member_id, owned)
+    return JoinResult(
+        member_id=member.member_id,
+        generation=current.epoch,
+        protocol_type=CONSUMER,
+        protocol_name=request.protocols[0].name,
+    )
+
+
+def sync(state: GroupData, request: SyncRequest, rules: ConsumerRules, group_id: str) -> SyncResult:
+    """SyncGroup: the assigned partitions of the member."""
+    member = classic_member(state, group_id, request.member_id, request.group_instance_id)
+    _check_generation(member, request.generation)
+    first = _classic(member).protocols[0]
+    if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (
+        None,
+        first.name,
+    ):
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
+    if member.epoch < state.epoch:
+        raise KafkaError(ErrorCode.rebalance_in_progress)
+    return SyncResult(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=encoded_assignment(member, rules),
+    )
+
+
+def heartbeat(
+    state: GroupData, group_id: str, member_id: str, instance_id: str | None, generation: int
+) -> ErrorCode:
+    """Heartbeat: REBALANCE_IN_PROGRESS when the member must join again; KafkaError for an unknown member."""
+    member = classic_member(state, group_id, member_id, instance_id)
+    _check_generation(member, generation)
+    must_join = (
+        member.epoch < state.epoch
+        or member.current.state is MemberState.UNREVOKED_PARTITIONS
+        or (
+            member.current.state is MemberState.UNRELEASED_PARTITIONS
+            and not _waits_for_others(state, member)
+        )
+    )
+    return ErrorCode.rebalance_in_progress if must_join else ErrorCode.none
+
+
+def classic_member(
+    state: GroupData, group_id: str, member_id: str, instance_id: str | None
+) -> ConsumerMember:
+    """A member that uses the classic protocol; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+
+    As in LeaveGroup of an administrator, an empty member id with an instance id names the holder of the instance id.
+    """
+    holder = state.static_member(instance_id)
+    if instance_id is None:
+        member = known_member(state, group_id, member_id)
+    elif member_id == NO_MEMBER and holder is not None:
+        member = holder
+    else:
+        member = static_member(state, member_id, instance_id)
+    if not member.is_classic:
+        raise KafkaError(
+            ErrorCode.unknown_member_id,
+            f"Member {member.member_id} does not use the classic protocol.",
+        )
+    return member
+
+
+def encoded_assignment(member: ConsumerMember, rules: ConsumerRules) -> bytes:
+    """The assigned partitions, in the version of the member's subscription."""
+    metadata = _classic(member).protocols[0].metadata
+    version = decode_subscription(metadata).version
+    return encode_assignment(version, to_names(member.current.assigned, rules.view))
+
+
+def _classic(member: ConsumerMember) -> ClassicMetadata:
+    classic = member.metadata.classic
+    assert classic is not None, f"{member.member_id} uses the consumer protocol"
+    return classic
+
+
+def _check_protocols(state: GroupData, request: JoinRequest) -> None:
+    counts = Counter(
+        protocol.name
+        for member in state.members.values()
+        for protocol in (member.metadata.classic.protocols if member.metadata.classic else ())
+        if member.member_id != request.member_id
+    )
+    others = sum(
+        member.is_classic and member.member_id != request.member_id
+        for member in state.members.values()
+    )
+    shared = any(counts[protocol.name] == others for protocol in request.protocols)
+    if request.protocol_type != CONSUMER or not request.protocols or not shared:
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
+
+
+def _subscription(request: JoinRequest) -> Subscription:
+    try:
+        return decode_subscription(request.protocols[0].metadata)
+    except RecordFormatError as error:
+        raise KafkaError(ErrorCode.unknown_server_error, str(error)) from None
+
+
+def _member_of(draft: Draft, request: JoinRequest, member_id: str) -> ConsumerMember:
+    state, instance_id = draft.state, request.group_instance_id
+    if instance_id is not None:
+        holder = state.static_member(instance_id)
+        if request.member_id:
+            return static_member(state, member_id, instance_id)
+        if holder is not None:
+            return replace_static(draft, holder, member_id)
+    return state.members.get(member_id) or ConsumerMember(member_id=member_id)
+
+
+def _metadata(
+    request: JoinRequest, subscription: Subscription, before: ConsumerMember
+) -> MemberMetadata:
+    return MemberMetadata(
+        instance_id=request.group_instance_id or before.instance_id,
+        rack_id=subscription.rack_id or before.metadata.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topics=tuple(sorted(set(subscription.topics))),
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        classic=ClassicMetadata(
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=tuple(ClassicProtocol(*protocol) for protocol in request.protocols),
+        ),
+    )
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.epoch:
+        raise KafkaError(ErrorCode.illegal_generation)
+
+
+def _waits_for_others(state: GroupData, member: ConsumerMember) -> bool:
+    assigned = set(each(member.current.assigned))
+    return any(
+        partition not in assigned
+        and state.owners.get(partition, member.member_id) != member.member_id
+        for partition in each(state.target(member.member_id))
+    )

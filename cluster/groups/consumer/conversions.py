@@ -1,0 +1,138 @@
+"""A classic group becomes a consumer group, and back, while its members live (KIP-848).
+
+Owns: both conversions of state. The first member of the new protocol turns a classic group of consumers into a consumer
+group whose members keep their partitions; when the last one leaves, the group becomes a classic group again, and its
+members join for a rebalance. Committed offsets belong to the group and stay.
+
+Source: Kafka's ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup, GroupMetadataManager.validateOnline….
+"""
+
+from __future__ import annotations
+
+from ...coordinators import RecordFormatError
+from ...errors import ErrorCode, KafkaError
+from ..members import Member, Protocol
+from ..membership import Group
+from ..rebalance import GroupLimits
+from .classic_members import CONSUMER
+from .consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    to_ids,
+    to_names,
+)
+from .group_records import (
+    ConsumerRecord,
+    CurrentRecord,
+    GroupEpoch,
+    GroupEpochRecord,
+    MemberRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from .group_state import GroupData
+from .members import (
+    ClassicMetadata,
+    ClassicProtocol,
+    CurrentAssignment,
+    MemberMetadata,
+)
+from .subscriptions import TopicView
+from .target_assignments import ConsumerLimits, ConsumerRules
+
+
+def check_upgrade(group: Group, limits: ConsumerLimits) -> None:
+    """KafkaError(GROUP_ID_NOT_FOUND) unless a classic group with members may become a consumer group."""
+    is_small = len(group.members) <= limits.max_size
+    if not limits.upgrades or group.members.protocol_type != CONSUMER or not is_small:
+        raise KafkaError(
+            ErrorCode.group_id_not_found, f"Group {group.group_id} is not a consumer group."
+        )
+
+
+def records_of_classic(group: Group, view: TopicView) -> list[ConsumerRecord]:
+    """The records of a consumer group with the members and the assignments of a classic group."""
+    try:
+        members = [_converted(group, member, view) for member in group.members]
+    except RecordFormatError as error:
+        raise KafkaError(
+            ErrorCode.group_id_not_found,
+            f"Cannot upgrade the classic group {group.group_id} to consumer group because the embedded "
+            f"consumer protocol is malformed: {error}.",
+        ) from None
+    generation = group.generation
+    return [
+        *(MemberRecord(member_id, metadata) for member_id, metadata, _ in members),
+        GroupEpochRecord(GroupEpoch(generation)),
+        *(TargetRecord(member_id, current.assigned) for member_id, _, current in members),
+        TargetEpochRecord(generation),
+        *(CurrentRecord(member_id, current) for member_id, _, current in members),
+    ]
+
+
+def _converted(
+    group: Group, member: Member, view: TopicView
+) -> tuple[str, MemberMetadata, CurrentAssignment]:
+    name = group.protocol_name
+    subscription = decode_subscription(
+        member.metadata(name) if name is not None else member.protocols[0].metadata
+    )
+    metadata = MemberMetadata(
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=tuple(sorted(set(subscription.topics))),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicMetadata(
+            session_timeout_ms=member.session_timeout_ms,
+            protocols=tuple(ClassicProtocol(*protocol) for protocol in member.protocols),
+        ),
+    )
+    current = CurrentAssignment(
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        assigned=to_ids(decode_assignment(member.assignment or b""), view),
+    )
+    return member.member_id, metadata, current
+
+
+def may_downgrade(state: GroupData, limits: ConsumerLimits) -> bool:
+    """True for a group of classic members only."""
+    count = len(state.members)
+    is_classic = 0 < count == state.classic_count()
+    return is_classic and limits.downgrades and count <= limits.classic_max_size
+
+
+def classic_group(
+    group_id: str, state: GroupData, rules: ConsumerRules, limits: GroupLimits
+) -> Group:
+    """A Stable classic group with the members, the epoch and the target assignment of a consumer group."""
+    members = [
+        Member(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.metadata.client_id,
+            client_host=member.metadata.client_host,
+            rebalance_timeout_ms=member.metadata.rebalance_timeout_ms,
+            session_timeout_ms=classic.session_timeout_ms,
+            protocols=tuple(Protocol(*protocol) for protocol in classic.protocols),
+            assignment=encode_assignment(
+                decode_subscription(classic.protocols[0].metadata).version,
+                to_names(state.target(member.member_id), rules.view),
+            ),
+        )
+        for member in state.members.values()
+        if (classic := member.metadata.classic) is not None
+    ]
+    group = Group(group_id, limits)
+    group.restore(
+        generation=state.epoch,
+        protocol_type=CONSUMER,
+        protocol_name=None,
+        leader=None,
+        members=members,
+    )
+    group.protocol_name = group.members.select_protocol()
+    return group

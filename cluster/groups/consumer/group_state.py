@@ -1,0 +1,212 @@
+"""The state of a consumer group: what its records add up to.
+
+Owns: members, epochs, target assignments, resolved regular expressions, and which member holds each partition.
+`apply` is the only way to change it, in a replay and in operation, so a replay of the log gives the same state.
+
+A `Draft` collects the records of one operation on a copy of the state. The caller makes the copy the group's state once
+the records are in the log.
+
+Invariant: `owners` has exactly the partitions that members have assigned or must revoke. A record that gives a
+partition to a second member while the first still holds it is a bug of the coordinator that wrote it: the
+later record counts, because its log order is the only order that there is.
+
+Source: Kafka's ConsumerGroup and ModernGroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from enum import Enum
+from typing import TypeVar
+
+from ...coordinators import KeyValue
+from ...wire.topic_ids import UUID
+from .group_records import (
+    ConsumerRecord,
+    CurrentRecord,
+    GroupEpochRecord,
+    MemberRecord,
+    RegexRecord,
+    ResolvedRegex,
+    SubscribedTopicsRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from .members import NO_PARTITIONS, ConsumerMember, CurrentAssignment, Partitions
+
+V = TypeVar("V")
+
+
+class ConsumerGroupState(Enum):
+    """Kafka's names, as ListGroups and ConsumerGroupDescribe show them."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupData:
+    """The replayed state of one consumer group."""
+
+    __slots__ = (
+        "epoch",
+        "instances",
+        "members",
+        "metadata_hash",
+        "owners",
+        "regexes",
+        "target_epoch",
+        "targets",
+    )
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.instances: dict[str, str] = {}
+        """Instance id -> member id."""
+        self.owners: dict[tuple[UUID, int], str] = {}
+        """Partition -> member that has it assigned or must revoke it."""
+
+    def state(self) -> ConsumerGroupState:
+        """The state by Kafka's name."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def target(self, member_id: str) -> Partitions:
+        """The target assignment of a member."""
+        return self.targets.get(member_id, NO_PARTITIONS)
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """The member that has an instance id now."""
+        member_id = self.instances.get(instance_id or "")
+        return None if member_id is None else self.members.get(member_id)
+
+    def classic_count(self) -> int:
+        """Number of members of the classic protocol."""
+        return sum(member.is_classic for member in self.members.values())
+
+    def copy(self) -> GroupData:
+        """A copy; members and partitions are values, so only the tables are copied."""
+        twin = copy(self)
+        twin.members, twin.targets = dict(self.members), dict(self.targets)
+        twin.regexes, twin.instances = dict(self.regexes), dict(self.instances)
+        twin.owners = dict(self.owners)
+        return twin
+
+    # ---- records ---------------------------------------------------------------------------------
+
+    def apply(self, record: ConsumerRecord) -> None:
+        """Apply one record."""
+        match record:
+            case GroupEpochRecord(value):
+                self.epoch = 0 if value is None else value.epoch
+                self.metadata_hash = 0 if value is None else value.metadata_hash
+            case SubscribedTopicsRecord():
+                pass
+            case MemberRecord():
+                self._apply_member(record)
+            case TargetEpochRecord(value):
+                self.target_epoch = value or 0
+            case TargetRecord(member_id, value):
+                _put(self.targets, member_id, value)
+            case CurrentRecord(member_id, value):
+                self._set_current(member_id, value)
+            case RegexRecord(regex, value):
+                _put(self.regexes, regex, value)
+
+    def _apply_member(self, record: MemberRecord) -> None:
+        old = self.members.get(record.member_id)
+        if old is not None and self.instances.get(old.instance_id or "") == record.member_id:
+            del self.instances[old.instance_id or ""]
+        if record.value is None:
+            self._set_current(record.member_id, None)
+            self.members.pop(record.member_id, None)
+            return
+        current = CurrentAssignment() if old is None else old.current
+        member = ConsumerMember(member_id=record.member_id, metadata=record.value, current=current)
+        self.members[record.member_id] = member
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = record.member_id
+
+    def _set_current(self, member_id: str, value: CurrentAssignment | None) -> None:
+        old = self.members.get(member_id)
+        for partition in () if old is None else old.held():
+            if self.owners.get(partition) == member_id:
+                del self.owners[partition]
+        if old is None and value is None:
+            return
+        member = ConsumerMember(
+            member_id=member_id,
+            metadata=ConsumerMember(member_id=member_id).metadata if old is None else old.metadata,
+            current=CurrentAssignment() if value is None else value,
+        )
+        self.members[member_id] = member
+        for partition in member.held():
+            self.owners[partition] = member_id
+
+
+class Draft:
+    """The records of one operation, and the state after them."""
+
+    __slots__ = ("_is_copy", "first", "last", "on_applied", "records", "state")
+
+    def __init__(self, state: GroupData) -> None:
+        self.state = state
+        self.records: list[ConsumerRecord] = []
+        self.first: list[KeyValue] = []
+        """Records of other kinds before those of the group: the tombstone of a classic group."""
+        self.last: list[KeyValue] = []
+        """Records of other kinds after those of the group: a classic group, tombstones of offsets."""
+        self.on_applied: list[Callable[[], None]] = []
+        """Called when the draft has become the state, before the response."""
+        self._is_copy = False
+
+    def add(self, *records: ConsumerRecord) -> None:
+        """Append records, and apply them to the copy."""
+        if records and not self._is_copy:
+            self.state = self.state.copy()
+            self._is_copy = True
+        for record in records:
+            self.state.apply(record)
+        self.records.extend(records)
+
+    def replace_records(self, records: Iterable[ConsumerRecord]) -> None:
+        """Write `records` instead of those collected; the state stays as it is."""
+        self.records = list(records)
+
+    def remove_member(self, member_id: str) -> None:
+        """Tombstones of a member, in Kafka's order."""
+        self.add(
+            CurrentRecord(member_id, None),
+            TargetRecord(member_id, None),
+            MemberRecord(member_id, None),
+        )
+
+
+def group_tombstones(state: GroupData) -> Iterable[ConsumerRecord]:
+    """Tombstones of a whole group, in Kafka's order."""
+    yield from (CurrentRecord(member_id, None) for member_id in state.members)
+    yield from (TargetRecord(member_id, None) for member_id in state.targets)
+    yield TargetEpochRecord(None)
+    yield from (MemberRecord(member_id, None) for member_id in state.members)
+    yield from (RegexRecord(regex, None) for regex in state.regexes)
+    yield GroupEpochRecord(None)
+
+
+def _put(table: dict[str, V], key: str, value: V | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value

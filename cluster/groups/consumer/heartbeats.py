@@ -1,0 +1,322 @@
+"""The rules of ConsumerGroupHeartbeat: what is refused, and which records follow.
+
+Owns: pure functions on a `Draft`. KafkaError is what the client gets; a refused request leaves no record.
+
+A heartbeat of member epoch 0 joins, -1 leaves, -2 leaves for the restart of a static member.
+
+Source: KIP-848, KIP-1082 (ids made by clients); Kafka's GroupMetadataManager.consumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...errors import ErrorCode, KafkaError
+from .group_records import CurrentRecord, MemberRecord, TargetRecord
+from .group_state import Draft, GroupData
+from .members import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NO_PARTITIONS,
+    ConsumerMember,
+    CurrentAssignment,
+    MemberMetadata,
+    Partitions,
+    each,
+)
+from .reconciliation import reconcile
+from .subscriptions import compile_regex
+from .target_assignments import ConsumerRules, update_group_epoch, update_target
+
+MEMBER_ID_BY_CLIENT_FROM = 1
+"""First version in which the client makes the member id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """A ConsumerGroupHeartbeat; None: not changed since the last one."""
+
+    version: int
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    """-1: not changed."""
+    topics: tuple[str, ...] | None
+    regex: str | None
+    assignor: str | None
+    owned: Partitions | None
+
+    @property
+    def is_full(self) -> bool:
+        """True when the client sent everything: it joins, or lost a response."""
+        sent = self.rebalance_timeout_ms != -1 and self.owned is not None
+        return self.epoch == JOIN_EPOCH or (
+            sent and (self.topics is not None or self.regex is not None)
+        )
+
+    def applied_to(self, before: MemberMetadata) -> MemberMetadata:
+        """What the member says about itself now; it uses the consumer protocol from now on."""
+        return MemberMetadata(
+            instance_id=_new_or(self.instance_id, before.instance_id),
+            rack_id=_new_or(self.rack_id, before.rack_id),
+            client_id=self.client_id,
+            client_host=self.client_host,
+            topics=before.topics if self.topics is None else tuple(sorted(set(self.topics))),
+            regex=_new_or(self.regex, before.regex),
+            rebalance_timeout_ms=(
+                before.rebalance_timeout_ms
+                if self.rebalance_timeout_ms == -1
+                else self.rebalance_timeout_ms
+            ),
+            assignor=_new_or(self.assignor, before.assignor),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResult:
+    """The response to a heartbeat that was accepted; `assigned` None: not changed."""
+
+    member_id: str
+    epoch: int
+    interval_ms: int = 0
+    assigned: Partitions | None = None
+
+
+def check_request(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
+    """Refuse what no group accepts."""
+    _require(request.group_id.strip() != "", "GroupId can't be empty.")
+    _require(
+        request.instance_id is None or request.instance_id.strip() != "",
+        "InstanceId can't be empty.",
+    )
+    _require(request.rack_id is None or request.rack_id.strip() != "", "RackId can't be empty.")
+    if request.version >= MEMBER_ID_BY_CLIENT_FROM or request.epoch != JOIN_EPOCH:
+        _require(request.member_id.strip() != "", "MemberId can't be empty.")
+    if request.epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif request.epoch == LEAVE_STATIC_EPOCH:
+        _require(request.instance_id is not None, "InstanceId can't be null.")
+    elif request.epoch < LEAVE_STATIC_EPOCH:
+        _require(False, "MemberEpoch is invalid.")
+    if request.assignor is not None and request.assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {request.assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}.",
+        )
+    if request.regex and request.epoch >= JOIN_EPOCH:
+        compile_regex(request.regex)
+
+
+def _check_join(request: HeartbeatRequest) -> None:
+    _require(
+        request.rebalance_timeout_ms != -1, "RebalanceTimeoutMs must be provided in first request."
+    )
+    _require(
+        request.owned is not None and not request.owned,
+        "TopicPartitions must be empty when (re-)joining.",
+    )
+    _require(
+        request.topics is not None or request.regex is not None,
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise KafkaError(ErrorCode.invalid_request, message)
+
+
+def heartbeat(
+    draft: Draft, request: HeartbeatRequest, rules: ConsumerRules, *, topics_changed: bool
+) -> HeartbeatResult:
+    """A heartbeat that is no leave. `topics_changed`: the topics of the cluster may differ from the last time."""
+    check_size(draft.state, request.member_id, request.instance_id, rules.limits.max_size)
+    member = _member_of(draft, request)
+    before = draft.state.members.get(member.member_id, member)
+    metadata = request.applied_to(before.metadata)
+    updated = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
+    current = advance(draft, updated.member_id, request.owned)
+    changed = current.assigned != member.current.assigned
+    return HeartbeatResult(
+        member_id=updated.member_id,
+        epoch=current.epoch,
+        interval_ms=rules.limits.heartbeat_interval_ms,
+        assigned=current.assigned if changed or request.is_full else None,
+    )
+
+
+def subscribe(
+    draft: Draft,
+    before: ConsumerMember,
+    metadata: MemberMetadata,
+    rules: ConsumerRules,
+    *,
+    topics_changed: bool,
+) -> ConsumerMember:
+    """Store what a member says about itself; a new member or subscription gives the group a new epoch."""
+    is_new = before.member_id not in draft.state.members
+    resubscribed = (before.metadata.topics, before.metadata.regex or "") != (
+        metadata.topics,
+        metadata.regex or "",
+    )
+    if is_new or before.metadata != metadata:
+        draft.add(MemberRecord(before.member_id, metadata))
+    bump = is_new or resubscribed
+    if bump or topics_changed:
+        update_group_epoch(draft, rules, bump=bump)
+    update_target(draft, rules)
+    return draft.state.members[before.member_id]
+
+
+def advance(draft: Draft, member_id: str, owned: Partitions | None) -> CurrentAssignment:
+    """Move a member one step towards its target assignment."""
+    state = draft.state
+    member = state.members[member_id]
+    current = reconcile(member, state.target(member_id), state.target_epoch, owned, state.owners)
+    if current != member.current:
+        draft.add(CurrentRecord(member_id, current))
+    return current
+
+
+# ---- leaving -------------------------------------------------------------------------------------
+
+
+def leaving_member(state: GroupData, request: HeartbeatRequest) -> ConsumerMember:
+    """The member that leaves; KafkaError where there is none."""
+    if request.instance_id is None:
+        return known_member(state, request.group_id, request.member_id)
+    return static_member(state, request.member_id, request.instance_id)
+
+
+def leave_for_restart(draft: Draft, member: ConsumerMember) -> HeartbeatResult:
+    """A static member leaves and is expected back: it keeps its assigned partitions."""
+    current = replace(member.current, epoch=LEAVE_STATIC_EPOCH, revoking=NO_PARTITIONS)
+    draft.add(CurrentRecord(member.member_id, current))
+    return HeartbeatResult(member_id=member.member_id, epoch=LEAVE_STATIC_EPOCH)
+
+
+def remove_members(draft: Draft, member_ids: Sequence[str], rules: ConsumerRules) -> None:
+    """Members left or were fenced; the next heartbeat of another member computes a new assignment."""
+    for member_id in member_ids:
+        draft.remove_member(member_id)
+    update_group_epoch(draft, rules, bump=True)
+
+
+def left(member_id: str) -> HeartbeatResult:
+    """The response to a member that left."""
+    return HeartbeatResult(member_id=member_id, epoch=LEAVE_EPOCH)
+
+
+# ---- members -------------------------------------------------------------------------------------
+
+
+def check_size(state: GroupData, member_id: str, instance_id: str | None, max_size: int) -> None:
+    """GROUP_MAX_SIZE_REACHED for a member too many."""
+    known = member_id in state.members or state.static_member(instance_id) is not None
+    if not known and len(state.members) >= max_size:
+        raise KafkaError(
+            ErrorCode.group_max_size_reached,
+            f"The consumer group has reached its maximum capacity of {max_size} members.",
+        )
+
+
+def known_member(state: GroupData, group_id: str, member_id: str) -> ConsumerMember:
+    """A member; UNKNOWN_MEMBER_ID."""
+    member = state.members.get(member_id)
+    if member is None:
+        raise KafkaError(
+            ErrorCode.unknown_member_id,
+            f"Member {member_id} is not a member of group {group_id}.",
+        )
+    return member
+
+
+def static_member(state: GroupData, member_id: str, instance_id: str) -> ConsumerMember:
+    """The holder of an instance id; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    holder = state.static_member(instance_id)
+    if holder is None:
+        raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
+    if holder.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.fenced_instance_id,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member "
+            f"{holder.member_id}.",
+        )
+    return holder
+
+
+def replace_static(draft: Draft, holder: ConsumerMember, member_id: str) -> ConsumerMember:
+    """A static member returns under a new id: the new member takes over target and assigned partitions."""
+    target = draft.state.target(holder.member_id)
+    draft.remove_member(holder.member_id)
+    current = replace(holder.current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    draft.add(
+        MemberRecord(member_id, holder.metadata),
+        TargetRecord(member_id, target),
+        CurrentRecord(member_id, current),
+    )
+    return draft.state.members[member_id]
+
+
+def _member_of(draft: Draft, request: HeartbeatRequest) -> ConsumerMember:
+    """The member as it was before this heartbeat; a new one has no partitions."""
+    state, joins = draft.state, request.epoch == JOIN_EPOCH
+    if request.instance_id is not None:
+        return _static_member_of(draft, request)
+    member = state.members.get(request.member_id)
+    if member is None and joins:
+        return ConsumerMember(member_id=request.member_id)
+    member = known_member(state, request.group_id, request.member_id)
+    _check_epoch(member, request)
+    return member
+
+
+def _static_member_of(draft: Draft, request: HeartbeatRequest) -> ConsumerMember:
+    instance_id = request.instance_id
+    assert instance_id is not None, "only static members"
+    holder = draft.state.static_member(instance_id)
+    if request.epoch != JOIN_EPOCH:
+        member = static_member(draft.state, request.member_id, instance_id)
+        _check_epoch(member, request)
+        return member
+    if holder is None:
+        return draft.state.members.get(request.member_id) or ConsumerMember(
+            member_id=request.member_id
+        )
+    if not holder.is_classic and holder.epoch != LEAVE_STATIC_EPOCH:
+        raise KafkaError(
+            ErrorCode.unreleased_instance_id,
+            f"Static member {request.member_id} with instance id {instance_id} cannot join the "
+            f"group because the instance id is owned by {holder.member_id} member.",
+        )
+    return replace_static(draft, holder, request.member_id)
+
+
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+    received, known = request.epoch, member.epoch
+    if received in (known, JOIN_EPOCH):
+        return
+    # The response with the new epoch may have been lost.
+    retries = received == member.current.previous_epoch and request.owned is not None
+    if received < known and retries:
+        assigned = set(each(member.current.assigned))
+        if all(partition in assigned for partition in each(request.owned or NO_PARTITIONS)):
+            return
+    than = "greater" if received > known else "smaller"
+    raise KafkaError(
+        ErrorCode.fenced_member_epoch,
+        f"The consumer group member has a {than} member epoch ({received}) than the one known by the "
+        f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _new_or(new: str | None, before: str | None) -> str | None:
+    return before if new is None else new

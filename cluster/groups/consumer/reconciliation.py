@@ -1,0 +1,102 @@
+"""The next step of one member towards its target assignment.
+
+Owns: the rule that gives no partition to two members. A member gives up partitions first, at its old epoch; when it no
+longer reports them as owned, its epoch rises to the assignment epoch, and it gets those partitions of its target
+that no other member holds. The rest follows in later heartbeats.
+
+| state                | moves on when                                                         |
+| -------------------- | --------------------------------------------------------------------- |
+| STABLE               | the assignment epoch is another than the member's                     |
+| UNREVOKED_PARTITIONS | the member reports its partitions, and none of those to be revoked    |
+| UNRELEASED_PARTITIONS| at each heartbeat                                                     |
+
+Source: Kafka's CurrentAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ...errors import ErrorCode, KafkaError
+from ...wire.topic_ids import UUID
+from .members import (
+    ConsumerMember,
+    CurrentAssignment,
+    MemberState,
+    Partitions,
+    by_topic_id,
+    each,
+)
+
+
+def reconcile(
+    member: ConsumerMember,
+    target: Partitions,
+    assignment_epoch: int,
+    owned: Partitions | None,
+    owners: Mapping[tuple[UUID, int], str],
+) -> CurrentAssignment:
+    """The member's next assignment, or its present one. `owned`: what the member reports; None: nothing reported.
+
+    KafkaError(FENCED_MEMBER_EPOCH) for a member in a state that is not known.
+    """
+    current = member.current
+    epoch = current.epoch
+    if current.state is MemberState.STABLE and epoch == assignment_epoch:
+        return current
+    if current.state is MemberState.UNKNOWN:
+        if owned is None or owned:
+            raise KafkaError(
+                ErrorCode.fenced_member_epoch,
+                "The consumer group member is in a unknown state. The member must abandon all its "
+                "partitions and rejoin.",
+            )
+        epoch = assignment_epoch
+    if current.state is MemberState.UNREVOKED_PARTITIONS:
+        if _owns_any(owned, set(each(current.revoking))):
+            return current
+        epoch += 1
+    return _next(member, epoch, target, assignment_epoch, owned, owners)
+
+
+def _next(
+    member: ConsumerMember,
+    epoch: int,
+    target: Partitions,
+    assignment_epoch: int,
+    owned: Partitions | None,
+    owners: Mapping[tuple[UUID, int], str],
+) -> CurrentAssignment:
+    wanted, had = set(each(target)), set(each(member.current.assigned))
+    kept, surplus = had & wanted, had - wanted
+    if surplus and _owns_any(owned, surplus):
+        return _step(
+            member, epoch, MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=surplus
+        )
+    missing = wanted - kept
+    held = {p for p in missing if owners.get(p, member.member_id) != member.member_id}
+    state = MemberState.UNRELEASED_PARTITIONS if held else MemberState.STABLE
+    return _step(member, assignment_epoch, state, assigned=kept | (missing - held))
+
+
+def _step(
+    member: ConsumerMember,
+    epoch: int,
+    state: MemberState,
+    *,
+    assigned: Collection[tuple[UUID, int]],
+    revoking: Collection[tuple[UUID, int]] = (),
+) -> CurrentAssignment:
+    old = member.current
+    return CurrentAssignment(
+        epoch=epoch,
+        previous_epoch=old.epoch,
+        state=state,
+        assigned=by_topic_id(assigned),
+        revoking=by_topic_id(revoking),
+    )
+
+
+def _owns_any(owned: Partitions | None, partitions: Collection[tuple[UUID, int]]) -> bool:
+    """True unless the member reported that it has none of them."""
+    return owned is None or any(partition in partitions for partition in each(owned))

@@ -1,0 +1,91 @@
+"""The group epoch and the target assignment: when they change, and to what.
+
+Owns: `ConsumerRules`, what the rules of a group need of its broker, and the two steps that joins, leaves and changed
+topics have in common.
+
+Source: Kafka's GroupMetadataManager (updateTargetAssignment), TargetAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .assignors import ASSIGNORS, Subscriber
+from .group_records import GroupEpoch, GroupEpochRecord, TargetEpochRecord, TargetRecord
+from .group_state import Draft, GroupData
+from .subscriptions import (
+    TopicView,
+    metadata_hash,
+    partition_counts,
+    subscribed_topics,
+    topics_of,
+    update_regexes,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerLimits:
+    """The broker's settings of consumer groups."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_size: int
+    assignors: tuple[str, ...]
+    """Allowed assignors; the first is the default."""
+    upgrades: bool
+    downgrades: bool
+    """`group.consumer.migration.policy`."""
+    classic_max_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerRules:
+    """What the rules of a group need: topics, settings, the wall clock."""
+
+    view: TopicView
+    limits: ConsumerLimits
+    wall_ms: Callable[[], int]
+
+
+def update_group_epoch(draft: Draft, rules: ConsumerRules, *, bump: bool) -> None:
+    """Resolve regular expressions, and raise the group epoch if `bump` or if a subscribed topic changed."""
+    update_regexes(draft, rules.view, rules.wall_ms())
+    state = draft.state
+    found = metadata_hash(partition_counts(subscribed_topics(state), rules.view))
+    if bump or found != state.metadata_hash:
+        draft.add(GroupEpochRecord(GroupEpoch(state.epoch + 1, found)))
+
+
+def update_target(draft: Draft, rules: ConsumerRules) -> None:
+    """Compute the target assignment of the group epoch, unless there is one."""
+    state = draft.state
+    if state.epoch <= state.target_epoch:
+        return
+    counts = partition_counts(subscribed_topics(state), rules.view)
+    members = [
+        Subscriber(
+            member.member_id,
+            member.instance_id,
+            frozenset(partition_counts(topics_of(member, state), rules.view)),
+            state.target(member.member_id),
+        )
+        for member in state.members.values()
+    ]
+    targets = ASSIGNORS[assignor_name(state, rules.limits)](members, counts)
+    for member_id, target in targets.items():
+        if member_id not in state.targets or target != state.target(member_id):
+            draft.add(TargetRecord(member_id, target))
+    draft.add(TargetEpochRecord(state.epoch))
+
+
+def assignor_name(state: GroupData, limits: ConsumerLimits) -> str:
+    """The assignor that most members name; the default where none does."""
+    named = Counter(
+        m.metadata.assignor
+        for m in state.members.values()
+        if m.metadata.assignor in limits.assignors
+    )
+    best = sorted(named.items(), key=lambda row: (-row[1], row[0] or ""))
+    return (best[0][0] if best else None) or limits.assignors[0]

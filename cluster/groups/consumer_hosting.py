@@ -1,0 +1,186 @@
+"""Consumer groups of one shard: how they begin, change their type, and reach the log.
+
+Owns: `ConsumerHosting`, the surroundings of the shard's consumer groups. A hosted group is classic unless `consumer` is
+set; while it is set the classic state machine is empty, except during the write that converts the group.
+
+Source: Kafka's GroupMetadataManager (getOrMaybeCreateConsumerGroup, convertToConsumerGroup, convertToClassicGroup).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from ..coordinators import KeyValue, Shard
+from ..errors import ErrorCode
+from ..host.seam import Host
+from ..ids import Offset
+from .consumer.consumer_group import ConsumerGroup
+from .consumer.conversions import classic_group, may_downgrade, records_of_classic
+from .consumer.group_state import Draft, GroupData, group_tombstones
+from .consumer.record_formats import encode_all
+from .consumer.target_assignments import ConsumerRules
+from .hosted_group import HostedGroup
+from .members import Effect, WriteGroupMetadata
+from .membership import Group
+from .records import encode_group_key
+from .stored_group import group_record
+
+if TYPE_CHECKING:
+    from .rebalance import GroupLimits
+
+UNTRANSLATED: Mapping[ErrorCode, ErrorCode] = {}
+
+
+class HostingShard(Protocol):
+    """What this module needs of a `GroupShard`."""
+
+    @property
+    def shard(self) -> Shard:
+        """The partition."""
+        ...
+
+    def find(self, group_id: str) -> HostedGroup | None:
+        """The group, if there is one."""
+        ...
+
+    def run(self, hosted: HostedGroup, effects: Iterable[Effect]) -> None:
+        """Carry out effects of the classic state machine, and watch its deadlines."""
+        ...
+
+    def write(
+        self,
+        records: Sequence[KeyValue],
+        on_result: Callable[[ErrorCode, Offset], None],
+        errors: Mapping[ErrorCode, ErrorCode],
+    ) -> None:
+        """Append records."""
+        ...
+
+
+class ConsumerHosting:
+    """The surroundings of the consumer groups of one shard."""
+
+    def __init__(
+        self, shard: HostingShard, host: Host, rules: ConsumerRules, limits: GroupLimits
+    ) -> None:
+        self._shard = shard
+        self._host = host
+        self._rules = rules
+        self._limits = limits
+
+    # ---- how a consumer group begins ---------------------------------------------------------------
+
+    def restore(self, hosted: HostedGroup, data: GroupData) -> None:
+        """The log has a consumer group."""
+        hosted.consumer = ConsumerGroup(hosted.group_id, data, self._rules, self)
+
+    def begin(self, hosted: HostedGroup) -> ConsumerGroup:
+        """Make the group a consumer group; its first operation must call `convert`."""
+        assert hosted.consumer is None, f"{hosted.group_id} is a consumer group"
+        group = ConsumerGroup(hosted.group_id, GroupData(), self._rules, self)
+        hosted.consumer = group
+        return group
+
+    def convert(self, hosted: HostedGroup, group: ConsumerGroup, draft: Draft) -> None:
+        """Add the records that turn the classic group into `group`; nothing once that has happened."""
+        classic = hosted.group
+        if hosted.consumer is not group or not classic.is_used:
+            return
+        draft.first.append((encode_group_key(hosted.group_id), None))
+        draft.add(*records_of_classic(classic, self._rules.view) if classic.members else ())
+
+        def applied() -> None:
+            effects = classic.close(ErrorCode.rebalance_in_progress)
+            hosted.group = Group(hosted.group_id, self._limits)
+            self._shard.run(hosted, effects)
+            group.start()
+
+        draft.on_applied.append(applied)
+
+    def abandon(self, hosted: HostedGroup, group: ConsumerGroup) -> None:
+        """After a refused operation: a group that never became a consumer group is what it was before."""
+        is_new = group.data.epoch == 0 and not group.data.members and not group.is_busy
+        if hosted.consumer is group and is_new:
+            hosted.consumer = None
+            group.close(ErrorCode.coordinator_not_available)
+            self._shard.run(hosted, ())
+
+    def end(self, hosted: HostedGroup) -> None:
+        """The consumer group was deleted, or its partition is no longer here."""
+        group, hosted.consumer = hosted.consumer, None
+        if group is not None:
+            active = self._shard.shard.is_active
+            group.close(ErrorCode.group_id_not_found if active else ErrorCode.not_coordinator)
+
+    def remove_empty(self, hosted: HostedGroup) -> None:
+        """A classic member joins an Empty consumer group: the group is classic from now on."""
+        group = hosted.consumer
+        assert group is not None, f"{hosted.group_id} is a classic group"
+        assert not group.data.members, f"{hosted.group_id} has members"
+        tombstones = encode_all(hosted.group_id, group_tombstones(group.data))
+        self.end(hosted)
+
+        def done(error: ErrorCode, _offset: Offset) -> None:
+            if error is not ErrorCode.none:
+                text = (
+                    f"group {hosted.group_id}: its records as a consumer group stay: {error.name}"
+                )
+                self._host.trace.log("warning", text)
+
+        self._shard.write(tombstones, done, UNTRANSLATED)
+
+    # ---- surroundings of a group -------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The monotonic clock."""
+        return self._host.clock.monotonic_ms()
+
+    def append(self, records: Sequence[KeyValue], done: Callable[[ErrorCode], None]) -> None:
+        """Append with acks=all; `done(error of the log)` once."""
+        self._shard.write(records, lambda error, _offset: done(error), UNTRANSLATED)
+
+    def call_at(self, group_id: str, delay_ms: int, call: Callable[[], None]) -> None:
+        """Call once; replaces the call of this group that was scheduled before."""
+        if self._shard.shard.is_active:
+            self._shard.shard.timers.schedule(("consumer-group", group_id), delay_ms, call)
+
+    def changed(self, group: ConsumerGroup, before: GroupData) -> None:
+        """Trace a change of state or of the epoch."""
+        after = group.data
+        if (before.state(), before.epoch) == (after.state(), after.epoch):
+            return
+        self._host.trace.emit(
+            "group.state",
+            group=group.group_id,
+            partition=self._shard.shard.number,
+            state=after.state().value,
+            generation=after.epoch,
+            members=len(after.members),
+        )
+
+    def downgrade(self, group: ConsumerGroup, draft: Draft, *, rebalance: bool) -> bool:
+        """Turn the group into a classic group if it may become one; adds what follows to `draft`."""
+        hosted = self._shard.find(group.group_id)
+        if hosted is None or not may_downgrade(draft.state, self._rules.limits):
+            return False
+        classic = classic_group(group.group_id, draft.state, self._rules, self._limits)
+        draft.replace_records(group_tombstones(group.data))
+        assignments = classic.current_assignments()
+        write = WriteGroupMetadata(generation=classic.generation, assignments=assignments)
+        draft.last.append(group_record(classic, write, self._host.clock.wall_ms()))
+        draft.on_applied.append(partial(self._install, hosted, group, classic, rebalance))
+        return True
+
+    def _install(
+        self, hosted: HostedGroup, group: ConsumerGroup, classic: Group, rebalance: bool
+    ) -> None:
+        hosted.consumer, hosted.group = None, classic
+        hosted.since_ms = self._host.clock.wall_ms()
+        now_ms = self.now_ms()
+        effects = classic.start_sessions(now_ms)
+        if rebalance:
+            effects.extend(classic.rebalance(now_ms))
+        self._shard.run(hosted, effects)
+        group.close(ErrorCode.coordinator_not_available)
