@@ -165,7 +165,9 @@ class ConsumerHosting:
         hosted = self._shard.find(group.group_id)
         if hosted is None or not may_downgrade(draft.state, self._rules.limits):
             return False
-        classic = classic_group(group.group_id, draft.state, self._rules, self._limits)
+        # The generation that the members know; the rebalance raises it.
+        generation = group.data.epoch if rebalance else draft.state.epoch
+        classic = classic_group(group.group_id, draft.state, generation, self._rules, self._limits)
         draft.replace_records(group_tombstones(group.data))
         assignments = classic.current_assignments()
         write = WriteGroupMetadata(generation=classic.generation, assignments=assignments)

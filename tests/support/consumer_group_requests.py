@@ -1,4 +1,4 @@
-"""Requests of the members of a consumer group (KIP-848) to a coordinator without a cluster, and a client that keeps its state."""
+"""Requests of members of a consumer group (KIP-848) to a coordinator without a cluster, and a client with its state."""
 
 from __future__ import annotations
 

@@ -112,25 +112,30 @@ def _balance(
 ) -> None:
     """Move one partition at a time from a member to another that has at least two fewer, until there is none.
 
-    Each move lowers the sum of the squares of the numbers of partitions, so the loop ends.
+    Each move lowers the sum of the squares of the numbers of partitions, so the loop ends. A member gives one
+    partition in each round, so that none gives more than balance needs.
     """
     moved = True
     while moved:
-        moved = False
-        for name in sorted(held, key=lambda name: (-len(held[name]), name)):
-            moved = _give_away(name, held, subscribers) or moved
+        least = min(map(len, held.values()), default=0)
+        givers = [name for name, partitions in held.items() if len(partitions) >= least + 2]
+        givers.sort(key=lambda name: (-len(held[name]), name))
+        moved = sum(_give_one(name, held, subscribers) for name in givers) > 0
 
 
-def _give_away(
-    name: str,
-    held: dict[str, list[TopicPartitionId]],
-    subscribers: Mapping[UUID, list[str]],
+def _give_one(
+    name: str, held: dict[str, list[TopicPartitionId]], subscribers: Mapping[UUID, list[str]]
 ) -> bool:
-    moved = False
-    for partition in tuple(reversed(held[name])):
-        other = min(subscribers[partition[0]], key=lambda other: (len(held[other]), other))
-        if len(held[other]) + 2 <= len(held[name]):
+    takers: dict[UUID, str] = {}
+    for partition in reversed(held[name]):
+        topic_id = partition[0]
+        if topic_id not in takers:
+            takers[topic_id] = min(
+                subscribers[topic_id], key=lambda other: (len(held[other]), other)
+            )
+        taker = takers[topic_id]
+        if len(held[taker]) + 2 <= len(held[name]):
             held[name].remove(partition)
-            held[other].append(partition)
-            moved = True
-    return moved
+            held[taker].append(partition)
+            return True
+    return False

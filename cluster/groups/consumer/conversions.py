@@ -106,9 +106,9 @@ def may_downgrade(state: GroupData, limits: ConsumerLimits) -> bool:
 
 
 def classic_group(
-    group_id: str, state: GroupData, rules: ConsumerRules, limits: GroupLimits
+    group_id: str, state: GroupData, generation: int, rules: ConsumerRules, limits: GroupLimits
 ) -> Group:
-    """A Stable classic group with the members, the epoch and the target assignment of a consumer group."""
+    """A Stable classic group with the members and the target assignment of a consumer group."""
     members = [
         Member(
             member_id=member.member_id,
@@ -128,7 +128,7 @@ def classic_group(
     ]
     group = Group(group_id, limits)
     group.restore(
-        generation=state.epoch,
+        generation=generation,
         protocol_type=CONSUMER,
         protocol_name=None,
         leader=None,

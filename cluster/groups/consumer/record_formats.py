@@ -154,12 +154,13 @@ def _write_member(out: FlexibleWriter, value: MemberMetadata) -> None:
     out.string(value.regex)
     out.i32(value.rebalance_timeout_ms)
     out.string(value.assignor)
-    if value.classic is None:
-        out.tags()
-        return
     classic = FlexibleWriter()
-    # the field is nullable: a structure that is there begins with 1
-    classic.i8(1)
+    # A nullable structure in a tagged field begins with 1; Kafka writes null as 0.
+    if value.classic is None:
+        classic.varint(0)
+        out.tags([(0, classic.bytes())])
+        return
+    classic.varint(1)
     classic.i32(value.classic.session_timeout_ms)
     classic.size(len(value.classic.protocols))
     for protocol in value.classic.protocols:
@@ -216,7 +217,7 @@ def _member(reader: FlexibleReader) -> MemberMetadata:
 
 
 def _classic(reader: FlexibleReader) -> ClassicMetadata | None:
-    if reader.i8() < 0:
+    if reader.varint() == 0:
         return None
     session_ms = reader.i32()
     protocols: list[ClassicProtocol] = []

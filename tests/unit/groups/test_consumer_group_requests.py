@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe, step by step; the errors are those that Apache Kafka 4.2 returned (G2)."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe, step by step; the errors are those of Apache Kafka 4.2 (G2)."""
 
 from __future__ import annotations
 
