@@ -16,10 +16,9 @@ from ..ids import Offset
 from ..wire import messages
 from .group_shard import GroupShard, metadata_tombstones
 from .hosted_group import HostedGroup
-from .records import encode_offset_key
+from .records import CONSUMER_PROTOCOL, encode_offset_key
 from .service import GroupService
 from .states import GroupState
-from .subscriptions import CONSUMER_PROTOCOL
 
 if TYPE_CHECKING:
     from ..wire.request import Request

@@ -20,12 +20,14 @@ from .consumer.consumer_group import ConsumerGroup
 from .consumer.conversions import classic_group, may_downgrade, records_of_classic
 from .consumer.group_state import Draft, GroupData, group_tombstones
 from .consumer.record_formats import encode_all
+from .consumer.tapped_owners import report_owners
 from .consumer.target_assignments import ConsumerRules
 from .hosted_group import HostedGroup
 from .members import Effect, WriteGroupMetadata
 from .membership import Group
 from .records import encode_group_key
 from .stored_group import group_record
+from .tapped_members import TappedMembers
 
 if TYPE_CHECKING:
     from .rebalance import GroupLimits
@@ -94,6 +96,7 @@ class ConsumerHosting:
         def applied() -> None:
             effects = classic.close(ErrorCode.rebalance_in_progress)
             hosted.group = Group(hosted.group_id, self._limits)
+            hosted.tapped = TappedMembers()  # the members go on in the consumer group
             self._shard.run(hosted, effects)
             group.start()
 
@@ -147,8 +150,11 @@ class ConsumerHosting:
             self._shard.shard.timers.schedule(("consumer-group", group_id), delay_ms, call)
 
     def changed(self, group: ConsumerGroup, before: GroupData) -> None:
-        """Trace a change of state or of the epoch."""
+        """Report owners of partitions to the tap, and trace a change of state or of the epoch."""
         after = group.data
+        tap = self._host.tap
+        if tap.enabled:
+            report_owners(tap, group.group_id, before, after, self._rules.view)
         if (before.state(), before.epoch) == (after.state(), after.epoch):
             return
         self._host.trace.emit(
@@ -181,6 +187,7 @@ class ConsumerHosting:
         hosted.consumer, hosted.group = None, classic
         hosted.since_ms = self._host.clock.wall_ms()
         now_ms = self.now_ms()
+        hosted.tapped.adopt(classic)
         effects = classic.start_sessions(now_ms)
         if rebalance:
             effects.extend(classic.rebalance(now_ms))

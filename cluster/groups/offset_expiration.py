@@ -26,9 +26,9 @@ from dataclasses import dataclass
 
 from ..ids import TopicPartition
 from .hosted_group import HostedGroup
-from .records import OffsetValue
+from .records import CONSUMER_PROTOCOL, OffsetValue
 from .states import GroupState
-from .subscriptions import CONSUMER_PROTOCOL, subscribed_topics
+from .subscriptions import subscribed_topics
 
 BaseTime = Callable[[OffsetValue], int]
 

@@ -27,6 +27,9 @@ from ..host.seam import Buffer
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from .flexible_fields import FlexibleReader
 
+CONSUMER_PROTOCOL = "consumer"
+"""The protocol type whose subscriptions and assignments the broker can read."""
+
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
 CONSUMER_KEYS = frozenset((3, 4, 5, 6, 7, 8, 16))

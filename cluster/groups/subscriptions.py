@@ -8,11 +8,8 @@ from __future__ import annotations
 from ..coordinators import RecordFormatError
 from .consumer.subscriptions import subscribed_topics as topics_of_consumers
 from .hosted_group import HostedGroup
-from .records import decode_subscription
+from .records import CONSUMER_PROTOCOL, decode_subscription
 from .states import GroupState
-
-CONSUMER_PROTOCOL = "consumer"
-"""The protocol type whose subscriptions the broker can read."""
 
 
 def subscribed_topics(hosted: HostedGroup) -> frozenset[str] | None:

@@ -11,9 +11,8 @@ from ..host.seam import Tap
 from ..ids import TopicPartition
 from .members import Member
 from .membership import Group
-from .records import decode_assignment
+from .records import CONSUMER_PROTOCOL, decode_assignment
 from .states import DEAD, STABLE
-from .subscriptions import CONSUMER_PROTOCOL
 
 
 class TappedMembers:
@@ -49,6 +48,10 @@ class TappedMembers:
                 group.group_id, member.member_id, member.client_id, generation=group.generation,
                 partitions=_assigned(member),
             )  # fmt: skip
+
+    def adopt(self, group: Group) -> None:
+        """The group was a consumer group before, whose tap has the members' partitions."""
+        self._clients = {member.member_id: member.client_id for member in group.members}
 
 
 def _assigned(member: Member) -> list[TopicPartition]:

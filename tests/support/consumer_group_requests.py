@@ -87,7 +87,10 @@ def described(bed: GroupTestBed, group_id: str = GROUP) -> Any:
 
 
 class ModelConsumer:
-    """A client of KIP-848: it revokes what it loses before it acknowledges, and keeps what it was given."""
+    """A client of KIP-848: it revokes what it loses before it acknowledges, and keeps what it was given.
+
+    After a response that was lost or an error, its next heartbeat has every field, as the protocol requires.
+    """
 
     def __init__(self, bed: GroupTestBed, member_id: str, *topics: str) -> None:
         self.bed = bed
@@ -96,15 +99,24 @@ class ModelConsumer:
         self.epoch = 0
         self.owned: dict[str, list[int]] = {}
         self.epochs: list[int] = []
+        self._sends_everything = False
 
     def beat(self, *, lose_response: bool = False) -> ErrorCode:
         """One heartbeat; with `lose_response` the client does not see the response."""
         if self.epoch == 0:
             response = consumer_join(self.bed, self.member_id, *self.topics)
         else:
-            response = consumer_heartbeat(self.bed, self.member_id, self.epoch, owned=self.owned)
+            more: dict[str, Any] = {}
+            if self._sends_everything:
+                more["rebalance_timeout"] = timedelta(milliseconds=REBALANCE_MS)
+                more["subscribed_topic_names"] = self.topics
+            response = consumer_heartbeat(
+                self.bed, self.member_id, self.epoch, owned=self.owned, **more
+            )
+        self._sends_everything = True
         if response is None or lose_response:
             return ErrorCode.request_timed_out
+        self._sends_everything = response.error_code is not ErrorCode.none
         self._take(response)
         code: ErrorCode = response.error_code
         return code

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ...host.seam import Buffer
 from ...ids import TopicPartition, by_topic
 from ..records import RecordReader
+from ..records import decode_assignment as decode_known_assignment
 from .members import Partitions, by_topic_id, each
 from .subscriptions import TopicView
 
@@ -49,9 +50,7 @@ def decode_assignment(assignment: Buffer) -> tuple[TopicPartition, ...]:
     """The partitions of an assignment; none for empty bytes."""
     if not len(assignment):
         return ()
-    reader = RecordReader(assignment)
-    reader.i16()
-    return _read_partitions(reader)
+    return tuple(decode_known_assignment(assignment))
 
 
 def encode_assignment(version: int, partitions: Mapping[str, list[int]]) -> bytes:
