@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) with `group.protocol=consumer`, unmodified, against our brokers (G2, KIP-848)."""
+"""confluent-kafka (librdkafka) with `group.protocol=consumer`, unmodified, against our brokers (G2, G3)."""
 
 from __future__ import annotations
 
@@ -80,6 +80,11 @@ class Readers:
     def poll(self) -> None:
         for reader in self.members:
             reader.poll()
+
+    def polled(self, number: int) -> list[int]:
+        """What a member owns after a poll."""
+        self.poll()
+        return self.members[number].owned()
 
     def await_shares(self, *shares: int) -> None:
         """Poll until the members share the partitions in these numbers."""
@@ -183,9 +188,7 @@ def test_partitions_of_a_killed_member_go_to_the_others(readers: Readers) -> Non
     arguments = [sys.executable, "-c", MEMBER, servers, readers.group, topic]
     with subprocess.Popen(arguments) as member:
         readers.add(topic)
-        until(
-            lambda: (readers.poll(), len(readers.members[0].owned()) == 3)[1], "two members share"
-        )
+        until(lambda: len(readers.polled(0)) == 3, "two members share the partitions")
         member.send_signal(signal.SIGKILL)
     readers.await_shares(6)
     readers.await_values(produce(readers.harrow, topic, "after"))

@@ -10,6 +10,7 @@ from consumer_group_requests import ModelConsumer, described
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.groups.consumer.group_state import GroupData
 from harrow.cluster.groups.consumer.members import each
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -122,7 +123,7 @@ class GroupRuns(RuleBasedStateMachine):
             assert data.epoch >= self.epoch
             self.epoch = data.epoch
 
-    def _data(self):  # type: ignore[no-untyped-def]
+    def _data(self) -> GroupData | None:
         (shard,) = self.bed.coordinator.service.shards()
         hosted = shard.find(GROUP)
         return None if hosted is None or hosted.consumer is None else hosted.consumer.data
