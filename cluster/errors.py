@@ -4,6 +4,7 @@
     ├── ConfigError                 a setting or an argument that cannot be used
     ├── ClusterError                a process did not start, stop or answer
     ├── KafkaError                  a protocol error code on its way to a client; never leaves a broker
+    │   └── RecordsRefusedError     the same for a batch, with what is wrong with each of its records
     ├── StorageError                a log folder or one of its files cannot be used
     │   └── CorruptLogError         bytes on disk that cannot be what a broker wrote
     ├── WireError                   bytes from the network that are not the protocol; closes one connection
@@ -17,6 +18,7 @@ a process that only supervises a cluster (a command, a user's test) does not nee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ __all__ = [
     "ErrorCode",
     "HarrowError",
     "KafkaError",
+    "RecordsRefusedError",
     "RegistryError",
     "StorageError",
     "WireError",
@@ -74,6 +77,16 @@ class KafkaError(HarrowError):
         super().__init__(message or code.name)
         self.code = code
         self.message = message
+
+
+class RecordsRefusedError(KafkaError):
+    """A batch is refused because of some of its records (KIP-467): `record_errors` has their indexes and faults."""
+
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
 
 
 class StorageError(HarrowError):

@@ -6,7 +6,7 @@ values    the settings of one broker or one topic
 """
 
 from .setting import INT_MAX, LONG_MAX, Setting, Value
-from .table import BY_NAME, BY_TOPIC_NAME, SETTINGS
+from .table import BY_NAME, BY_TOPIC_NAME, SETTINGS, TOPIC_SETTINGS
 from .values import BrokerConfig, TopicConfig, validate_topic_config
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "INT_MAX",
     "LONG_MAX",
     "SETTINGS",
+    "TOPIC_SETTINGS",
     "BrokerConfig",
     "Setting",
     "TopicConfig",

@@ -5,6 +5,7 @@ What may fail: ConfigError for a value that does not fit, or that no broker impl
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ..errors import ConfigError
@@ -28,17 +29,28 @@ class Setting:
     """The topic-level name; "" where topics cannot override the setting."""
     only_default: str = ""
     """Why brokers implement no value other than the default; any other value is then refused."""
+    stored: str = ""
+    """Why the setting is stored and described, but changes nothing; "" for a setting that brokers read."""
+    pattern: str = ""
+    """What the text of a value matches; "" where type, bounds and choices say everything."""
 
     def parse(self, raw: object) -> Value:
         """Return `raw` as this setting's type; ConfigError names the setting, the value and the remedy."""
-        value = self._parse(str(raw).strip())
+        text = str(raw).strip()
+        if self.pattern and re.fullmatch(self.pattern, text) is None:
+            raise ConfigError(f"{self.name}={text!r}: expected text that matches {self.pattern}")
+        value = self._parse(text)
         if self.only_default and value != self.default:
-            usual = str(self.default).lower() if isinstance(self.default, bool) else self.default
-            raise ConfigError(
-                f"{self.name}={raw}: Harrow's brokers do not implement it ({self.only_default}); "
-                f"remove the setting, or set it to {usual}"
-            )
+            raise self.not_implemented(raw, self.only_default)
         return value
+
+    def not_implemented(self, raw: object, reason: str) -> ConfigError:
+        """The error for a value that no broker implements."""
+        usual = str(self.default).lower() if isinstance(self.default, bool) else self.default
+        return ConfigError(
+            f"{self.name}={raw}: Harrow's brokers do not implement it ({reason}); "
+            f"remove the setting, or set it to {usual}"
+        )
 
     def _parse(self, text: str) -> Value:
         if isinstance(self.default, bool):

@@ -1,8 +1,9 @@
 """The settings of brokers and topics under Apache Kafka's own names, with its units and defaults.
 
-Owns: the table (`SETTINGS`), Kafka's coarser names for some of them (`COARSE`), and the names that are refused with a
-reason (`REFUSED`). Harrow's own settings begin with `harrow.`. A setting is in the table only if a broker reads it
-(`tests/unit/config/test_settings_are_read.py`), or if only its default is accepted (`Setting.only_default`).
+Owns: the table (`SETTINGS`, `TOPIC_SETTINGS`), Kafka's coarser names for some of them (`COARSE`), and the names that
+are refused with a reason (`REFUSED`). Harrow's own settings begin with `harrow.`. A setting is in the table only if a
+broker reads it (`tests/unit/config/test_settings_are_read.py`), if only its default is accepted
+(`Setting.only_default`), or if topics store it without an effect (`Setting.stored`).
 
 Source: Apache Kafka's documentation of broker and topic configurations.
 """
@@ -21,6 +22,11 @@ from .setting import (
     share_setting,
     text_setting,
 )
+
+_CODEC = "a log keeps every batch in the producer's codec"
+_TIERED = "there is no tiered storage"
+_THROTTLED = "replication is not throttled"
+_THROTTLED_REPLICAS = r"\*|(\d+:\d+(,\d+:\d+)*)?"
 
 SETTINGS: tuple[Setting, ...] = (
     # replication
@@ -229,7 +235,13 @@ SETTINGS: tuple[Setting, ...] = (
         low=0,
         topic="file.delete.delay.ms",
     ),
-    text_setting("log.cleanup.policy", "delete", "delete, compact or both", topic="cleanup.policy"),
+    Setting(
+        name="log.cleanup.policy",
+        default="delete",
+        doc="delete, compact or both",
+        pattern=r"(delete|compact)(\s*,\s*(delete|compact))*",
+        topic="cleanup.policy",
+    ),
     # compaction
     bool_setting("log.cleaner.enable", True, "compact the logs whose policy says so"),
     int_setting("log.cleaner.threads", 1, "logs that are compacted at once", low=0),
@@ -277,10 +289,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="compression.type",
         default="producer",
-        doc="codec of the log; producer: as sent",
+        doc="codec of the log",
         choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         topic="compression.type",
-        only_default="a log keeps every batch in the producer's codec",
+        stored=_CODEC,
     ),
     text_setting(
         "log.message.timestamp.type",
@@ -290,11 +302,71 @@ SETTINGS: tuple[Setting, ...] = (
         topic="message.timestamp.type",
     ),
     Setting(
+        name="compression.gzip.level",
+        default=-1,
+        doc="level of gzip",
+        low=-1,
+        high=9,
+        pattern="-1|[1-9]",
+        topic="compression.gzip.level",
+        stored=_CODEC,
+    ),
+    Setting(
+        name="compression.lz4.level",
+        default=9,
+        doc="level of lz4",
+        low=1,
+        high=17,
+        topic="compression.lz4.level",
+        stored=_CODEC,
+    ),
+    Setting(
+        name="compression.zstd.level",
+        default=3,
+        doc="level of zstd",
+        low=-131_072,
+        high=22,
+        topic="compression.zstd.level",
+        stored=_CODEC,
+    ),
+    long_setting(
+        "log.message.timestamp.before.max.ms",
+        LONG_MAX,
+        "a producer's time may be so much earlier than the broker's",
+        low=0,
+        topic="message.timestamp.before.max.ms",
+    ),
+    long_setting(
+        "log.message.timestamp.after.max.ms",
+        3_600_000,
+        "a producer's time may be so much later than the broker's",
+        low=0,
+        topic="message.timestamp.after.max.ms",
+    ),
+    Setting(
+        name="log.local.retention.ms",
+        default=-2,
+        doc="age of segments that stay beside tiered storage",
+        low=-2,
+        high=LONG_MAX,
+        topic="local.retention.ms",
+        stored=_TIERED,
+    ),
+    Setting(
+        name="log.local.retention.bytes",
+        default=-2,
+        doc="bytes that stay beside tiered storage",
+        low=-2,
+        high=LONG_MAX,
+        topic="local.retention.bytes",
+        stored=_TIERED,
+    ),
+    Setting(
         name="log.preallocate",
         default=False,
         doc="preallocate segment files",
         topic="preallocate",
-        only_default="a segment file grows as it is written",
+        stored="a segment file grows as it is written",
     ),
     # producers
     int_setting(
@@ -479,8 +551,51 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
+TOPIC_SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="leader.replication.throttled.replicas",
+        default="",
+        doc="replicas whose leaders throttle replication, as partition:broker,… or *",
+        pattern=_THROTTLED_REPLICAS,
+        topic="leader.replication.throttled.replicas",
+        stored=_THROTTLED,
+    ),
+    Setting(
+        name="follower.replication.throttled.replicas",
+        default="",
+        doc="replicas that throttle replication, as partition:broker,… or *",
+        pattern=_THROTTLED_REPLICAS,
+        topic="follower.replication.throttled.replicas",
+        stored=_THROTTLED,
+    ),
+    Setting(
+        name="remote.storage.enable",
+        default=False,
+        doc="tiered storage",
+        topic="remote.storage.enable",
+        only_default=_TIERED,
+    ),
+    Setting(
+        name="remote.log.copy.disable",
+        default=False,
+        doc="tiered storage gets no new segments",
+        topic="remote.log.copy.disable",
+        stored=_TIERED,
+    ),
+    Setting(
+        name="remote.log.delete.on.disable",
+        default=False,
+        doc="segments in tiered storage go when it is disabled",
+        topic="remote.log.delete.on.disable",
+        stored=_TIERED,
+    ),
+)
+"""Settings that only topics have."""
+
 BY_NAME: Mapping[str, Setting] = {row.name: row for row in SETTINGS}
-BY_TOPIC_NAME: Mapping[str, Setting] = {row.topic: row for row in SETTINGS if row.topic}
+BY_TOPIC_NAME: Mapping[str, Setting] = {
+    row.topic: row for row in (*SETTINGS, *TOPIC_SETTINGS) if row.topic
+}
 
 COARSE: Mapping[str, tuple[str, int]] = {
     "log.roll.hours": ("log.roll.ms", 3_600_000),

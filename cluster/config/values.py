@@ -20,6 +20,14 @@ def _unknown(name: str, known: Mapping[str, Setting], kind: str) -> ConfigError:
     return ConfigError(f"{name}: no such {kind} setting{hint}")
 
 
+def _implemented(row: Setting, raw: object) -> Value:
+    """The value of a broker's setting at its start; ConfigError where it would change nothing."""
+    value = row.parse(raw)
+    if row.stored and value != row.default:
+        raise row.not_implemented(raw, row.stored)
+    return value
+
+
 class _Settings:
     """Values and defaults, read by Kafka's name; each method asserts the type that the caller expects."""
 
@@ -77,7 +85,7 @@ class BrokerConfig(_Settings):
         values: dict[str, Value] = {}
         for name, value in raw.items():
             if name in BY_NAME:
-                values[name] = BY_NAME[name].parse(value)
+                values[name] = _implemented(BY_NAME[name], value)
             elif name in REFUSED:
                 raise ConfigError(f"{name}={value}: {REFUSED[name]}")
             elif name not in COARSE:
@@ -116,7 +124,10 @@ class TopicConfig(_Settings):
     def value(self, name: str) -> Value:
         """The value of the topic, else of its broker under the broker's name, else the default."""
         found = self._values.get(name)
-        return self._broker.value(BY_TOPIC_NAME[name].name) if found is None else found
+        if found is not None:
+            return found
+        row = BY_TOPIC_NAME[name]
+        return self._broker.value(row.name) if row.name in BY_NAME else row.default
 
 
 def validate_topic_config(raw: Mapping[str, object]) -> dict[str, Value]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from ..config import INT_MAX, SETTINGS, BrokerConfig, Setting, Value
+from ..config import INT_MAX, SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Value
 
 __all__ = [
     "LIST_SETTINGS",
@@ -22,7 +22,14 @@ __all__ = [
     "topic_entries",
 ]
 
-LIST_SETTINGS = frozenset({"cleanup.policy", "log.cleanup.policy"})
+LIST_SETTINGS = frozenset(
+    {
+        "cleanup.policy",
+        "log.cleanup.policy",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    }
+)
 """Settings that are lists: only these can be appended to and subtracted from."""
 
 
@@ -49,7 +56,7 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting of one resource; `synonyms` (name, value, source) begins with the effective value."""
+    """One setting of one resource; `synonyms` (name, value, source) begins with the effective value, or is empty."""
 
     name: str
     value: str
@@ -64,7 +71,7 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     """Every topic-level setting of a topic with these overrides on this broker."""
     return [
         _entry(row.topic, row, config, overrides.get(row.topic), read_only=False)
-        for row in SETTINGS
+        for row in (*SETTINGS, *TOPIC_SETTINGS)
         if row.topic
     ]
 
@@ -107,11 +114,13 @@ def _entry(
     if override is not None:
         synonyms.append((name, override, ConfigSource.DYNAMIC_TOPIC))
     synonyms += [(row.name, _text(value), source) for value, source in layers if value is not None]
-    synonyms.append((row.name, _text(row.default), ConfigSource.DEFAULT))
+    if row not in TOPIC_SETTINGS:
+        synonyms.append((row.name, _text(row.default), ConfigSource.DEFAULT))
+    value, source = synonyms[0][1:] if synonyms else (_text(row.default), ConfigSource.DEFAULT)
     return ConfigEntry(
         name=name,
-        value=synonyms[0][1],
-        source=synonyms[0][2],
+        value=value,
+        source=source,
         read_only=read_only,
         type=_type(row),
         doc=row.doc,

@@ -16,11 +16,11 @@ Source: Kafka's `ReplicaManager.appendRecords` and `DelayedProduce`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..errors import ErrorCode, HarrowError, KafkaError, StorageError
+from ..errors import ErrorCode, HarrowError, KafkaError, RecordsRefusedError, StorageError
 from ..ids import NO_OFFSET, Offset, TopicPartition
 from ..internal_topics import INTERNAL_TOPICS
 from ..purgatory import DelayedOperation
@@ -46,11 +46,15 @@ class ProduceResult:
     append_time_ms: int = -1
     log_start_offset: Offset = NO_OFFSET
     message: str = ""
+    record_errors: Sequence[tuple[int, str]] = ()
+    """Index and fault of each record because of which the batch is refused (KIP-467)."""
 
     @classmethod
-    def refused(cls, error: ErrorCode, message: str = "") -> ProduceResult:
+    def refused(
+        cls, error: ErrorCode, message: str = "", record_errors: Sequence[tuple[int, str]] = ()
+    ) -> ProduceResult:
         """Nothing was appended."""
-        return cls(error=error, message=message)
+        return cls(error=error, message=message, record_errors=record_errors)
 
     def failed(self, error: ErrorCode) -> ProduceResult:
         """The same append, which ended in `error` after it was made: an error carries no offsets."""
@@ -216,6 +220,8 @@ class Appends:
                 self._host.failpoints.hit("log.after-append")
             finally:
                 self._wake_ups.appended(partition)
+        except RecordsRefusedError as error:
+            return ProduceResult.refused(error.code, error.message, error.record_errors)
         except KafkaError as error:
             if error.code is ErrorCode.kafka_storage_error:
                 self._log_failed(partition, error)

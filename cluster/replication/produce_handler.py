@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ErrorCode, WireError
 from ..ids import TopicPartition
 from ..storage.results import Origin
-from ..wire.batch_header import is_transactional
+from ..wire.batch_header import HEADER_SIZE, header_at, is_transactional
+from ..wire.compression import Codec
 from ..wire.produce import (
     ProduceAnswer,
     ProduceEntry,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .partition_directory import PartitionDirectory
     from .transaction_checks import TransactionChecks
 
+ZSTD_FROM_VERSION = 7
 _MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
@@ -55,7 +57,7 @@ class ProduceHandler:
     def handle(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Append what `request` carries and answer as its acks ask. A coroutine where a coordinator must be asked."""
         produce = decode_produce(request)
-        entries, refused, keys = self._sorted(produce)
+        entries, refused, keys = self._sorted(produce, request.version)
         if any(is_transactional(records) for records in entries.values()):
             if not produce.transactional_id:
                 request.fail(ErrorCode.transactional_id_authorization_failed)
@@ -87,7 +89,7 @@ class ProduceHandler:
         self._append(request, produce, allowed, refused, keys)
 
     def _sorted(
-        self, produce: ProduceRequest
+        self, produce: ProduceRequest, version: int
     ) -> tuple[dict[TopicPartition, Buffer], dict[int, ProduceResult], list[TopicPartition | None]]:
         """The batches by partition, the entries that are refused at once, and the partition of each entry."""
         entries: dict[TopicPartition, Buffer] = {}
@@ -102,6 +104,12 @@ class ProduceHandler:
                 refused[index] = ProduceResult.refused(ErrorCode.invalid_request)
             elif entry.records is None:
                 refused[index] = ProduceResult.refused(ErrorCode.invalid_record)
+            elif version < ZSTD_FROM_VERSION and _is_zstd(entry.records):
+                refused[index] = ProduceResult.refused(
+                    ErrorCode.unsupported_compression_type,
+                    f"Produce version {version} does not allow batches in zstd; "
+                    f"version {ZSTD_FROM_VERSION} does",
+                )
             else:
                 assert tp is not None
                 entries[tp] = entry.records
@@ -200,6 +208,7 @@ class ProduceHandler:
             entry.topic,
             entry.partition,
             row.error,
+            record_errors=row.record_errors,
             error_message=row.message or None,
             leader_id=leader,
             leader_epoch=epoch,
@@ -239,6 +248,14 @@ class ProduceHandler:
             batches=entry.records or b"",
             lost=lost,
         )
+
+
+def _is_zstd(records: Buffer) -> bool:
+    """True for a batch of magic 2 in zstd (KIP-110)."""
+    if len(records) < HEADER_SIZE:
+        return False
+    header = header_at(records)
+    return header.magic == 2 and header.codec == Codec.ZSTD
 
 
 def _known(tp: TopicPartition | None) -> TopicPartition:

@@ -45,7 +45,7 @@ from .log_availability import file_was_closed_under_thread
 from .log_reads import ReadableLog
 from .producers.producer_states import NOTHING, Plan
 from .producers.replay import truncate_producers
-from .required_keys import require_keys
+from .record_checks import RecordChecks
 from .results import AppendedBatch, AppendInfo, Origin
 from .segment import LogSegment
 from .tail import TailBudget
@@ -98,9 +98,9 @@ class Log(ReadableLog):
         self._message_bytes_max = config.number("max.message.bytes")
         self._flush_messages = config.number("flush.messages")
         self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
-        self._compacted = "compact" in config.text("cleanup.policy")
-        if (
-            self._compacted
+        self._record_checks = RecordChecks(self.topic_partition, config)
+        if "compact" in config.text(
+            "cleanup.policy"
         ):  # the cleaner skips the active segment, so it must roll in time (KIP-354)
             self._segment_ms = min(self._segment_ms, config.number("max.compaction.lag.ms"))
 
@@ -140,8 +140,7 @@ class Log(ReadableLog):
             duplicate = self.producers.find_duplicate(header)
             if duplicate is not None:
                 return duplicate_info(duplicate, self.log_start_offset, stamped=log_time)
-        if self._compacted:
-            require_keys(self.topic_partition, records, header)
+        self._record_checks.check(records, header, self._wall_ms())
         first, time = self.log_end_offset, -1
         if log_time or header.attributes & LOG_APPEND_TIME:
             time = self._wall_ms() if log_time else -1

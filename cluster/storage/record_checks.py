@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import CorruptLogError, ErrorCode, KafkaError
+from ..errors import CorruptLogError, ErrorCode, KafkaError, RecordsRefusedError
 from ..ids import TopicPartition
 from ..wire.batch_header import HEADER_SIZE, BatchHeader
 from ..wire.compression import decompress
 from ..wire.records import read_varint
 from .record_spans import RecordSpan, record_spans
-from .results import RecordsRefusedError
 
 if TYPE_CHECKING:
     from ..config import TopicConfig
@@ -50,7 +49,7 @@ class RecordChecks:
             self._after_ms = config.number("message.timestamp.after.max.ms")
 
     def check(self, records: Buffer, header: BatchHeader, now_ms: int) -> None:
-        """Refuse the batch `records`, whose CRC was checked; RecordsRefusedError, KafkaError when it holds no records."""
+        """Refuse the batch `records`, whose CRC was checked; KafkaError when its bytes are no records."""
         if header.is_control:
             return
         timed = self._before_ms != _LONG_MAX or header.max_timestamp > now_ms + self._after_ms
@@ -67,7 +66,9 @@ class RecordChecks:
             self._refuse_out_of_time(data, spans, header.base_timestamp, now_ms)
 
     def _refuse_without_key(self, spans: Sequence[RecordSpan]) -> None:
-        problem = f"Compacted topic cannot accept message without key in topic partition {self._log}"
+        problem = (
+            f"Compacted topic cannot accept message without key in topic partition {self._log}"
+        )
         errors = [(index, problem) for index, span in enumerate(spans) if span[3] is None]
         if errors:
             shown = ", ".join(
@@ -85,12 +86,9 @@ class RecordChecks:
         self, data: bytes, spans: Sequence[RecordSpan], base_ms: int, now_ms: int
     ) -> None:
         low, high = now_ms - self._before_ms, now_ms + self._after_ms
+        borders = f"The timestamp should be within [{low}, {high}]"
         errors = [
-            (
-                index,
-                f"Timestamp {time} of message with offset {index} is out of range. "
-                f"The timestamp should be within [{low}, {high}]",
-            )
+            (index, f"Timestamp {time} of message with offset {index} is out of range. {borders}")
             for index, time in enumerate(_times(data, spans, base_ms))
             if time != _NO_TIMESTAMP and not low <= time <= high
         ]

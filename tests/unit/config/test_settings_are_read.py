@@ -7,11 +7,20 @@ A setting is read where its name, or its topic-level name, is a string in a modu
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harrow.cluster.config import BY_NAME, SETTINGS, BrokerConfig, Setting, validate_topic_config
+from harrow.cluster.config import (
+    BY_NAME,
+    BY_TOPIC_NAME,
+    SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    Setting,
+    validate_topic_config,
+)
 from harrow.cluster.errors import ConfigError
 
 CLUSTER = Path(__file__).parents[3] / "cluster"
@@ -44,9 +53,9 @@ def is_read(setting: Setting) -> bool:
     return setting.name in READ or (bool(setting.topic) and setting.topic in READ)
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", [*SETTINGS, *TOPIC_SETTINGS], ids=lambda setting: setting.name)
 def test_an_accepted_setting_is_read_or_only_its_default_is_accepted(setting: Setting) -> None:
-    ignored = not is_read(setting) and not setting.only_default
+    ignored = not is_read(setting) and not setting.only_default and not setting.stored
     assert ignored == (setting.name in NOT_READ), (
         f"{setting.name}: {'no module reads it' if ignored else 'a module reads it'}; "
         "implement it, refuse it (`Setting.only_default`, `REFUSED`), or correct NOT_READ"
@@ -71,8 +80,7 @@ def test_a_value_that_no_broker_implements_is_refused_with_the_remedy(
     ):
         BrokerConfig.parse({name: value})
     topic = BY_NAME[name].topic
-    with pytest.raises(ConfigError, match=f"{value}: .*do not implement.*set it to {default}"):
-        validate_topic_config({topic: value})
+    assert validate_topic_config({topic: value}), "a topic stores it (docs/compatibility.md)"
     assert BrokerConfig.parse({name: default}).overrides() == {name: BY_NAME[name].default}
 
 
@@ -84,3 +92,53 @@ def test_the_broker_id_is_refused_because_the_supervisor_numbers_brokers() -> No
 def test_a_setting_that_apache_kafka_does_not_have_is_unknown() -> None:
     with pytest.raises(ConfigError, match=r"create\.topic\.timeout\.ms: no such broker setting"):
         BrokerConfig.parse({"create.topic.timeout.ms": 1})
+
+
+def test_tiered_storage_of_a_topic_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"remote\.storage\.enable=true: .*no tiered storage"):
+        validate_topic_config({"remote.storage.enable": "true"})
+    assert validate_topic_config({"remote.storage.enable": "false"}) == {
+        "remote.storage.enable": False
+    }
+
+
+def test_topic_settings_without_an_effect_are_those_that_the_page_lists() -> None:
+    page = (CLUSTER.parent / "docs" / "compatibility.md").read_text()
+    (section,) = re.findall(r"## Topic settings that change nothing\n(.*?)\n## ", page, re.DOTALL)
+    listed = {
+        name
+        for row in section.splitlines()
+        if row.startswith("| `")
+        for name in re.findall(r"`(.+?)`", row)
+    }
+    assert listed == {name for name, row in BY_TOPIC_NAME.items() if row.stored}
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        (
+            "cleanup.policy",
+            ("compact,delete", "compact, delete", "delete"),
+            ("foo", "compact;delete", ""),
+        ),
+        ("compression.gzip.level", ("-1", "1", "9"), ("0", "10", "x")),
+        ("compression.lz4.level", ("1", "17"), ("0", "18")),
+        ("compression.zstd.level", ("-131072", "22"), ("-131073", "23")),
+        (
+            "leader.replication.throttled.replicas",
+            ("", "*", "0:1", "0:1,2:3"),
+            ("0", "0:1,", "a:b", "*,0:1"),
+        ),
+        ("message.timestamp.after.max.ms", ("0", "5"), ("-1", "x")),
+        ("local.retention.ms", ("-2", "-1", "0"), ("-3",)),
+    ],
+)
+def test_values_of_topic_settings_are_checked_as_in_kafka(
+    name: str, good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    for value in good:
+        assert name in validate_topic_config({name: value})
+    for value in bad:
+        with pytest.raises(ConfigError, match=re.escape(name)):
+            validate_topic_config({name: value})
