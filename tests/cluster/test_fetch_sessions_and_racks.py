@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -199,7 +200,7 @@ def test_kafka_python_reads_with_fetch_sessions(cluster: Cluster) -> None:
         for first in (0, 10, 20):
             for name in topics:
                 produce(cluster, name, 10, first)
-            until(lambda first=first: complete(first + 10), "the records", timeout_s=30)
+            until(partial(complete, first + 10), "the records")
         assert read == {name: list(range(30)) for name in topics}
         handlers = consumer._fetcher._session_handlers
         assert any(handler.next_metadata.session_id > 0 for handler in handlers.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from waiting import until
 
 Code = ErrorCode
+Row = tuple[str, str, list[int]]
 Parts = Sequence[tuple[str, str | None]]
 
 
@@ -38,11 +40,14 @@ class Pages:
         created = controller.ask(ApiKey.CREATE_PARTITIONS, 3, entity)
         assert [row.error_code for row in created.results] == [0, 0], created
         for name in (self.first, self.second):
-            until(lambda name=name: len(self.raw.metadata(name).topics[0].partitions) == 2)
+            until(partial(self._has_two, name), "both partitions are known")
+
+    def _has_two(self, topic: str) -> bool:
+        return len(self.raw.metadata(topic).topics[0].partitions) == 2
 
     def ask(
         self, *names: str, limit: int = 2_000, cursor: tuple[str, int] | None = None
-    ) -> tuple[list[tuple[str, str, list[int]]], tuple[str, int] | None]:
+    ) -> tuple[list[Row], tuple[str, int] | None]:
         s = messages.schema(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "request")
         at = None if cursor is None else s.Cursor(topic_name=cursor[0], partition_index=cursor[1])
         entity = s.root(
@@ -82,13 +87,13 @@ def test_pages_of_partitions_begin_and_end_as_in_kafka(kafka: Any) -> None:
 def test_unknown_topics_and_cursors_get_the_errors_of_kafka(kafka: Any) -> None:
     pages = Pages(kafka)
     a, b = pages.first, pages.second
-    unknown = ("aa-nowhere", "unknown_topic_or_partition", [])
-    invalid = ("a bad name", "invalid_topic_exception", [])
+    unknown: Row = ("aa-nowhere", "unknown_topic_or_partition", [])
+    invalid: Row = ("a bad name", "invalid_topic_exception", [])
     assert pages.ask(a, "aa-nowhere", "a bad name", limit=1) == (
         [invalid, unknown, (a, "none", [0])],
         (a, 1),
     )
-    refused = [(a, "invalid_request", []), (b, "invalid_request", [])]
+    refused: list[Row] = [(a, "invalid_request", []), (b, "invalid_request", [])]
     for cursor in ((f"{a}-is-gone", 0), ("zz", 0), (a, -1)):
         assert pages.ask(a, b, cursor=cursor) == (refused, None), cursor
 

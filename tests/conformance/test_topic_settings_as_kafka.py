@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from waiting import until
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 CHANGED = {
@@ -100,13 +101,11 @@ def test_settings_that_change_nothing_are_stored_and_described(kafka: Any) -> No
     assert (
         altered(kafka, topic, *((name, _SET, value) for name, value in CHANGED.items())) == "none"
     )
-    found = described(kafka, topic)
-    assert {name: found[name][:3:2] for name in CHANGED} == {
-        name: (value, 1) for name, value in CHANGED.items()
-    }
+    changed = {name: (value, 1) for name, value in CHANGED.items()}
+    until(lambda: {name: described(kafka, topic)[name][:3:2] for name in CHANGED} == changed)
     assert altered(kafka, topic, *((name, _DELETE, None) for name in CHANGED)) == "none"
-    after = described(kafka, topic)
-    assert {name: after[name][:2] for name in CHANGED} == {name: DEFAULTS[name] for name in CHANGED}
+    wanted = {name: DEFAULTS[name] for name in CHANGED}
+    until(lambda: {name: described(kafka, topic)[name][:2] for name in CHANGED} == wanted)
 
 
 def test_lists_are_appended_to_and_subtracted_from(kafka: Any) -> None:
@@ -114,9 +113,9 @@ def test_lists_are_appended_to_and_subtracted_from(kafka: Any) -> None:
     name = "follower.replication.throttled.replicas"
     assert altered(kafka, topic, (name, _APPEND, "0:1")) == "none"
     assert altered(kafka, topic, (name, _APPEND, "0:2,0:1")) == "none"
-    assert described(kafka, topic)[name][0] == "0:1,0:2"
+    until(lambda: described(kafka, topic)[name][0] == "0:1,0:2")
     assert altered(kafka, topic, (name, _SUBTRACT, "0:1")) == "none"
-    assert described(kafka, topic)[name][0] == "0:2"
+    until(lambda: described(kafka, topic)[name][0] == "0:2")
     assert altered(kafka, topic, ("retention.ms", _APPEND, "5")) == "invalid_config"
 
 

@@ -251,7 +251,10 @@ def test_empty_log_survives_a_power_loss_after_a_clean_shutdown(tmp_path: Path, 
 def test_power_loss_does_not_bring_batches_that_recovery_truncated_back(tmp_path: Path) -> None:
     truncations = 0
     for seed in range(25):
-        settings = {"segment.ms": 3_600_000, "message.timestamp.after.max.ms": 10_000_000}
+        settings: dict[str, object] = {
+            "segment.ms": 3_600_000,
+            "message.timestamp.after.max.ms": 10_000_000,
+        }
         broker = Broker(tmp_path / str(seed), settings)
         for _ in range(4):
             broker.put(batch(60))
