@@ -2,11 +2,13 @@
 
 setting   one setting: type, bounds, default, parsing
 table     all settings
+log_table the part of them about logs and topics
 values    the settings of one broker or one topic
 """
 
+from .log_table import TOPIC_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Setting, Value
-from .table import BY_NAME, BY_TOPIC_NAME, SETTINGS, TOPIC_SETTINGS
+from .table import BY_NAME, BY_TOPIC_NAME, SETTINGS
 from .values import BrokerConfig, TopicConfig, validate_topic_config
 
 __all__ = [

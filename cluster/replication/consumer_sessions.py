@@ -15,7 +15,7 @@ Rules:
 * Partitions that were sent with records are read last by the next fetch: no partition starves behind others.
 * A session without partitions ends. A session uses topic names or topic ids, for its whole life.
 * `max.incremental.fetch.session.cache.slots` bounds the sessions. When all slots are taken, a new session replaces the
-  least recently used one if nobody used that for two minutes, else the smallest that has existed for two minutes if
+  least recently used one if that is unused for two minutes, else the smallest that has existed for two minutes if
   the new one is larger. Otherwise the consumer gets session id 0 and goes on with full fetches.
 
 Invariants: session ids are drawn at random, so a consumer that survives a restart of the broker does not continue a
@@ -52,8 +52,8 @@ class _Row:
 
     def __init__(self, row: FetchPartition, high_watermark: int = -1, log_start: int = -1) -> None:
         self.row = row
-        self.high_watermark = high_watermark
-        self.log_start = log_start
+        self.high_watermark: int = high_watermark
+        self.log_start: int = log_start
 
     def must_send(self, answer: FetchAnswer) -> bool:
         """True when the response has to carry `answer`, which is remembered as sent."""

@@ -28,16 +28,14 @@ from ..wire.fetch import TOPIC_IDS, FetchPartition, FetchRequest, decode_fetch
 from ..wire.fetch_response import FetchAnswer, encode_fetch_response
 from .consumer_sessions import ConsumerFetch, ConsumerSessions
 from .delayed_fetch import DelayedFetch, DelayedSessionFetch
-from .fetch_reads import FetchReader, LogFailed, PreferredReplica, RequestedPartition
+from .fetch_reads import FetchReader, LogFailed, RequestedPartition
 from .fetch_session import FetchSession
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..host.seam import Host
-    from ..ids import NodeId
     from ..wire.request import Request
     from .follower_fetch_state import FollowerFetchState
-    from .partition import Partition
     from .partition_directory import PartitionDirectory
     from .read_replica import ReadReplicas
     from .wake_ups import WakeUps
@@ -116,13 +114,7 @@ class FetchHandler:
             self._respond_to_consumer(request, answers, consumer)
 
         limit = min(fetch.max_bytes, self._config.number("fetch.max.bytes"))
-        preferred: PreferredReplica | None = None
-        if fetch.rack_id and self._read_replicas.enabled:
-            rack, listener = fetch.rack_id, request.listener.name
-
-            def preferred(partition: Partition, offset: int) -> NodeId:
-                return self._read_replicas.preferred(partition, offset, rack, listener)
-
+        preferred = self._read_replicas.chooser(fetch.rack_id, request.listener.name)
         reader = FetchReader(requested, fetch, limit, self._log_failed, preferred)
         self._answer_or_wait(fetch, reader, answer, urgent=urgent)
 

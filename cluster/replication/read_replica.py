@@ -10,6 +10,7 @@ Source: Kafka's `ReplicaManager.findPreferredReadReplica`, `RackAwareReplicaSele
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..ids import NO_NODE, NodeId
@@ -17,6 +18,7 @@ from ..ids import NO_NODE, NodeId
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from .cluster_metadata import ClusterMetadata
+    from .fetch_reads import PreferredReplica
     from .partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -28,11 +30,17 @@ class ReadReplicas:
     def __init__(self, node_id: NodeId, config: BrokerConfig, metadata: ClusterMetadata) -> None:
         self._node_id = node_id
         self._metadata = metadata
-        self.enabled = config.text("replica.selector.class") == RACK_AWARE
+        self._enabled = config.text("replica.selector.class") == RACK_AWARE
 
-    def preferred(self, partition: Partition, offset: int, rack: str, listener: str) -> NodeId:
+    def chooser(self, rack: str, listener: str) -> PreferredReplica | None:
+        """The choice for one consumer; None when it reads from the leader anyway."""
+        if not self._enabled or not rack:
+            return None
+        return partial(self._preferred, rack, listener)
+
+    def _preferred(self, rack: str, listener: str, partition: Partition, offset: int) -> NodeId:
         """The follower that a consumer in `rack` should read from `offset` on; -1: this leader."""
-        if not rack or not partition.is_leader or self._rack(self._node_id, listener) == rack:
+        if not partition.is_leader or self._rack(self._node_id, listener) == rack:
             return NO_NODE
         found = [
             (remote.log_end_offset, remote.last_caught_up_ms, node)

@@ -94,7 +94,9 @@ def topic_ids(raw: RawKafka, *topics: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-def test_a_session_sends_what_changed_and_forgets_what_it_is_told(kafka: Any, by_id: bool) -> None:
+def test_a_session_sends_what_changed_and_drops_forgotten_partitions(
+    kafka: Any, by_id: bool
+) -> None:
     a, b = filled(kafka, "some", 2), filled(kafka, "none", 0)
     raw = kafka.raw(1)
     consumer = Fetching(raw, topic_ids(raw, a, b) if by_id else None)

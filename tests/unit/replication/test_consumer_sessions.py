@@ -177,7 +177,7 @@ def test_a_new_session_gets_a_slot_only_by_the_rules_of_kafka() -> None:
     assert gone is ErrorCode.fetch_session_id_not_found
     host.advance(EVICTION_MS)
     larger.next()
-    assert Consumer(sessions, "a").session != 0, "nobody has used one for two minutes"
+    assert Consumer(sessions, "a").session != 0, "one is unused for two minutes"
     unused = sessions.fetch(fetch(session=large.session, epoch=2), by_id=False)
     assert unused is ErrorCode.fetch_session_id_not_found
     assert larger.next().rows
