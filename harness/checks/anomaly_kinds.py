@@ -52,7 +52,27 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "input record was committed before its output was written",
         "input records were committed before their outputs were written",
     ),
+    _kind(
+        "torn-transaction",
+        "transaction is committed in one partition and aborted in another",
+        "transactions are committed in one partition and aborted in another",
+    ),
+    _kind(
+        "commit-beyond-lso",
+        "committed offset is beyond what its group can have read",
+        "committed offsets are beyond what their group can have read",
+    ),
     # data that is wrong
+    _kind(
+        "aborted-read",
+        "record of an aborted transaction was delivered to a reader of committed data",
+        "records of aborted transactions were delivered to readers of committed data",
+    ),
+    _kind(
+        "precommitted-read",
+        "record was delivered to a reader of committed data before its transaction was decided",
+        "records were delivered to readers of committed data before their transactions were decided",
+    ),
     _kind(
         "wrong-output",
         "output is not what its input requires",
@@ -68,6 +88,16 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "duplicate-output",
         "output is in the sink more often than its input requires",
         "outputs are in the sink more often than their inputs require",
+    ),
+    _kind(
+        "committed-offset-regression",
+        "committed offset went back, although its owner did not ask for it",
+        "committed offsets went back, although their owners did not ask for it",
+    ),
+    _kind(
+        "two-owners",
+        "member of a group owned a partition together with another member",
+        "members of groups owned a partition together with another member",
     ),
     _kind(
         "unexpected",
@@ -107,6 +137,17 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "poll-skip",
         "read passed over records that are in the topic",
         "reads passed over records that are in the topic",
+    ),
+    # what does not end
+    _kind(
+        "stuck-transaction",
+        "transaction is still open after its timeout",
+        "transactions are still open after their timeouts",
+    ),
+    _kind(
+        "stuck-lso",
+        "transaction without marker stops the readers of committed data",
+        "transactions without markers stop the readers of committed data",
     ),
     # brokers that disagree, or whose logs are damaged
     _kind(

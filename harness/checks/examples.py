@@ -27,6 +27,7 @@ from harrow.cluster.wire.records import decode_records
 from .. import run_folder
 from ..histories.format import read_names
 from ..histories.recorded_faults import Row
+from ..histories.row_index import NAMED
 from ..histories.sent_contents import SUFFIX, SentRecord, sent_records
 from ..promises.record import text_of
 from .anomaly_kinds import rank
@@ -84,11 +85,12 @@ def shown_anomalies(
 
 
 def _with_client(row: Mapping[str, Any], clients: Sequence[str]) -> Row:
-    """Return the known fields of an operation, with the client's name instead of its number."""
+    """Return the known fields of an operation, with names of clients, groups and members instead of their numbers."""
     present = {name: value for name, value in row.items() if value is not None}
-    client = present.get("client")
-    if isinstance(client, int) and 0 <= client < len(clients):
-        present["client"] = clients[client]
+    for name in NAMED & present.keys():
+        number = present[name]
+        if isinstance(number, int) and 0 <= number < len(clients):
+            present[name] = clients[number]
     return present
 
 

@@ -15,6 +15,17 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
 * `two-leaders`, `two-controllers`: two brokers were leader in the same leader epoch, or controller in the same
   controller epoch.
 
+What the taps of the coordinators show (`kernels/transactions.py`, `kernels/groups.py` have the exact definitions):
+
+* `aborted-read` (G1a), `precommitted-read`: a reader of committed data received a record of an aborted transaction, or
+  a record before its transaction was decided;
+* `torn-transaction`: a transaction is committed in one partition and aborted in another;
+* `committed-offset-regression`: the committed offset of a group went back, and its owner did not ask for it;
+* `commit-beyond-lso`: a group committed an offset that it cannot have reached;
+* `two-owners`: two members of one generation owned a partition at the same time;
+* `stuck-transaction`, `stuck-lso`: a transaction that should have ended is open after healing, on its coordinator or
+  only in the log of a partition.
+
 What the application promised of a topic (`promises/topic_checks.py`):
 
 * `missing`: the application believes that it sent a record, but the topic does not have it;
@@ -62,6 +73,9 @@ INTEGRITY = frozenset(
     | {"two-leaders", "two-controllers"}
 )
 DUPLICATION = frozenset({"duplicate", "duplicate-output"})
+ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
+GROUPS = frozenset({"committed-offset-regression", "commit-beyond-lso", "two-owners"})
+LIVENESS = frozenset({"stuck-transaction", "stuck-lso"})
 EXCESS = frozenset({"unexpected"})
 ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"}) | {
     "out-of-order-output"
@@ -70,11 +84,11 @@ ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "sp
 FORBIDDEN: dict[str, frozenset[str]] = {
     "best-effort": frozenset({"replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"})
     | {"two-leaders", "two-controllers"},
-    "no-loss": LOSS | INTEGRITY,
-    "at-least-once": LOSS | INTEGRITY,
+    "no-loss": LOSS | INTEGRITY | LIVENESS,
+    "at-least-once": LOSS | INTEGRITY | LIVENESS,
     "at-most-once": INTEGRITY | DUPLICATION,
-    "exactly-once": LOSS | INTEGRITY | DUPLICATION | EXCESS,
-    "ordered": LOSS | INTEGRITY | ORDER,
+    "exactly-once": LOSS | INTEGRITY | DUPLICATION | EXCESS | ISOLATION | GROUPS | LIVENESS,
+    "ordered": LOSS | INTEGRITY | ORDER | LIVENESS,
 }
 """The anomalies that make a verdict invalid, by guarantee. `best-effort` is also derived from acks=0 and acks=1."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import run_folder
+from ..histories.coordinator_rows import MEMBERS, OFFSETS, TRANSACTIONS
 from ..histories.format import FINAL_READ_CLIENT
 from ..histories.layout import Layout, PartitionFiles
 from .fault_windows import FaultWindow
@@ -63,7 +64,9 @@ def plan_jobs(
         jobs.append(
             PartitionJob(
                 topic=topic, partition=partition, ops=files.ops, pending=layout.pending.get(topic, []),
-                batches=files.batches, logs={str(node): path for node, path in sorted(logs.items())},
+                batches=files.batches, transactions=files.coordinators.get(TRANSACTIONS, []),
+                offsets=files.coordinators.get(OFFSETS, []), members=files.coordinators.get(MEMBERS, []),
+                logs={str(node): path for node, path in sorted(logs.items())},
                 windows=[(window.start_ns, window.end_ns) for window in windows], started_ns=times.started_ns,
                 own_clients=own_clients, created_ns=changed.created_ns, cleaned_end=changed.cleaned_end,
                 deleted_heads={str(node): base for node, base in changed.deleted_heads.items()}, limit=limit,

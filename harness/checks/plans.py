@@ -13,6 +13,8 @@ from typing import Any
 from ..histories.row_index import RowRange
 
 TASK_BYTES = 32 << 20
+ROW_RANGES = ("ops", "pending", "batches", "transactions", "offsets", "members")
+"""The fields of a job that hold row ranges."""
 JOBS_MOST = 64
 """A job costs about 5 ms however small it is; a task about 40 ms."""
 
@@ -26,6 +28,10 @@ class PartitionJob:
     ops: list[RowRange] = field(default_factory=list[RowRange])
     pending: list[RowRange] = field(default_factory=list[RowRange])
     batches: list[RowRange] = field(default_factory=list[RowRange])
+    transactions: list[RowRange] = field(default_factory=list[RowRange])
+    """Rows of the coordinators: this and the next two (`histories/coordinator_rows.py`)."""
+    offsets: list[RowRange] = field(default_factory=list[RowRange])
+    members: list[RowRange] = field(default_factory=list[RowRange])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     """The folder of each replica's log, by node id."""
     windows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -54,7 +60,7 @@ class PartitionJob:
     def from_dict(cls, data: Mapping[str, Any]) -> PartitionJob:
         """Return the job of a `to_dict` result, also after it was written and read as JSON."""
         fields: dict[str, Any] = dict(data)
-        for name in ("ops", "pending", "batches"):
+        for name in ROW_RANGES:
             fields[name] = [RowRange(*part) for part in data[name]]
         fields["windows"] = [(start, end) for start, end in data["windows"]]
         return cls(**fields)

@@ -27,11 +27,10 @@ from ..histories.format import NAMES_SUFFIX, OPS_SUFFIX
 from ..histories.placed_rows import SUFFIX, write_placed
 from ..histories.task_files import file_system, joined
 from ..user_spark import shown
+from .plans import ROW_RANGES
 from .segments import segment_files
 
 COPY_BYTES = 8 << 20
-ROW_RANGES = ("ops", "pending", "batches")
-"""The fields of a job (`PartitionJob`) that hold row ranges."""
 Task = list[dict[str, Any]]
 
 

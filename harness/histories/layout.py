@@ -6,7 +6,7 @@ indexes hold
 
 * of recorders and the final read: completions only, since they repeat their invocations; a send without completion
   becomes `info`, in every partition of its topic when its partition is not known (`Layout.pending`);
-* of the taps: all batches without the brokers' own fetches.
+* of the taps: all batches without the brokers' own fetches, and all rows of the coordinators.
 
 Kafka's unit of independence is the topic-partition, so this is the only shuffle a verdict ever does. The tasks that
 judge gather the rows of their topic-partitions from the raw files by these indexes. Rows of a topic-partition keep the
@@ -28,10 +28,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harrow.cluster.broker_folder import node_id_of
+from harrow.cluster.broker_folder import TAP_NAMES, broker_files, node_id_of
 
 from .. import run_folder
-from .format import OperationFunction, OperationType, read_history
+from .coordinator_rows import FILES, map_coordinator_rows
+from .format import OperationFunction, OperationType, read_history, read_names
 from .row_index import BATCHES, BLOCK_ROWS, OPS, ROWS_MOST, ChunkHeader, RowRange, write_index
 from .tap import REPLICA_CLIENT, read_tap
 
@@ -58,6 +59,8 @@ class PartitionFiles:
     partition: int
     ops: list[RowRange] = field(default_factory=list[RowRange])
     batches: list[RowRange] = field(default_factory=list[RowRange])
+    coordinators: dict[str, list[RowRange]] = field(default_factory=lambda: defaultdict(list))
+    """Rows of the coordinators by their kind (`coordinator_rows.py`)."""
     rows: int = 0
 
 
@@ -91,7 +94,8 @@ class Layout:
             self.pending[topic].append(part)
             return
         place = self.place(topic, partition)
-        (place.ops if what == OPS else place.batches).append(part)
+        known = {OPS: place.ops, BATCHES: place.batches}
+        (known[what] if what in known else place.coordinators[what]).append(part)
         place.rows += part.rows
 
 
@@ -177,6 +181,9 @@ class _Reader:
         for path in run_folder.tap_files(folder / run_folder.CLUSTER):
             node = node_id_of(path.parent)
             yield from self._guarded(path, partial(self._tap, path, node))
+        for what, name in FILES.items():
+            for path in broker_files(folder / run_folder.CLUSTER, name):
+                yield from self._guarded(path, partial(self._coordinator, path, what))
 
     def _guarded(self, path: Path, cut: Callable[[], Generator[FileChunk]]) -> Generator[FileChunk]:
         try:
@@ -217,6 +224,20 @@ class _Reader:
             chunk = rows[start : start + CHUNK_ROWS]
             batches = partial(_batches, chunk, start, topics, peers, header)
             yield FileChunk(path, len(chunk), batches)
+
+    def _coordinator(self, path: Path, what: str) -> Generator[FileChunk]:
+        """Yield the chunks of one file of a coordinator."""
+        rows = map_coordinator_rows(path, what)
+        names = read_names(path.with_name(TAP_NAMES))
+        assert len(rows) < ROWS_MOST, path
+        node = node_id_of(path.parent)
+        header = ChunkHeader(
+            file=str(path), what=what, clients=self._client_numbers(names), constants={"node": node}
+        )  # fmt: skip
+        topics = self._numbered(names)
+        for start in range(0, len(rows), CHUNK_ROWS):
+            chunk = rows[start : start + CHUNK_ROWS]
+            yield FileChunk(path, len(chunk), partial(_batches, chunk, start, topics, [], header))
 
     def _numbered(self, names: Sequence[str]) -> dict[int, str]:
         return {number: name for number, name in enumerate(names) if name in self._topics}
@@ -270,11 +291,12 @@ def _pending(rows: Rows, topics: dict[int, str], header: ChunkHeader) -> Indexed
 def _batches(
     rows: Rows, first: int, topics: dict[int, str], peers: list[int], header: ChunkHeader
 ) -> IndexedChunk:
-    """Index a tap's rows without brokers' own fetches."""
+    """Index a tap's rows without brokers' own fetches; the rows of coordinators have no fetches."""
     import numpy as np
 
     def wanted(block: Rows) -> Wanted:
-        return _among(block["topic"], topics) & ~_among(block["client"], peers)
+        found = _among(block["topic"], topics)
+        return found & ~_among(block["client"], peers) if peers else found
 
     numbers, topic, partition = _chosen(rows, wanted)
     numbers += np.uint32(first)

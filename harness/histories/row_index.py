@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .coordinator_rows import coordinator_dtype, map_coordinator_rows
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     Columns = dict[str, npt.NDArray[Any]]
 
 OPS, BATCHES = "ops", "batches"
+NAMED = frozenset({"client", "group", "member", "transactional_id"})
+"""Columns with the number of a name in the file; `RangeReader` returns the number in the run."""
 BLOCK_ROWS = 1 << 14
 """Rows that are copied at a time: they fit the second-level cache, and each row is read once for each column."""
 ROWS_MOST = 1 << 32
@@ -50,7 +54,7 @@ class ChunkHeader:
     file: str
     """The absolute path of the raw file."""
     what: str
-    """`OPS` or `BATCHES`."""
+    """`OPS`, `BATCHES`, or a kind of `coordinator_rows.py`."""
     clients: list[int]
     """The number of each client in the run, by its number in the file."""
     constants: dict[str, int]
@@ -102,6 +106,8 @@ def row_dtype(header: ChunkHeader) -> np.dtype[np.void]:
         from .format import ROW_DTYPE
 
         return np.dtype(ROW_DTYPE)
+    if header.what != BATCHES:
+        return coordinator_dtype(header.what)
     from harrow.cluster.host.tap import TAP_DTYPE
 
     return np.dtype(TAP_DTYPE)
@@ -113,6 +119,8 @@ def raw_rows(header: ChunkHeader) -> Rows:
         from .format import map_rows
 
         return map_rows(header.file)
+    if header.what != BATCHES:
+        return map_coordinator_rows(header.file, header.what)
     from .tap import map_tap
 
     return map_tap(header.file)
@@ -162,7 +170,7 @@ class RangeReader:
                 end = at + len(block)
                 for name, column in varying.items():
                     values = block[name]
-                    column[at:end] = chunk.clients[values] if name == "client" else values
+                    column[at:end] = chunk.clients[values] if name in NAMED else values
                 at = end
         return columns
 

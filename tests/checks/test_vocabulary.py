@@ -11,7 +11,7 @@ from harrow.harness.checks.guarantees import ALL_ANOMALIES, FORBIDDEN, SIMULATED
 
 CHECKS = Path(checks.__file__).parent
 KERNELS = sorted((CHECKS / "kernels").glob("*.py"))
-ORACLE = [CHECKS / "oracle.py"]
+ORACLE = [CHECKS / "oracle.py", CHECKS / "oracle_of_transactions.py"]
 TRACES = [CHECKS / "traces.py"]
 PROMISES = sorted(
     path
@@ -23,7 +23,7 @@ SIMULATION = sorted(Path(simulation.__file__).parent.glob("*.py"))
 NAMES = ALL_ANOMALIES | SIMULATED
 LOOKS_LIKE_ONE = re.compile(
     r'"((?:lost|unseen|inconsistent|duplicate|nonmonotonic|poll|replica|corrupt|log|epoch|two|unexpected|send|'
-    r'offset|not|task|reader|producer|invented|diverged|reordered)-[a-z][a-z-]+)"'
+    r'offset|not|task|reader|producer|invented|diverged|reordered|aborted|precommitted|torn|committed|stuck)-[a-z][a-z-]+)"'
 )
 
 

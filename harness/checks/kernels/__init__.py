@@ -8,6 +8,8 @@
 * `identical_records.py`, `client_epochs.py`: duplicates of producers that did not record their operations, and
   duplicates that the client made;
 * `quick.py`: fast tests that a partition has no anomaly;
+* `log_transactions.py`, `transactions.py`: transactions of the log with the coordinator's decisions, and their checks;
+* `groups.py`: committed offsets and the owners of the partition;
 * `evidence.py`: facts about the cause of what was found;
 * `findings.py`: `PartitionFindings`, the result.
 
@@ -27,12 +29,14 @@ from ..plans import PartitionJob
 from . import (
     batches,
     evidence,
+    groups,
     identical_records,
     overlap,
     records,
     refusals,
     removals,
     replicas,
+    transactions,
 )
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, Files, PartitionInputs, chosen, load
@@ -50,6 +54,12 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     batches.duplicate_batches,
     identical_records.duplicate_records,
     batches.sequence_order,
+    transactions.committed_reads,
+    transactions.torn_transactions,
+    transactions.stuck,
+    groups.owners,
+    groups.regressions,
+    groups.beyond_the_end,
     removals.below_the_low_watermark,
     removals.below_the_cleaned_offset,
     refusals.refused_sends,

@@ -39,12 +39,48 @@ BATCH_SCHEMA: dict[str, type[pl.DataType]] = {
     "completed_ns": pl.Int64, "created_ns": pl.Int64, "base_timestamp_ms": pl.Int64,
     "max_timestamp_ms": pl.Int64, "node": pl.Int32,
 }  # fmt: skip
+TRANSACTION_SCHEMA: dict[str, type[pl.DataType]] = {
+    "state": pl.UInt8, "transactional_id": pl.UInt32, "producer_id": pl.Int64, "producer_epoch": pl.Int16,
+    "timeout_ms": pl.Int32, "time_ns": pl.Int64, "node": pl.Int32,
+}  # fmt: skip
+OFFSET_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8, "error": pl.Int16, "group": pl.UInt32, "client": pl.UInt32, "member": pl.UInt32,
+    "generation": pl.Int32, "offset": pl.Int64, "producer_id": pl.Int64, "invoked_ns": pl.Int64,
+    "completed_ns": pl.Int64, "node": pl.Int32,
+}  # fmt: skip
+MEMBER_SCHEMA: dict[str, type[pl.DataType]] = {
+    "kind": pl.UInt8, "group": pl.UInt32, "member": pl.UInt32, "client": pl.UInt32, "generation": pl.Int32,
+    "time_ns": pl.Int64, "node": pl.Int32,
+}  # fmt: skip
 NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
     pl.UInt8: np.uint8, pl.Int16: np.int16, pl.Int32: np.int32, pl.UInt32: np.uint32, pl.Int64: np.int64,
     pl.UInt64: np.uint64,
 }  # fmt: skip
 PRODUCED, FETCHED, FLAG_LOST = 1, 2, 1
 LOG_APPEND_TIME = 0x08
+
+
+@dataclass(slots=True, kw_only=True)
+class CoordinatorRows:
+    """What the coordinators recorded of one topic-partition, each by time."""
+
+    transactions: pl.DataFrame = field(
+        default_factory=lambda: pl.DataFrame(schema=TRANSACTION_SCHEMA)
+    )
+    offsets: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=OFFSET_SCHEMA))
+    members: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=MEMBER_SCHEMA))
+
+    def since(self, created_ns: int) -> CoordinatorRows:
+        """Return the rows since the topic was created, by time."""
+        return CoordinatorRows(
+            transactions=_since(self.transactions, "time_ns", created_ns),
+            offsets=_since(self.offsets, "completed_ns", created_ns),
+            members=_since(self.members, "time_ns", created_ns),
+        )
+
+
+def _since(frame: pl.DataFrame, time: str, created_ns: int) -> pl.DataFrame:
+    return frame.filter(pl.col(time) >= created_ns).sort(time, maintain_order=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +106,9 @@ class PartitionInputs:
     problems: list[str]
     log_ends: dict[int, int] = field(default_factory=dict[int, int])
     """By broker, the base offset of its last segment file: an empty log may begin and end there."""
+    coordinators: CoordinatorRows = field(default_factory=CoordinatorRows)
+    end_ns: int = 0
+    """When the final read of the partition was complete; 0 without one."""
     failed: int = 0
     agreed: bool | None = None
     """The stored result of `quick.agrees`, which two checks need."""
@@ -156,6 +195,11 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
             )
     inputs = arrange(job, ops, files.read(job.pending, OPS_SCHEMA), batches, logs, problems)
     inputs.log_ends = ends
+    inputs.coordinators = CoordinatorRows(
+        transactions=files.read(job.transactions, TRANSACTION_SCHEMA),
+        offsets=files.read(job.offsets, OFFSET_SCHEMA),
+        members=files.read(job.members, MEMBER_SCHEMA),
+    ).since(job.created_ns)
     return inputs
 
 
@@ -188,6 +232,7 @@ def arrange(
         fetched=chosen(batches, batch_kind == FETCHED),
         logs=logs,
         problems=[*problems, *doubts],
+        end_ns=int(bounds["time_ns"][-1]) if len(bounds) else 0,
         failed=int((sends & (outcome == OperationType.FAIL)).sum()),
     )
 
