@@ -4,37 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import polars as pl
-from harrow.harness.checks.kernels import groups, transactions
-from harrow.harness.checks.kernels.findings import PartitionFindings
-from harrow.harness.checks.kernels.inputs import (
-    BATCH_SCHEMA,
-    MEMBER_SCHEMA,
-    OFFSET_SCHEMA,
-    OPS_SCHEMA,
-    TRANSACTION_SCHEMA,
-    CoordinatorRows,
-    arrange,
-)
 from harrow.harness.checks.oracle_of_transactions import TransactionOracle
-from harrow.harness.checks.plans import PartitionJob
-from harrow.harness.checks.segments import LOG_COLUMNS
-from harrow.harness.histories.format import OperationFunction, OperationType
-from harrow.harness.histories.layout import DRAINED
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transaction_histories import SECOND, anomalies_of, kernels_find
 
 Row = dict[str, Any]
-SECOND = 10**9
 TIMES = st.sampled_from([*range(1, 12), 20 * SECOND, 50 * SECOND])
-CHECKS = (
-    transactions.committed_reads,
-    transactions.torn_transactions,
-    transactions.stuck,
-    groups.owners,
-    groups.regressions,
-    groups.beyond_the_end,
-)
 
 
 @st.composite
@@ -133,37 +109,6 @@ MEMBERS = st.fixed_dictionaries(
 )
 
 
-def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
-    return pl.DataFrame([{name: row[name] for name in schema} for row in rows], schema=schema)
-
-
-def kernels_find(
-    batches: list[Row], rows: list[Row], states: list[Row], offsets: list[Row], members: list[Row], *, end_ns: int,
-    high: int, windows: list[tuple[int, int]],
-) -> set[tuple[str, tuple[int, ...]]]:  # fmt: skip
-    columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
-    job = PartitionJob(topic="t", partition=0, limit=1000, windows=windows)
-    final = [
-        {
-            **dict.fromkeys(OPS_SCHEMA, 0), "kind": int(OperationFunction.BOUNDS), "offset": high, "time_ns": end_ns,
-            "outcome": int(OperationType.OK), "source": DRAINED,
-        }
-    ] if end_ns else []  # fmt: skip
-    inputs = arrange(
-        job, frame(final, OPS_SCHEMA), frame([], OPS_SCHEMA), frame(batches, BATCH_SCHEMA), {1: frame(rows, columns)},
-        [],
-    )  # fmt: skip
-    inputs.coordinators = CoordinatorRows(
-        transactions=frame(states, TRANSACTION_SCHEMA),
-        offsets=frame(offsets, OFFSET_SCHEMA),
-        members=frame(members, MEMBER_SCHEMA),
-    ).since(0)
-    findings = PartitionFindings("t", 0, 1000)
-    for check in CHECKS:
-        check(inputs, findings)
-    return {(row["name"], tuple(sorted(row["offsets"]))) for row in findings.result()["anomalies"]}
-
-
 @settings(max_examples=400, deadline=None)
 @given(
     seen=st.lists(SEEN, max_size=6),
@@ -187,4 +132,4 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
         batches, rows, states, offsets, members, end_ns=end_ns, high=high if end_ns else None,
         healed_ns=max((end for _, end in windows if end <= end_ns), default=0),
     )  # fmt: skip
-    assert found == oracle.judge()
+    assert anomalies_of(found) == oracle.judge()
