@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -24,24 +23,19 @@ from transactional_clients import TIMEOUT_S, transactional_producer
 ORDERS = 40
 CRASH_AT = 17
 GROUP = "billing"
-_numbers = itertools.count()
+_crashed: list[object] = []
+"""Times of the orders at which a job has crashed already; a process of the job crashes once."""
 
 
 class CrashError(Exception):
     """The process of the job ends here."""
 
 
-@pytest.fixture(scope="module")
-def harrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harrow]:
-    with Harrow(tmp_path_factory.mktemp("shop") / "run") as shop:
-        yield shop
-
-
 @pytest.mark.parametrize("idempotent", [False, True], ids=["without", "with"])
 def test_several_requests_in_flight_reorder_without_idempotence(
     harrow: Harrow, idempotent: bool
 ) -> None:
-    orders = harrow.topic(f"orders{next(_numbers)}")
+    orders = harrow.topic("orders")
     producer = Producer(
         {
             "bootstrap.servers": harrow.bootstrap_servers, "enable.idempotence": idempotent, "acks": "all",
@@ -117,9 +111,6 @@ def _commit(producer: Producer) -> None:
             return
 
 
-_crashed: list[object] = []
-
-
 def run_job(
     harrow: Harrow, orders: Topic, bills: Topic, process: Process, until: Callable[[], int]
 ) -> None:
@@ -149,7 +140,7 @@ def place_orders(harrow: Harrow, orders: Topic, first: int, count: int) -> None:
 
 
 def crash_and_restart(harrow: Harrow, process: Process) -> tuple[Topic, Topic]:
-    orders, bills = harrow.topic(f"orders{next(_numbers)}"), harrow.topic(f"bills{next(_numbers)}")
+    orders, bills = harrow.topic("orders"), harrow.topic("bills")
     place_orders(harrow, orders, 0, ORDERS)
     with pytest.raises(CrashError):
         run_job(harrow, orders, bills, process, lambda: ORDERS)
@@ -182,7 +173,7 @@ def test_a_bill_in_the_transaction_of_its_offset_is_written_once(harrow: Harrow)
 
 
 def test_a_job_with_transactions_bills_once_while_its_coordinator_is_killed(harrow: Harrow) -> None:
-    orders, bills = harrow.topic(f"orders{next(_numbers)}"), harrow.topic(f"bills{next(_numbers)}")
+    orders, bills = harrow.topic("orders"), harrow.topic("bills")
     place_orders(harrow, orders, 0, 5)
     placed = 5
 

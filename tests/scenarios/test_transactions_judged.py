@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from harrow import Harrow
+from harrow import Harrow, Verdict
 from harrow.harness.errors import VerdictError
-from transactional_clients import TIMEOUT_S, transactional_producer
+from transactional_clients import TIMEOUT_S, consumer_of, transactional_producer
 
 pytestmark = pytest.mark.harrow(scope="session")
 
@@ -86,3 +86,32 @@ def test_a_fenced_zombie_leaves_no_doubt(harrow: Harrow) -> None:
         orders, guarantee="exactly-once", record_id="order", expected=[3, 4]
     )
     assert verdict.valid, verdict
+
+
+def read_early(harrow: Harrow, *, commit: bool) -> Verdict:
+    """The verdict on three orders that a reader of committed data received while their transaction was open."""
+    orders = harrow.topic("early" if commit else "aborted", partitions=1)
+    producer = transactional_producer(harrow.bootstrap_servers)
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for order in range(3):
+        producer.produce(orders.name, json.dumps({"order": order}))
+    assert producer.flush(TIMEOUT_S) == 0
+    with consumer_of(harrow.bootstrap_servers, "early", isolation_level="read_committed") as reader:
+        reader.subscribe([orders.name])
+        assert len(reader.consume(3, TIMEOUT_S)) == 3
+    (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
+    with pytest.raises(VerdictError) as found:
+        harrow.verify(orders, guarantee="exactly-once")
+    assert found.value.verdict is not None
+    return found.value.verdict
+
+
+@pytest.mark.harrow(plant=("reads_open_transactions",))
+@pytest.mark.parametrize(("commit", "name"), [(True, "precommitted-read"), (False, "aborted-read")])
+def test_a_broker_that_does_not_respect_the_lso_is_found(
+    harrow: Harrow, commit: bool, name: str
+) -> None:
+    verdict = read_early(harrow, commit=commit)
+    assert verdict.anomaly_counts == {name: 3}, verdict
+    assert '"order": ' in str(verdict), "the verdict shows the orders"

@@ -20,7 +20,8 @@ class RunEvidence:
     faults: Sequence[RecordedFault] = ()
     """Faults that were injected, by the time of their injection."""
     events: Sequence[Row] = ()
-    """Events of the brokers' traces with `broker`, by time: partition.leader, .isr, .truncated and group.state."""
+    """Events of the brokers' traces with `broker`, by time: partition.leader, .isr, .truncated, group.state, and
+    transaction.state of producers that began."""
     facts: Sequence[Row] = ()
     """Rows of `kernels/evidence.py`."""
     refusals: Sequence[Row] = ()
@@ -29,6 +30,14 @@ class RunEvidence:
     """Sends that did not succeed: `topic`, `error` (a name), `refused`, `records`, `first_ns`, `last_ns`."""
     acknowledgements: Mapping[Place, Row] = field(default_factory=dict[Place, Row])
     """Of the copies of duplicated records: `client` and `time_ns` of the acknowledgement that reached the client."""
+    aborted: Sequence[Row] = ()
+    """Transactions that were aborted: `transactional_id`, `topic`, `transactions`, `first_ns`, `last_ns`."""
+    committed: Sequence[Row] = ()
+    """The same of transactions that were committed."""
+    plain_commits: Sequence[Row] = ()
+    """Offsets that were committed outside of transactions: `group`, `topic`, `commits`."""
+    uncommitted_readers: Sequence[Row] = ()
+    """Clients that read uncommitted data: `client`, `topic`."""
     clients: Sequence[str] = field(default=())
     """Names of the clients, by the number that the facts have."""
 

@@ -13,14 +13,23 @@ from typing import Any
 
 from harrow.cluster.broker_folder import node_id_of
 from harrow.cluster.errors import HarrowError, error_name
+from harrow.cluster.host.coordinator_tap import PREPARE_ABORT, PREPARE_COMMIT
 
 from ... import run_folder
 from ...histories.recorded_faults import Row, json_object, read_faults
 from ..verdict import Anomaly
+from .coordinator_facts import ended_transactions, plain_commits, uncommitted_readers
 from .evidence import Place, RunEvidence
 from .rules import causes
 
-EVENTS = ("partition.leader", "partition.isr", "partition.truncated", "group.state")
+EVENTS = (
+    "partition.leader",
+    "partition.isr",
+    "partition.truncated",
+    "group.state",
+    "transaction.state",
+)
+OF_COORDINATORS = frozenset({"group.state", "transaction.state"})
 EVENT_MARKS = tuple(f'"{name}"'.encode() for name in EVENTS)
 BYTES_MOST = 2 << 30
 EVENTS_MOST = 20_000
@@ -54,6 +63,10 @@ def read_evidence(
         refusals=_refusals(taps if small else [], wanted),
         delivery_errors=_delivery_errors(histories if small else [], wanted),
         acknowledgements=_acknowledgements(taps if small else [], places),
+        aborted=ended_transactions(folder, wanted, PREPARE_ABORT) if small else (),
+        committed=ended_transactions(folder, wanted, PREPARE_COMMIT) if small else (),
+        plain_commits=plain_commits(folder, wanted) if small else (),
+        uncommitted_readers=uncommitted_readers(folder, wanted) if small else (),
         clients=clients,
     )
 
@@ -102,10 +115,12 @@ def trace_events(folder: Path, topics: set[str]) -> list[Row]:
             for line in file:
                 if not any(mark in line for mark in EVENT_MARKS):
                     continue
+                if b'"transaction.state"' in line and b'"Empty"' not in line:
+                    continue  # only where a producer began: every transaction has four of them
                 row = json_object(line)
                 if row is None or "t_ns" not in row or row.get("event") not in EVENTS:
                     continue
-                if row.get("topic") in topics or row["event"] == "group.state":
+                if row.get("topic") in topics or row["event"] in OF_COORDINATORS:
                     found.append({**row, "broker": broker})
     return sorted(found, key=_time)[:EVENTS_MOST]
 

@@ -13,6 +13,7 @@ from .commits import committed_early
 from .duplicates import duplicated, reordered
 from .evidence import RunEvidence
 from .losses import lost, not_stored, same_offsets
+from .transactions import outputs_doubled, outputs_missing, outputs_unexpected
 
 SENTENCES_MOST = 3
 """Sentences for one kind: those on the most records."""
@@ -41,7 +42,9 @@ def _weight(sentence: tuple[int, str]) -> int:
 RULES: Mapping[str, Rule] = {
     "missing": not_stored,
     "lost-write": lost,
-    "missing-output": committed_early,
+    "missing-output": outputs_missing,
+    "unexpected-output": outputs_unexpected,
+    "duplicate-output": outputs_doubled,
     "commit-before-output": committed_early,
     "duplicate": duplicated,
     "inconsistent-offsets": same_offsets,

@@ -201,13 +201,13 @@ def beyond_the_end(inputs: PartitionInputs, findings: PartitionFindings) -> None
 def _stable_limits(inputs: PartitionInputs, rows: pl.DataFrame) -> Any:
     """Return for each commit the last stable offset at its time, if its client reads only committed data."""
     limits = np.full(len(rows), NEVER_NS)
+    found = log_transactions(inputs)
+    if not len(found):
+        return limits
     fetched = inputs.fetched.group_by("client").agg(
         ((pl.col("flags") & FLAG_READ_COMMITTED) != 0).all().alias("all")
     )
     careful = fetched.filter(pl.col("all"))["client"].to_list()
-    found = log_transactions(inputs) if careful else pl.DataFrame()
-    if not len(found):
-        return limits
     found = found.filter(pl.col("decided_ns").is_not_null() | pl.col("marker").is_null())
     first = found["base_offset"].to_numpy()
     until = found["decided_ns"].fill_null(NEVER_NS).to_numpy()

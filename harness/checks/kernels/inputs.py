@@ -114,6 +114,9 @@ class PartitionInputs:
     """The stored result of `quick.agrees`, which two checks need."""
     committed: pl.DataFrame | None = None
     """The stored result of `visible`, which two checks need."""
+    in_transactions: pl.DataFrame | None = None
+    """The stored result of `log_transactions.transactional_batches`; the next one is that of `log_transactions`."""
+    transactions: pl.DataFrame | None = None
 
     def visible(self) -> pl.DataFrame:
         """Return the final read, which exists, without the records of aborted transactions."""

@@ -34,6 +34,12 @@ def transactional_batches(inputs: PartitionInputs) -> pl.DataFrame:
     Compaction removes markers, so the cleaned part of a log has no transactions. `produced_ns` is the first request
     with the batch that a tap has, 0 without one.
     """
+    if inputs.in_transactions is None:
+        inputs.in_transactions = _transactional_batches(inputs)
+    return inputs.in_transactions
+
+
+def _transactional_batches(inputs: PartitionInputs) -> pl.DataFrame:
     logs = [log for log in inputs.logs.values() if len(log)]
     if not logs:
         return pl.DataFrame()
@@ -72,6 +78,12 @@ def log_transactions(inputs: PartitionInputs) -> pl.DataFrame:
 
     `decided`: true for a commit, null where the coordinator decided nothing, or where its rows do not say what.
     """
+    if inputs.transactions is None:
+        inputs.transactions = _log_transactions(inputs)
+    return inputs.transactions
+
+
+def _log_transactions(inputs: PartitionInputs) -> pl.DataFrame:
     batches = transactional_batches(inputs)
     if not len(batches):
         return batches

@@ -39,11 +39,13 @@ MS = 1_000_000
 
 def committed_reads(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     """aborted-read and precommitted-read."""
+    batches = transactional_batches(inputs)
+    if not len(batches):
+        return
     flags = inputs.fetched["flags"]
     kept = ((flags & FLAG_READ_COMMITTED) != 0) & ((flags & FLAG_FILTERED) == 0)
     read = inputs.fetched.filter(kept & (inputs.fetched["producer_id"] >= 0))
-    batches = transactional_batches(inputs) if len(read) else pl.DataFrame()
-    if not len(batches):
+    if not len(read):
         return
     read = (
         read.cast({"crc": pl.Int64})

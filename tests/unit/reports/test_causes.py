@@ -213,3 +213,44 @@ def test_sentences_are_ordered_by_records_and_bounded() -> None:
     facts = [lost(partition=number, records=number) for number in range(1, 9)]
     found = cause("lost-write", facts=facts)
     assert [text.split("orders-")[1][0] for text in found] == ["8", "7", "6"]
+
+
+ABORTED = {
+    "transactional_id": "billing", "topic": "bills", "transactions": 3, "first_ns": at(1), "last_ns": at(2.5),
+}  # fmt: skip
+
+
+def test_missing_outputs_name_aborted_transactions_and_the_producer_that_fenced_them() -> None:
+    began = {"event": "transaction.state", "t_ns": at(1.2), "transactional_id": "billing"}
+    assert cause("missing-output", aborted=[ABORTED], events=[began]) == (
+        (
+            "3 transactions were aborted of billing, with records of bills, from 1.00 s to 2.50 s; a producer began "
+            "with the same transactional id at 1.20 s, which fences the one before"
+        ),
+    )
+    (plain,) = cause("missing-output", aborted=[ABORTED], events=[{**began, "t_ns": at(0.5)}])
+    assert "fences" not in plain
+    assert cause("missing-output", aborted=[{**ABORTED, "topic": "orders"}]) == ()
+
+
+def test_unexpected_outputs_name_aborted_inputs_and_who_read_them() -> None:
+    readers = [{"client": "biller", "topic": "bills"}]
+    assert cause("unexpected-output", aborted=[ABORTED], uncommitted_readers=readers) == (
+        (
+            "3 transactions were aborted of billing, with records of bills, from 1.00 s to 2.50 s; biller read bills "
+            "with isolation.level=read_uncommitted"
+        ),
+    )
+    assert cause("unexpected-output", aborted=[ABORTED]) == ()
+
+
+def test_doubled_outputs_name_commits_outside_the_transactions() -> None:
+    commits = [{"group": "billing", "topic": "bills", "commits": 4}]
+    written = [{**ABORTED, "topic": "orders"}]
+    assert cause("duplicate-output", committed=written, plain_commits=commits) == (
+        (
+            "group billing committed its offsets of bills outside the transactions of billing: after a crash between "
+            "the two, records are processed again"
+        ),
+    )
+    assert cause("duplicate-output", plain_commits=commits) == ()

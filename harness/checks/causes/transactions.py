@@ -1,0 +1,82 @@
+"""Causes in pipelines with transactions: what was aborted, readers of uncommitted data, commits outside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...histories.recorded_faults import Row
+from ...wording import counted
+from ..verdict import Anomaly
+from .commits import committed_early
+from .evidence import RunEvidence
+
+
+def outputs_missing(
+    anomalies: Sequence[Anomaly], evidence: RunEvidence
+) -> Iterable[tuple[int, str]]:
+    """Return which commits were early, and which transactions with outputs were aborted or fenced."""
+    yield from committed_early(anomalies, evidence)
+    sources = {anomaly.topic for anomaly in anomalies}
+    for row in evidence.aborted:
+        if row["topic"] not in sources:
+            yield 0, _aborted(row, evidence) + _fenced(row, evidence)
+
+
+def _aborted(row: Row, evidence: RunEvidence) -> str:
+    when = evidence.span(row["first_ns"], row["last_ns"])
+    transactions = counted(row["transactions"], "transaction was", "transactions were")
+    return f"{transactions} aborted of {row['transactional_id']}, with records of {row['topic']}, {when}"
+
+
+def _fenced(row: Row, evidence: RunEvidence) -> str:
+    """Return that another producer took the transactional id after the first abort."""
+    began = [
+        event["t_ns"]
+        for event in evidence.events
+        if event["event"] == "transaction.state"
+        and event.get("transactional_id") == row["transactional_id"]
+        and event["t_ns"] >= row["first_ns"]
+    ]
+    if not began:
+        return ""
+    times = f" ({len(began)} times)" if len(began) > 1 else ""
+    return (
+        f"; a producer began with the same transactional id at {evidence.at(began[0])}{times}, "
+        "which fences the one before"
+    )
+
+
+def outputs_unexpected(
+    anomalies: Sequence[Anomaly], evidence: RunEvidence
+) -> Iterable[tuple[int, str]]:
+    """Return who read uncommitted data of a topic with aborted transactions."""
+    sinks = {anomaly.topic for anomaly in anomalies}
+    for row in evidence.aborted:
+        readers = [
+            reader["client"]
+            for reader in evidence.uncommitted_readers
+            if reader["topic"] == row["topic"]
+        ]
+        if row["topic"] not in sinks and readers:
+            names = ", ".join(sorted(readers))
+            yield (
+                row["transactions"],
+                f"{_aborted(row, evidence)}; {names} read {row['topic']} with isolation.level=read_uncommitted",
+            )
+
+
+def outputs_doubled(
+    anomalies: Sequence[Anomaly], evidence: RunEvidence
+) -> Iterable[tuple[int, str]]:
+    """Return which group committed its offsets outside the transactions that wrote the outputs."""
+    sinks = {anomaly.topic for anomaly in anomalies}
+    writers = sorted(row["transactional_id"] for row in evidence.committed if row["topic"] in sinks)
+    for row in evidence.plain_commits if writers else ():
+        if row["topic"] not in sinks:
+            yield (
+                row["commits"],
+                (
+                    f"group {row['group']} committed its offsets of {row['topic']} outside the transactions of "
+                    f"{', '.join(writers)}: after a crash between the two, records are processed again"
+                ),
+            )
