@@ -14,6 +14,7 @@ later row.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -40,11 +41,13 @@ def owners(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return
     shared = rows.group_by("group", "generation").agg(pl.col("member").n_unique().alias("several"))
     several = rows.join(shared.filter(pl.col("several") > 1), on=["group", "generation"])
-    bad = list(_overlaps(several.sort("time_ns", maintain_order=True).iter_rows(named=True)))
+    bad: list[tuple[Row, Row]] = list(
+        _overlaps(several.sort("time_ns", maintain_order=True).iter_rows(named=True))
+    )
     found = pl.DataFrame({"at": list(range(len(bad)))})
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        first, second = bad[row["at"]]
+        first, second = bad[int(row["at"])]
         text = (
             f"in generation {second['generation']} of group {client_mark(second['group'])} the members "
             f"{client_mark(first['member'])} and {client_mark(second['member'])} owned the partition at the same time"
@@ -93,7 +96,7 @@ def regressions(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     found = pl.DataFrame({"at": list(range(len(bad)))})
 
     def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        before, after, text = bad[row["at"]]
+        before, after, text = bad[int(row["at"])]
         offsets = [before["offset"], after["offset"]]
         return offsets, [_offset_row(before), _offset_row(after)], text
 
@@ -138,16 +141,17 @@ def _lost_commits(rows: list[Row]) -> Iterator[Regression]:
     if not committed:
         return
     times = [row["completed_ns"] for row in committed]
-    lowest = np.minimum.accumulate([row["offset"] for row in reversed(committed)])[::-1]
+    offsets: list[int] = [row["offset"] for row in reversed(committed)]
+    lowest = list(itertools.accumulate(offsets, min))[::-1]
     for read in (row for row in rows if row["kind"] == OFFSET_READ):
-        at = int(np.searchsorted(times, read["invoked_ns"])) - 1
+        at = bisect.bisect_left(times, read["invoked_ns"]) - 1
         if at < 0 or read["offset"] >= committed[at]["offset"]:
             continue
         last = committed[at]
         begun = at
         while begun > 0 and committed[begun - 1]["completed_ns"] >= last["invoked_ns"]:
             begun -= 1  # their order in the log is not known
-        if read["offset"] >= min([int(lowest[begun]), *failed]):
+        if read["offset"] >= min([lowest[begun], *failed]):
             continue
         if _is_current(read, last, rows):
             text = (
