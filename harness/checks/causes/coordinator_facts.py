@@ -33,7 +33,8 @@ def ended_transactions(folder: Path, topics: set[str], state: int) -> list[Row]:
     times: dict[tuple[str, str], list[int]] = {}
     for rows, topic, names in _rows(folder, TRANSACTIONS, topics):
         ended = rows[rows["state"] == state]
-        for number in np.unique(ended["transactional_id"]).tolist():
+        numbers: list[int] = np.unique(ended["transactional_id"]).tolist()
+        for number in numbers:
             own = ended[ended["transactional_id"] == number]
             key = (names[number], topic)
             times.setdefault(key, []).extend(own["time_ns"].tolist())
