@@ -295,7 +295,7 @@ class Cluster:
         return self.describe().controller
 
     def state(self) -> dict[int, list[dict[str, Any]]]:
-        """The replicas of each running broker, from that broker: leader, epoch, ISR, LEO, HW, log start."""
+        """The replicas of each running broker, from that broker: leader, epoch, ISR, LEO, HW, LSO, log start."""
         return {
             node_id: self.control(node_id, "state")["partitions"]
             for node_id, broker in self.brokers.items()

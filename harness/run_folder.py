@@ -11,6 +11,7 @@ schedule.json       what was planned and resolved, replayable             (`faul
 schedule-<n>.json   the same of the n-th chaos block, from the second one on
 faults.jsonl        what the nemesis did, one row an event                (`faults/background.py`, schema 1)
 verdict.json        the verdict                                           (`checks/verdict.py`)
+jobs/*.log          what each process of `exactly_once/` logged
 promises.json       what the checks of promises found                 (`promises/findings.py`, schema 1)
 report.html         the picture of the run                                (`reports/picture.py`)
 run.json            what the run was: seed, brokers, settings, data folders, judged topics, its start (here, schema 1)
@@ -32,6 +33,7 @@ CLUSTER = "cluster"
 HISTORY = "history"
 DRAIN = "drain"
 PROMISES = "promises"
+JOBS = "jobs"
 PROMISE_FINDINGS = "promises.json"
 LAID_OUT = "history.index"
 SCHEDULE = "schedule.json"

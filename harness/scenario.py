@@ -9,6 +9,8 @@ leader, an election on the topic; else its verdict is `unknown`, whatever the ch
     acks-1            a leader acknowledges alone: a record may be lost with it (H2)
     unclean           unclean election, ISR down to one: acknowledged records may be lost (H3)
     no-idempotence    a retry after a lost response may append twice (H5), and out of order (H6)
+    exactly-once      a consume-transform-produce job in three processes (`exactly_once/`): the output has each input
+                      exactly once, no transaction is open, and each last stable offset is the high watermark (F3, L5)
 
 At most one leader for each epoch is a check of the verdict itself (anomaly `two-leaders`, by the brokers' traces).
 Liveness: `verify` finds the cluster converged within its bound after healing.
@@ -22,22 +24,27 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM
 from harrow.faults.schedule import Schedule
 
-from . import run_folder
+from . import exactly_once, run_folder
 from .errors import VerdictError
+from .exactly_once import TransformWorkload
 from .run import Harrow
 from .run_settings import TOPIC, settings_of
 from .user_spark import HARROWS_OWN, UserSpark
 from .workload import Workload
 
+if TYPE_CHECKING:
+    from .checks import Verdict
+
 CALM_S = 0.7
 BOUND_S = 120.0
-"""Longest that the faults of one run may take before it is ended."""
+"""How much longer than planned the faults of one run may take before it is ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +55,16 @@ class ChaosVariant:
     producer: Mapping[str, Any] = field(default_factory=dict[str, Any])
     topic: Mapping[str, object] = field(default_factory=dict[str, object])
     cap: int | None = None
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Broker settings."""
+    transforms: bool = False
+    """Whether a job makes bills of the orders, instead of a consumer that reads them."""
+    must_be_valid: bool = False
+    """Whether a seed that is not valid is a defect."""
 
 
 VARIANTS: Mapping[str, ChaosVariant] = {
-    "safe": ChaosVariant(),
+    "safe": ChaosVariant(must_be_valid=True),
     "acks-1": ChaosVariant(guarantee="no-loss", producer={"acks": 1, "enable.idempotence": False}),
     "unclean": ChaosVariant(
         guarantee="no-loss",
@@ -60,6 +73,9 @@ VARIANTS: Mapping[str, ChaosVariant] = {
     ),
     "no-idempotence": ChaosVariant(
         producer={"enable.idempotence": False, "request.timeout.ms": 1000, "max.in.flight": 5}
+    ),
+    "exactly-once": ChaosVariant(
+        guarantee="exactly-once", config=exactly_once.CONFIG, transforms=True, must_be_valid=True
     ),
 }
 
@@ -79,6 +95,13 @@ def cap_of(variant: ChaosVariant, repertoire: str, brokers: int) -> int | None:
     if variant.cap is not None or repertoire == "usual":
         return variant.cap
     return max(1, (brokers - 1) // 2)
+
+
+def partitions_of(variant: ChaosVariant, brokers: int) -> int:
+    """Return how many partitions the topic has: every broker leads one, and each process of a job reads two."""
+    if variant.transforms:
+        return max(2 * exactly_once.PROCESSES, brokers)
+    return 2 if brokers == USUAL_BROKERS else brokers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +147,8 @@ class Scenario:
     """Arguments of `Harrow.chaos`."""
     plants: tuple[str, ...] = ()
     """Modules of planted bugs."""
+    transforms: bool = False
+    """As in `ChaosVariant`."""
     needs_election: bool = False
     """Whether a run without an election does not count."""
     variant: str = "safe"
@@ -144,14 +169,13 @@ def drawn_scenario(
     return Scenario(
         seed=seed, brokers=brokers, guarantee=chosen.guarantee, variant=variant, repertoire=repertoire,
         repeat=repeat_command(seed, seconds, variant, brokers, repertoire, plants), plants=tuple(plants),
-        # every broker leads something
-        partitions=2 if brokers == USUAL_BROKERS else brokers,
-        topic_config=chosen.topic, producer=chosen.producer,
+        partitions=partitions_of(chosen, brokers),
+        config=chosen.config, topic_config=chosen.topic, producer=chosen.producer, transforms=chosen.transforms,
         faults={
             "duration": seconds, "cap": cap_of(chosen, repertoire, brokers), "kinds": REPERTOIRES[repertoire],
         },
-        # a slow link or a short absence of the registry alone need not move a leader
-        needs_election=repertoire == "usual",
+        # a slow link or a short absence of the registry alone need not move a leader; a job also meets coordinators
+        needs_election=repertoire == "usual" and not chosen.transforms,
     )  # fmt: skip
 
 
@@ -214,13 +238,11 @@ def run_scenario(
             repeat=scenario.repeat, plants=scenario.plants,
         ) as harrow:  # fmt: skip
             ran = harrow
-            faults = _break(harrow, scenario)
-            try:
-                verdict = harrow.verify(guarantee=scenario.guarantee)
-            except VerdictError as error:
-                verdict = error.verdict
-            status, reasons = verdict.status.value, list(verdict.reasons)
+            faults, verdict, unfinished = _break_and_judge(harrow, scenario)
+            status, reasons = verdict.status.value, [*verdict.reasons, *unfinished]
             totals = {name: count for name, count in verdict.anomaly_counts.items() if count}
+            if unfinished:
+                status, totals["unfinished"] = "invalid", len(unfinished)
             acknowledged = int(verdict.operation_counts.get("acknowledged", 0))
             elections = count_elections(folder, scenario.topic)
     except Exception as error:  # the failure of one run is reported as that run's result
@@ -260,20 +282,38 @@ def repeat_command(
     return " ".join([command, *(f"--plant {name}" for name in plants)])
 
 
-def _break(harrow: Harrow, scenario: Scenario) -> int:
-    """Traffic, chaos, traffic; how many faults took effect."""
+def _break_and_judge(harrow: Harrow, scenario: Scenario) -> tuple[int, Verdict, list[str]]:
+    """Traffic, chaos, traffic, verdict; how many faults took effect, the verdict, and what did not finish."""
     topic = harrow.topic(
         scenario.topic, partitions=scenario.partitions, replication_factor=scenario.replication_factor,
         config=scenario.topic_config,
     )  # fmt: skip
+    unfinished: list[str] = []
+    if scenario.transforms:
+        workload = TransformWorkload(harrow, topic, scenario.producer)
+        with workload:
+            effects = _break(harrow, scenario)
+        judge, unfinished = workload.judge, workload.problems
+    else:
+        with Workload(harrow, topic, producer=dict(scenario.producer)):
+            effects = _break(harrow, scenario)
+        judge = partial(harrow.verify, guarantee=scenario.guarantee)
+    try:
+        verdict = judge()
+    except VerdictError as error:
+        verdict = error.verdict
+    return effects, verdict, unfinished
+
+
+def _break(harrow: Harrow, scenario: Scenario) -> int:
+    """Let the workload run, inject faults, and let it run again; how many faults took effect."""
     pause = threading.Event()
-    with Workload(harrow, topic, producer=dict(scenario.producer)):
-        pause.wait(CALM_S)
-        with harrow.chaos(**scenario.faults) as chaos:
-            bound = time.monotonic() + BOUND_S
-            while chaos.running and time.monotonic() < bound:
-                pause.wait(0.05)
-        pause.wait(CALM_S)
+    pause.wait(CALM_S)
+    with harrow.chaos(**scenario.faults) as chaos:
+        bound = time.monotonic() + BOUND_S + float(scenario.faults.get("duration") or 0)
+        while chaos.running and time.monotonic() < bound:
+            pause.wait(0.05)
+    pause.wait(CALM_S)
     return chaos.effects
 
 

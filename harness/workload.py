@@ -16,6 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .clients.consumer import Consumer
     from .clients.producer import Producer
     from .run import Harrow
     from .topics import Topic
@@ -63,16 +66,20 @@ class WorkloadCounts:
 
 
 class Workload:
-    """Sends and reads orders in `topic` until it is stopped, at most `rate` orders each second."""
+    """Sends and reads orders in `topic` until it is stopped, at most `rate` orders each second.
+
+    `value`: the value of the n-th order, a sentence by default. Without a `group` no consumer reads the topic.
+    """
 
     def __init__(
         self,
         harrow: Harrow,
         topic: Topic,
         *,
-        group: str = "orders-app",
+        group: str | None = "orders-app",
         rate: int = 2000,
         producer: dict[str, Any] | None = None,
+        value: Callable[[int], str] | None = None,
     ) -> None:
         self.counts = WorkloadCounts()
         self._topic = topic
@@ -82,13 +89,18 @@ class Workload:
             harrow.producer, **{**PRODUCER, "client.id": "orders", **(producer or {})}
         )
         self._producer = self._new_producer()
-        self._consumer = harrow.consumer(**{**CONSUMER, "group.id": group, "client.id": group})
+        calls: dict[str, Callable[[], None]] = {"produce": self._produce}
+        if group is not None:
+            settings = {**CONSUMER, "group.id": group, "client.id": group}
+            consumer = harrow.consumer(**settings)
+            calls["consume"] = partial(self._consume, consumer)
         self._values = [harrow.values.sentence(12) for _ in range(VALUES)]
+        self._value = value or self._sentence
         self._keys = [harrow.values.user_name() for _ in range(CUSTOMERS)]
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._guard, args=(call,), name=f"workload-{name}", daemon=True)
-            for name, call in (("produce", self._produce), ("consume", self._consume))
+            for name, call in calls.items()
         ]
 
     def __enter__(self) -> Workload:
@@ -105,7 +117,6 @@ class Workload:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(90)
-        self._consumer.close()
 
     def _guard(self, call: Any) -> None:
         try:
@@ -137,10 +148,9 @@ class Workload:
         counts = self.counts
         while not self._stop.is_set():
             while len(producer) < QUEUE_MOST and not self._stop.is_set():
-                value = f"{counts.sent} {self._random.choice(self._values)}"
                 producer.produce(
                     self._topic.name,
-                    value,
+                    self._value(counts.sent),
                     self._random.choice(self._keys),
                     on_delivery=self._delivered,
                 )
@@ -150,16 +160,25 @@ class Workload:
             producer.poll(0.01)
         producer.flush(FLUSH_S)
 
+    def _sentence(self, number: int) -> str:
+        return f"{number} {self._random.choice(self._values)}"
+
     def _delivered(self, error: Any, _message: Any) -> None:
         if error is None:
             self.counts.acknowledged += 1
         else:
             self.counts.unsure += 1
 
-    def _consume(self) -> None:
+    def _consume(self, consumer: Consumer) -> None:
+        try:
+            self._consume_until_stopped(consumer)
+        finally:
+            consumer.close()
+
+    def _consume_until_stopped(self, consumer: Consumer) -> None:
         from confluent_kafka import KafkaException
 
-        consumer, counts = self._consumer, self.counts
+        counts = self.counts
         consumer.subscribe([self._topic.name])
         while not self._stop.is_set():
             got = [m for m in consumer.consume(500, 0.05) if m.error() is None]

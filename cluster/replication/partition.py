@@ -463,5 +463,6 @@ class Partition:
             "failed": self.failed,
             "leo": self.log.log_end_offset,
             "hw": self.high_watermark,
+            "lso": self.last_stable_offset,
             "log_start": self.log.log_start_offset,
         }

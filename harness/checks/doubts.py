@@ -47,10 +47,13 @@ def partition_doubts(
         for about, reason in result.get("doubts", ()):
             if about not in promised.replaces:
                 (found.reasons if about in not_allowed else found.notes).append(reason)
-    refused = _refused(results, clients)
-    if refused and promised.accounts_for_sends:
-        found.notes.append(refused)
-    elif refused:
+    known = [
+        result
+        for result in results
+        if promised.accounts_for_sends or result["topic"] in promised.accounted_topics
+    ]
+    found.notes += _refused(known, clients)
+    for refused in _refused([result for result in results if result not in known], clients):
         found.reasons.append(
             f"{refused}: what the application believes about them is not known; say it with verify(…, expected=…), "
             "or send with Harrow's recording Producer"
@@ -59,10 +62,11 @@ def partition_doubts(
     return found
 
 
-def _refused(results: Sequence[Result], clients: Sequence[str]) -> str:
+def _refused(results: Sequence[Result], clients: Sequence[str]) -> list[str]:
+    """Return at most one line."""
     rows = [result["refused"] for result in results if result.get("refused")]
     if not rows:
-        return ""
+        return []
     records = sum(row["records"] for row in rows)
     names = sorted({clients[int(number)] for row in rows for number in row["clients"]})
     codes = sorted({code for row in rows for code in row["errors"]})
@@ -70,7 +74,7 @@ def _refused(results: Sequence[Result], clients: Sequence[str]) -> str:
     refused = (
         f"brokers refused at least {counted(records, 'record')} of {', '.join(names)} with {errors}"
     )
-    return f"{refused}, and the log does not have them"
+    return [f"{refused}, and the log does not have them"]
 
 
 def _unread(results: Sequence[Result], times: RunTimes) -> list[str]:

@@ -36,6 +36,8 @@ class PromiseFindings:
     """Guarantees that the caller asked for by an argument, each with the reason; for a verdict without `guarantee=`."""
     accounts_for_sends: bool = False
     """Whether the caller said what the application believes that it sent (`expected=`)."""
+    accounted_topics: Sequence[str] = ()
+    """Topics of which these checks know all records by other topics: a refused send to them is a missing output."""
     knows_order: bool = False
     """Whether these checks judged the order of all records that have an order."""
 

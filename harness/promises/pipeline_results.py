@@ -93,7 +93,7 @@ class PipelineResults:
         return PromiseFindings(
             operation_counts={name: number for name, number in numbers.items() if number},
             anomaly_counts=counts, anomalies=self._anomalies(counts), reasons=self._reasons, doubts=self._doubts,
-            notes=self._notes, replaces=OF_TOPICS, knows_order=True,
+            notes=self._notes, replaces=OF_TOPICS, knows_order=True, accounted_topics=(self._run.sink,),
         )  # fmt: skip
 
     def _anomalies(self, counts: Mapping[str, int]) -> list[Row]:

@@ -1,0 +1,76 @@
+"""What transactions left behind: transactions that are open, and partitions whose last stable offset is held back.
+
+Both are facts of the cluster that brokers report: ListTransactions (KIP-664), and the state of the replicas.
+What may fail: OSError and WireError when a broker does not respond; the caller asks again.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.headers import encode_request_header, parse_response_header
+
+if TYPE_CHECKING:
+    from harrow.cluster import Cluster
+
+VERSION = 0
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+TIMEOUT_S = 10.0
+SIZE = struct.Struct(">i")
+
+
+def left_open(cluster: Cluster) -> list[str]:
+    """Return a line for each open transaction and each partition whose LSO is below its HW."""
+    return [*open_transactions(cluster.bootstrap_servers), *held_back(cluster)]
+
+
+def open_transactions(bootstrap_servers: str) -> list[str]:
+    """Return a line for each transaction that a coordinator stores as open."""
+    found: list[str] = []
+    for address in bootstrap_servers.split(","):
+        host, _, port = address.rpartition(":")
+        response = list_transactions(host, int(port))
+        if response.error_code is not ErrorCode.none:
+            found.append(f"{address} cannot list its transactions: {response.error_code.name}")
+        found += [
+            f"transaction {row.transactional_id} is {row.transaction_state} at {address}"
+            for row in response.transaction_states
+        ]
+    return sorted(found)
+
+
+def held_back(cluster: Cluster) -> list[str]:
+    """Return a line for each partition whose last stable offset is below its high watermark at the leader."""
+    rows: Iterable[dict[str, Any]] = (row for rows in cluster.state().values() for row in rows)
+    return [
+        f"{row['topic']}-{row['partition']}: last stable offset {row['lso']}, high watermark {row['hw']}"
+        for row in rows
+        if row["is_leader"] and row["lso"] != row["hw"]
+    ]
+
+
+def list_transactions(host: str, port: int) -> Any:
+    """Send ListTransactions to one broker and return its response."""
+    schema = messages.schema(ApiKey.LIST_TRANSACTIONS, VERSION, "request")
+    entity = schema.ListTransactionsRequest(state_filters=OPEN, producer_id_filters=())
+    body = messages.encode_request(ApiKey.LIST_TRANSACTIONS, VERSION, entity)
+    header = encode_request_header(ApiKey.LIST_TRANSACTIONS, VERSION, 1, "harrow")
+    with socket.create_connection((host, port), TIMEOUT_S) as connection:
+        connection.sendall(SIZE.pack(len(header) + len(body)) + header + body)
+        with connection.makefile("rb") as responses:
+            frame = _exactly(responses, SIZE.unpack(_exactly(responses, SIZE.size))[0])
+    _, at = parse_response_header(ApiKey.LIST_TRANSACTIONS, VERSION, frame)
+    return messages.decode_response(ApiKey.LIST_TRANSACTIONS, VERSION, frame, at)
+
+
+def _exactly(responses: Any, size: int) -> bytes:
+    data: bytes = responses.read(size)
+    if len(data) != size:
+        raise ConnectionResetError("the broker closed the connection before its response")
+    return data

@@ -1,0 +1,35 @@
+"""Refused sends that the log does not have: a doubt, except where the output of a pipeline accounts for them (L5, L6)."""
+
+from __future__ import annotations
+
+
+import pytest
+from harrow.harness.checks.doubts import Doubts, partition_doubts
+from harrow.harness.promises.findings import PromiseFindings
+from harrow.harness.run_folder import RunTimes
+
+NOT_LEADER = 6
+
+
+def judged(topic: str, promised: PromiseFindings) -> Doubts:
+    result = {
+        "topic": topic,
+        "partition": 0,
+        "unknown": [],
+        "refused": {"records": 20, "clients": [0], "errors": [NOT_LEADER]},
+    }
+    return partition_doubts([result], frozenset(), ["job-1"], RunTimes(), promised)
+
+
+@pytest.mark.parametrize(("topic", "is_doubt"), [("bills", False), ("orders", True)])
+def test_refused_sends_to_the_sink_are_a_note_and_those_to_the_source_a_doubt(
+    topic: str, is_doubt: bool
+) -> None:
+    found = judged(topic, PromiseFindings(accounted_topics=("bills",)))
+    assert [bool(found.reasons), bool(found.notes)] == [is_doubt, not is_doubt]
+    (line,) = found.reasons or found.notes
+    assert line.startswith("brokers refused at least 20 records of job-1 with NOT_LEADER")
+
+
+def test_refused_sends_are_a_note_where_the_caller_gave_what_was_sent() -> None:
+    assert not judged("orders", PromiseFindings(accounts_for_sends=True)).reasons
