@@ -228,7 +228,11 @@ class SimulatedCluster:
 
     def client(self, name: str) -> SimHost:
         """A machine of its own for a client, booted."""
-        return Machine(self.world, f"client-{name}", Peer("client", name)).boot()
+        return self.client_machine(name).boot()
+
+    def client_machine(self, name: str) -> Machine:
+        """A machine of its own for a client, which the caller boots and may kill."""
+        return Machine(self.world, f"client-{name}", Peer("client", name))
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:

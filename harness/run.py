@@ -38,7 +38,7 @@ from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
 from .pipelines import PipelineVerifier
 from .recording import RecordingClients
-from .run_settings import RunSettings
+from .run_settings import ORDERS, RunSettings
 from .seeds import child_seed
 from .topics import Topic, check_topic, consumer_groups, create_topic
 from .user_spark import UserSpark
@@ -105,6 +105,8 @@ class Harrow(RecordingClients, PipelineVerifier):
         self._topics_of_test: set[str] = set()
         self._before_test = (0, 0)
         """How many chaos blocks and verdicts there were when the running test began."""
+        self.workload = ORDERS
+        """What a recorded schedule says that the clients did (`RunSettings.workload`)."""
         self.schedule = Schedule(seed=seed)
         """The schedule of the last chaos block with its resolved targets; its JSON form can be replayed."""
         self.verdicts: list[Verdict] = []
@@ -291,7 +293,7 @@ class Harrow(RecordingClients, PipelineVerifier):
             config=self.cluster.config.overrides(), topic=topic.name, partitions=topic.partitions,
             replication_factor=topic.replication_factor, topic_config=topic.config,
             acks=-1 if acks == "all" else int(acks), idempotent=bool(made.get("enable.idempotence", False)),
-            in_flight=int(made.get("max.in.flight", 5)), plants=self._plants,
+            in_flight=int(made.get("max.in.flight", 5)), plants=self._plants, workload=self.workload,
             guarantee=GUARANTEE_OF_SIMULATIONS if made.get("enable.idempotence") else "no-loss",
         ).to_json()  # fmt: skip
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from harrow.faults import Schedule
 
 TOPIC = "orders"
+ORDERS, EXACTLY_ONCE = "orders", "exactly-once"
+WORKLOADS = (ORDERS, EXACTLY_ONCE)
+"""A producer and a reader; or beside them a consume-transform-produce job in several processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,8 @@ class RunSettings:
     """After OUT_OF_ORDER_SEQUENCE_NUMBER a simulated producer sends unconfirmed batches again under a new id."""
     batches: int = 90
     """How many a simulated producer is offered in all."""
+    workload: str = ORDERS
+    """Which of `WORKLOADS` the clients do."""
     plants: Sequence[str] = ()
     """Modules of planted bugs (`cluster/planting.py`)."""
     guarantee: str = GUARANTEE_OF_SIMULATIONS

@@ -35,7 +35,7 @@ from . import exactly_once, run_folder
 from .errors import VerdictError
 from .exactly_once import TransformWorkload
 from .run import Harrow
-from .run_settings import TOPIC, settings_of
+from .run_settings import EXACTLY_ONCE, TOPIC, settings_of
 from .user_spark import HARROWS_OWN, UserSpark
 from .workload import Workload
 
@@ -196,7 +196,7 @@ def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
         seed=settings.seed, brokers=settings.brokers, partitions=settings.partitions, topic=settings.topic,
         replication_factor=settings.replication_factor, config=config, topic_config=settings.topic_config,
         guarantee=settings.guarantee, repeat=repeat, faults={"schedule": schedule}, repertoire="recorded",
-        producer=producer, plants=tuple(settings.plants),
+        producer=producer, plants=tuple(settings.plants), transforms=settings.workload == EXACTLY_ONCE,
     )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ Each seed is five brokers and the registry in one process, a function of its num
 of a single seed, the same bytes every time; `--record FILE` writes its schedule, resolved. `--schedule FILE` runs
 such a file, or one that `harrow chaos` recorded on real processes, and prints its trace. Seeds go in small
 batches to worker processes. What is not valid is printed at once, and its schedule is written beside
-`ledger.jsonl`, which gets a line a seed and to which several runs may add.
+`ledger.jsonl`, which gets a line a seed and to which several runs may add. `--workload exactly-once` adds a job with
+transactions and what an operator does (`simulation/transform.py`).
 
 Exit code 0: no seed was invalid, and at least one was valid.
 """
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
+from ..run_settings import ORDERS, WORKLOADS
 from ..schedule_files import read_schedule
 from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from .out_option import out_option
@@ -58,6 +60,11 @@ def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[Simulati
 @click.option(
     "--power-loss", is_flag=True, help="power losses too; brokers then sync before they acknowledge"
 )
+@click.option(
+    "--workload", type=click.Choice(WORKLOADS), default=ORDERS, show_default=True,
+    help="orders: a producer and a reader; exactly-once: also a job with transactions, in three processes that are "
+    "killed, and changed settings, deleted records, compaction and power losses",
+)  # fmt: skip
 @plant_option
 @click.option("--replay", type=click.IntRange(0), default=None, help="print the trace of this seed")
 @click.option(
@@ -76,6 +83,7 @@ def command(
     brokers: int,
     seconds: float,
     power_loss: bool,
+    workload: str,
     plants: tuple[str, ...],
     replay: int | None,
     file: Path | None,
@@ -84,7 +92,7 @@ def command(
 ) -> None:
     """Run simulated clusters under random faults for many seeds."""
     options = SimulationOptions(
-        brokers=brokers, seconds=seconds, power_loss=power_loss, plants=plants
+        brokers=brokers, seconds=seconds, power_loss=power_loss, plants=plants, workload=workload
     )
     if replay is not None and file is not None:
         raise click.UsageError("--replay names a seed and --schedule a file; give one of the two")

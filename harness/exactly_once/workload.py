@@ -18,6 +18,7 @@ from harrow.cluster.errors import HarrowError
 
 from .. import run_folder
 from ..promises.relations import mapped
+from ..run_settings import EXACTLY_ONCE
 from ..workload import Workload
 from .end_state import left_open
 from .job_processes import JobProcesses
@@ -58,6 +59,7 @@ class TransformWorkload:
 
     def __init__(self, harrow: Harrow, orders: Topic, producer: Mapping[str, Any]) -> None:
         self._harrow = harrow
+        harrow.workload = EXACTLY_ONCE
         self._orders = orders
         self._bills = harrow.topic(
             SINK, partitions=orders.partitions, replication_factor=orders.replication_factor,

@@ -14,11 +14,12 @@ are those of `checks/guarantees.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from harrow.cluster.host.simulated.host import WorldTrace
 from harrow.cluster.host.simulated.link import joined
 from harrow.cluster.ids import Offset, TopicPartition
+from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.records import decode_records
 
@@ -48,6 +49,39 @@ def log_bytes(log: Any) -> bytes:
     return b"".join(found)
 
 
+class ReplicaLog(NamedTuple):
+    """The log of one replica at the end of a run."""
+
+    node: int
+    is_leader: bool
+    low: int
+    high: int
+    data: bytes
+
+
+def replicas_of(cluster: SimulatedCluster, tp: TopicPartition) -> list[ReplicaLog]:
+    """Return the logs of the replicas that run."""
+    found: list[ReplicaLog] = []
+    for node, process in cluster.brokers.items():
+        hosted = cluster.broker(node).replicas.partition(tp) if process.ready else None
+        if hosted is not None and node in hosted.replicas:
+            low, high = hosted.log.log_start_offset, hosted.log.log_end_offset
+            found.append(ReplicaLog(node, hosted.is_leader, low, high, log_bytes(hosted.log)))
+    return found
+
+
+def acknowledged_values(
+    history: MemoryHistory, tp: TopicPartition, offered: Iterable[bytes]
+) -> set[bytes]:
+    """Return the values of acknowledged sends, of those that were offered."""
+    hashes = {
+        row["value_hash"]
+        for row in history.completions(tp.topic, tp.partition)
+        if row["kind"] == OperationFunction.SEND and row["outcome"] == OperationType.OK
+    }
+    return {value for value in offered if hash_of(value) in hashes}
+
+
 def log_rows(data: bytes, name: str) -> list[dict[str, Any]]:
     """A log's bytes as the rows that a verdict reads from segment files."""
     with memoryview(data) as view:
@@ -58,12 +92,14 @@ def log_rows(data: bytes, name: str) -> list[dict[str, Any]]:
 def read_finally(
     history: MemoryHistory, tp: TopicPartition, data: bytes, low: int, high: int
 ) -> None:
-    """Record the final read of a partition: what its leader's log holds."""
+    """Record the final read of a partition: what its leader's log holds from the log start offset `low` on."""
     client, topic = history.name("final-read"), history.name(tp.topic)
     for at, size, header in headers(data):
         if header.is_control:
             continue
         for record in decode_records(data[at : at + size]):
+            if record.offset < low:
+                continue  # DeleteRecords may stop inside a batch
             assert record.value is not None, "the workload writes values"
             history.append(
                 OperationFunction.POLL, OperationType.OK, client, topic, tp.partition, record.offset, record.offset,
@@ -76,11 +112,16 @@ def read_finally(
 
 def judge_partition(
     tp: TopicPartition, recorded: MemoryHistory, drained: MemoryHistory,
-    logs: Mapping[int, list[dict[str, Any]]], guarantee: str,
+    logs: Mapping[int, list[dict[str, Any]]], guarantee: str, low: int = 0,
 ) -> Iterable[FoundAnomaly]:  # fmt: skip
-    """What the oracle finds in one partition, of what `guarantee` forbids, and what no client sent."""
+    """What the oracle finds in one partition, of what `guarantee` forbids, and what no client sent.
+
+    `low`: the log start offset; what was written or read below it was deleted on request, and is not judged.
+    """
     final = drained.completions(tp.topic, tp.partition)
-    operations = recorded.completions(tp.topic, tp.partition)
+    operations = [
+        row for row in recorded.completions(tp.topic, tp.partition) if not 0 <= row["offset"] < low
+    ]
     pending = recorded.uncompleted(tp.topic, tp.partition)
     wrong = forbidden(parse(guarantee))
     found = Oracle([*operations, *final], pending, (), logs).judge()

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from harrow.faults.planning import POWER_LOSS_WEIGHT, WEIGHTS, overlapping_schedule
 from harrow.faults.schedule import Schedule
 
-from ..run_settings import TOPIC, RunSettings
+from ..run_settings import EXACTLY_ONCE, ORDERS, TOPIC, RunSettings
 
 IN_FLIGHT = (1, 3, 5)
+POWER_LOSS_PART = 0.5
+"""How many seeds of the workload `exactly-once` have power losses."""
 TOPIC_CONFIG: Mapping[str, str] = {"min.insync.replicas": "2"}
 
 
@@ -39,19 +41,24 @@ class SimulationOptions:
     """As in `RunSettings`."""
     plants: Sequence[str] = ()
     """Modules of planted bugs."""
+    workload: str = ORDERS
+    """As in `RunSettings`. With `exactly-once` some seeds have power losses without `power_loss`."""
     weights: Mapping[str, int] | None = None
     """How often each kind of fault is drawn; None: as `faults.planning.WEIGHTS` says."""
 
 
 def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
     """Draw one seed: the schedule, with everything that its run needs."""
+    power = random.Random(f"{seed}/power").random()  # noqa: S311 - not cryptography
+    if options.workload == EXACTLY_ONCE and power < POWER_LOSS_PART:
+        options = replace(options, power_loss=True)
     settings = RunSettings(
         seed=seed, brokers=options.brokers, seconds=options.seconds,
         config=drawn_config(random.Random(f"{seed}/config"), options),  # noqa: S311 - not cryptography
         topic=TOPIC, partitions=options.partitions, replication_factor=min(3, options.brokers),
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
         in_flight=random.Random(f"{seed}/in-flight").choice(IN_FLIGHT),  # noqa: S311 - not cryptography
-        resends=options.resends, batches=options.batches, plants=options.plants,
+        resends=options.resends, batches=options.batches, plants=options.plants, workload=options.workload,
     )  # fmt: skip
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:
@@ -77,4 +84,25 @@ def drawn_config(rng: random.Random, options: SimulationOptions) -> dict[str, ob
     }
     if options.power_loss:
         config["log.flush.interval.messages"] = 1
+    if options.workload == EXACTLY_ONCE:
+        config |= drawn_transaction_config(rng)
     return {**config, **options.config}
+
+
+def drawn_transaction_config(rng: random.Random) -> dict[str, object]:
+    """Settings of one seed for transactions and groups: small internal topics, compaction now and then."""
+    return {
+        "transaction.state.log.num.partitions": 2,
+        "transaction.state.log.min.isr": 2,
+        "transaction.state.log.segment.bytes": rng.choice((1_500, 1 << 20)),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": rng.choice((200, 1_000)),
+        "offsets.topic.num.partitions": 2,
+        "offsets.topic.segment.bytes": rng.choice((1_500, 1 << 20)),
+        "group.min.session.timeout.ms": 500,
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.backoff.ms": rng.choice((200, 1_500)),
+        "log.cleaner.min.cleanable.ratio": rng.choice((0.01, 0.5)),
+        "log.cleaner.dedupe.buffer.size": 1 << 20,
+        "log.retention.check.interval.ms": 500,
+        "request.timeout.ms": 3_000,
+    }

@@ -32,9 +32,18 @@ from harrow.faults.schedule import Schedule
 
 from ..backends.simulated import SimulatedSystem, drive
 from ..histories.memory import MemoryHistory
-from ..run_settings import RunSettings, settings_of
-from .checks import FoundAnomaly, check_trace, judge_partition, log_bytes, log_rows, read_finally
+from ..run_settings import EXACTLY_ONCE, RunSettings, settings_of
+from .checks import (
+    FoundAnomaly,
+    acknowledged_values,
+    check_trace,
+    judge_partition,
+    log_rows,
+    read_finally,
+    replicas_of,
+)
 from .planning import SimulationOptions, plan_seed
+from .transform import SINK, TransformWorkload, judge_output
 from .workload import SimulatedWorkload
 
 TOPIC_MS = 10_000
@@ -126,7 +135,8 @@ class SimulatedRun:
         cluster, settings = self._cluster, self._settings
         cluster.world.record_event("begin", seed=settings.seed, config=cluster.config)
         cluster.start()
-        workload = SimulatedWorkload(cluster, settings)
+        kind = TransformWorkload if settings.workload == EXACTLY_ONCE else SimulatedWorkload
+        workload = kind(cluster, settings)
         assert cluster.run_until(lambda: workload.ready, TOPIC_MS), "the topic was never created"
         nemesis = Nemesis(SimulatedSystem(cluster), self._planned, write=self._write)
         drive(cluster, nemesis)
@@ -149,6 +159,7 @@ class SimulatedRun:
         workload.begin()
         cluster.run_for(settings.seconds * 1_000)
         nemesis.stop()
+        workload.calm()
         cluster.run_until(lambda: nemesis.over, HEALING_MS)
         healed_ms = cluster.world.loop.now_ms
         converged = cluster.run_until(
@@ -171,17 +182,25 @@ class SimulatedRun:
         found: list[FoundAnomaly] = list(check_trace(cluster.world.trace, settings.topic))
         for number in range(settings.partitions):
             tp = TopicPartition(settings.topic, number)
-            logs: dict[int, list[dict[str, Any]]] = {}
-            for node, process in cluster.brokers.items():
-                hosted = cluster.broker(node).replicas.partition(tp) if process.ready else None
-                if hosted is None or node not in hosted.replicas:
-                    continue
-                data = log_bytes(hosted.log)
-                logs[node] = log_rows(data, f"{tp} of broker {node}")
-                if hosted.is_leader:
-                    low, high = hosted.log.log_start_offset, hosted.log.log_end_offset
-                    read_finally(final_read, tp, data, low, high)
-            found += judge_partition(tp, workload.history, final_read, logs, settings.guarantee)
+            replicas = replicas_of(cluster, tp)
+            low = 0
+            for replica in replicas:
+                if replica.is_leader:
+                    low = replica.low
+                    read_finally(final_read, tp, replica.data, low, replica.high)
+            logs = {
+                replica.node: log_rows(replica.data, f"{tp} of broker {replica.node}")
+                for replica in replicas
+            }
+            found += judge_partition(
+                tp, workload.history, final_read, logs, settings.guarantee, low
+            )
+            if isinstance(workload, TransformWorkload):
+                found += judge_output(
+                    workload, TopicPartition(SINK, number), replicas,
+                    replicas_of(cluster, TopicPartition(SINK, number)),
+                    acknowledged_values(workload.history, tp, workload.offered),
+                )  # fmt: skip
         return found
 
     def _result(
@@ -224,25 +243,30 @@ def has_converged(
     if not workload.done or not all(process.ready for process in cluster.processes()):
         return False
     states = cluster.states()
-    for number in range(settings.partitions):
-        tp = TopicPartition(settings.topic, number)
-        rows = [
-            (node, row) for node, states_of in states.items() for row in states_of
-            if row["topic"] == settings.topic and row["partition"] == number
-        ]  # fmt: skip
-        leaders = [(node, row) for node, row in rows if row["is_leader"]]
-        if len(leaders) != 1:
-            return False
-        _, leader = leaders[0]
-        replicas = set(leader["replicas"])
-        held = [row for node, row in rows if node in replicas]
-        if len(held) != len(replicas) or set(leader["isr"]) != replicas:
-            return False
-        if any((row["leo"], row["hw"]) != (leader["leo"], leader["leo"]) for row in held):
-            return False
-        if workload.consumer.positions[tp] != leader["leo"]:
-            return False
+    for topic in workload.topics:
+        for number in range(settings.partitions):
+            tp = TopicPartition(topic, number)
+            end = end_of_replicas(states, tp)
+            if end is None or workload.consumer.positions.get(tp, end) != end:
+                return False
     return True
+
+
+def end_of_replicas(states: Mapping[int, list[dict[str, Any]]], tp: TopicPartition) -> int | None:
+    """Return the log end offset that all replicas of `tp` have, with a full ISR; None where they differ."""
+    rows = [
+        (node, row) for node, rows_of in states.items() for row in rows_of
+        if (row["topic"], row["partition"]) == tp
+    ]  # fmt: skip
+    leaders = [row for _, row in rows if row["is_leader"]]
+    if len(leaders) != 1:
+        return None
+    (leader,) = leaders
+    replicas, end = set(leader["replicas"]), int(leader["leo"])
+    held = [row for node, row in rows if node in replicas]
+    if len(held) != len(replicas) or set(leader["isr"]) != replicas:
+        return None
+    return end if all((row["leo"], row["hw"]) == (end, end) for row in held) else None
 
 
 def describe_cluster(cluster: SimulatedCluster, workload: SimulatedWorkload) -> str:
@@ -252,6 +276,7 @@ def describe_cluster(cluster: SimulatedCluster, workload: SimulatedWorkload) -> 
         f"pending {len(batches.pending)} {batches.broken}"
         for batches in workload.producer.partitions
     ]
+    lines += workload.left_open()
     lines.append(f"read to {list(workload.consumer.positions.values())}")
     for node, rows in cluster.states().items():
         lines += [

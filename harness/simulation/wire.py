@@ -45,7 +45,7 @@ class WireClient:
     def __init__(self, host: Host, client_id: str, bootstrap: Sequence[Address]) -> None:
         self.host = host
         self._client_id = client_id
-        self._bootstrap = list(bootstrap)
+        self.bootstrap = list(bootstrap)
         self._connections: dict[Address, PeerConnection] = {}
         self._correlation = 0
         self.leaders: dict[TopicPartition, KnownLeader] = {}
@@ -83,16 +83,18 @@ class WireClient:
         self._connections[address] = made[0]
         return made[0]
 
-    async def ask(self, address: Address, api_key: int, version: int, entity: Any) -> Any:
+    async def ask(
+        self, address: Address, api_key: int, version: int, entity: Any, timeout_ms: float = METADATA_MS
+    ) -> Any:  # fmt: skip
         """Send one request, a kio entity, and decode its response."""
         body = messages.encode_request(api_key, version, entity)
-        view = await self.request(address, api_key, version, body, METADATA_MS)
+        view = await self.request(address, api_key, version, body, timeout_ms)
         return messages.decode_response(api_key, version, view)
 
     async def ask_any_broker(self, api_key: int, version: int, entity: Any) -> Any:
         """Send the request to brokers in random order, until a broker responds."""
         while True:
-            address = self.host.random.choice(self._bootstrap)
+            address = self.host.random.choice(self.bootstrap)
             try:
                 return await self.ask(address, api_key, version, entity)
             except (OSError, TimeoutError, WireError):

@@ -28,6 +28,8 @@ class SimulatedWorkload:
     def __init__(self, cluster: SimulatedCluster, settings: RunSettings) -> None:
         self._cluster = cluster
         self._settings = settings
+        self.offered: set[bytes] = set()
+        """The value of every record that was offered to the producer."""
         self._random = cluster.world.rng("workload")
         self._rest = settings.batches
         self.history = MemoryHistory()
@@ -47,15 +49,36 @@ class SimulatedWorkload:
         self._numbers = [0] * settings.partitions
         host.tasks.spawn(self._prepare(), name="prepare")
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that must have converged at the end."""
+        return (self._settings.topic,)
+
+    def calm(self) -> None:
+        """The faults have ended."""
+
+    def left_open(self) -> list[str]:
+        """Return what keeps the run from its end, beside replicas, sends and reads."""
+        return []
+
     def _anomaly(self, name: str, text: str) -> None:
         self._cluster.world.record_event("anomaly", name=name, text=text)
         self.anomalies.append((name, text))
 
     async def _prepare(self) -> None:
+        for topic in self.topics:
+            await self._create(topic)
+        await self.producer.start()
+        for number in range(self._settings.partitions):
+            await self._client.leader(TopicPartition(self._settings.topic, number))
+        self.consumer.start()
+        self.ready = True
+
+    async def _create(self, name: str) -> None:
         schema = messages.schema(CREATE_TOPICS, CREATE_VERSION, "request")
         settings = self._settings
         topic = schema.CreatableTopic(
-            name=settings.topic, num_partitions=settings.partitions,
+            name=name, num_partitions=settings.partitions,
             replication_factor=settings.replication_factor, assignments=(),
             configs=tuple(
                 schema.CreatableTopicConfig(name=name, value=_text(value))
@@ -68,13 +91,8 @@ class SimulatedWorkload:
         while True:
             response = await self._client.ask_any_broker(CREATE_TOPICS, CREATE_VERSION, entity)
             if response.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists):
-                break
+                return
             await self._host.tasks.sleep(20)
-        await self.producer.start()
-        for number in range(settings.partitions):
-            await self._client.leader(TopicPartition(settings.topic, number))
-        self.consumer.start()
-        self.ready = True
 
     def begin(self) -> None:
         """Offer the first batch; the others follow at random moments, a little longer than the faults last."""
@@ -90,6 +108,7 @@ class SimulatedWorkload:
             count = rng.choice((1, 1, 2, 3, 5))
             self._numbers[partition] += count
             values = [f"{partition}:{number}".encode() for number in range(at, at + count)]
+            self.offered.update(values)
             self.producer.offer(partition, values)
             await self._host.tasks.sleep(rng.uniform(0, 2 * pause_ms))
 

@@ -1,7 +1,6 @@
-"""Refused sends that the log does not have: a doubt, except where the output of a pipeline accounts for them (L5, L6)."""
+"""Refused sends that the log lacks: a doubt, except where the output of a pipeline accounts for them (L5, L6)."""
 
 from __future__ import annotations
-
 
 import pytest
 from harrow.harness.checks.doubts import Doubts, partition_doubts

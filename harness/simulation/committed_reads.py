@@ -1,0 +1,59 @@
+"""Reads of committed data (KIP-98): what a reader with isolation level read_committed receives.
+
+`committed_records` filters the batches of one fetch by the aborted transactions of its response, as every consumer
+does. `records_of_log` finds the same in the bytes of a whole log by its markers alone, so the two are independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from harrow.cluster.wire.batch_header import headers
+from harrow.cluster.wire.records import CONTROL_KEY, decode_records
+
+Record = tuple[int, bytes]
+"""Offset and value."""
+COMMIT = 1
+
+
+def committed_records(
+    data: memoryview | bytes, aborted: Iterable[tuple[int, int]]
+) -> tuple[list[Record], int | None]:
+    """Return the committed records of a fetch, and the offset after its last batch; None for no batch."""
+    coming = sorted(aborted, key=lambda row: row[1])
+    open_aborts: set[int] = set()
+    found: list[Record] = []
+    end: int | None = None
+    for at, size, header in headers(data):
+        end = header.last_offset + 1
+        while coming and coming[0][1] <= header.last_offset:
+            open_aborts.add(coming.pop(0)[0])
+        if header.is_control:
+            open_aborts.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in open_aborts):
+            found += _records(data[at : at + size])
+    return found, end
+
+
+def records_of_log(data: bytes) -> tuple[list[Record], list[int]]:
+    """Return the committed records of a log in offset order, and the producer ids with an open transaction."""
+    opened: dict[int, list[Record]] = {}
+    found: list[Record] = []
+    for at, size, header in headers(data):
+        batch = data[at : at + size]
+        if header.is_control:
+            mine = opened.pop(header.producer_id, [])
+            for record in decode_records(batch):
+                assert record.key is not None, "a marker has a key"
+                if CONTROL_KEY.unpack(record.key)[1] == COMMIT:
+                    found += mine
+        elif header.is_transactional:
+            opened.setdefault(header.producer_id, []).extend(_records(batch))
+        else:
+            found += _records(batch)
+    return sorted(found), sorted(producer for producer, rows in opened.items() if rows)
+
+
+def _records(batch: memoryview | bytes) -> Iterator[Record]:
+    for record in decode_records(batch):
+        yield record.offset, bytes(record.value or b"")

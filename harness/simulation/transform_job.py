@@ -1,0 +1,133 @@
+"""A consume-transform-produce job on a virtual clock: one process of it, which may be killed at any moment.
+
+Owns: `SimulatedJob`. Each transaction reads a batch from one partition with isolation level read_committed, writes it
+to the partition of the sink with the same number, and commits the group's offset. After an error that is not retriable
+the job begins again with InitProducerId, joins the group, and continues at the committed offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from harrow.cluster.errors import ErrorCode, KafkaError, WireError
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
+from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
+
+from .committed_reads import Record, committed_records
+from .consumer import FETCH, FETCH_VERSION, MOST_BYTES, REQUEST_MS
+from .group_member import GroupMember, Membership
+from .transactional_producer import SimulatedTransactionalProducer
+from .wire import WireClient, pause_ms
+
+GROUP = "billing"
+READ_COMMITTED = 1
+WAIT_MS = 50
+ABORTED_PART = 0.15
+"""How many transactions the job itself aborts."""
+BATCH_RECORDS_MOST = 6
+
+
+async def fetch_committed(
+    client: WireClient, tp: TopicPartition, offset: int, wait_ms: int
+) -> FetchedPartition | None:
+    """Fetch committed data from the leader; None without a response, whose error code the caller checks."""
+    leader = await client.leader(tp)
+    part = FetchPartition(tp.topic, tp.partition, leader.epoch, offset, -1, -1, MOST_BYTES)
+    fetch = FetchRequest(-1, -1, wait_ms, 1, MOST_BYTES, READ_COMMITTED, 0, -1, [part], [], "")
+    body = encode_fetch_request(FETCH_VERSION, fetch)
+    try:
+        view = await client.request(leader.address, FETCH, FETCH_VERSION, body, REQUEST_MS)
+        response = decode_fetch_response(FETCH_VERSION, bytes(view))
+    except (OSError, TimeoutError, WireError):
+        return None
+    return response.partitions[0] if response.partitions else None
+
+
+class SimulatedJob:
+    """One process of the job."""
+
+    def __init__(
+        self, client: WireClient, name: str, source: str, sink: str, partitions: int, rng: Random,
+        processed: dict[TopicPartition, int],
+    ) -> None:  # fmt: skip
+        """`processed`: the highest offset of each source partition of which a commit was confirmed."""
+        self._client = client
+        self._host = client.host
+        self._sink = sink
+        self._random = rng
+        self._processed = processed
+        self._member = GroupMember(client, GROUP, source, partitions)
+        self._producer = SimulatedTransactionalProducer(client, name, GROUP)
+        self.committed = 0
+        """Transactions whose commit was confirmed."""
+
+    def start(self) -> None:
+        """Begin to work, for as long as the machine lives."""
+        self._host.tasks.spawn(self._run(), name="job")
+
+    async def _run(self) -> None:
+        while True:
+            await self._producer.begin_again()
+            membership = await self._member.join()
+            try:
+                await self._work(membership)
+            except KafkaError as error:
+                self._host.trace.emit("client.job.error", error=error.code.name)
+            membership.over = True
+
+    async def _work(self, membership: Membership) -> None:
+        """Process the member's partitions until the membership is over; KafkaError for an error of a transaction."""
+        positions = await self._committed(membership)
+        while not membership.over:
+            if not positions:
+                await self._host.tasks.sleep(pause_ms(self._host))
+            for tp in sorted(positions):
+                if not membership.over:
+                    await self._transact(tp, positions, membership)
+
+    async def _committed(self, membership: Membership) -> dict[TopicPartition, int]:
+        if not membership.partitions:
+            return {}
+        found = await self._member.committed(membership)
+        self._confirm(found)
+        return found
+
+    def _confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for tp, offset in offsets.items():
+            self._processed[tp] = max(offset, self._processed.get(tp, 0))
+
+    async def _transact(
+        self, tp: TopicPartition, positions: dict[TopicPartition, int], membership: Membership
+    ) -> None:
+        records, end = await self._read(tp, positions[tp])
+        if end is None:
+            return
+        if not records:  # nothing but markers and aborted records
+            positions[tp] = end
+            return
+        records = records[:BATCH_RECORDS_MOST]
+        end = records[-1][0] + 1
+        values = [(value, value, ()) for _, value in records]
+        await self._producer.produce(TopicPartition(self._sink, tp.partition), values)
+        await self._host.tasks.sleep(self._random.uniform(0, 60))
+        await self._producer.send_offsets({tp: end}, membership)
+        await self._host.tasks.sleep(self._random.uniform(0, 60))
+        commit = self._random.random() >= ABORTED_PART
+        await self._producer.end(commit=commit)
+        if commit:
+            positions[tp] = end
+            self._confirm({tp: end})
+            self.committed += 1
+
+    async def _read(self, tp: TopicPartition, position: int) -> tuple[list[Record], int | None]:
+        row = await fetch_committed(self._client, tp, position, WAIT_MS)
+        if row is None or row.error:
+            await self._client.refresh(tp.topic)
+            await self._host.tasks.sleep(pause_ms(self._host))
+            if row is not None and row.error == ErrorCode.offset_out_of_range.value:
+                raise KafkaError(ErrorCode.offset_out_of_range)
+            return [], None
+        records, end = committed_records(row.records, row.aborted or ())
+        return [record for record in records if record[0] >= position], end
