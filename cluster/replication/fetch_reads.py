@@ -170,7 +170,7 @@ class FetchReader:
             data = log.read_to_send(Offset(offset), limit, upper, at_least_one=first)
             parts, size = data.parts, data.size
             if self._committed:
-                within = log.aborted_within_read(Offset(offset), upper)
+                within = log.aborted_within_read(Offset(offset), data.first_offset, upper)
                 aborted = [(txn.producer_id, txn.first_offset) for txn in within]
         stable = self._stable_offset(partition, high, upper)
         answer = FetchAnswer(

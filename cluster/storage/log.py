@@ -168,6 +168,9 @@ class Log(ReadableLog):
         self.check_usable()
         view = unpinned(records)
         batches = list(headers(view))
+        start_offset = self.log_start_offset
+        if self._begins_within(batches):
+            self.truncate_fully_and_start_at(Offset(batches[0][2].base_offset))
         first = self.log_end_offset
         rows = follower_rows(view, batches, end=first, log=self.topic_partition)
         start = size = 0
@@ -179,8 +182,20 @@ class Log(ReadableLog):
             begin = rows[start].position
             self._write((view[begin:size],), size - begin, run, planned)
             start += len(run)
+        if start_offset > self.log_start_offset:
+            self.increment_log_start_offset(start_offset)
         last, start_offset = self.log_end_offset - 1, self.log_start_offset
         return AppendInfo(first, Offset(last), -1, start_offset, False, last - first + 1, size)
+
+    def _begins_within(self, batches: Sequence[PlacedBatch]) -> bool:
+        """Whether this log is empty, and its end lies within the leader's first batch.
+
+        The leader's log start offset then lies there, after DeleteRecords (Kafka: UnexpectedAppendOffsetException).
+        """
+        if not batches or self.log_start_offset != self.log_end_offset:
+            return False
+        header = batches[0][2]
+        return header.base_offset < self.log_end_offset <= header.last_offset
 
     def _write(
         self, parts: tuple[Buffer, ...], size: int, rows: Sequence[AppendedBatch], planned: Plan

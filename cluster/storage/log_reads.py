@@ -113,10 +113,16 @@ class ReadableLog(LogAvailability):
         """The aborted transactions with records in [start, upper), by the offset of their marker; OSError: the disk."""
         return self._local.aborted_transactions(start, upper)
 
-    def aborted_within_read(self, start: Offset, upper: Offset) -> list[AbortedTxn]:
-        """The same for the batches that one read from `start` may return: no read goes beyond a segment."""
+    def aborted_within_read(self, start: Offset, first: Offset, upper: Offset) -> list[AbortedTxn]:
+        """The same for the batches that a read from `start` returned, of which `first` is the first base offset.
+
+        A read from memory may go beyond a segment. A read from disk ends with the segment of `first`, which is a later
+        segment than that of `start` when compaction removed everything between the two.
+        """
         with self.refusals("read the transaction index of"):
-            return self._local.aborted_transactions(start, self._local.segment_end(start, upper))
+            if not self._tail.holds(start):
+                upper = Offset(self._local.segment_end(max(start, first), upper))
+            return self._local.aborted_transactions(start, upper)
 
     def out_of_range(self, offset: int) -> KafkaError:
         """The refusal of an offset that this log does not have."""

@@ -143,6 +143,10 @@ class Tail:
         self._budget.touch(self)
         return FetchData(parts, size, Offset(batches[index][0] if parts else offset))
 
+    def holds(self, offset: int) -> bool:
+        """Whether `read` serves from `offset` on."""
+        return bool(self._batches) and self._batches[0][0] <= offset
+
     def truncate_to(self, offset: int) -> None:
         """Remove every batch that ends at or above `offset`."""
         batches, freed = self._batches, 0

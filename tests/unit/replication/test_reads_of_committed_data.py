@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.records import build_end_txn_marker
 
 from .sim_clients import PATIENT, Consumer, list_offset, result_of, three
@@ -102,16 +103,18 @@ def test_earliest_of_two_open_transactions_limits_read_committed() -> None:
     assert (response.last_stable_offset, response.aborted) == (4, [(8, 1)])
 
 
-def test_aborted_transactions_cover_only_the_records_that_were_read() -> None:
-    """Each segment has its own transaction index: the list does not grow with the log."""
-    sim = three(**PATIENT, **{"log.segment.bytes": 300})
+@pytest.mark.parametrize("tail_bytes", [0, 1 << 20])
+def test_aborted_transactions_are_those_of_the_records_that_were_read(tail_bytes: int) -> None:
+    """From disk a read ends with its segment and the list does not grow with the log; from memory it goes beyond."""
+    sim = three(**PATIENT, **{"log.segment.bytes": 300, "harrow.tail.bytes": tail_bytes})
     for number in range(6):
         write(sim, 7, number, b"x" * 200)
         end(sim, 7, commit=False)
     first = Consumer(sim).fetch(0, isolation=READ_COMMITTED)
     assert first.last_stable_offset == 12
-    assert first.aborted
-    assert len(first.aborted) < 3
+    read = [header for _, _, header in headers(first.records)]
+    assert len(read) == (12 if tail_bytes else 1)
+    assert first.aborted == [(7, header.base_offset) for header in read if not header.is_control]
     last = Consumer(sim).fetch(10, isolation=READ_COMMITTED)
     assert last.aborted == [(7, 10)]
 

@@ -158,6 +158,23 @@ def test_append_as_follower_refuses_a_batch_that_does_not_continue_the_log(
     assert log.log_end_offset == 2
 
 
+def test_an_empty_log_that_ends_within_the_leaders_first_batch_takes_the_whole_batch(
+    host: StorageHost, folder: str, tmp_path: Path
+) -> None:
+    """DeleteRecords may set the leader's log start offset into a batch; a new follower begins there (B7)."""
+    leader = host.open(folder)
+    for _ in range(2):
+        leader.append_as_leader(batch(4), EPOCH)
+    leader.increment_log_start_offset(Offset(6))
+    follower = host.open(str(tmp_path / "copy-0"))
+    follower.truncate_fully_and_start_at(Offset(6))
+    info = follower.append_as_follower(read(leader, 6))
+    assert (info.first_offset, info.last_offset) == (4, 7)
+    assert (follower.log_start_offset, follower.log_end_offset) == (6, 8)
+    with pytest.raises(StorageError, match="goes on at 8"):
+        follower.append_as_follower(read(leader, 6))
+
+
 def test_append_as_follower_splits_a_fetch_over_segments(
     host: StorageHost, folder: str, tmp_path: Path
 ) -> None:
