@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -112,7 +113,7 @@ def measure(figures: Figures, app: Application, seconds: float, skip: set[str]) 
     name = app.peer.name
     if "transactions" not in skip:
         for records in RECORDS:
-            rate, cpu = turn(app.peer, seconds, lambda records=records: app.transaction(records))
+            rate, cpu = turn(app.peer, seconds, partial(app.transaction, records))
             figures.add(f"transactions of {records:,} records, /s", name, rate)
             figures.add(f"transactions of {records:,} records, broker CPU us", name, cpu)
     if "commits" not in skip:

@@ -31,7 +31,8 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 
 CALL_S = 5.0
 STALLED_S = 12.0
-BATCH = 20
+BATCH = 200
+"""Most records of a transaction: a job that is behind must be faster than the orders."""
 POLL_S = 0.1
 COMMON: dict[str, Any] = {
     "log_level": 0,

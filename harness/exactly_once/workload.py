@@ -1,8 +1,8 @@
 """The job under faults: orders are placed all the time, three processes make bills of them, and the end is judged.
 
 Owns: `TransformWorkload`. After the faults it waits until the group has committed every order, ends the processes, and
-waits until no transaction is open. Each wait has a deadline; what is then missing is a finding (`unfinished`), because
-a cluster that is healed must let the job finish.
+waits until no transaction is open. A wait ends when nothing has changed for `FINISH_S`; what is then missing is a
+finding (`unfinished`), because a cluster that is healed must let the job finish.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KILL_EVERY_S = 2.5
 """Time between two kills of a process, on average."""
 RATE = 300
 FINISH_S = 60.0
-"""How long the job may take after healing. A transaction of a killed process ends by its timeout of 8 s at most."""
+"""How long nothing may change after healing. A transaction of a killed process ends by its timeout of 8 s at most."""
 POLL_S = 0.2
 GUARANTEE = "exactly-once"
 CONFIG: Mapping[str, object] = {
@@ -140,6 +140,7 @@ class TransformWorkload:
         from confluent_kafka import KafkaException
 
         deadline, pause = time.monotonic() + FINISH_S, threading.Event()
+        before: list[str] = []
         while True:
             try:
                 lines = missing()
@@ -147,9 +148,11 @@ class TransformWorkload:
                 lines = [f"{type(error).__name__}: {error}"]
             if not lines:
                 return
+            if lines != before:
+                deadline, before = time.monotonic() + FINISH_S, lines
             if time.monotonic() > deadline:
                 self.problems.append(
-                    f"after {FINISH_S:.0f} s it is not true that {what}: {'; '.join(lines)}"
+                    f"for {FINISH_S:.0f} s it is not true that {what}, and nothing changes: {'; '.join(lines)}"
                 )
                 return
             pause.wait(POLL_S)

@@ -191,7 +191,7 @@ REFUSED_CALLS: dict[str, tuple[str, str, Callable[[Log], object]]] = {
     ),
     "truncate": ("write", "*leader-epoch*", lambda log: log.truncate_to(log.log_end_offset)),
     "transaction index": (
-        "read", "*txnindex", lambda log: log.aborted_within_read(Offset(0), Offset(3))
+        "read", "*txnindex", lambda log: log.aborted_within_read(Offset(0), Offset(0), Offset(3))
     ),
     "read": ("read", "*", lambda log: log.offset_for_timestamp(NOW)),
     "roll": ("rename", "*", lambda log: log.roll()),
