@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ErrorCode, HarrowError, KafkaError, StorageError
+from ..errors import ErrorCode, HarrowError, KafkaError, RegistryError, StorageError
 from ..ids import BrokerEpoch, ControllerEpoch, TopicPartition
 from ..wire import messages
 from ..wire.topic_ids import text_of
@@ -85,7 +85,11 @@ class LeaderAndIsrHandler:
             error = await self._refusal(body)
             configs: dict[str, Mapping[str, object]] = {}
             if error is ErrorCode.none:
-                configs = await self._configs(body)
+                try:
+                    configs = await self._configs(body)
+                except RegistryError:  # this broker stops: another must lead
+                    request.fail(ErrorCode.broker_not_available)
+                    return
                 error = await self._refusal(body)  # it may have become stale meanwhile
             if error is not ErrorCode.none:
                 request.fail(error)
