@@ -66,7 +66,9 @@ class RecordChecks:
             self._refuse_out_of_time(data, spans, header.base_timestamp, now_ms)
 
     def _refuse_without_key(self, spans: Sequence[RecordSpan]) -> None:
-        problem = f"Compacted topic cannot accept message without key in topic partition {self._log}"
+        problem = (
+            f"Compacted topic cannot accept message without key in topic partition {self._log}"
+        )
         errors = [(index, problem) for index, span in enumerate(spans) if span[3] is None]
         if errors:
             shown = ", ".join(
