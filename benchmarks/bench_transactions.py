@@ -127,7 +127,9 @@ def measure(figures: Figures, app: Application, seconds: float, skip: set[str]) 
 
 def main() -> int:
     """Run the benchmark; return its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each figure in each turn")
     parser.add_argument("--skip", default="", help="transactions, commits, rebalances, kafka")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from harrow.harness.checks.doubts import Doubts, partition_doubts
 from harrow.harness.promises.findings import PromiseFindings
@@ -11,7 +13,7 @@ NOT_LEADER = 6
 
 
 def judged(topic: str, promised: PromiseFindings) -> Doubts:
-    result = {
+    result: dict[str, Any] = {
         "topic": topic,
         "partition": 0,
         "unknown": [],
