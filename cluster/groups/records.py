@@ -17,7 +17,6 @@ Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Apache Kaf
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from ..coordinators import RecordFormatError
 from ..host.seam import Buffer
 from ..ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from .flexible_fields import FlexibleReader
+from .record_fields import FieldReader, FieldWriter
 
 CONSUMER_PROTOCOL = "consumer"
 """The protocol type whose subscriptions and assignments the broker can read."""
@@ -40,10 +40,6 @@ FLEXIBLE_VALUE_VERSION = 4
 """Version of an offset's value with varint lengths, and the topic's id as a tagged field."""
 VALUE_VERSION_WITH_EXPIRATION = 1
 """The only version of an offset's value with an expiration timestamp."""
-
-_I16 = struct.Struct(">h")
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
 
 
 class OffsetKey(NamedTuple):
@@ -109,71 +105,24 @@ class ConsumerKey(NamedTuple):
     """Member id or regular expression; "" where the type has none."""
 
 
-class _Writer:
-    """Appends big-endian fields."""
+class _Writer(FieldWriter):
+    """Appends fields of the classic format."""
 
-    __slots__ = ("data",)
-
-    def __init__(self, version: int) -> None:
-        self.data = bytearray(_I16.pack(version))
-
-    def i32(self, value: int) -> None:
-        self.data += _I32.pack(value)
-
-    def i64(self, value: int) -> None:
-        self.data += _I64.pack(value)
-
-    def string(self, value: str | None) -> None:
-        if value is None:
-            self.data += _I16.pack(-1)
-            return
-        encoded = value.encode()
-        self.data += _I16.pack(len(encoded))
-        self.data += encoded
+    __slots__ = ()
 
     def octets(self, value: bytes) -> None:
-        self.data += _I32.pack(len(value))
-        self.data += value
+        self.i32(len(value))
+        self.raw(value)
 
 
-class RecordReader:
-    """Reads big-endian fields in order; RecordFormatError at the end of the bytes."""
+class RecordReader(FieldReader):
+    """Reads fields of the classic format."""
 
-    __slots__ = ("_at", "_data")
-
-    def __init__(self, data: Buffer) -> None:
-        self._data = bytes(data)
-        self._at = 0
-
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
-        if size < 0 or end > len(self._data):
-            raise RecordFormatError(f"a field of {size} bytes at {self._at} of {len(self._data)}")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
-
-    def i16(self) -> int:
-        """Two bytes."""
-        return int(_I16.unpack(self._take(2))[0])
-
-    def i32(self) -> int:
-        """Four bytes."""
-        return int(_I32.unpack(self._take(4))[0])
-
-    def i64(self) -> int:
-        """Eight bytes."""
-        return int(_I64.unpack(self._take(8))[0])
+    __slots__ = ()
 
     def maybe_string(self) -> str | None:
         """A text or null."""
-        size = self.i16()
-        if size < 0:
-            return None
-        try:
-            return self._take(size).decode()
-        except UnicodeDecodeError as error:
-            raise RecordFormatError(f"a string that is not UTF-8: {error}") from None
+        return self.text(self.i16())
 
     def string(self) -> str:
         """A text; null counts as empty."""
@@ -182,23 +131,31 @@ class RecordReader:
     def octets(self) -> bytes:
         """Bytes; null counts as empty."""
         size = self.i32()
-        return b"" if size < 0 else self._take(size)
+        return b"" if size < 0 else self.raw(size)
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Partitions by topic, as the embedded protocol of consumers has them."""
+        found: list[TopicPartition] = []
+        for _ in range(self.i32()):
+            topic = self.string()
+            found += [TopicPartition(topic, self.i32()) for _ in range(self.i32())]
+        return tuple(found)
 
 
 def encode_offset_key(group: str, topic_partition: TopicPartition) -> bytes:
     """Key v1 of a committed offset."""
     out = _Writer(1)
-    out.string(group)
-    out.string(topic_partition.topic)
+    out.classic_string(group)
+    out.classic_string(topic_partition.topic)
     out.i32(topic_partition.partition)
-    return bytes(out.data)
+    return out.bytes()
 
 
 def encode_group_key(group: str) -> bytes:
     """Key v2 of a group's metadata."""
     out = _Writer(GROUP_KEY_VERSION)
-    out.string(group)
-    return bytes(out.data)
+    out.classic_string(group)
+    return out.bytes()
 
 
 def decode_key(key: Buffer) -> OffsetKey | GroupKey | ConsumerKey | None:
@@ -223,11 +180,11 @@ def encode_offset_value(value: OffsetValue) -> bytes:
     out.i64(value.offset)
     if not expires:
         out.i32(value.leader_epoch)
-    out.string(value.metadata)
+    out.classic_string(value.metadata)
     out.i64(value.timestamp_ms)
     if expires:
         out.i64(value.expire_timestamp_ms)
-    return bytes(out.data)
+    return out.bytes()
 
 
 def decode_offset_value(value: Buffer) -> OffsetValue:
@@ -261,22 +218,22 @@ def _decode_flexible_offset(value: Buffer) -> OffsetValue:
 def encode_group_value(value: GroupValue) -> bytes:
     """Value v3 of a group's metadata."""
     out = _Writer(VALUE_VERSION)
-    out.string(value.protocol_type)
+    out.classic_string(value.protocol_type)
     out.i32(value.generation)
-    out.string(value.protocol)
-    out.string(value.leader)
+    out.classic_string(value.protocol)
+    out.classic_string(value.leader)
     out.i64(value.since_ms)
     out.i32(len(value.members))
     for member in value.members:
-        out.string(member.member_id)
-        out.string(member.group_instance_id)
-        out.string(member.client_id)
-        out.string(member.client_host)
+        out.classic_string(member.member_id)
+        out.classic_string(member.group_instance_id)
+        out.classic_string(member.client_id)
+        out.classic_string(member.client_host)
         out.i32(member.rebalance_timeout_ms)
         out.i32(member.session_timeout_ms)
         out.octets(member.subscription)
         out.octets(member.assignment)
-    return bytes(out.data)
+    return out.bytes()
 
 
 def decode_group_value(value: Buffer) -> GroupValue:
@@ -325,15 +282,11 @@ def decode_subscription(metadata: Buffer) -> list[str]:
     return [reader.string() for _ in range(reader.i32())]
 
 
-def decode_assignment(assignment: Buffer) -> list[TopicPartition]:
+def decode_assignment(assignment: Buffer) -> tuple[TopicPartition, ...]:
     """The partitions of a consumer's assignment (ConsumerProtocolAssignment; every version begins with them)."""
     reader = RecordReader(assignment)
     reader.i16()
-    found: list[TopicPartition] = []
-    for _ in range(reader.i32()):
-        topic = reader.string()
-        found += [TopicPartition(topic, reader.i32()) for _ in range(reader.i32())]
-    return found
+    return reader.partitions()
 
 
 def _value_version(reader: RecordReader) -> int:

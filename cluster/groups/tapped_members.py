@@ -54,10 +54,10 @@ class TappedMembers:
         self._clients = {member.member_id: member.client_id for member in group.members}
 
 
-def _assigned(member: Member) -> list[TopicPartition]:
+def _assigned(member: Member) -> tuple[TopicPartition, ...]:
     if not member.assignment:
-        return []
+        return ()
     try:
         return decode_assignment(member.assignment)
     except RecordFormatError:
-        return []
+        return ()

@@ -10,10 +10,12 @@ Source: KIP-848 (online upgrade); Kafka's classicGroupJoinToConsumerGroup, …Sy
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from ...coordinators import RecordFormatError
 from ...errors import ErrorCode, KafkaError
-from ..members import NO_MEMBER, JoinRequest, JoinResult, SyncRequest, SyncResult
+from ..members import NO_MEMBER, JoinRequest, JoinResult, Member, SyncRequest, SyncResult
+from ..records import CONSUMER_PROTOCOL
 from .consumer_protocol import (
     Subscription,
     decode_subscription,
@@ -40,9 +42,6 @@ from .members import (
 )
 from .target_assignments import ConsumerRules
 
-CONSUMER = "consumer"
-"""The protocol type of consumers."""
-
 
 def join(
     draft: Draft, request: JoinRequest, rules: ConsumerRules, *, topics_changed: bool
@@ -56,14 +55,19 @@ def join(
         return JoinResult(error=ErrorCode.member_id_required, member_id=member_id)
     subscription = _subscription(request)
     before = _member_of(draft, request, member_id)
-    metadata = _metadata(request, subscription, before)
+    given = metadata_of(request, subscription)
+    metadata = replace(
+        given,
+        instance_id=given.instance_id or before.instance_id,
+        rack_id=given.rack_id or before.metadata.rack_id,
+    )
     member = subscribe(draft, before, metadata, rules, topics_changed=topics_changed)
     owned = to_ids(subscription.owned, rules.view)
     current = advance(draft, member.member_id, owned)
     return JoinResult(
         member_id=member.member_id,
         generation=current.epoch,
-        protocol_type=CONSUMER,
+        protocol_type=CONSUMER_PROTOCOL,
         protocol_name=request.protocols[0].name,
     )
 
@@ -73,7 +77,7 @@ def sync(state: GroupData, request: SyncRequest, rules: ConsumerRules, group_id:
     member = classic_member(state, group_id, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation)
     first = _classic(member).protocols[0]
-    if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (
+    if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (
         None,
         first.name,
     ):
@@ -151,7 +155,7 @@ def _check_protocols(state: GroupData, request: JoinRequest) -> None:
         for member in state.members.values()
     )
     shared = any(counts[protocol.name] == others for protocol in request.protocols)
-    if request.protocol_type != CONSUMER or not request.protocols or not shared:
+    if request.protocol_type != CONSUMER_PROTOCOL or not request.protocols or not shared:
         raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
 
@@ -173,19 +177,18 @@ def _member_of(draft: Draft, request: JoinRequest, member_id: str) -> ConsumerMe
     return state.members.get(member_id) or ConsumerMember(member_id=member_id)
 
 
-def _metadata(
-    request: JoinRequest, subscription: Subscription, before: ConsumerMember
-) -> MemberMetadata:
+def metadata_of(member: JoinRequest | Member, subscription: Subscription) -> MemberMetadata:
+    """What a consumer group stores of a member of the classic protocol."""
     return MemberMetadata(
-        instance_id=request.group_instance_id or before.instance_id,
-        rack_id=subscription.rack_id or before.metadata.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
         topics=tuple(sorted(set(subscription.topics))),
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
         classic=ClassicMetadata(
-            session_timeout_ms=request.session_timeout_ms,
-            protocols=tuple(ClassicProtocol(*protocol) for protocol in request.protocols),
+            session_timeout_ms=member.session_timeout_ms,
+            protocols=tuple(ClassicProtocol(*protocol) for protocol in member.protocols),
         ),
     )
 

@@ -39,7 +39,7 @@ def decode_subscription(metadata: Buffer) -> Subscription:
     version = reader.i16()
     topics = tuple(reader.string() for _ in range(reader.i32()))
     reader.octets()
-    owned = _read_partitions(reader) if version >= OWNED_FROM else ()
+    owned = reader.partitions() if version >= OWNED_FROM else ()
     if version >= GENERATION_FROM:
         reader.i32()
     rack_id = reader.maybe_string() if version >= RACK_FROM else None
@@ -50,7 +50,7 @@ def decode_assignment(assignment: Buffer) -> tuple[TopicPartition, ...]:
     """The partitions of an assignment; none for empty bytes."""
     if not len(assignment):
         return ()
-    return tuple(decode_known_assignment(assignment))
+    return decode_known_assignment(assignment)
 
 
 def encode_assignment(version: int, partitions: Mapping[str, list[int]]) -> bytes:
@@ -74,11 +74,3 @@ def to_names(partitions: Partitions, view: TopicView) -> dict[str, list[int]]:
     named = ((view.topic_name(topic_id), number) for topic_id, number in each(partitions))
     found = by_topic(TopicPartition(name, number) for name, number in named if name is not None)
     return {topic: [tp.partition for tp in rows] for topic, rows in found.items()}
-
-
-def _read_partitions(reader: RecordReader) -> tuple[TopicPartition, ...]:
-    rows: list[TopicPartition] = []
-    for _ in range(reader.i32()):
-        topic = reader.string()
-        rows.extend(TopicPartition(topic, reader.i32()) for _ in range(reader.i32()))
-    return tuple(rows)

@@ -14,7 +14,8 @@ from ...errors import ErrorCode, KafkaError
 from ..members import Member, Protocol
 from ..membership import Group
 from ..rebalance import GroupLimits
-from .classic_members import CONSUMER
+from ..records import CONSUMER_PROTOCOL
+from .classic_members import metadata_of
 from .consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -33,8 +34,6 @@ from .group_records import (
 )
 from .group_state import GroupData
 from .members import (
-    ClassicMetadata,
-    ClassicProtocol,
     CurrentAssignment,
     MemberMetadata,
 )
@@ -45,7 +44,7 @@ from .target_assignments import ConsumerLimits, ConsumerRules
 def check_upgrade(group: Group, limits: ConsumerLimits) -> None:
     """KafkaError(GROUP_ID_NOT_FOUND) unless a classic group with members may become a consumer group."""
     is_small = len(group.members) <= limits.max_size
-    if not limits.upgrades or group.members.protocol_type != CONSUMER or not is_small:
+    if not limits.upgrades or group.members.protocol_type != CONSUMER_PROTOCOL or not is_small:
         raise KafkaError(
             ErrorCode.group_id_not_found, f"Group {group.group_id} is not a consumer group."
         )
@@ -78,18 +77,7 @@ def _converted(
     subscription = decode_subscription(
         member.metadata(name) if name is not None else member.protocols[0].metadata
     )
-    metadata = MemberMetadata(
-        instance_id=member.group_instance_id,
-        rack_id=subscription.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        topics=tuple(sorted(set(subscription.topics))),
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        classic=ClassicMetadata(
-            session_timeout_ms=member.session_timeout_ms,
-            protocols=tuple(ClassicProtocol(*protocol) for protocol in member.protocols),
-        ),
-    )
+    metadata = metadata_of(member, subscription)
     current = CurrentAssignment(
         epoch=group.generation,
         previous_epoch=group.generation,
@@ -129,7 +117,7 @@ def classic_group(
     group = Group(group_id, limits)
     group.restore(
         generation=generation,
-        protocol_type=CONSUMER,
+        protocol_type=CONSUMER_PROTOCOL,
         protocol_name=None,
         leader=None,
         members=members,

@@ -52,11 +52,6 @@ from .members import (
 )
 
 GROUP_EPOCH, SUBSCRIBED_TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
-KEY_TYPES = frozenset(
-    (GROUP_EPOCH, SUBSCRIBED_TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX)
-)
-WITH_NAME = frozenset((MEMBER, TARGET, CURRENT, REGEX))
-"""Key types with a second string: a member id or a regular expression."""
 
 T = TypeVar("T")
 
