@@ -17,7 +17,7 @@ from typing import Any
 
 from ..config import BrokerConfig
 from ..errors import ErrorCode, KafkaError, RegistryError
-from ..registry import BadVersionError, NodeExistsError, NoNodeError, RegistryClient
+from ..registry import RegistryClient
 from ..registry.paths import CLIENT_QUOTAS, IP_QUOTAS, USER_QUOTAS
 from ..wire import messages
 from ..wire.request import Request
@@ -32,7 +32,7 @@ from .client_quotas import (
     matches,
     path_of,
 )
-from .config_store import config_json, config_of_json
+from .config_store import change_settings, config_of_json
 from .registry_retries import RegistryRetries, error_for_client
 
 __all__ = ["ClientQuotasApi"]
@@ -130,31 +130,24 @@ class ClientQuotasApi:
             entity, [(row.key, None if row.remove else float(row.value)) for row in operations]
         )
         if not dry:
-            await self._retries.until_reachable(
-                partial(self._write, path_of(entity), changes),
-                self._config.number("request.timeout.ms"),
+            write = partial(
+                change_settings, self._registry, path_of(entity), partial(_changed, changes)
             )
+            timeout_ms = self._config.number("request.timeout.ms")
+            await self._retries.until_reachable(write, timeout_ms)
 
-    async def _write(self, path: str, changes: Mapping[str, float | None]) -> None:
-        while True:
-            try:
-                data, stat = await self._registry.get(path)
-            except NoNodeError:
-                data, stat = config_json({}), None
-            settings = config_of_json(data)
-            for key, value in changes.items():
-                if value is None:
-                    settings.pop(key, None)
-                else:
-                    settings[key] = repr(value)
-            try:
-                if stat is not None:
-                    await self._registry.set(path, config_json(settings), stat.version)
-                elif settings:
-                    await self._registry.create(path, config_json(settings), make_parents=True)
-            except (BadVersionError, NodeExistsError, NoNodeError):
-                continue  # a concurrent write was first: change its result
-            return
+
+def _changed(
+    changes: Mapping[str, float | None], before: Mapping[str, str]
+) -> dict[str, str] | None:
+    """The settings with the changed quotas; None where there are none before and after."""
+    settings = dict(before)
+    for key, value in changes.items():
+        if value is None:
+            settings.pop(key, None)
+        else:
+            settings[key] = repr(value)
+    return settings if settings or before else None
 
 
 def _described(s: messages.Schema, entity: Entity, quotas: Mapping[str, float]) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ..config import BY_NAME, BrokerConfig, validate_topic_config
 from ..errors import ConfigError, ErrorCode, KafkaError
@@ -29,7 +30,13 @@ from .config_changes import DEFAULT_BROKER
 from .config_entries import is_dynamic
 from .registry_retries import RegistryRetries
 
-__all__ = ["ConfigStore", "checked_topic_config", "config_json", "config_of_json"]
+__all__ = [
+    "ConfigStore",
+    "change_settings",
+    "checked_topic_config",
+    "config_json",
+    "config_of_json",
+]
 
 
 class ConfigStore:
@@ -84,23 +91,9 @@ class ConfigStore:
     ) -> None:
         path = entity_config_path(entity)
 
-        async def replace() -> None:
-            while True:
-                try:
-                    data, stat = await self._registry.get(path)
-                except NoNodeError:
-                    data, stat = config_json({}), None
-                changed = change(config_of_json(data))
-                if dry:
-                    return
-                try:
-                    if stat is None:
-                        await self._registry.create(path, config_json(changed), make_parents=True)
-                    else:
-                        await self._registry.set(path, config_json(changed), stat.version)
-                    return
-                except (BadVersionError, NodeExistsError, NoNodeError):
-                    continue  # a concurrent write was first: change its result
+        def changed(before: dict[str, str]) -> dict[str, str] | None:
+            after = change(before)
+            return None if dry else after
 
         async def announce() -> None:
             notification = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":"))
@@ -109,9 +102,35 @@ class ConfigStore:
             )
 
         timeout_ms = self._config.number("request.timeout.ms")
+        replace = partial(change_settings, self._registry, path, changed)
         await self._retries.until_reachable(replace, timeout_ms)
         if not dry:
             await self._retries.until_reachable(announce, timeout_ms)
+
+
+async def change_settings(
+    registry: RegistryClient, path: str, change: Callable[[dict[str, str]], dict[str, str] | None]
+) -> None:
+    """Replace the settings in a node by `change` of them; None: write nothing. It runs again after a concurrent write.
+
+    A node that does not exist has no settings, and is created.
+    """
+    while True:
+        try:
+            data, stat = await registry.get(path)
+        except NoNodeError:
+            data, stat = config_json({}), None
+        settings = change(config_of_json(data))
+        if settings is None:
+            return
+        try:
+            if stat is None:
+                await registry.create(path, config_json(settings), make_parents=True)
+            else:
+                await registry.set(path, config_json(settings), stat.version)
+            return
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            continue  # a concurrent write was first: change its result
 
 
 def config_json(config: Mapping[str, str]) -> str:

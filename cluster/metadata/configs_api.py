@@ -87,7 +87,7 @@ class ConfigsApi:
         names = {
             _BROKER_LOGGER: brokers,
             _BROKER: brokers,
-            _TOPIC: [topic.name for topic in self._cache.topics()],
+            _TOPIC: sorted(self._cache.topic_names()),
         }
         rows = tuple(
             s.ConfigResource(resource_name=name, resource_type=kind)

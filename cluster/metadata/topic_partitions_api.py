@@ -46,7 +46,7 @@ class TopicPartitionsApi:
         entity = request.decode()
         s = messages.response(request)
         requested = sorted({row.name for row in entity.topics})
-        names: Iterable[str] = requested or [topic.name for topic in self._cache.topics()]
+        names: Iterable[str] = requested or sorted(self._cache.topic_names())
         first, begin = "", 0
         if entity.cursor is not None:
             first, begin = entity.cursor.topic_name, entity.cursor.partition_index
