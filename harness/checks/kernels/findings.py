@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -18,6 +18,7 @@ OPERATIONS_MOST = 12
 LOSS, DUPLICATION = "lost-write", "duplicate"
 """What a doubt is about: it counts where the guarantees forbid this anomaly."""
 Row = dict[str, Any]
+T = TypeVar("T")
 Description = tuple[Sequence[int], Iterable[Row], str]
 """Offsets, operations and explanation of an anomaly."""
 
@@ -63,10 +64,22 @@ class PartitionFindings:
             return
         counted = "records" in frame.columns
         self.anomaly_counts[name] += int(frame["records"].sum()) if counted else len(frame)
-        left = max(0, self.limit - self._rows[name])
-        self._rows[name] += len(frame)
-        for row in frame.head(left).iter_rows(named=True):
+        for row in frame.head(self._take(name, len(frame))).iter_rows(named=True):
             self._show(name, int(row["records"]) if counted else 1, *describe(row))
+
+    def add_all(self, name: str, found: Sequence[T], describe: Callable[[T], Description]) -> None:
+        """Count one anomaly for each item of `found`; `describe` is called only for those that are kept."""
+        if not found:
+            return
+        self.anomaly_counts[name] += len(found)
+        for item in found[: self._take(name, len(found))]:
+            self._show(name, 1, *describe(item))
+
+    def _take(self, name: str, rows: int) -> int:
+        """Count rows with an anomaly; return how many of them are kept."""
+        left = max(0, self.limit - self._rows[name])
+        self._rows[name] += rows
+        return left
 
     def doubt(self, about: str, reason: str) -> None:
         """Add a doubt that counts where the guarantees forbid the anomaly `about`."""

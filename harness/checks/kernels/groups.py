@@ -41,20 +41,17 @@ def owners(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return
     shared = rows.group_by("group", "generation").agg(pl.col("member").n_unique().alias("several"))
     several = rows.join(shared.filter(pl.col("several") > 1), on=["group", "generation"])
-    bad: list[tuple[Row, Row]] = list(
-        _overlaps(several.sort("time_ns", maintain_order=True).iter_rows(named=True))
-    )
-    found = pl.DataFrame({"at": list(range(len(bad)))})
+    ordered = several.sort("time_ns", maintain_order=True).iter_rows(named=True)
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        first, second = bad[int(row["at"])]
+    def describe(pair: tuple[Row, Row]) -> tuple[list[int], list[Row], str]:
+        first, second = pair
         text = (
             f"in generation {second['generation']} of group {client_mark(second['group'])} the members "
             f"{client_mark(first['member'])} and {client_mark(second['member'])} owned the partition at the same time"
         )
         return [], [_member_row(first), _member_row(second)], text
 
-    findings.add_each("two-owners", found, describe)
+    findings.add_all("two-owners", list(_overlaps(ordered)), describe)
 
 
 def _overlaps(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
@@ -93,14 +90,13 @@ def regressions(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         ordered = list(own.iter_rows(named=True))
         bad += _stale_commits(ordered, list(members.iter_rows(named=True)))
         bad += _lost_commits(ordered)
-    found = pl.DataFrame({"at": list(range(len(bad)))})
 
-    def describe(row: Row) -> tuple[list[int], list[Row], str]:
-        before, after, text = bad[int(row["at"])]
+    def describe(regression: Regression) -> tuple[list[int], list[Row], str]:
+        before, after, text = regression
         offsets = [before["offset"], after["offset"]]
         return offsets, [_offset_row(before), _offset_row(after)], text
 
-    findings.add_each("committed-offset-regression", found, describe)
+    findings.add_all("committed-offset-regression", bad, describe)
 
 
 def _stale_commits(rows: list[Row], members: list[Row]) -> Iterator[Regression]:

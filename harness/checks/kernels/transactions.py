@@ -137,9 +137,7 @@ def stuck(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     for row in unfinished.iter_rows(named=True):
         name, text = _why_open(inputs, row)
         if name and text:
-            shown = pl.DataFrame([row], schema=unfinished.schema)
-            described = [row["base_offset"]], [_first_batch(row)], text
-            findings.add_each(name, shown, partial(_given, described))
+            findings.add_all(name, [row], partial(_describe_open, text))
         elif name:
             findings.doubt(
                 name,
@@ -148,8 +146,8 @@ def stuck(inputs: PartitionInputs, findings: PartitionFindings) -> None:
             )
 
 
-def _given(described: Description, _row: Row) -> Description:
-    return described
+def _describe_open(text: str, row: Row) -> Description:
+    return [row["base_offset"]], [_first_batch(row)], text
 
 
 def _why_open(inputs: PartitionInputs, row: Row) -> tuple[str, str]:
