@@ -1,4 +1,4 @@
-"""A consume-transform-produce job in several processes under faults (`harrow chaos --workload exactly-once`).
+"""A consume-transform-produce job in several processes under faults (`harrow chaos --variant exactly-once`).
 
 `job.py` is the program of one process, `job_processes.py` starts, kills and replaces the processes, `end_state.py` says
 what a transaction left behind, and `workload.py` runs everything and judges it: the output has each input exactly once,

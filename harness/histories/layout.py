@@ -219,11 +219,7 @@ class _Reader:
         header = ChunkHeader(
             file=str(path), what=BATCHES, clients=self._client_numbers(names), constants={"node": node}
         )  # fmt: skip
-        topics = self._numbered(names)
-        for start in range(0, len(rows), CHUNK_ROWS):
-            chunk = rows[start : start + CHUNK_ROWS]
-            batches = partial(_batches, chunk, start, topics, peers, header)
-            yield FileChunk(path, len(chunk), batches)
+        yield from self._tap_chunks(path, rows, names, peers, header)
 
     def _coordinator(self, path: Path, what: str) -> Generator[FileChunk]:
         """Yield the chunks of one file of a coordinator."""
@@ -234,10 +230,17 @@ class _Reader:
         header = ChunkHeader(
             file=str(path), what=what, clients=self._client_numbers(names), constants={"node": node}
         )  # fmt: skip
+        yield from self._tap_chunks(path, rows, names, [], header)
+
+    def _tap_chunks(
+        self, path: Path, rows: Rows, names: Sequence[str], peers: list[int], header: ChunkHeader
+    ) -> Generator[FileChunk]:
+        """Yield the chunks of rows of a tap; `peers`: the numbers of the clients that are brokers."""
         topics = self._numbered(names)
         for start in range(0, len(rows), CHUNK_ROWS):
             chunk = rows[start : start + CHUNK_ROWS]
-            yield FileChunk(path, len(chunk), partial(_batches, chunk, start, topics, [], header))
+            indexed = partial(_batches, chunk, start, topics, peers, header)
+            yield FileChunk(path, len(chunk), indexed)
 
     def _numbered(self, names: Sequence[str]) -> dict[int, str]:
         return {number: name for number, name in enumerate(names) if name in self._topics}

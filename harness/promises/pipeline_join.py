@@ -122,10 +122,11 @@ def _sampled_shapes(inputs: PipelineInputs) -> tuple[Shape, ...]:
     if inputs.pairing.relation is None:
         return (BY_ID,)
     found: set[Shape] = set()
+    expected = inputs.pairing.expectations()
     for chunk in {id(chunk): chunk for chunk in (*inputs.source[:1], *inputs.source[-1:])}.values():
         for record in records_of(chunk, SAMPLED):
             try:
-                found.update(unit.shape for unit in inputs.pairing.expected(record))
+                found.update(unit.shape for unit in expected(record))
             except Exception:  # noqa: S112  (the task that has this record reports it)
                 continue
     return tuple(sorted(found)) or (Shape("raw"),)

@@ -6,7 +6,7 @@ What may fail: `KafkaError` with every error code that is not in `RETRIABLE`; th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from harrow.cluster.errors import ErrorCode, KafkaError, WireError
@@ -29,6 +29,11 @@ def own_error(response: Any) -> ErrorCode:
     """Return the error code of a response that has one for the whole request."""
     code: ErrorCode = response.error_code
     return code
+
+
+def first_error(codes: Iterable[ErrorCode]) -> ErrorCode:
+    """Return the first error among the codes of a response; NONE where there is none."""
+    return next((code for code in codes if code is not ErrorCode.none), ErrorCode.none)
 
 
 class CoordinatorClient:

@@ -15,7 +15,7 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
-from .coordinator_client import GROUP, CoordinatorClient
+from .coordinator_client import GROUP, CoordinatorClient, first_error
 from .wire import WireClient, pause_ms
 
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, OFFSET_FETCH_VERSION = 7, 5, 4, 8
@@ -142,10 +142,8 @@ class GroupMember:
 
 def _offset_fetch_error(response: Any) -> ErrorCode:
     (group,) = response.groups
-    codes: list[ErrorCode] = [
-        group.error_code, *(row.error_code for topic in group.topics for row in topic.partitions)
-    ]  # fmt: skip
-    return next((code for code in codes if code is not ErrorCode.none), ErrorCode.none)
+    rows = (row.error_code for topic in group.topics for row in topic.partitions)
+    return first_error((group.error_code, *rows))
 
 
 def subscription(topic: str) -> bytes:

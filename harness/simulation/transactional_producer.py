@@ -16,7 +16,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.records import NewRecord, build_batch
 
-from .coordinator_client import GROUP, TRANSACTION, CoordinatorClient
+from .coordinator_client import GROUP, TRANSACTION, CoordinatorClient, first_error
 from .group_member import Membership
 from .producer import PRODUCE_TIMEOUT_MS, REQUEST_MS, RETRIABLE
 from .wire import WireClient, pause_ms
@@ -123,7 +123,4 @@ class SimulatedTransactionalProducer:
 
 
 def _offset_commit_error(response: Any) -> ErrorCode:
-    codes: list[ErrorCode] = [
-        row.error_code for topic in response.topics for row in topic.partitions
-    ]
-    return next((code for code in codes if code is not ErrorCode.none), ErrorCode.none)
+    return first_error(row.error_code for topic in response.topics for row in topic.partitions)
