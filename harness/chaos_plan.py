@@ -11,9 +11,9 @@ from harrow.faults.planning import check_faults, in_turn, random_schedule
 from harrow.faults.target_checks import cap_for, check_targets
 
 if TYPE_CHECKING:
-    from harrow.cluster import Cluster
     from harrow.faults import Fault, Schedule
 
+    from .running_cluster import RunningCluster
     from .topics import Topic
 
 RANDOM_SECONDS = 5.0
@@ -56,7 +56,7 @@ class ChaosRequest:
         )
 
     def plan(
-        self, cluster: Cluster, topics: Sequence[Topic], *, seed: int, first_id: int
+        self, cluster: RunningCluster, topics: Sequence[Topic], *, seed: int, first_id: int
     ) -> Schedule:
         """Return the schedule; ConfigError for a target that the cluster does not have, or that the cap forbids."""
         view, nodes = cluster.describe(), list(cluster.brokers)

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harrow.cluster import Cluster
 from harrow.cluster.supervisor import sweep_orphans
 
+from .backends.local import LocalSystem
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from harrow.faults.system import System
+
+    from .running_cluster import RunningCluster
 
 TEST_DEFAULTS: Mapping[str, object] = {
     "harrow.tap": True,
@@ -37,11 +43,15 @@ class ClusterSource(Protocol):
         config: Mapping[str, object],
         seed: int,
         plants: Sequence[str] = (),
-    ) -> Cluster:
+    ) -> RunningCluster:
         """Return a running cluster."""
         ...
 
-    def release(self, cluster: Cluster) -> None:
+    def system(self, cluster: RunningCluster) -> System:
+        """Return a cluster of this source as faults see it."""
+        ...
+
+    def release(self, cluster: RunningCluster) -> None:
         """Take the cluster back; the source decides whether it stops."""
         ...
 
@@ -83,7 +93,12 @@ class OwnCluster:
             raise
         return cluster
 
-    def release(self, cluster: Cluster) -> None:
+    def system(self, cluster: RunningCluster) -> System:
+        """Return the processes on this machine."""
+        assert isinstance(cluster, Cluster)
+        return LocalSystem(cluster)
+
+    def release(self, cluster: RunningCluster) -> None:
         """Stop it."""
         cluster.stop()
 
@@ -93,9 +108,10 @@ class SharedClusters:
 
     shared = True
 
-    def __init__(self, before_start: Callable[[], None] | None = None) -> None:
-        self._own = OwnCluster(before_start)
-        self._clusters: dict[str, Cluster] = {}
+    def __init__(self, own: ClusterSource) -> None:
+        """`own` starts each of them."""
+        self._own = own
+        self._clusters: dict[str, RunningCluster] = {}
 
     def acquire(
         self,
@@ -105,7 +121,7 @@ class SharedClusters:
         config: Mapping[str, object],
         seed: int,
         plants: Sequence[str] = (),
-    ) -> Cluster:
+    ) -> RunningCluster:
         """Return the cluster with these options; the first call starts it."""
         settings = {name: str(value) for name, value in config.items()}
         key = json.dumps([brokers, settings, list(plants)], sort_keys=True)
@@ -120,7 +136,11 @@ class SharedClusters:
         (folder / "cluster").symlink_to(cluster.folder, target_is_directory=True)
         return cluster
 
-    def release(self, cluster: Cluster) -> None:
+    def system(self, cluster: RunningCluster) -> System:
+        """Return the cluster as faults see it."""
+        return self._own.system(cluster)
+
+    def release(self, cluster: RunningCluster) -> None:
         """Keep the cluster for the next test."""
 
     def close(self) -> None:

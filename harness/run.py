@@ -30,7 +30,6 @@ from harrow.faults.planning import DEFAULT_RANDOM
 from harrow.faults.schedule import Schedule
 
 from . import run_folder
-from .backends.local import LocalSystem
 from .chaos import Chaos
 from .chaos_plan import ChaosRequest
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from faker import Faker
-    from harrow.cluster import Cluster
     from harrow.faults import Fault
 
     from .checks import SparkHandle, Verdict
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
     from .promises.pipeline_promise import PipelinePromise
     from .promises.record_ids import IdSource
     from .promises.topic_promise import TopicPromise
+    from .running_cluster import RunningCluster
 
 AFTER_FAULTS_S = 2.0
 """A recorded run goes on for so long after its last fault."""
@@ -95,7 +94,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         chosen = UserSpark(spark) if isinstance(spark, str) else spark
         handle = (lambda: spark_of_run(parent, chosen)) if isinstance(chosen, UserSpark) else chosen
         self._verifier = RunVerifier(self.folder, handle, seed=seed, repeat=repeat)
-        self._cluster: Cluster | None = None
+        self._cluster: RunningCluster | None = None
         self._traced: dict[Path, int] = {}
         self._topics: dict[str, Topic] = {}
         self._chaos: Chaos | None = None
@@ -144,7 +143,7 @@ class Harrow(RecordingClients, PipelineVerifier):
     # ---------------------------------------------------------------------------------- cluster
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> RunningCluster:
         """The cluster; the first access starts it."""
         if self._cluster is None:
             started_ns = time.monotonic_ns()
@@ -261,7 +260,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         if self._early_spark:
             self._verifier.prepare()
         self._chaos = Chaos(
-            LocalSystem(cluster),
+            self._source.system(cluster),
             planned,
             self.folder,
             groups=partial(consumer_groups, cluster.bootstrap_servers),

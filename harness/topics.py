@@ -13,7 +13,8 @@ from harrow.cluster.errors import ConfigError, HarrowError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harrow.cluster import Cluster
+    from .running_cluster import RunningCluster
+
 
 CREATE_TIMEOUT_S = 30.0
 LIST_TIMEOUT_S = 10.0
@@ -54,7 +55,7 @@ def check_topic(topic: Topic, brokers: int) -> None:
     validate_topic_config(topic.config)
 
 
-def create_topic(cluster: Cluster, topic: Topic) -> None:
+def create_topic(cluster: RunningCluster, topic: Topic) -> None:
     """Create it and wait until every partition has a leader and a full ISR."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -99,7 +100,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _await_leaders(cluster: Cluster, topic: Topic) -> None:
+def _await_leaders(cluster: RunningCluster, topic: Topic) -> None:
     deadline = time.monotonic() + CREATE_TIMEOUT_S
     while True:
         found = cluster.describe().topics.get(topic.name, {})

@@ -20,7 +20,6 @@ from .user_spark import HARROWS_OWN, UserSpark
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harrow.cluster import Cluster
     from harrow.cluster.view import ClusterView
 
     from .checks import SparkHandle, Verdict
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from .promises.findings import PromiseFindings
     from .promises.pipeline_promise import PipelinePromise
     from .promises.topic_promise import TopicPromise
+    from .running_cluster import RunningCluster
 
     Promise = TopicPromise | PipelinePromise
 
@@ -52,7 +52,7 @@ class RunVerifier:
         self._spark().request()
 
     def judge(
-        self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promise: Promise | None = None,
+        self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promise: Promise | None = None,
         notes: Sequence[str] = (),
     ) -> Verdict:  # fmt: skip
         """Return the verdict on `topics`, write it to verdict.json and draw report.html.
@@ -80,7 +80,7 @@ class RunVerifier:
         return self._draw(verdict)
 
     def _bring_to_rest(
-        self, cluster: Cluster, topics: Sequence[str], *, contents: bool
+        self, cluster: RunningCluster, topics: Sequence[str], *, contents: bool
     ) -> list[str]:
         """Wait for convergence and do the final read; return the reasons of a failure."""
         from .clients.final_read import read_all
@@ -122,7 +122,7 @@ class RunVerifier:
             return PromiseFindings(reasons=(f"the checks of the promises crashed: {error!r}",))
 
     def _ask(
-        self, cluster: Cluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None
+        self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None
     ) -> Verdict:  # fmt: skip
         from .checks import judge
 
@@ -156,7 +156,9 @@ def _deleted(topic: str) -> str:
     return f"topic {topic!r} does not exist when the run ends: it was deleted, and its records cannot be judged"
 
 
-def _replicas(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, int], PartitionReplicas]:
+def _replicas(
+    cluster: RunningCluster, topics: Sequence[str]
+) -> dict[tuple[str, int], PartitionReplicas]:
     from .checks.partition_jobs import PartitionReplicas
 
     return {

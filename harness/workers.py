@@ -110,9 +110,9 @@ class Worker:
     def shared_clusters(self) -> SharedClusters:
         """Return the clusters that tests with `scope="session"` share; they stop at the end of the session."""
         if self.shared is None:
-            from .clusters import SharedClusters
+            from .clusters import OwnCluster, SharedClusters
 
-            self.shared = SharedClusters(self.prepare_out)
+            self.shared = SharedClusters(OwnCluster(self.prepare_out))
         return self.shared
 
     def close(self) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from harrow.cluster import Cluster
 from harrow.faults import isolate, leader
 from rich.console import Console
 from rich.live import Live
@@ -25,6 +24,7 @@ from rich.text import Text
 from .. import out_folder, run_folder
 from ..errors import VerdictError
 from ..run import Harrow
+from ..running_cluster import RunningCluster
 from ..seeds import fresh_seed
 from .demo_shop import RIGHT_SHOP, WRONG_SHOP, Order, Shop, ShopKind
 from .out_option import out_option
@@ -118,7 +118,7 @@ def judge(harrow: Harrow, placed: list[Order], console: Console) -> bool | None:
 class DemoProgress:
     """The live line: elapsed time, orders, faults."""
 
-    def __init__(self, console: Console, cluster: Cluster) -> None:
+    def __init__(self, console: Console, cluster: RunningCluster) -> None:
         self._begun = time.monotonic()
         self._cluster = cluster
         self._shop: Shop | None = None

@@ -17,7 +17,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.headers import encode_request_header, parse_response_header
 
 if TYPE_CHECKING:
-    from harrow.cluster import Cluster
+    from ..running_cluster import RunningCluster
 
 VERSION = 0
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -25,7 +25,7 @@ TIMEOUT_S = 10.0
 SIZE = struct.Struct(">i")
 
 
-def left_open(cluster: Cluster) -> list[str]:
+def left_open(cluster: RunningCluster) -> list[str]:
     """Return a line for each open transaction and each partition whose LSO is below its HW."""
     return [*open_transactions(cluster.bootstrap_servers), *held_back(cluster)]
 
@@ -45,7 +45,7 @@ def open_transactions(bootstrap_servers: str) -> list[str]:
     return sorted(found)
 
 
-def held_back(cluster: Cluster) -> list[str]:
+def held_back(cluster: RunningCluster) -> list[str]:
     """Return a line for each partition whose last stable offset is below its high watermark at the leader."""
     rows: Iterable[dict[str, Any]] = (row for rows in cluster.state().values() for row in rows)
     return [

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,6 +45,15 @@ def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+def server_of(run: Path) -> dict[str, Any]:
+    """What the owner tells each client that connects, when the JVM has started."""
+    with socket.socket(socket.AF_UNIX) as client, reachable(run / "spark.sock") as name:
+        client.settimeout(120)
+        client.connect(name)
+        found: dict[str, Any] = json.loads(client.makefile("rb").readline())
     return found
 
 
@@ -96,10 +106,13 @@ def test_workers_share_a_server_that_ends_with_the_run(
 def test_killing_the_owner_ends_the_jvm_and_the_next_owner_starts_another(
     tmp_path: Path, controller: subprocess.Popen[bytes]
 ) -> None:
-    first = answer(worker(tmp_path, controller.pid, "one"))
+    spark = SparkHandle(tmp_path, controller=controller.pid, warm_up=False)
+    spark.request()
+    first = server_of(tmp_path)
     jvm = os.pidfd_open(first["pid"])
     os.kill(first["owner"], signal.SIGKILL)
     await_gone(jvm)
+    spark.close()
     spark = SparkHandle(tmp_path, controller=controller.pid, warm_up=False)
     spark.request()
     spark.stop()

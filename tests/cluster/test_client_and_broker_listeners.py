@@ -35,10 +35,10 @@ def broker_port(cluster: Cluster, node: int) -> int:
     return cluster.brokers[node].listeners["BROKERS"].bind.port
 
 
-def orders(placed: PlacedTopic) -> dict[int, tuple[int, Any]]:
+def orders(running: Cluster, placed: PlacedTopic) -> dict[int, tuple[int, Any]]:
     """`(version, entity)` of each inter-broker request, as a false controller would send it to broker 1."""
     topic_id = json.loads(
-        placed.cluster.registry_control("tree")["tree"][f"/brokers/topics/{placed.topic}"]
+        running.registry_control("tree")["tree"][f"/brokers/topics/{placed.topic}"]
     )["topic_id"]
     top: dict[str, Any] = {
         "controller_id": NodeId(2),
@@ -100,7 +100,7 @@ def test_an_inter_broker_request_on_a_client_listener_closes_the_connection_and_
     placed.produce(1, "kept")
     placed.await_ends(leo={1: 1, 2: 1}, hw={1: 1, 2: 1})
     before = sight(placed)
-    version, entity = orders(placed)[api_key]
+    version, entity = orders(cluster, placed)[api_key]
     with placed.raw(1, client_id="broker-2") as raw:
         raw.send(api_key, version, entity)
         with pytest.raises(ConnectionResetError):
@@ -114,7 +114,7 @@ def test_an_inter_broker_request_of_a_client_on_the_inter_broker_listener_is_not
 ) -> None:
     placed = place(cluster, f"unauthorized-{int(api_key)}", 1, 2)
     before = sight(placed)
-    version, entity = orders(placed)[api_key]
+    version, entity = orders(cluster, placed)[api_key]
     with RawKafka(broker_port(cluster, 1), client_id="app") as raw:
         answer = raw.ask(api_key, version, entity)
     assert answer.error_code is ErrorCode.cluster_authorization_failed

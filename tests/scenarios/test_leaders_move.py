@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from harrow import Cluster, Harrow, kill, leader
+from harrow import Harrow, kill, leader
+from harrow.harness.running_cluster import RunningCluster
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 from load_on_cluster import SOCKETS, Load, admin_of
@@ -17,7 +18,7 @@ NOT_NOW = (KafkaError, RuntimeError)
 """Errors of a dead broker, and kafka-python's error for a cluster without a controller."""
 
 
-def keep_moving(cluster: Cluster, topic: str, stop: threading.Event) -> None:
+def keep_moving(cluster: RunningCluster, topic: str, stop: threading.Event) -> None:
     """Gives partition 0 other replicas and another leader, again and again, until `stop` is set."""
     turn = 0
     while not stop.wait(0.2):
@@ -32,7 +33,7 @@ def keep_moving(cluster: Cluster, topic: str, stop: threading.Event) -> None:
                 admin.elect_leaders(0, {topic: [0, 1]}, raise_errors=False)
 
 
-def no_move_left(cluster: Cluster) -> bool:
+def no_move_left(cluster: RunningCluster) -> bool:
     with admin_of(cluster) as admin:
         return not admin.list_partition_reassignments()
 

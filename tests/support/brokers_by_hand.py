@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harrow.cluster import Cluster
+from harrow.harness.running_cluster import RunningCluster
 from raw_kafka import RawKafka
 from waiting import until
 
@@ -28,7 +28,7 @@ class ReplicaView:
 class PlacedTopic:
     """Partition 0 of a topic whose replicas are on the brokers that the test chose."""
 
-    cluster: Cluster
+    cluster: RunningCluster
     topic: str
 
     def raw(self, node: int, client_id: str = "raw") -> RawKafka:
@@ -117,7 +117,7 @@ class PlacedTopic:
 
 
 def place(
-    cluster: Cluster, topic: str, *nodes: int, config: Mapping[str, str] | None = None
+    cluster: RunningCluster, topic: str, *nodes: int, config: Mapping[str, str] | None = None
 ) -> PlacedTopic:
     """Create `topic` with one partition on `nodes`, the first its leader; wait until all are in the ISR."""
     controller = until(cluster.controller_id, "a controller")
@@ -134,7 +134,7 @@ def place(
     return placed
 
 
-def besides_the_controller(cluster: Cluster) -> list[int]:
+def besides_the_controller(cluster: RunningCluster) -> list[int]:
     """Return the brokers that are not the controller, by id: faults on them prevent no election."""
     controller = until(cluster.controller_id, "a controller")
     return sorted(node for node in cluster.brokers if node != controller)

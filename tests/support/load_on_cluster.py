@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from harrow import Cluster
+from harrow.harness.running_cluster import RunningCluster
 from kafka.admin import KafkaAdminClient
 from waiting import until
 
@@ -21,7 +21,7 @@ SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 
 @contextmanager
-def admin_of(cluster: Cluster | str, **config: Any) -> Generator[Any]:
+def admin_of(cluster: RunningCluster | str, **config: Any) -> Generator[Any]:
     """Yields a kafka-python admin of a cluster or an address; collects its unclosed sockets at the end."""
     servers = cluster if isinstance(cluster, str) else cluster.bootstrap_servers
     admin: Any = KafkaAdminClient(bootstrap_servers=servers, **config)
@@ -36,7 +36,12 @@ class Load:
     """An idempotent acks=all producer on its own thread, from the start of the block until everything is flushed."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, partitions: int = 1, servers: Any = "", **config: Any
+        self,
+        cluster: RunningCluster,
+        topic: str,
+        partitions: int = 1,
+        servers: Any = "",
+        **config: Any,
     ) -> None:
         self.topic = topic
         self.delivered: dict[tuple[int, int], int] = {}

@@ -1,0 +1,163 @@
+"""`RunningCluster`: what the harness and a test may ask of a cluster, whichever backend runs it.
+
+    local    `harrow.cluster.Cluster`                       Harrow's own brokers
+    apache   `harness/backends/apache/kafka_cluster.py`     Apache Kafka, started by Harrow
+
+Faults do not use it: they act through `System` (`faults/system.py`). What a backend does not have raises
+CapabilityError, which skips the test with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from harrow.cluster.config import BrokerConfig
+    from harrow.cluster.planting import Plant
+    from harrow.cluster.view import ClusterView
+
+CONVERGE_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+
+
+class RunningProcess(Protocol):
+    """A process of the cluster. Each method returns when its effect can be seen; ClusterError when it cannot."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the files that Harrow keeps for this broker."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the last start; None before it."""
+        ...
+
+    @property
+    def incarnations(self) -> int:
+        """How often it has been started."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process exists, paused or not."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """`dead`, `starting`, `running` or `paused`."""
+        ...
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start the broker and wait until it serves."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the process has ended."""
+        ...
+
+    def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """SIGTERM (controlled shutdown), and wait."""
+        ...
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        ...
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        ...
+
+    def restart(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Terminate, then start."""
+        ...
+
+
+class RunningBroker(RunningProcess, Protocol):
+    """The process of one broker."""
+
+    @property
+    def port(self) -> int:
+        """The port for clients."""
+        ...
+
+
+class RunningCluster(Protocol):
+    """A cluster that was started for a test, or for several."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the cluster's files; `broker-N/` in it has what Harrow keeps for broker N."""
+        ...
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker settings that all brokers have."""
+        ...
+
+    @property
+    def plants(self) -> Sequence[Plant]:
+        """Bugs that are planted in every broker."""
+        ...
+
+    @property
+    def brokers(self) -> Mapping[int, RunningBroker]:
+        """The brokers by node id, dead ones too."""
+        ...
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port,…` of every broker, dead ones too."""
+        ...
+
+    @property
+    def registry(self) -> RunningProcess:
+        """The process of Harrow's registry."""
+        ...
+
+    def stop(self) -> None:
+        """End every process."""
+        ...
+
+    def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
+        """One call on the control socket of a broker's host."""
+        ...
+
+    def describe(self) -> ClusterView:
+        """Live brokers, controller, and each partition's leader, epoch, ISR; ClusterError without a response."""
+        ...
+
+    def log_dirs(self) -> dict[int, list[str]]:
+        """Each broker's `log.dirs`, as names below its folder or absolute paths."""
+        ...
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node id of a partition's leader; None without a leader."""
+        ...
+
+    def isr(self, topic: str, partition: int) -> list[int]:
+        """The in-sync replicas of a partition."""
+        ...
+
+    def controller_id(self) -> int | None:
+        """The node id of the active controller, or None while there is none."""
+        ...
+
+    def state(self) -> dict[int, list[dict[str, Any]]]:
+        """The replicas of each running broker: at least topic, partition, leo, hw and lso of leaders."""
+        ...
+
+    def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Wait until every partition has a leader and its ISR holds every replica."""
+        ...
+
+    def await_converged(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Wait until ISRs are full and all replicas have the same end, which is committed."""
+        ...
+
+    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO."""
+        ...
