@@ -13,6 +13,8 @@ stdout.log       what the process printed                      (`forkserver.py`)
 lives            one byte for each incarnation; seeds its random numbers  (`host/real/host.py`)
 control.sock     its control socket                            (`host/knobs/control.py`)
 <cluster>/registry/  trace.jsonl, broker.log, stdout.log, control.sock, registry.sqlite
+<cluster>/proxy/     the same without the database, where a proxy is in front of foreign brokers; each of these
+                     has a folder broker-<node id> too, without data
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ DATA = "data"
 STDOUT = "stdout.log"
 CONTROL_SOCKET = "control.sock"
 REGISTRY = "registry"
+PROXY = "proxy"
 BROKER_PREFIX = "broker-"
 
 

@@ -1,19 +1,20 @@
-"""The main function of a process of the cluster, forked or started by hand: a broker or the registry, by its options.
+"""The main function of a process of the cluster, forked or started by hand: a broker, the registry or a proxy.
 
-Owns: the border between the options (one JSON object) and a running broker or registry: sockets, real host,
+Owns: the border between the options (one JSON object) and a running broker, registry or proxy: sockets, real hosts,
 signals, status lines.
 
     option        of                  value
     ------------  ------------------  -----------------------------------------------------------------------------
-    role          both                "broker" or "registry"
-    name          both                name of the process in traces and messages ("broker-2")
-    folder        both                the folder of its files (`broker_folder.py`)
-    seed          both                the seed of the process's random numbers
+    role          all                 "broker", "registry" or "proxy"
+    name          all                 name of the process in traces and messages ("broker-2")
+    folder        all                 the folder of its files (`broker_folder.py`)
+    seed          all                 the seed of the process's random numbers
     listeners     registry            {"registry": port}
     node_id       broker              the node id
     registry      broker              [address, port] of the registry
     config        broker              settings by Kafka's names, such as "listeners": "CLIENTS://127.0.0.1:9092,…"
-    tap           broker, optional    true: write the tap (`host/tap.py`)
+    brokers       proxy               the foreign brokers (`proxy/process.py`)
+    tap           optional            true: a broker or a proxy writes the tap (`host/tap.py`)
     expect        broker, optional    the number of brokers that must be registered before the broker is ready
     plants        broker, optional    modules of planted bugs (`planting.py`)
     import_paths  broker, optional    folders in which the process finds these modules
@@ -48,6 +49,7 @@ from .ports import LOOPBACK
 if TYPE_CHECKING:
     from .host.knobs.disk_faults import DiskFaults
     from .host.seam import Disk
+    from .proxy.machine import ProxyHost
 
 
 def preload() -> None:
@@ -57,9 +59,10 @@ def preload() -> None:
     from . import broker
     from .host.power_loss import tracked_disk
     from .host.real import host
+    from .proxy import process as proxy
     from .registry import process as registry
 
-    _ = encodings.idna, host, registry, tracked_disk  # only their import is needed
+    _ = encodings.idna, host, proxy, registry, tracked_disk  # only their import is needed
     broker.preload()
 
 
@@ -82,7 +85,9 @@ def bind(address: Address) -> socket.socket:
 
 
 def bound_sockets(options: Mapping[str, Any], config: BrokerConfig) -> dict[str, socket.socket]:
-    """The bound sockets by listener: of a broker by its settings, of the registry by its options."""
+    """The bound sockets by listener: of a broker by its settings, of the registry by its options; none of a proxy."""
+    if options["role"] == "proxy":
+        return {}  # each of its brokers has a host of its own
     if options["role"] == "registry":
         ports: Mapping[str, int] = options["listeners"]
         return {name: bind(Address(LOOPBACK, port)) for name, port in ports.items()}
@@ -168,6 +173,29 @@ def _make(options: Mapping[str, Any], host: Any) -> Any:
         from .registry.process import RegistryProcess
 
         return RegistryProcess(host, options)
+    if options["role"] == "proxy":
+        from .proxy.process import ProxyProcess
+
+        return ProxyProcess(host, partial(_make_proxied_host, options), options)
     from .broker import Broker
 
     return Broker(host, options)
+
+
+def _make_proxied_host(options: Mapping[str, Any], name: str) -> ProxyHost:
+    """Make the host that stands for one foreign broker; its folder is beside the proxy's own."""
+    from .host.real.host import RealHost
+
+    class ProxiedHost(RealHost):
+        """A host whose listener closes and opens again."""
+
+        def bind_listener(self, listener: str, address: Address) -> None:
+            """Bind an address for a listener; ConfigError."""
+            self.offer(listener, bind(address))
+
+    return ProxiedHost(
+        name=name,
+        folder=os.path.join(os.path.dirname(options["folder"]), name),
+        seed=int(options["seed"]),
+        tap=bool(options.get("tap", False)),
+    )

@@ -26,7 +26,7 @@ from ..errors import ErrorCode, WireError
 from ..host.seam import Buffer
 from .topic_ids import UUID
 
-__all__ = ["EPOCH", "WireReader", "neutral", "read_varint", "reader", "skip_tags"]
+__all__ = ["EPOCH", "WireReader", "field_shape", "neutral", "read_varint", "reader", "skip_tags"]
 
 WireReader = Callable[[Buffer, int], tuple[Any, int]]
 """A decoder: `(buffer, position) -> (value, position after it)`."""
@@ -208,7 +208,7 @@ def _primitive(kafka_type: str, *, flexible: bool, optional: bool) -> WireReader
     return _PRIMITIVES[kafka_type]
 
 
-def _shape(declared: Any) -> tuple[Any, bool, bool]:
+def field_shape(declared: Any) -> tuple[Any, bool, bool]:
     """Returns `(inner type, is an array, may be null)` for a field's type as kio declares it."""
     optional = False
     if get_origin(declared) is UnionType:
@@ -220,7 +220,7 @@ def _shape(declared: Any) -> tuple[Any, bool, bool]:
 
 
 def _field_reader(field: dataclasses.Field[Any], *, flexible: bool) -> WireReader:
-    inner, is_array, optional = _shape(field.type)
+    inner, is_array, optional = field_shape(field.type)
     if "tag" in field.metadata and not is_array:
         optional = False  # a missing tag stands for null, so the encoded value is never null
     if dataclasses.is_dataclass(inner):
@@ -300,7 +300,7 @@ def neutral(field: dataclasses.Field[Any]) -> Any:
 
     That is null where the field is nullable, else an empty array or string, zero, or a struct of such fields.
     """
-    inner, is_array, optional = _shape(field.type)
+    inner, is_array, optional = field_shape(field.type)
     if optional:
         return None
     if is_array:

@@ -27,8 +27,10 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     state              none                                           a broker's replicas: leader, epoch, ISR, offsets
     metrics            none                                           a broker's metrics, and the port of their page
     tree               none                                           every node of the registry, by path
+    proxy              none                                           the brokers behind a proxy, and their addresses
 
-`cluster/host/` registers the first eighteen, `cluster/broker.py` the others, and `cluster/registry/process.py` `tree`.
+`cluster/host/` registers the first eighteen, `cluster/broker.py` the others, `cluster/registry/process.py` `tree`,
+and `cluster/proxy/process.py` `proxy`.
 
 Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side. What may fail: an
 exception of an operation becomes its response (`error`) and does not end the process. The client raises ClusterError,

@@ -77,6 +77,10 @@ class RealHost:
                 self.control.register(op, operation)
         loop.set_exception_handler(self._uncaught)
 
+    def offer(self, listener: str, sock: socket.socket) -> None:
+        """Give the host a bound socket, so that `network.listen` may serve `listener`."""
+        self._network.offer(listener, sock)
+
     async def start(self) -> None:
         """Open the control socket."""
         await self.control.start()

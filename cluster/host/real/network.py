@@ -142,6 +142,11 @@ class RealNetwork:
         """Write a line about the network to the host's log."""
         self._trace.log(level, message)
 
+    def offer(self, name: str, sock: socket.socket) -> None:
+        """Take a bound socket for the listener `name`."""
+        assert name not in self._sockets, f"listener {name} has a socket that nothing listens on"
+        self._sockets[name] = sock
+
     # ------------------------------------------------------------------ seam
 
     async def listen(

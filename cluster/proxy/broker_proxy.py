@@ -1,0 +1,130 @@
+"""The proxy in front of one foreign broker: its port, and its connections.
+
+Owns: the host that stands for the broker (folder, control socket, trace, tap), the listening port, the connections of
+clients. The port is open exactly while the broker accepts connections: a client sees a dead broker as it would see it
+without the proxy, as a refused connection. For this the proxy keeps one connection of its own to the broker, on which
+it sends nothing: its end says at once that the broker has died, and the proxy then tries every `PROBE_MS` to connect.
+A connection that times out says nothing (a paused broker, a host behind a firewall), so the port stays as it is.
+
+What may fail: ConfigError where the port cannot be bound.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..host.seam import Acceptor, FrameHandler, Link, Peer, Promise
+from ..listeners import Address
+from .addresses import AddressOf
+from .connection import CONNECT_TIMEOUT_MS, ConnectionServices, ProxiedConnection
+from .machine import ProxyHost
+
+LISTENER = "proxy"
+FRAME_BYTES_MOST = 104_857_600
+"""Kafka's default of socket.request.max.bytes."""
+PROBE_MS = 20
+UPSTREAM = "upstream"
+"""The kind of peer that the foreign broker is on its own links."""
+
+
+class BrokerProxy:
+    """One foreign broker behind a port of this machine."""
+
+    def __init__(
+        self, host: ProxyHost, node_id: int, *, upstream: Address, address: Address, address_of: AddressOf,
+    ) -> None:  # fmt: skip
+        self.node_id = node_id
+        self.address = address
+        self.upstream = upstream
+        self._host = host
+        self._peer = Peer(UPSTREAM, str(node_id))
+        self._services = ConnectionServices(
+            host=host, upstream=lambda: self.upstream, upstream_peer=self._peer, address_of=address_of,
+            on_closed=self._closed,
+        )  # fmt: skip
+        self._connections: dict[ProxiedConnection, None] = {}
+        self._acceptor: Acceptor | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True while the port accepts connections."""
+        return self._acceptor is not None
+
+    async def start(self) -> None:
+        """Open the control socket, and the port when the broker accepts connections."""
+        await self._host.start()
+        watched: Promise[None] = self._host.tasks.promise()
+        self._host.tasks.spawn(self._watch(watched), name="proxy-watch")
+        await watched
+
+    async def stop(self) -> None:
+        """Close the port and the connections, then the host."""
+        self._close_port()
+        for connection in list(self._connections):
+            connection.close()
+        await self._host.stop()
+
+    async def _watch(self, watched: Promise[None]) -> None:
+        """Keep the port open while the broker accepts connections; `watched` after the first attempt."""
+        while True:
+            ended: Promise[None] = self._host.tasks.promise()
+            try:
+                await self._host.network.connect(
+                    self._peer, *self.upstream, partial(_watch_handler, ended),
+                    timeout_ms=CONNECT_TIMEOUT_MS,
+                )  # fmt: skip
+            except TimeoutError:
+                ended.set_result(None)
+            except OSError:
+                self._close_port()
+                ended.set_result(None)
+            else:
+                await self._open_port()
+            if not watched.done():
+                watched.set_result(None)
+            if ended.done():
+                await self._host.tasks.sleep(PROBE_MS)
+            await ended
+
+    async def _open_port(self) -> None:
+        if self._acceptor is None:
+            self._host.bind_listener(LISTENER, self.address)
+            self._acceptor = await self._host.network.listen(
+                LISTENER, self._accept, max_frame_bytes=FRAME_BYTES_MOST
+            )
+            self._host.trace.emit("proxy.open", upstream=str(self.upstream))
+
+    def _close_port(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
+            self._host.trace.emit("proxy.closed", upstream=str(self.upstream))
+
+    def _accept(self, link: Link) -> FrameHandler:
+        connection = ProxiedConnection(self._services, link)
+        self._connections[connection] = None
+        return connection
+
+    def _closed(self, connection: ProxiedConnection) -> None:
+        self._connections.pop(connection, None)
+
+
+class WatchHandler:
+    """The FrameHandler of the proxy's own connection, on which nothing is sent."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self, ended: Promise[None]) -> None:
+        self._ended = ended
+
+    def frame_received(self, frame: bytes) -> None:
+        """Nothing: the broker was asked nothing."""
+
+    def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
+        """The broker has closed the connection, or it has died."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
+def _watch_handler(ended: Promise[None], _link: Link) -> FrameHandler:
+    return WatchHandler(ended)

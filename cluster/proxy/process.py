@@ -1,0 +1,85 @@
+"""The proxy's process: all foreign brokers of one cluster, also those that appear while it runs.
+
+Owns: the broker proxies by node id, and the addresses that responses get. A node id that a response names for the first
+time gets a host, a folder and a port of its own, before the response leaves.
+
+Options: `brokers`, a list of `{"node_id", "address": [host, port], "upstream": [host, port]}`.
+Control operations of the process's own socket: `proxy`, the brokers as JSON.
+
+What may fail: ConfigError where a port cannot be bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..broker_folder import broker_name
+from ..host.seam import ProcessHost, Promise
+from ..listeners import Address
+from ..ports import LOOPBACK, ReservedPort
+from .broker_proxy import BrokerProxy
+from .machine import MakeHost
+
+
+class ProxyProcess:
+    """All brokers behind one proxy."""
+
+    def __init__(self, host: ProcessHost, make_host: MakeHost, options: Mapping[str, Any]) -> None:
+        self._host = host
+        self._make_host = make_host
+        self._brokers: dict[int, BrokerProxy] = {}
+        self._ports: list[ReservedPort] = []
+        self._failed: Promise[None] = host.tasks.promise()
+        for row in options["brokers"]:
+            self._add(int(row["node_id"]), Address(*row["upstream"]), Address(*row["address"]))
+        host.control.register("proxy", self._op_proxy)
+
+    async def start(self) -> None:
+        """Start the proxies of all brokers; returns when each has tried to reach its broker."""
+        for broker in list(self._brokers.values()):
+            await broker.start()
+
+    async def failed(self) -> None:
+        """Wait for an error that ends the process: there is none."""
+        await self._failed
+
+    async def stop(self) -> None:
+        """Stop all proxies."""
+        for broker in self._brokers.values():
+            await broker.stop()
+        for port in self._ports:
+            port.release()
+
+    def address_of(self, node_id: int, upstream: Address) -> Address | None:
+        """The proxy's address of a broker that a response names; None for no broker (an error's -1)."""
+        if node_id < 0 or not upstream.host:
+            return None
+        found = self._brokers.get(node_id)
+        if found is None:
+            port = ReservedPort()
+            self._ports.append(port)
+            found = self._add(node_id, upstream, Address(LOOPBACK, port.number))
+            self._host.tasks.spawn(found.start(), name=f"proxy-{node_id}")
+        return found.address
+
+    def _add(self, node_id: int, upstream: Address, address: Address) -> BrokerProxy:
+        host = self._make_host(broker_name(node_id))
+        broker = self._brokers[node_id] = BrokerProxy(
+            host, node_id, upstream=upstream, address=address, address_of=self.address_of,
+        )  # fmt: skip
+        self._host.trace.emit(
+            "proxy.broker", node_id=node_id, upstream=str(upstream), address=str(address)
+        )
+        return broker
+
+    def _op_proxy(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {
+            "brokers": [
+                {
+                    "node_id": node_id, "address": list(broker.address), "upstream": list(broker.upstream),
+                    "open": broker.is_open,
+                }
+                for node_id, broker in sorted(self._brokers.items())
+            ]
+        }  # fmt: skip

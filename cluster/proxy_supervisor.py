@@ -1,0 +1,130 @@
+"""The supervisor of a proxy: one object that puts a proxy in front of brokers that Harrow did not start.
+
+Owns: the proxy's process and its ports, which are reserved while the `Proxy` exists. Below `folder` each broker gets a
+folder as a broker of Harrow's has it (`broker_folder.py`): control socket, trace, tap. Synchronous; several threads may
+use one `Proxy`. The process ends with `stop()`, with the `with` block, or with this process, however that ends.
+
+    with Proxy(folder, {1: ("127.0.0.1", 9092), 2: ("127.0.0.1", 9093)}) as proxy:
+        producer = Producer({"bootstrap.servers": proxy.bootstrap_servers})
+        proxy.control(1, "links.block", peers=["client *"])
+
+While a foreign broker is dead, its port at the proxy refuses connections. A broker that appears later, in a response of
+another broker, gets a port at run time.
+
+What may fail: ConfigError for an argument that cannot be used; ClusterError for a process that did not start or
+respond, with its own message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .broker_folder import CONTROL_SOCKET, PROXY, broker_name
+from .errors import ClusterError, ConfigError
+from .forkserver import fork_server
+from .listeners import Address
+from .managed import ManagedProcess
+from .ports import LOOPBACK, ReservedPort
+
+
+class Proxy:
+    """A proxy in front of the brokers at `upstreams`: node id -> (host, port) at which each is reached.
+
+    `folder`: the cluster folder, which holds all files. `tap`: whether to write the history of what the brokers
+    acknowledged and delivered. `seed`: of the process's random numbers.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        upstreams: Mapping[int, tuple[str, int]],
+        *,
+        tap: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if not upstreams:
+            raise ConfigError("upstreams={}: name at least one broker, as {1: ('127.0.0.1', 9092)}")
+        if any(node_id < 0 for node_id in upstreams):
+            raise ConfigError(f"upstreams={dict(upstreams)}: a node id is 0 or more")
+        self.folder = Path(folder).absolute()
+        self.upstreams = {node_id: Address(*upstreams[node_id]) for node_id in sorted(upstreams)}
+        self._tap = tap
+        self._seed = seed
+        self._ports: dict[int, ReservedPort] = {}
+        self._process: ManagedProcess | None = None
+
+    def __enter__(self) -> Proxy:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the process; returns when it serves the brokers that accept connections."""
+        if self._process is not None:
+            return
+        folder = self.folder / PROXY
+        folder.mkdir(parents=True, exist_ok=True)
+        self._ports = {node_id: ReservedPort() for node_id in self.upstreams}
+        options: dict[str, Any] = {
+            "role": "proxy", "name": PROXY, "folder": str(folder), "seed": self._seed, "tap": self._tap,
+            "brokers": [
+                {"node_id": node_id, "upstream": list(upstream), "address": list(self._address(node_id))}
+                for node_id, upstream in self.upstreams.items()
+            ],
+        }  # fmt: skip
+        self._process = ManagedProcess(fork_server(), "proxy", folder, options)
+        try:
+            self._process.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the process and give the ports back; files stay."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+        for port in self._ports.values():
+            port.release()
+        self._ports.clear()
+
+    @property
+    def process(self) -> ManagedProcess:
+        """The proxy's process."""
+        if self._process is None:
+            raise ClusterError("the proxy is not started; call start() or use `with`")
+        return self._process
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port,…` of the proxy, for every broker that was given: the value of a client's `bootstrap.servers`."""
+        assert self.process, "started"
+        return ",".join(str(self._address(node_id)) for node_id in self.upstreams)
+
+    @property
+    def addresses(self) -> dict[int, Address]:
+        """The proxy's address of each broker, also of those that appeared later."""
+        return {row["node_id"]: Address(*row["address"]) for row in self.brokers()}
+
+    def brokers(self) -> list[dict[str, Any]]:
+        """Each broker as the process has it: node_id, address, upstream, and whether its port is open."""
+        rows: list[dict[str, Any]] = self._call(PROXY, "proxy")["brokers"]
+        return rows
+
+    def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
+        """One call on the control socket that stands for a broker; operations as `host/knobs/control.py` lists them."""
+        return self._call(broker_name(node_id), op, **fields)
+
+    def _address(self, node_id: int) -> Address:
+        return Address(LOOPBACK, self._ports[node_id].number)
+
+    def _call(self, name: str, op: str, **fields: object) -> dict[str, Any]:
+        from .host.knobs.control import ControlClient
+
+        assert self.process, "started"
+        with ControlClient(str(self.folder / name / CONTROL_SOCKET), name=name) as client:
+            return client.call(op, **fields)
