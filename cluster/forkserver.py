@@ -9,6 +9,9 @@ Children die with their parent, however it ends:
 
 * The fork server ends when the socket pair is closed **or** the supervising process has ended (it watches a
   pidfd, because a forked copy of the user's process may hold the socket open).
+A child whose options have a `program` (a list of words) executes it, with `environment` added: a foreign broker
+(`foreign_process.py`). Its output goes to `stdout.log` of its `folder`.
+
 * Each child requests SIGKILL from the kernel at the fork server's death (PR_SET_PDEATHSIG; the fork server
   has one thread, so the signal cannot fire early).
 
@@ -249,6 +252,9 @@ def _become(options: dict[str, Any], status_fd: int) -> NoReturn:
         for number in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         _redirect(os.path.join(options["folder"], STDOUT))
+        if "program" in options:
+            program: list[str] = options["program"]
+            os.execvpe(program[0], program, {**os.environ, **options.get("environment", {})})  # noqa: S606 - the words of our own caller
         code = process.run(options, status_fd)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1

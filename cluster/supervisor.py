@@ -22,12 +22,13 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .broker_folder import CONTROL_SOCKET, REGISTRY, broker_name
 from .config import BrokerConfig
+from .convergence import isr_not_full, unconverged, wait_until
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
 from .listeners import Address, Listener, format_listeners, parse_listeners
@@ -38,7 +39,6 @@ from .view import ClusterView, parse
 
 BROKERS_MOST = 64
 CONVERGE_TIMEOUT_S = 60.0
-POLL_S = 0.01
 
 
 class BrokerProcess(ManagedProcess):
@@ -306,15 +306,15 @@ class Cluster:
 
     def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
         """Wait until every partition has a leader and its ISR holds every replica."""
-        self._await("full ISRs", lambda: _isr_not_full(self.describe()), timeout_s)
+        wait_until("full ISRs", lambda: isr_not_full(self.describe()), timeout_s)
 
     def await_converged(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
         """Wait until ISRs are full, and the LEO and HW of every replica are the leader's LEO."""
         deadline = time.monotonic() + timeout_s
         self.await_full_isr(timeout_s)
-        self._await(
+        wait_until(
             "convergence",
-            lambda: self._unconverged(self.state(), self.describe()),
+            lambda: unconverged(self.state(), self.describe()),
             max(0.1, deadline - time.monotonic()),
         )
 
@@ -327,55 +327,9 @@ class Cluster:
 
         def lacking() -> str:
             view = self.describe()
-            return _isr_not_full(view) or self._unconverged(self.state(), view, followers=False)
+            return isr_not_full(view) or unconverged(self.state(), view, followers=False)
 
-        self._await("full ISRs of equal logs", lacking, timeout_s)
-
-    def _unconverged(
-        self,
-        state: Mapping[int, Sequence[dict[str, Any]]],
-        cluster: ClusterView,
-        *,
-        followers: bool = True,
-    ) -> str:
-        """Return a partition whose LEOs, epochs or HWs differ; `followers`: whether the HWs of followers count."""
-        replicas: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
-        for node_id, partitions in state.items():
-            for row in partitions:
-                replicas.setdefault((row["topic"], row["partition"]), {})[node_id] = row
-        for where, view in cluster.partitions():
-            rows = replicas.get(where, {})
-            if set(rows) != set(view.replicas):
-                return f"{where}: replicas {sorted(rows)} of {list(view.replicas)} answer"
-            ends = {(row["leo"], row["leader_epoch"]) for row in rows.values()}
-            judged = rows.values() if followers else [rows[view.leader]]
-            if len(ends) > 1 or any(row["leo"] != row["hw"] for row in judged):
-                found = sorted(
-                    (row["leo"], row["hw"], row["leader_epoch"]) for row in rows.values()
-                )
-                return f"{where}: (LEO, HW, leader epoch) {found}"
-        return ""
-
-    def _await(self, what: str, lacking: Callable[[], str], timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                reason = lacking()
-            except ClusterError as error:  # a process is starting or stopping
-                reason = str(error)
-            if not reason:
-                return
-            if time.monotonic() > deadline:
-                raise ClusterError(f"no {what} after {timeout_s:.1f} s: {reason}")
-            time.sleep(POLL_S)
-
-
-def _isr_not_full(cluster: ClusterView) -> str:
-    """Return a partition without a leader or with replicas outside its ISR; empty when there is none."""
-    for where, view in cluster.partitions():
-        if view.leader < 0 or set(view.isr) != set(view.replicas):
-            return f"{where}: leader {view.leader}, ISR {list(view.isr)} of {list(view.replicas)}"
-    return ""
+        wait_until("full ISRs of equal logs", lacking, timeout_s)
 
 
 def client_address(listeners: Sequence[Listener]) -> Address:

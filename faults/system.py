@@ -2,6 +2,7 @@
 
     local       processes on this machine         `harness/backends/local.py`
     simulated   machines on a virtual clock       `harness/backends/simulated.py`
+    apache      Apache Kafka behind a proxy       `harness/backends/apache/system.py`
 
 Rules of every implementation:
 
@@ -31,8 +32,9 @@ DEAD, STARTING, RUNNING, PAUSED = "dead", "starting", "running", "paused"
 CAPABILITIES: Mapping[str, str] = {
     "process": "use a backend that starts the brokers itself",
     "pause": "use a backend that starts the brokers itself",
-    "links": "use a backend that controls the brokers' connections: local or simulated",
-    "responses": "use a backend that controls the brokers' connections: local or simulated",
+    "links": "use a backend that controls the links between brokers: local or simulated",
+    "client-links": "use a backend whose brokers' connections with clients pass through Harrow",
+    "responses": "use a backend whose brokers' connections with clients pass through Harrow",
     "failpoints": "use a backend that runs Harrow's own brokers: local or simulated",
     "disk-errors": "use the local backend",
     "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",

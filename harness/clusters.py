@@ -34,6 +34,8 @@ class ClusterSource(Protocol):
     """Provides running clusters; the files of a cluster are (or are linked) at `<folder>/cluster`."""
 
     shared: bool
+    backend: str
+    """The name of the backend (`backends/kinds.py`)."""
 
     def acquire(
         self,
@@ -60,6 +62,7 @@ class OwnCluster:
     """Starts a new cluster for each `Harrow` and stops it when the `Harrow` closes."""
 
     shared = False
+    backend = "local"
 
     def __init__(self, before_start: Callable[[], None] | None = None) -> None:
         """`before_start` is called before a cluster writes its first file."""
@@ -111,6 +114,7 @@ class SharedClusters:
     def __init__(self, own: ClusterSource) -> None:
         """`own` starts each of them."""
         self._own = own
+        self.backend = own.backend
         self._clusters: dict[str, RunningCluster] = {}
 
     def acquire(

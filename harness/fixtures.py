@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from .clusters import ClusterSource
     from .options import Options
     from .run import Harrow
     from .workers import Worker
@@ -71,6 +73,7 @@ def harrow_fixture(
     scope: str | None = None,
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
+    backend: str | None = None,
 ) -> Any:
     """Make a fixture that yields a `Harrow` for each test. The variable that you assign it to is the fixture's name.
 
@@ -84,10 +87,13 @@ def harrow_fixture(
       brokers, config and plants share a cluster; topics then get unique names, so use `topic.name`.
     * `seed`: all random values of the tests derive from it, instead of the seed of the run.
     * `plant`: the dotted name of a module with a planted bug, or several (docs/zoo.md).
+    * `backend`: where the brokers run, `"local"` or `"apache"` (docs/backends.md).
 
     An unknown argument or an invalid value is a `pytest.UsageError` that names the valid ones.
     """
-    given = {"brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant}
+    given = {
+        "brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant, "backend": backend,
+    }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_fixture")
 
     def harrow(request: pytest.FixtureRequest) -> Iterator[Harrow]:
@@ -104,6 +110,7 @@ def harrow_session_fixture(
     config: Mapping[str, object] | None = None,
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
+    backend: str | None = None,
 ) -> Any:
     """Make a session-scoped fixture: one `Harrow`, with one cluster, for all tests of a worker.
 
@@ -112,7 +119,7 @@ def harrow_session_fixture(
     topic. A verdict judges the topic since its creation, so an anomaly that one test found is found by later tests
     too; give a test a topic of its own where that matters.
     """
-    given = {"brokers": brokers, "config": config, "seed": seed, "plant": plant}
+    given = {"brokers": brokers, "config": config, "seed": seed, "plant": plant, "backend": backend}
     arguments = options.check_arguments(given, "harrow_session_fixture")
 
     def harrow_session(request: pytest.FixtureRequest) -> Iterator[Harrow]:
@@ -162,17 +169,15 @@ def factory_arguments(item: pytest.Item) -> list[Mapping[str, Any]]:
 
 
 def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) -> Iterator[Harrow]:
-    from .clusters import OwnCluster
     from .repeating import original_nodeid
 
     item: Any = request.node
     worker = request.config.stash[WORKER]
     chosen = _options(worker, item, arguments)
     name = str(request.fixturename)
-    shared = chosen.scope == "session"
     run = _new_run(
         worker, chosen, name, folder=folder_name(item.nodeid, name), seed_names=(original_nodeid(item), name),
-        clusters=worker.shared_clusters() if shared else OwnCluster(worker.prepare_out),
+        clusters=_source(worker, chosen),
     )  # fmt: skip
     _begin(item, run)
     try:
@@ -183,6 +188,17 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
             run.remove_data()
     if failures:
         pytest.fail("\n".join(failures), pytrace=False)
+
+
+def _source(worker: Worker, chosen: Options) -> ClusterSource:
+    """Return where the test's cluster comes from; a backend that cannot be used here skips the test."""
+    from harrow.faults.errors import CapabilityError
+
+    shared = chosen.scope == "session"
+    try:
+        return worker.shared_clusters(chosen) if shared else worker.own_clusters(chosen)
+    except CapabilityError as error:
+        pytest.skip(str(error))
 
 
 def _options(worker: Worker, item: pytest.Item | None, arguments: Mapping[str, Any]) -> Options:
@@ -249,13 +265,11 @@ def _record(worker: Worker, run: Harrow, verdict: Any) -> None:
 def _serve_session(
     request: pytest.FixtureRequest, arguments: Mapping[str, Any]
 ) -> Iterator[Harrow]:
-    from .clusters import OwnCluster
-
     worker = request.config.stash[WORKER]
     name = str(request.fixturename)
     chosen = _options(worker, None, arguments)
     run = _new_run(
-        worker, chosen, name, folder=name, seed_names=(name,), clusters=OwnCluster(worker.prepare_out)
+        worker, chosen, name, folder=name, seed_names=(name,), clusters=_source(worker, replace(chosen, scope="test")),
     )  # fmt: skip
     worker.session_runs[name] = run
     try:

@@ -51,6 +51,10 @@ class Options:
     Empty: Harrow starts a Spark server on this machine, which all tests and xdist workers of the run share."""
     spark_data: str = ""
     """A folder or URL that the executors of `spark` can read, where they cannot read the run folders."""
+    backend: str = "local"
+    """Where the brokers run: `local` or `apache` (`harness/backends/kinds.py`)."""
+    kafka: str = ""
+    """The folder of the Apache Kafka that the backend `apache` starts; empty: the environment names it."""
     repeat: int = 1
     """How often each test with a Harrow fixture runs, always with the same seed."""
     keep_runs: int = 20
@@ -100,6 +104,14 @@ def _whole(low: int, high: int) -> Callable[[object], int]:
 def _scope(value: object) -> str:
     if value not in SCOPES:
         raise ValueError(f"{value!r}: expected {' or '.join(SCOPES)}{_nearest(str(value), SCOPES)}")
+    return str(value)
+
+
+def _backend(value: object) -> str:
+    from .backends.kinds import KINDS
+
+    if value not in KINDS:
+        raise ValueError(f"{value!r}: expected {' or '.join(KINDS)}{_nearest(str(value), KINDS)}")
     return str(value)
 
 
@@ -207,6 +219,19 @@ OPTIONS: tuple[OptionSpec, ...] = (
         doc="run each test with a Harrow fixture N times with the same seed, and count how often its failure came back",
     ),
     OptionSpec(
+        name="backend",
+        parse=_backend,
+        metavar="NAME",
+        doc="where the brokers run: local (default) or apache; `harrow backends` says what can be used here",
+        marker=True,
+    ),
+    OptionSpec(
+        name="kafka",
+        parse=str,
+        metavar="FOLDER",
+        doc="the Apache Kafka release of the backend apache (default: KAFKA_HOME)",
+    ),
+    OptionSpec(
         name="spark",
         parse=str,
         metavar="ADDRESS",
@@ -224,8 +249,8 @@ MARKER_ARGUMENTS: Mapping[str, Callable[[object], Any]] = {
     "config": _settings,
 }
 MARKER_LINE = (
-    "harrow(brokers=3, config={...}, scope='test', seed=N, plant='MODULE'): the cluster that this test's "
-    "`harrow` fixture starts; config holds broker settings under Kafka's names"
+    "harrow(brokers=3, config={...}, scope='test', seed=N, plant='MODULE', backend='local'): the cluster that "
+    "this test's `harrow` fixture starts; config holds broker settings under Kafka's names"
 )
 
 

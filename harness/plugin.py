@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from . import options
-from .fixtures import RUNS, USED, TestState, begin_test, harrow, harrow_session, wants_verdict
+from .backends.kinds import LOCAL
+from .fixtures import (
+    RUNS,
+    USED,
+    TestState,
+    begin_test,
+    harrow,
+    harrow_session,
+    runs_of,
+    wants_verdict,
+)
 from .run_index import RunIndex
 from .user_spark import shown
 from .workers import WORKER, is_worker, send_to_worker, start_worker
@@ -38,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.MARKER_LINE)
     worker = start_worker(config)
     if not is_worker(config):
+        worker.check_backend()
         config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
         config.pluginmanager.register(RunIndex(), "harrow-index")
@@ -76,6 +87,8 @@ def pytest_report_header(config: pytest.Config) -> str:
         )
     if chosen.repeat > 1:
         parts.append(f"repeat {chosen.repeat}")
+    if chosen.backend != LOCAL:
+        parts.append(f"backend {chosen.backend}")
     if chosen.scope != "test":
         parts.append(f"scope {chosen.scope}")
     if chosen.spark:
@@ -128,6 +141,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Store the state of the test; attach the verdict and the repeat command to the report of a failed test."""
     report = yield
+    if report.failed and (reason := _lacks(item, call)):
+        path, line, _ = item.location
+        report.outcome, report.longrepr = "skipped", (path, (line or 0) + 1, f"Skipped: {reason}")
     if USED not in item.stash:
         return report
     if report.failed:
@@ -138,6 +154,16 @@ def pytest_runtest_makereport(
     if call.when == "call":
         _note_folders(item, report)
     return report
+
+
+def _lacks(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
+    """Return what the test asked for and its backend lacks; empty with the backend local, where that is a mistake."""
+    if call.excinfo is None or not any(run.backend != LOCAL for run in runs_of(item)):
+        return ""
+    from harrow.faults.errors import CapabilityError
+
+    error = call.excinfo.value
+    return str(error) if isinstance(error, CapabilityError) else ""
 
 
 def _note_folders(item: pytest.Item, report: pytest.TestReport) -> None:

@@ -70,7 +70,10 @@ def repeat_line(item: pytest.Item) -> str:
     words += _seed_words(item)
     for row in options.OPTIONS:
         given = config.getoption(row.flag)
-        if row.name in ("brokers", "scope", "spark", "spark_data") and given is not None:
+        if (
+            row.name in ("brokers", "scope", "backend", "kafka", "spark", "spark_data")
+            and given is not None
+        ):
             words.append(f"{row.flag}={given}")
         elif row.name in ("set", "plant"):
             words += [f"{row.flag}={pair}" for pair in given or ()]

@@ -90,6 +90,8 @@ class Harrow(RecordingClients, PipelineVerifier):
         self._plants = tuple(plants)
         self._early_spark = early_spark
         self._source = OwnCluster() if clusters is None else clusters
+        self.backend = self._source.backend
+        """Where the brokers run: `local` or `apache`."""
         parent = self.folder.parent
         chosen = UserSpark(spark) if isinstance(spark, str) else spark
         handle = (lambda: spark_of_run(parent, chosen)) if isinstance(chosen, UserSpark) else chosen

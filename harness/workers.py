@@ -19,6 +19,7 @@ import pytest
 
 from . import options as declared
 from . import out_folder
+from .backends.kinds import LOCAL, BackendChoice, check_backend, new_source
 from .options import Options
 from .seeds import fresh_seed
 from .user_spark import UserSpark
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .checks import SparkHandle
-    from .clusters import SharedClusters
+    from .clusters import ClusterSource, SharedClusters
     from .run import Harrow
 
 NAME_LENGTH_MAX = 48
@@ -46,7 +47,9 @@ class Worker:
     root: Path
     controller: int
     """Process id of xdist's controller, or of this process: the run ends when that process ends."""
-    shared: SharedClusters | None = None
+    shared: dict[BackendChoice, SharedClusters] = field(
+        default_factory=dict[BackendChoice, "SharedClusters"]
+    )
     spark_handle: SparkHandle | None = None
     temporary_out: Path | None = None
     """The folder that replaces an out folder that cannot be written."""
@@ -107,22 +110,40 @@ class Worker:
         )
         return self.spark_handle
 
-    def shared_clusters(self) -> SharedClusters:
-        """Return the clusters that tests with `scope="session"` share; they stop at the end of the session."""
-        if self.shared is None:
-            from .clusters import OwnCluster, SharedClusters
+    def check_backend(self) -> None:
+        """Raise UsageError when the command line or the ini file names a backend that cannot be used here."""
+        named = {**self.ini, **self.flags}
+        if named.get("backend", LOCAL) == LOCAL:
+            return
+        from harrow.faults.errors import CapabilityError
 
-            self.shared = SharedClusters(OwnCluster(self.prepare_out))
-        return self.shared
+        try:
+            check_backend(BackendChoice(named["backend"], named.get("kafka", "")))
+        except CapabilityError as error:
+            raise pytest.UsageError(f"backend {named['backend']}: {error}") from None
+
+    def own_clusters(self, options: Options) -> ClusterSource:
+        """Return a source of new clusters; CapabilityError where the backend cannot be used here."""
+        return new_source(BackendChoice(options.backend, options.kafka), self.prepare_out)
+
+    def shared_clusters(self, options: Options) -> SharedClusters:
+        """Return the clusters that tests with `scope="session"` share; they stop at the end of the session."""
+        choice = BackendChoice(options.backend, options.kafka)
+        if choice not in self.shared:
+            from .clusters import SharedClusters
+
+            self.shared[choice] = SharedClusters(self.own_clusters(options))
+        return self.shared[choice]
 
     def close(self) -> None:
         """Stop the shared clusters and close the Spark handle; the Spark server ends with the controlling process."""
         if self.spark_handle is not None:
             self.spark_handle.close()
             self.spark_handle = None
-        if self.shared is not None:
-            self.shared.close()
-            self.shared = None
+        shared, self.shared = list(self.shared.values()), {}
+        with contextlib.ExitStack() as closing:
+            for clusters in shared:
+                closing.callback(clusters.close)
 
     def tidy_out(self) -> None:
         """At the end of the whole run: remove old runs, and a temporary folder into which nothing was written."""

@@ -23,8 +23,19 @@ if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
 
 EVERYWHERE = frozenset(
-    {"process", "pause", "links", "responses", "failpoints", "disk-errors", "slow-disk"}
+    {
+        "process",
+        "pause",
+        "links",
+        "client-links",
+        "responses",
+        "failpoints",
+        "disk-errors",
+        "slow-disk",
+    }
 )
+WITH_SETTINGS = frozenset({"registry", "power-loss", "power-loss-kept-fraction"})
+"""What depends on the settings of the cluster."""
 SLOW_DISK_OPERATIONS = ("write", "sync")
 
 

@@ -6,23 +6,21 @@ What may fail: OSError and WireError when a broker does not respond; the caller 
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.listeners import Address
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
-from harrow.cluster.wire.headers import encode_request_header, parse_response_header
+
+from ..raw_requests import ask
 
 if TYPE_CHECKING:
     from ..running_cluster import RunningCluster
 
 VERSION = 0
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-TIMEOUT_S = 10.0
-SIZE = struct.Struct(">i")
 
 
 def left_open(cluster: RunningCluster) -> list[str]:
@@ -59,18 +57,4 @@ def list_transactions(host: str, port: int) -> Any:
     """Send ListTransactions to one broker and return its response."""
     schema = messages.schema(ApiKey.LIST_TRANSACTIONS, VERSION, "request")
     entity = schema.ListTransactionsRequest(state_filters=OPEN, producer_id_filters=())
-    body = messages.encode_request(ApiKey.LIST_TRANSACTIONS, VERSION, entity)
-    header = encode_request_header(ApiKey.LIST_TRANSACTIONS, VERSION, 1, "harrow")
-    with socket.create_connection((host, port), TIMEOUT_S) as connection:
-        connection.sendall(SIZE.pack(len(header) + len(body)) + header + body)
-        with connection.makefile("rb") as responses:
-            frame = _exactly(responses, SIZE.unpack(_exactly(responses, SIZE.size))[0])
-    _, at = parse_response_header(ApiKey.LIST_TRANSACTIONS, VERSION, frame)
-    return messages.decode_response(ApiKey.LIST_TRANSACTIONS, VERSION, frame, at)
-
-
-def _exactly(responses: Any, size: int) -> bytes:
-    data: bytes = responses.read(size)
-    if len(data) != size:
-        raise ConnectionResetError("the broker closed the connection before its response")
-    return data
+    return ask(Address(host, port), ApiKey.LIST_TRANSACTIONS, VERSION, entity)

@@ -1,0 +1,241 @@
+"""`KafkaCluster`: Apache Kafka's KRaft nodes as processes of this machine, and Harrow's proxy before them.
+
+Owns: the nodes' folders (`broker-N/`: server.properties, stdout.log, data), their ports, and the proxy. Clients reach
+the nodes through the proxy. All processes end with `stop()`, and with this process however it ends. `RunningCluster` of
+the harness. What may fail: ClusterError with the end of a node's output when it does not start.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.broker_folder import DATA, broker_name
+from harrow.cluster.config import BrokerConfig
+from harrow.cluster.convergence import isr_not_full, unconverged, wait_until
+from harrow.cluster.errors import ClusterError
+from harrow.cluster.foreign_process import ForeignProcess
+from harrow.cluster.listeners import Address
+from harrow.cluster.planting import Plant
+from harrow.cluster.ports import LOOPBACK, ReservedPort
+from harrow.cluster.proxy_supervisor import Proxy
+from harrow.cluster.view import ClusterView
+from harrow.faults.errors import CapabilityError
+
+from ...running_cluster import CONVERGE_TIMEOUT_S, RunningProcess
+from .installation import KafkaInstallation
+from .kafka_settings import node_settings, server_properties
+from .kafka_views import describe, live_brokers, replica_states
+
+FORMAT_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 180.0
+POLL_S = 0.1
+PROPERTIES = "server.properties"
+SIGNALS = {"LC_ALL": "C"}
+
+
+class KafkaNode(ForeignProcess):
+    """One node: broker and controller."""
+
+    def __init__(
+        self, installation: KafkaInstallation, node: int, folder: Path, clients: Address
+    ) -> None:
+        self.node_id = node
+        self.address = clients
+        """Where the node itself listens, behind the proxy."""
+        program = installation.command("kafka.Kafka", str(folder / PROPERTIES))
+        super().__init__(f"Kafka node {node}", folder, program, serves=self._is_unfenced)
+        self.options["environment"] = SIGNALS
+
+    @property
+    def port(self) -> int:
+        """The node's own port, behind the proxy."""
+        return self.address.port
+
+    def _is_unfenced(self) -> bool:
+        return self.node_id in live_brokers(self.address)
+
+
+class KafkaCluster:
+    """A cluster of `brokers` nodes; `config` has broker settings by Kafka's names (`kafka_settings.py`)."""
+
+    plants: Sequence[Plant] = ()
+
+    def __init__(
+        self, installation: KafkaInstallation, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int
+    ) -> None:  # fmt: skip
+        self.installation = installation
+        self.folder = folder.absolute()
+        self.config = BrokerConfig.parse(config)
+        self._settings = node_settings(config)
+        self._count = brokers
+        self._seed = seed
+        self.brokers: dict[int, KafkaNode] = {}
+        self._ports: list[ReservedPort] = []
+        self._proxy: Proxy | None = None
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """After which time without a heartbeat the controller fences a broker."""
+        return int(self._settings["broker.session.timeout.ms"])
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Format and start all nodes and the proxy; returns when every node serves and knows all of them."""
+        try:
+            self._lay_out()
+            for broker in self.brokers.values():
+                broker.begin()
+            for broker in self.brokers.values():
+                broker.wait_ready(START_TIMEOUT_S)
+            self._await_all()
+            upstreams = {node: broker.address for node, broker in self.brokers.items()}
+            self._proxy = Proxy(self.folder, upstreams, seed=self._seed)
+            self._proxy.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every process and give the ports back; files stay."""
+        for broker in self.brokers.values():
+            broker.close()
+        if self._proxy is not None:
+            self._proxy.stop()
+            self._proxy = None
+        for port in self._ports:
+            port.release()
+        self._ports.clear()
+
+    def _lay_out(self) -> None:
+        nodes = range(1, self._count + 1)
+        clients = {node: self._hold() for node in nodes}
+        controllers = {node: self._hold() for node in nodes}
+        cluster_id = base64.urlsafe_b64encode(self._seed.to_bytes(16, "big", signed=False)).decode()
+        formats: list[tuple[int, subprocess.Popen[bytes], Path]] = []
+        for node in nodes:
+            folder = self.folder / broker_name(node)
+            shutil.rmtree(folder / DATA, ignore_errors=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            text = server_properties(
+                node, clients[node], controllers, folder / DATA, self._settings
+            )
+            (folder / PROPERTIES).write_text(text, encoding="utf-8")
+            self.brokers[node] = KafkaNode(self.installation, node, folder, clients[node])
+            formats.append(self._format(node, folder, cluster_id.rstrip("=")))
+        for node, process, output in formats:
+            if process.wait(FORMAT_TIMEOUT_S) != 0:
+                said = output.read_text(errors="replace")[-2000:]
+                raise ClusterError(
+                    f"the data folder of Kafka node {node} was not formatted: {said}"
+                )
+
+    def _format(
+        self, node: int, folder: Path, cluster_id: str
+    ) -> tuple[int, subprocess.Popen[bytes], Path]:
+        command = self.installation.command(
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(folder / PROPERTIES)
+        )
+        output = folder / "format.log"
+        with output.open("wb") as file:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)  # noqa: S603 - Kafka's own tool
+        return node, process, output
+
+    def _await_all(self) -> None:
+        everyone = frozenset(self.brokers)
+
+        def lacking() -> str:
+            for node, broker in self.brokers.items():
+                known = live_brokers(broker.address)
+                if known != everyone:
+                    return f"node {node} knows {sorted(known)}"
+            return ""
+
+        wait_until("complete metadata", lacking, CONVERGE_TIMEOUT_S, poll_s=POLL_S)
+
+    def _hold(self) -> Address:
+        port = ReservedPort()
+        self._ports.append(port)
+        return Address(LOOPBACK, port.number)
+
+    # ----------------------------------------------------------------- views
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The proxy's address of every broker."""
+        return self.proxy.bootstrap_servers
+
+    @property
+    def proxy(self) -> Proxy:
+        """The proxy before the nodes."""
+        if self._proxy is None:
+            raise ClusterError("the cluster is not started")
+        return self._proxy
+
+    @property
+    def registry(self) -> RunningProcess:
+        """Kafka's nodes are their own controllers."""
+        raise CapabilityError("the backend apache has no registry: its nodes are a KRaft quorum")
+
+    def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
+        """One call on the proxy's control socket for a broker."""
+        return self.proxy.control(node_id, op, **fields)
+
+    def describe(self) -> ClusterView:
+        """The cluster as a running broker knows it."""
+        return describe(self._running().values())
+
+    def _running(self) -> dict[int, Address]:
+        return {
+            node: broker.address
+            for node, broker in self.brokers.items()
+            if broker.state == "running"
+        }
+
+    def log_dirs(self) -> dict[int, list[str]]:
+        """Each node has one data folder."""
+        return {node: [DATA] for node in self.brokers}
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node id of a partition's leader; None without a leader."""
+        view = self.describe().partition(topic, partition)
+        return None if view is None or view.leader < 0 else view.leader
+
+    def isr(self, topic: str, partition: int) -> list[int]:
+        """The in-sync replicas of a partition."""
+        view = self.describe().partition(topic, partition)
+        return [] if view is None else list(view.isr)
+
+    def controller_id(self) -> int | None:
+        """The leader of the KRaft quorum."""
+        return self.describe().controller
+
+    def state(self) -> dict[int, list[dict[str, Any]]]:
+        """The replicas of each running broker (`kafka_views.replica_states`)."""
+        view = self.describe()
+        return {
+            node: replica_states(node, address, view) for node, address in self._running().items()
+        }
+
+    # ----------------------------------------------------------------- waits
+
+    def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Wait until every partition has a leader and its ISR holds every replica."""
+        wait_until("full ISRs", lambda: isr_not_full(self.describe()), timeout_s, poll_s=POLL_S)
+
+    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO."""
+
+        def lacking() -> str:
+            view = self.describe()
+            return isr_not_full(view) or unconverged(self.state(), view, followers=False)
+
+        wait_until("full ISRs of equal logs", lacking, timeout_s, poll_s=POLL_S)
+
+    await_converged = await_replicated
+    """Kafka does not tell the high watermark of a follower."""

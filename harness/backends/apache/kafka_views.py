@@ -1,0 +1,127 @@
+"""The state of a Kafka cluster, asked by Kafka's own requests: Metadata, DescribeQuorum, ListOffsets.
+
+Owns: `ClusterView` from the answer of one broker, and the offsets of replicas. A request with the replica id -2, which
+Kafka has for debugging, gives a replica's log end offset on followers too. What may fail: ClusterError without a
+response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harrow.cluster.errors import ClusterError, ErrorCode
+from harrow.cluster.listeners import Address
+from harrow.cluster.view import ClusterView, PartitionView
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+from ...raw_requests import ask
+
+METADATA_VERSION = 12
+LIST_OFFSETS_VERSION = 7
+DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION = 55, 1
+METADATA_TOPIC = "__cluster_metadata"
+CONSUMER, DEBUGGER = -1, -2
+LATEST = -1
+TIMEOUT_S = 3.0
+
+
+def live_brokers(address: Address) -> frozenset[int]:
+    """Return the brokers that are not fenced, as one broker knows them."""
+    return frozenset(int(row.node_id) for row in _metadata(address, topics=()).brokers)
+
+
+def describe(addresses: Iterable[Address]) -> ClusterView:
+    """Return the cluster as the first broker that answers knows it."""
+    error = ClusterError("no broker runs that could be asked")
+    for address in addresses:
+        try:
+            controller, epoch = _quorum_leader(address)
+            response = _metadata(address, topics=None)
+        except ClusterError as refused:
+            error = refused
+            continue
+        return ClusterView(
+            live=frozenset(int(row.node_id) for row in response.brokers),
+            controller=controller,
+            controller_epoch=epoch,
+            topics={str(row.name): _partitions(row) for row in response.topics},
+        )
+    raise error
+
+
+def _partitions(topic: Any) -> dict[int, PartitionView]:
+    return {
+        int(row.partition_index): PartitionView(
+            leader=int(row.leader_id),
+            leader_epoch=int(row.leader_epoch),
+            isr=tuple(map(int, row.isr_nodes)),
+            replicas=tuple(map(int, row.replica_nodes)),
+        )
+        for row in topic.partitions
+    }
+
+
+def _metadata(address: Address, *, topics: tuple[()] | None) -> Any:
+    s = messages.schema(ApiKey.METADATA, METADATA_VERSION, "request")
+    entity = s.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    return ask(address, ApiKey.METADATA, METADATA_VERSION, entity, timeout_s=TIMEOUT_S)
+
+
+def _quorum_leader(address: Address) -> tuple[int | None, int]:
+    s = messages.schema(DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, "request")
+    partition = s.PartitionData(partition_index=0)
+    entity = s.DescribeQuorumRequest(
+        topics=(s.TopicData(topic_name=METADATA_TOPIC, partitions=(partition,)),)
+    )
+    response = ask(address, DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, entity, timeout_s=TIMEOUT_S)
+    if response.error_code is not ErrorCode.none:
+        raise ClusterError(f"{address} does not describe the quorum: {response.error_code.name}")
+    row = response.topics[0].partitions[0]
+    return (int(row.leader_id) if row.leader_id >= 0 else None), int(row.leader_epoch)
+
+
+def replica_states(node: int, address: Address, view: ClusterView) -> list[dict[str, Any]]:
+    """Return a row for each replica of a broker: topic, partition, leader_epoch, is_leader, leo; hw, lso of leaders."""
+    here = {where: row for where, row in view.partitions() if node in row.replicas}
+    led = {where: row for where, row in here.items() if row.leader == node}
+    ends = _offsets(address, here, DEBUGGER, 0)
+    high_watermarks = _offsets(address, led, CONSUMER, 0)
+    stable = _offsets(address, led, CONSUMER, 1)
+    return [
+        {
+            "topic": where.topic, "partition": where.partition, "is_leader": where in led,
+            "leader_epoch": row.leader_epoch, "leo": ends[where],
+            "hw": high_watermarks.get(where), "lso": stable.get(where),
+        }
+        for where, row in here.items()
+        if where in ends
+    ]  # fmt: skip
+
+
+def _offsets(
+    address: Address, partitions: Mapping[Any, PartitionView], replica: int, isolation: int
+) -> dict[Any, int]:
+    """Return the latest offset of each partition that this broker answers for, without those with an error."""
+    if not partitions:
+        return {}
+    s = messages.schema(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, "request")
+    rows: dict[str, list[Any]] = {}
+    for where in partitions:
+        row = s.ListOffsetsPartition(
+            partition_index=where.partition, current_leader_epoch=-1, timestamp=LATEST
+        )
+        rows.setdefault(where.topic, []).append(row)
+    entity = s.ListOffsetsRequest(
+        replica_id=replica, isolation_level=isolation,
+        topics=tuple(s.ListOffsetsTopic(name=name, partitions=tuple(found)) for name, found in rows.items()),
+    )  # fmt: skip
+    response = ask(address, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, entity, timeout_s=TIMEOUT_S)
+    asked = {(where.topic, where.partition): where for where in partitions}
+    return {
+        asked[str(topic.name), int(row.partition_index)]: int(row.offset)
+        for topic in response.topics
+        for row in topic.partitions
+        if row.error_code is ErrorCode.none
+    }

@@ -1,0 +1,85 @@
+"""The backend `apache` as faults see it: processes by signals, links of clients and requests at the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from harrow.faults.errors import CapabilityError
+from harrow.faults.system import HasTraffic, ProcessControl
+
+from ..knobs import HostKnobs, HostRule
+from ..local import LocalProcess
+from ..local_traffic import AcknowledgedTraffic
+
+if TYPE_CHECKING:
+    from harrow.cluster.view import ClusterView
+
+    from .kafka_cluster import KafkaCluster
+
+CAPABILITIES = frozenset({"process", "pause", "client-links", "responses"})
+
+
+class KafkaBroker(LocalProcess, HostKnobs):
+    """One node's process, and what the proxy does before it."""
+
+    def __init__(self, cluster: KafkaCluster, node: int) -> None:
+        LocalProcess.__init__(self, cluster.brokers[node])
+        HostKnobs.__init__(self, lambda op, **fields: cluster.control(node, op, **fields))
+
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
+        """Kafka keeps no journal of unsynced writes."""
+        raise CapabilityError(
+            f"no power loss ({seed}, {kept_fraction}): what Kafka has not fsynced is not recorded"
+        )
+
+    def power_lost(self) -> Mapping[str, int] | None:
+        """No power was lost."""
+        return None
+
+    def slow_disk(self, delay_ms: int) -> HostRule:
+        """Kafka's disk is the machine's."""
+        raise CapabilityError(f"Kafka's disk cannot be slowed down by {delay_ms} ms")
+
+
+class KafkaSystem:
+    """A `KafkaCluster` as the fault layer's `System`."""
+
+    backend = "apache"
+    capabilities = CAPABILITIES
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self._brokers = {node: KafkaBroker(cluster, node) for node in cluster.brokers}
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Every broker's node id."""
+        return tuple(sorted(self._brokers))
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """`broker.session.timeout.ms`."""
+        return self._cluster.session_timeout_ms
+
+    @property
+    def offsets_partitions(self) -> int:
+        """`offsets.topic.num.partitions`."""
+        return self._cluster.config.number("offsets.topic.num.partitions")
+
+    def broker(self, node: int) -> KafkaBroker:
+        """Return one broker."""
+        return self._brokers[node]
+
+    @property
+    def registry(self) -> ProcessControl:
+        """There is none."""
+        raise CapabilityError("the backend apache has no registry: its nodes are a KRaft quorum")
+
+    def describe(self) -> ClusterView:
+        """Ask a running broker."""
+        return self._cluster.describe()
+
+    def watch_traffic(self) -> HasTraffic:
+        """Return a traffic detector over the proxy's taps."""
+        return AcknowledgedTraffic(self._cluster.folder)

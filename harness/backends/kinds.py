@@ -1,0 +1,106 @@
+"""The backends by name: what each is, whether it can be used here, and its source of clusters (J2).
+
+A backend that cannot be used raises CapabilityError, which says why. A test that asks for what its backend lacks is
+skipped with that reason; a backend that the command line names and that cannot be used is an error of usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..clusters import ClusterSource
+
+BeforeStart = Callable[[], None] | None
+LOCAL, APACHE = "local", "apache"
+
+
+class BackendChoice(NamedTuple):
+    """The backend of a test, and where its brokers come from."""
+
+    name: str = LOCAL
+    kafka: str = ""
+    """The folder of an Apache Kafka release; empty: the environment names it (`apache/installation.py`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendKind:
+    """One backend."""
+
+    brokers: str
+    """What its brokers are."""
+    describe: Callable[[BackendChoice], str]
+    """What would be started here; CapabilityError where the backend cannot be used."""
+    capabilities: Callable[[], frozenset[str]]
+    """What faults may ask of it (`faults.system.CAPABILITIES`)."""
+    source: Callable[[BackendChoice, BeforeStart], ClusterSource]
+
+
+def check_backend(choice: BackendChoice) -> str:
+    """Return what would be started here; CapabilityError where the backend cannot be used."""
+    return KINDS[choice.name].describe(choice)
+
+
+def new_source(choice: BackendChoice, before_start: BeforeStart = None) -> ClusterSource:
+    """Return a source of new clusters; CapabilityError where the backend cannot be used."""
+    return KINDS[choice.name].source(choice, before_start)
+
+
+def _local_source(_: BackendChoice, before_start: BeforeStart) -> ClusterSource:
+    from ..clusters import OwnCluster
+
+    return OwnCluster(before_start)
+
+
+def _local_capabilities() -> frozenset[str]:
+    from .local import EVERYWHERE, WITH_SETTINGS
+
+    return EVERYWHERE | WITH_SETTINGS
+
+
+def _apache_source(choice: BackendChoice, before_start: BeforeStart) -> ClusterSource:
+    from .apache.installation import find_kafka
+    from .apache.source import KafkaClusters
+
+    return KafkaClusters(find_kafka(choice.kafka), before_start)
+
+
+def _apache_description(choice: BackendChoice) -> str:
+    from .apache.installation import find_kafka
+
+    kafka = find_kafka(choice.kafka)
+    return f"Apache Kafka {kafka.version} in {kafka.jars}, run by {kafka.java}"
+
+
+def _apache_capabilities() -> frozenset[str]:
+    from .apache.system import CAPABILITIES
+
+    return CAPABILITIES
+
+
+KINDS: Mapping[str, BackendKind] = {
+    LOCAL: BackendKind(
+        brokers="Harrow's own brokers, as processes of this machine",
+        describe=lambda _: "Harrow's own brokers",
+        capabilities=_local_capabilities,
+        source=_local_source,
+    ),
+    APACHE: BackendKind(
+        brokers="an Apache Kafka of this machine, started by Harrow behind a proxy",
+        describe=_apache_description,
+        capabilities=_apache_capabilities,
+        source=_apache_source,
+    ),
+}
+
+__all__ = [
+    "APACHE",
+    "KINDS",
+    "LOCAL",
+    "BackendChoice",
+    "BackendKind",
+    "check_backend",
+    "new_source",
+]
