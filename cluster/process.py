@@ -184,18 +184,30 @@ def _make(options: Mapping[str, Any], host: Any) -> Any:
 
 def _make_proxied_host(options: Mapping[str, Any], name: str) -> ProxyHost:
     """Make the host that stands for one foreign broker; its folder is beside the proxy's own."""
+    from .host.knobs.request_faults import RequestFault, RequestFaults
     from .host.real.host import RealHost
+    from .host.seam import Peer
 
     class ProxiedHost(RealHost):
-        """A host whose listener closes and opens again."""
+        """A host whose listener closes and opens again, with faults of requests."""
+
+        faults: RequestFaults
+
+        def request_fault(self, peer: Peer, api_key: int) -> RequestFault | None:
+            """Count one request; return the rule of a fault that acts on it."""
+            return self.faults.fire(peer, api_key)
 
         def bind_listener(self, listener: str, address: Address) -> None:
             """Bind an address for a listener; ConfigError."""
             self.offer(listener, bind(address))
 
-    return ProxiedHost(
+    host = ProxiedHost(
         name=name,
         folder=os.path.join(os.path.dirname(options["folder"]), name),
         seed=int(options["seed"]),
         tap=bool(options.get("tap", False)),
     )
+    host.faults = RequestFaults(host.trace)
+    for op, operation in host.faults.operations().items():
+        host.control.register(op, operation)
+    return host

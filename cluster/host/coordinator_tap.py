@@ -17,6 +17,8 @@ Rows of `tap.transactions`, by `state` (Kafka's numbers): `TRANSACTION_ONGOING` 
 `PREPARE_COMMIT` and `PREPARE_ABORT` when the result is in the log of the coordinator, before any marker is sent, and
 `COMPLETE_COMMIT`, `COMPLETE_ABORT` when every partition has its marker. A new coordinator writes the rows of what it
 found in the log, so a state may have several rows; the first counts. `producer_epoch` is that of the records.
+`END_UNKNOWN` is written by a proxy only: an EndTxn was forwarded and its result did not arrive, so that the coordinator
+may have decided from that time on.
 
 Rows of `tap.members`, by `kind`: `MEMBER_OWNS` a partition from then on in this generation (group epoch, where the
 group has the protocol of KIP-848), `MEMBER_RELEASED` it: it was revoked, or the member left, expired or was replaced.
@@ -40,7 +42,6 @@ COMMIT_DTYPE: list[tuple[str, str]] = [
     ("offset", "<i8"), ("producer_id", "<i8"), ("invoked_ns", "<i8"), ("completed_ns", "<i8"),
 ]  # fmt: skip
 
-TRANSACTION_ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 1, 2, 3, 4, 5
 TRANSACTION_ROW = struct.Struct("<BxhIIiixxxxqq")
 TRANSACTION_DTYPE: list[tuple[str, str]] = [
     ("state", "u1"), ("pad", "V1"), ("producer_epoch", "<i2"), ("transactional_id", "<u4"), ("topic", "<u4"),
@@ -68,7 +69,7 @@ class NoCoordinatorTap:
 
     def transaction(
         self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
-        producer_epoch: int, timeout_ms: int,
+        producer_epoch: int, timeout_ms: int, since_ns: int = 0,
     ) -> None:  # fmt: skip
         """Nothing."""
 
@@ -107,10 +108,13 @@ class CoordinatorTap(TapFiles):
 
     def transaction(
         self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
-        producer_epoch: int, timeout_ms: int,
+        producer_epoch: int, timeout_ms: int, since_ns: int = 0,
     ) -> None:  # fmt: skip
-        """A transaction is in `state` in the coordinator's log; `producer_epoch` is that of its records."""
-        now_ns = self.clock.monotonic_ns()
+        """A transaction is in `state` in the coordinator's log; `producer_epoch` is that of its records.
+
+        `since_ns`: the earliest time at which it may have been in this state; 0: now.
+        """
+        now_ns = since_ns or self.clock.monotonic_ns()
         number = self.number_of(transactional_id)
         rows = b"".join(
             TRANSACTION_ROW.pack(

@@ -46,6 +46,9 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     links.reset              peers, links
     response.lost            rule, peer, api_key
     request.refused          rule, peer, api_key, error
+    request.lost             rule, peer, api_key, error (at a proxy, as the next two)
+    request.delayed          rule, peer, api_key, error
+    request.duplicated       rule, peer, api_key, error
     proxy.broker             node_id, upstream, address (of the proxy's own host)
     proxy.open               upstream (the foreign broker accepts connections)
     proxy.closed             upstream (it does not)

@@ -22,6 +22,7 @@ from typing import Any
 from ..errors import ErrorCode, WireError
 from ..wire import messages
 from ..wire.api_keys import INTER_BROKER_APIS, ApiKey
+from ..wire.headers import RequestHeader
 
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM = 52, 53, 54, 55
 FETCH_SNAPSHOT, UPDATE_RAFT_VOTER = 59, 82
@@ -75,6 +76,12 @@ def cut_api_versions(version: int, frame: bytes, body_at: int) -> bytes:
     return frame[:body_at] + messages.encode(
         write, dataclasses.replace(entity, api_keys=tuple(passing))
     )
+
+
+def is_unknown_api_versions(header: RequestHeader) -> bool:
+    """Whether a request is an ApiVersions of a version whose response cannot be read here."""
+    api_key = header.api_key
+    return api_key == ApiKey.API_VERSIONS and header.version not in passing_versions(api_key)
 
 
 def unsupported_api_versions() -> bytes:

@@ -18,6 +18,9 @@ from ..listeners import Address
 from .addresses import AddressOf
 from .connection import CONNECT_TIMEOUT_MS, ConnectionServices, ProxiedConnection
 from .machine import ProxyHost
+from .tap import ProxyTap
+from .tap_transactions import TransactionViews
+from .topic_names import TopicNames
 
 LISTENER = "proxy"
 FRAME_BYTES_MOST = 104_857_600
@@ -32,6 +35,7 @@ class BrokerProxy:
 
     def __init__(
         self, host: ProxyHost, node_id: int, *, upstream: Address, address: Address, address_of: AddressOf,
+        names: TopicNames, transactions: TransactionViews,
     ) -> None:  # fmt: skip
         self.node_id = node_id
         self.address = address
@@ -40,6 +44,7 @@ class BrokerProxy:
         self._peer = Peer(UPSTREAM, str(node_id))
         self._services = ConnectionServices(
             host=host, upstream=lambda: self.upstream, upstream_peer=self._peer, address_of=address_of,
+            tap=ProxyTap(host.tap, names, transactions),
             on_closed=self._closed,
         )  # fmt: skip
         self._connections: dict[ProxiedConnection, None] = {}

@@ -4,14 +4,15 @@ Owns: both links and the requests between them. Invariants:
 
 * Requests reach the broker in the order in which the client sent them, responses reach the client in the order of the
   requests, both with unchanged correlation ids. Frames pass whole.
-* The client's link is paused until the connection to the broker stands, and while too much waits (`UNANSWERED_MOST`
-  requests without a response). A side that does not read is not sent more: while `UNSENT_MOST` bytes for it wait here,
-  the other side is not read.
-* A link that ends ends the other one, after what was queued on it has left. When the broker refuses the connection,
-  the client's is reset.
+* Memory is bounded. The client is not read until the broker is connected, while `UNANSWERED_MOST` of its requests or
+  `KEPT_BYTES_MOST` of their bytes wait for a response, and while `UNSENT_MOST` bytes wait for the broker to read them;
+  the broker is not read while `UNSENT_MOST` bytes wait for the client. A single larger frame passes.
+* The tap has the rows of a response before its bytes leave (`tap.py`).
+* A link that ends ends the other one, after what was queued on it has left. When the broker refuses the connection, the
+  client's is reset.
 
-Errors: bytes that are not plain Kafka and requests that do not pass (`apis.py`) close the connection with one line in
-the log, and so does a response that does not decode: no address of a foreign broker reaches a client.
+Errors: bytes that are not plain Kafka, and requests that do not pass (`apis.py`), close the connection with one line in
+the log. So does a response that does not decode: no address of a foreign broker reaches a client.
 """
 
 from __future__ import annotations
@@ -19,35 +20,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..host.seam import FrameHandler, Host, Link, Peer
+from ..errors import ErrorCode
+from ..host.seam import Link, Peer
 from ..listeners import Address
+from ..wire import messages
 from ..wire.api_keys import ApiKey
-from ..wire.headers import (
-    HeaderReader,
-    RequestHeader,
-    encode_response_header,
-    parse_response_header,
-)
+from ..wire.headers import HeaderReader, encode_response_header, parse_response_header
+from ..wire.produce import decode_acks
+from ..wire.refusals import refusal
 from .addresses import AddressOf, rewrite
-from .apis import check_passes, cut_api_versions, passing_versions, unsupported_api_versions
+from .apis import check_passes, cut_api_versions, is_unknown_api_versions, unsupported_api_versions
+from .machine import ProxyHost, RequestFault
 from .pending import PendingRequest, PendingRequests
+from .tap import ProxyTap
 
 CONNECT_TIMEOUT_MS = 10_000
 UNANSWERED_MOST = 500
 """Requests of one connection without a response at which its client is not read; it is read again at half."""
+KEPT_BYTES_MOST = 32 * 1024 * 1024
+"""Bytes of requests that the tap keeps for their responses."""
+UNSENT_MOST = 4 * 1024 * 1024
+"""Bytes that wait for one side at which the other side is not read; it is read again at a quarter."""
 UNNAMED = "unnamed"
 """The name of a client that gives none."""
+CONNECTING, FULL, BROKER_IS_SLOW, DELAYED = 1, 2, 4, 8
+"""Why the client is not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionServices:
     """What all connections to one broker share."""
 
-    host: Host
+    host: ProxyHost
     upstream: Callable[[], Address]
     """Where the foreign broker is reached."""
     upstream_peer: Peer
     address_of: AddressOf
+    tap: ProxyTap
     on_closed: Callable[[ProxiedConnection], None]
 
 
@@ -55,15 +64,9 @@ class ProxiedConnection:
     """A FrameHandler of the client's link; `UpstreamHandler` is that of the broker's."""
 
     __slots__ = (
-        "_client",
-        "_full",
-        "_headers",
-        "_named",
-        "_open",
-        "_pending",
-        "_services",
-        "_upstream",
-    )
+        "_client", "_headers", "_holds", "_named", "_open", "_pending", "_services", "_upstream",
+        "_upstream_held",
+    )  # fmt: skip
 
     def __init__(self, services: ConnectionServices, client: Link) -> None:
         self._services = services
@@ -72,9 +75,10 @@ class ProxiedConnection:
         self._headers = HeaderReader()
         self._pending = PendingRequests()
         self._named = False
-        self._full = False
         self._open = True
-        client.pause()
+        self._upstream_held = False
+        self._holds = 0
+        self._hold(CONNECTING)
         services.host.tasks.spawn(self._connect(), name="proxy-connect")
 
     async def _connect(self) -> None:
@@ -82,12 +86,8 @@ class ProxiedConnection:
         host, port = services.upstream()
         try:
             upstream = await services.host.network.connect(
-                services.upstream_peer,
-                host,
-                port,
-                self._upstream_handler,
-                timeout_ms=CONNECT_TIMEOUT_MS,
-            )
+                services.upstream_peer, host, port, lambda _link: UpstreamHandler(self), timeout_ms=CONNECT_TIMEOUT_MS
+            )  # fmt: skip
         except (OSError, TimeoutError):
             self._client.close(reset=True)
             return
@@ -95,45 +95,85 @@ class ProxiedConnection:
             upstream.close()
             return
         self._upstream = upstream
-        self._client.resume()
-
-    def _upstream_handler(self, _link: Link) -> FrameHandler:
-        return UpstreamHandler(self)
+        self._release(CONNECTING)
 
     # -------------------------------------------------------------- requests
 
     def frame_received(self, frame: bytes) -> None:
         """Forward one request."""
         header = self._headers.read(frame)
+        client, services = self._client, self._services
         if not self._named:
             # before anything else: naming a blocked peer raises from here, and the frame comes again after healing
-            self._client.peer = Peer(
-                "client", header.client_id or UNNAMED, self._client.peer.address
-            )
+            client.peer = Peer("client", header.client_id or UNNAMED, client.peer.address)
             self._named = True
-        request = PendingRequest(header, b"", self._services.host.clock.monotonic_ns())
-        if header.api_key == ApiKey.API_VERSIONS and header.version not in passing_versions(
-            ApiKey.API_VERSIONS
-        ):
-            request.own_response = (
-                encode_response_header(header.api_key, 0, header.correlation_id)
-                + unsupported_api_versions()
-            )
-            self._pending.add(request)
-            self._send_own()
+        request = PendingRequest(header, frame, services.host.clock.monotonic_ns())
+        if is_unknown_api_versions(header):
+            head = encode_response_header(header.api_key, 0, header.correlation_id)
+            self._respond(request, head + unsupported_api_versions())
             return
         check_passes(header.api_key, header.version)
-        if not _has_no_response(header, frame):
+        fault = services.host.request_fault(client.peer, header.api_key)
+        if fault is not None:
+            self._inject(fault, request)
+        else:
+            self._forward(request)
+
+    def _inject(self, fault: RequestFault, request: PendingRequest) -> None:
+        if fault.action == "lose":
+            self._end()
+            self._client.close(reset=True)
+        elif fault.action == "refuse":
+            self._refuse(request, fault.error)
+        elif fault.action == "delay":
+            self._hold(DELAYED)  # no later request is read before this one was forwarded
+            self._services.host.tasks.call_later(fault.delay_ms, self._forward_late, request)
+        else:
+            copy = request.copy()  # before the bytes are given up
+            self._forward(request)
+            self._forward(copy)
+
+    def _forward_late(self, request: PendingRequest) -> None:
+        if self._open:
+            self._forward(request)
+            self._release(DELAYED)
+
+    def _forward(self, request: PendingRequest) -> None:
+        upstream = self._upstream
+        assert upstream is not None, "the client is not read before the broker is connected"
+        frame = request.frame
+        if request.api_key != ApiKey.PRODUCE or decode_acks(request) != 0:
+            self._services.tap.forwarded(request)
             self._pending.add(request)
             self._update_full()
-        assert self._upstream is not None, "the client is not read before the broker is connected"
-        self._upstream.send((frame,))
+        upstream.send((frame,))
+        if upstream.unsent_bytes > UNSENT_MOST and not self._holds & BROKER_IS_SLOW:
+            self._hold(BROKER_IS_SLOW)
+            upstream.when_unsent_below(UNSENT_MOST // 4, lambda: self._release(BROKER_IS_SLOW))
+
+    def _refuse(self, request: PendingRequest, error: int) -> None:
+        """Answer without forwarding; a Produce with acks=0 has no response."""
+        if request.api_key == ApiKey.PRODUCE and decode_acks(request) == 0:
+            return
+        key, version = request.api_key, request.version
+        entity = messages.request_reader(key, version)(request.frame, request.body_at)[0]
+        body = messages.encode(
+            messages.response_writer(key, version), refusal(key, version, entity, ErrorCode(error))
+        )
+        self._services.tap.refused(request, error)
+        self._respond(request, encode_response_header(key, version, request.correlation_id) + body)
+
+    def _respond(self, request: PendingRequest, response: bytes) -> None:
+        """Send a response of the proxy's own in its turn."""
+        request.own_response = response
+        request.frame = b""
+        self._pending.add(request)
+        self._send_own()
+        self._update_full()
 
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
         """The client's link has ended: end the broker's, after the requests that were read."""
         self._end()
-        if self._upstream is not None:
-            self._upstream.close()
         self._services.on_closed(self)
 
     # ------------------------------------------------------------- responses
@@ -142,9 +182,21 @@ class ProxiedConnection:
         """Forward one response of the broker."""
         if not self._open:
             return
-        request = self._pending.answered(int.from_bytes(frame[:4], "big", signed=True))
-        if not request.dropped:
-            self._client.send((self._rewritten(request.header, frame),))
+        request = self._pending.answered(frame)
+        key, version = request.api_key, request.version
+        _, body_at = parse_response_header(key, version, frame)
+        lost = request.dropped
+        if not lost:
+            lost = self._services.host.network.lose_response(self._client.peer, key)
+        self._services.tap.answered(request, frame, body_at, lost=lost)
+        if request.dropped:
+            pass
+        elif lost:
+            self._end()
+            self._client.close(reset=True)
+            return
+        else:
+            self._send(self._rewritten(request, frame, body_at))
         self._send_own()
         self._update_full()
 
@@ -158,30 +210,60 @@ class ProxiedConnection:
         self._end()
         self._client.close()
 
-    def _rewritten(self, header: RequestHeader, frame: bytes) -> bytes:
-        _, body_at = parse_response_header(header.api_key, header.version, frame)
-        if header.api_key == ApiKey.API_VERSIONS:
-            return cut_api_versions(header.version, frame, body_at)
-        changed = rewrite(header.api_key, header.version, frame, body_at, self._services.address_of)
+    def _rewritten(self, request: PendingRequest, frame: bytes, body_at: int) -> bytes:
+        if request.api_key == ApiKey.API_VERSIONS:
+            return cut_api_versions(request.version, frame, body_at)
+        address_of = self._services.address_of
+        changed = rewrite(request.api_key, request.version, frame, body_at, address_of)
         return frame if changed is None else changed
+
+    def _send(self, response: bytes) -> None:
+        client, upstream = self._client, self._upstream
+        client.send((response,))
+        if client.unsent_bytes > UNSENT_MOST and upstream is not None and not self._upstream_held:
+            self._upstream_held = True
+            upstream.pause()
+            client.when_unsent_below(UNSENT_MOST // 4, self._client_has_read)
+
+    def _client_has_read(self) -> None:
+        self._upstream_held = False
+        if self._open and self._upstream is not None:
+            self._upstream.resume()
 
     def _send_own(self) -> None:
         while (request := self._pending.next_own()) is not None:
             assert request.own_response is not None, "next_own"
-            self._client.send((request.own_response,))
+            self._send(request.own_response)
+
+    # ---------------------------------------------------------------- bounds
 
     def _update_full(self) -> None:
-        waiting = len(self._pending)
-        if not self._full and waiting >= UNANSWERED_MOST:
-            self._full = True
+        waiting, kept = len(self._pending), self._pending.kept_bytes
+        if self._holds & FULL:
+            if waiting <= UNANSWERED_MOST // 2 and kept <= KEPT_BYTES_MOST // 2:
+                self._release(FULL)
+        elif waiting >= UNANSWERED_MOST or kept >= KEPT_BYTES_MOST:
+            self._hold(FULL)
+
+    def _hold(self, reason: int) -> None:
+        if not self._holds:
             self._client.pause()
-        elif self._full and waiting <= UNANSWERED_MOST // 2:
-            self._full = False
+        self._holds |= reason
+
+    def _release(self, reason: int) -> None:
+        self._holds &= ~reason
+        if not self._holds and self._open:
             self._client.resume()
 
     def _end(self) -> None:
-        self._open = False
-        self._pending.clear()
+        """Forward nothing more; the broker's link ends after the requests that were forwarded."""
+        if self._open:
+            self._open = False
+            for request in self._pending:
+                self._services.tap.unanswered(request)
+            self._pending.clear()
+            if self._upstream is not None:
+                self._upstream.close()
 
 
 class UpstreamHandler:
@@ -193,20 +275,9 @@ class UpstreamHandler:
         self._connection = connection
 
     def frame_received(self, frame: bytes) -> None:
-        """One response."""
+        """One response. WireError where it belongs to no request, or does not decode."""
         self._connection.response_received(frame)
 
     def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
         """The broker has closed the connection, or it was lost."""
         self._connection.upstream_closed()
-
-
-def _has_no_response(header: RequestHeader, frame: bytes) -> bool:
-    """True for a Produce with acks=0."""
-    if header.api_key != ApiKey.PRODUCE:
-        return False
-    at = header.body_at  # the transactional id is before acks
-    if header.version >= 9:
-        raise_at = frame[at]
-        return raise_at == 0 and frame[at + 1 : at + 3] == b"\0\0"
-    return frame[at : at + 2] == b"\xff\xff" and frame[at + 2 : at + 4] == b"\0\0"

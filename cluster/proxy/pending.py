@@ -7,56 +7,81 @@ for its turn. A request without a response (Produce with acks=0) is never in the
 
 from __future__ import annotations
 
+import struct
 from collections import deque
+from collections.abc import Iterator
+from typing import Any
 
 from ..errors import WireError
 from ..wire.headers import RequestHeader
 
+_CORRELATION = struct.Struct(">i")
+
 
 class PendingRequest:
-    """One request, and what becomes of its response."""
+    """One request, and what becomes of its response; `RequestBytes` of the wire."""
 
-    __slots__ = ("dropped", "frame", "header", "invoked_ns", "own_response", "tapped")
+    __slots__ = (
+        "api_key", "body_at", "client_id", "correlation_id", "dropped", "frame", "invoked_ns", "lost", "own_response",
+        "tapped", "version",
+    )  # fmt: skip
 
     def __init__(self, header: RequestHeader, frame: bytes, invoked_ns: int) -> None:
-        self.header = header
+        self.api_key, self.version, self.correlation_id, self.client_id, self.body_at = header
         self.invoked_ns = invoked_ns
         self.frame = frame
-        """The request's bytes while the tap needs them, else empty."""
+        """The request's bytes; empty after it was forwarded, unless the tap needs them."""
         self.own_response: bytes | None = None
         """A response that the proxy made: the request was not forwarded."""
+        self.lost = False
+        """True when a fault drops the response."""
         self.dropped = False
         """True for the copy of a duplicated request: its response does not reach the client."""
-        self.tapped: object = None
+        self.tapped: Any = None
         """What the tap keeps of the request until its response."""
+
+    def copy(self) -> PendingRequest:
+        """Return the same request, whose response does not reach the client."""
+        header = RequestHeader(
+            self.api_key, self.version, self.correlation_id, self.client_id, self.body_at
+        )
+        copied = PendingRequest(header, self.frame, self.invoked_ns)
+        copied.dropped = True
+        return copied
 
 
 class PendingRequests:
     """The queue of one connection."""
 
-    __slots__ = ("_queue", "held_bytes")
+    __slots__ = ("_queue", "kept_bytes")
 
     def __init__(self) -> None:
         self._queue: deque[PendingRequest] = deque()
-        self.held_bytes = 0
-        """Bytes of the requests that are kept for the tap."""
+        self.kept_bytes = 0
+        """Bytes of requests in the queue."""
 
     def __len__(self) -> int:
         return len(self._queue)
 
+    def __iter__(self) -> Iterator[PendingRequest]:
+        return iter(self._queue)
+
     def add(self, request: PendingRequest) -> None:
         """Append a request."""
         self._queue.append(request)
-        self.held_bytes += len(request.frame)
+        self.kept_bytes += len(request.frame)
 
-    def answered(self, correlation_id: int) -> PendingRequest:
+    def answered(self, response: bytes) -> PendingRequest:
         """Take the request to which a response of the broker belongs; WireError when it is another's."""
+        if len(response) < _CORRELATION.size:
+            raise WireError(f"the broker sent a response of {len(response)} bytes")
+        correlation_id: int = _CORRELATION.unpack_from(response, 0)[0]
         if not self._queue:
             raise WireError(f"the broker sent response #{correlation_id} to no request")
         request = self._queue[0]
-        if request.own_response is not None or request.header.correlation_id != correlation_id:
+        if request.own_response is not None or request.correlation_id != correlation_id:
             raise WireError(
-                f"the broker sent response #{correlation_id}, but the next request is #{request.header.correlation_id}"
+                f"the broker sent response #{correlation_id}, but the next request is #{request.correlation_id}"
             )
         return self._take()
 
@@ -69,9 +94,9 @@ class PendingRequests:
     def clear(self) -> None:
         """Forget all requests."""
         self._queue.clear()
-        self.held_bytes = 0
+        self.kept_bytes = 0
 
     def _take(self) -> PendingRequest:
         request = self._queue.popleft()
-        self.held_bytes -= len(request.frame)
+        self.kept_bytes -= len(request.frame)
         return request

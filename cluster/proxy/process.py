@@ -1,7 +1,7 @@
 """The proxy's process: all foreign brokers of one cluster, also those that appear while it runs.
 
-Owns: the broker proxies by node id, and the addresses that responses get. A node id that a response names for the first
-time gets a host, a folder and a port of its own, before the response leaves.
+Owns: the broker proxies by node id, the addresses that responses get, and what the taps of all brokers share. A node
+id that a response names for the first time gets a host, a folder and a port of its own before the response leaves.
 
 Options: `brokers`, a list of `{"node_id", "address": [host, port], "upstream": [host, port]}`.
 Control operations of the process's own socket: `proxy`, the brokers as JSON.
@@ -20,6 +20,8 @@ from ..listeners import Address
 from ..ports import LOOPBACK, ReservedPort
 from .broker_proxy import BrokerProxy
 from .machine import MakeHost
+from .tap_transactions import TransactionViews
+from .topic_names import TopicNames
 
 
 class ProxyProcess:
@@ -29,6 +31,8 @@ class ProxyProcess:
         self._host = host
         self._make_host = make_host
         self._brokers: dict[int, BrokerProxy] = {}
+        self._names = TopicNames()
+        self._transactions = TransactionViews()
         self._ports: list[ReservedPort] = []
         self._failed: Promise[None] = host.tasks.promise()
         for row in options["brokers"]:
@@ -67,6 +71,7 @@ class ProxyProcess:
         host = self._make_host(broker_name(node_id))
         broker = self._brokers[node_id] = BrokerProxy(
             host, node_id, upstream=upstream, address=address, address_of=self.address_of,
+            names=self._names, transactions=self._transactions,
         )  # fmt: skip
         self._host.trace.emit(
             "proxy.broker", node_id=node_id, upstream=str(upstream), address=str(address)

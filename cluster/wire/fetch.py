@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ..errors import WireError
 from .decoding import read_varint, skip_tags
 from .primitives import compact_text, legacy_text, read_topic, topic_bytes, topic_of, varint
-from .request import Request
+from .request import RequestBytes
 from .topic_ids import UUID
 
 __all__ = [
@@ -86,7 +86,7 @@ class FetchRequest(NamedTuple):
     cluster_id: str | None = None
 
 
-def decode_fetch(request: Request) -> FetchRequest:
+def decode_fetch(request: RequestBytes) -> FetchRequest:
     """Decode a fetch of v4 to v18."""
     frame, at, version = request.frame, request.body_at, request.version
     if version >= _REPLICA_STATE and len(frame) - at == _ONE_ROW.size:

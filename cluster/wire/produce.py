@@ -26,7 +26,7 @@ from .primitives import (
     topic_bytes,
     varint,
 )
-from .request import Request
+from .request import RequestBytes
 from .topic_ids import UUID
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "ProduceAnswer",
     "ProduceEntry",
     "ProduceRequest",
+    "decode_acks",
     "decode_produce",
     "encode_produce_response",
 ]
@@ -85,7 +86,23 @@ class ProduceAnswer(NamedTuple):
     leader_epoch: int = -1
 
 
-def decode_produce(request: Request) -> ProduceRequest:
+def decode_acks(request: RequestBytes) -> int:
+    """Read `acks` of a produce and nothing else; WireError where the request is too short."""
+    frame, at = request.frame, request.body_at
+    try:
+        if request.version >= _FLEXIBLE:
+            size, at = read_varint(frame, at)
+            at += max(size - 1, 0)
+        else:
+            size = _INT16.unpack_from(frame, at)[0]
+            at += 2 + max(size, 0)
+        acks: int = _INT16.unpack_from(frame, at)[0]
+    except (struct.error, IndexError) as error:
+        raise WireError(f"Produce v{request.version} does not decode: {error}") from error
+    return acks
+
+
+def decode_produce(request: RequestBytes) -> ProduceRequest:
     """Decode a produce of v3 to v13 without copying its records."""
     decode = _decode_flexible if request.version >= _FLEXIBLE else _decode_legacy
     try:
@@ -97,7 +114,7 @@ def decode_produce(request: Request) -> ProduceRequest:
     return decoded
 
 
-def _decode_legacy(request: Request) -> tuple[ProduceRequest, int]:
+def _decode_legacy(request: RequestBytes) -> tuple[ProduceRequest, int]:
     frame, at = request.frame, request.body_at
     view = memoryview(frame)
     size: int = _INT16.unpack_from(frame, at)[0]
@@ -130,7 +147,7 @@ def _decode_legacy(request: Request) -> tuple[ProduceRequest, int]:
     return ProduceRequest(acks, timeout_ms, transactional_id, entries), at
 
 
-def _decode_flexible(request: Request) -> tuple[ProduceRequest, int]:
+def _decode_flexible(request: RequestBytes) -> tuple[ProduceRequest, int]:
     frame, at = request.frame, request.body_at
     by_id = request.version >= _TOPIC_IDS
     view = memoryview(frame)

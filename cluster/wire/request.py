@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..authorizer import ANONYMOUS, Principal
 from ..errors import ErrorCode
@@ -21,10 +21,29 @@ from . import messages
 from .api_keys import ApiKey
 from .refusals import refusal
 
-__all__ = ["Complete", "Handler", "Request", "RequestContext"]
+__all__ = ["Complete", "Handler", "Request", "RequestBytes", "RequestContext"]
 
 Complete = Callable[[Sequence[Part] | None, Callable[[bool], None] | None], None]
 """`complete(parts of the body, on_send)`; parts None: there is no response (acks=0)."""
+
+
+class RequestBytes(Protocol):
+    """A request whose header was read: what the hand-written decoders need."""
+
+    @property
+    def version(self) -> int:
+        """The version in the header."""
+        ...
+
+    @property
+    def frame(self) -> bytes:
+        """The whole request."""
+        ...
+
+    @property
+    def body_at(self) -> int:
+        """Where its body begins."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,9 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     responses          none                                           the rules, and which of them fired
     responses.clear    id (without id: all)                           removes rules
     requests.refuse    api_key, error, nth, client                    the id of a rule: the request is refused, unserved
+    requests.lose      api_key, nth, client                           at a proxy: it is not forwarded; a reset
+    requests.delay     api_key, delay_ms, nth, client                 at a proxy: it is forwarded late
+    requests.duplicate api_key, nth, client                           at a proxy: it is forwarded twice
     requests           none                                           the rules, and which of them fired
     requests.clear     id (without id: all)                           removes rules
     failpoint.arm      name, action, nth, delay_ms                    arms: "crash", "stop", "delay" or "error"
@@ -29,8 +32,8 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     tree               none                                           every node of the registry, by path
     proxy              none                                           the brokers behind a proxy, and their addresses
 
-`cluster/host/` registers the first eighteen, `cluster/broker.py` the others, `cluster/registry/process.py` `tree`,
-and `cluster/proxy/process.py` `proxy`.
+`cluster/host/` registers all down to `disk.clear`, `cluster/broker.py` the others, `cluster/registry/process.py`
+`tree`, and `cluster/proxy/process.py` `proxy`.
 
 Owns: `ControlServer` on the host's loop; `ControlClient`, synchronous, for the supervisor's side. What may fail: an
 exception of an operation becomes its response (`error`) and does not end the process. The client raises ClusterError,

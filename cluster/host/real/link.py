@@ -67,7 +67,7 @@ class RealLink:
     """A connected socket; `start(handler)` begins to read."""
 
     __slots__ = (
-        "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_fd", "_gates", "_handler",
+        "_at_close", "_backlog", "_choke_bytes", "_context", "_delivering", "_drained", "_fd", "_gates", "_handler",
         "_large", "_linger", "_max_frame_bytes", "_out_held", "_peer", "_queue", "_reading", "_rest",
         "_scheduled", "_slow", "_sock", "_writing",
     )  # fmt: skip
@@ -98,6 +98,7 @@ class RealLink:
         self._queue = SendQueue(sock)
         self._out_held = False
         self._slow: SlowSend | None = None  # while a rule makes it slow
+        self._drained: tuple[int, Callable[[], object]] | None = None
         context.links.add(self)
 
     def start(self, handler: FrameHandler) -> None:
@@ -163,6 +164,16 @@ class RealLink:
     def resume(self) -> None:
         """Deliver frames again, from the next turn of the loop on."""
         self._open(PAUSED)
+
+    def when_unsent_below(self, limit: int, call: Callable[[], object]) -> None:
+        """Run `call` once, when `unsent_bytes` is at most `limit`; never, when the link is closed before."""
+        self._drained = limit, call
+        self._check_drained()
+
+    def _check_drained(self) -> None:
+        if self._drained is not None and self._queue.unsent_bytes <= self._drained[0]:
+            call, self._drained = self._drained[1], None
+            self._context.loop.call_soon(call)
 
     # ----------------------------------------------------------------- rules
 
@@ -357,6 +368,8 @@ class RealLink:
             return
         if self._gates & CHOKED and queue.unsent_bytes <= self._choke_bytes / 4:
             self._open(CHOKED)
+        if self._drained is not None:
+            self._check_drained()
         if self._at_close and not queue.unsent_bytes:
             self._finish()
         elif self._at_close and queue.pieces and self._linger is None:
@@ -380,6 +393,7 @@ class RealLink:
             return
         self._shut(CLOSED)
         self._at_close = at_close
+        self._drained = None
         self._backlog, self._rest = None, b""
         self._large.clear()
         if self._handler is not None:

@@ -22,9 +22,15 @@ from .failpoints import Failpoints
 from .host import Control, Host, ProcessHost
 from .network import Acceptor, FrameHandler, Link, Network, Peer
 from .observation import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    END_UNKNOWN,
     OFFSET_COMMITTED,
     OFFSET_READ,
     OFFSET_SENT,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TRANSACTION_ONGOING,
     UNKNOWN_COMMITTER,
     Committer,
     Tap,
@@ -33,9 +39,15 @@ from .observation import (
 from .tasks import Promise, T, Task, Tasks, Timer
 
 __all__ = [
+    "COMPLETE_ABORT",
+    "COMPLETE_COMMIT",
+    "END_UNKNOWN",
     "OFFSET_COMMITTED",
     "OFFSET_READ",
     "OFFSET_SENT",
+    "PREPARE_ABORT",
+    "PREPARE_COMMIT",
+    "TRANSACTION_ONGOING",
     "UNKNOWN_COMMITTER",
     "Acceptor",
     "Buffer",

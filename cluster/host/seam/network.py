@@ -61,6 +61,13 @@ class Link(Protocol):
         """Bytes queued and not yet taken by the kernel."""
         ...
 
+    def when_unsent_below(self, limit: int, call: Callable[[], object]) -> None:
+        """Run `call` once, when `unsent_bytes` is at most `limit`; never, when the link is closed before.
+
+        A second call replaces the first.
+        """
+        ...
+
 
 class FrameHandler(Protocol):
     """Receives the frames of a link."""

@@ -23,6 +23,10 @@ class Committer(NamedTuple):
 
 OFFSET_COMMITTED, OFFSET_SENT, OFFSET_READ = 1, 2, 3
 """An offset that a group committed, one that waits for the end of its transaction, one that OffsetFetch returned."""
+TRANSACTION_ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 1, 2, 3, 4, 5
+"""States of a transaction, with Kafka's numbers."""
+END_UNKNOWN = 16
+"""No state of Kafka's: the coordinator may have decided from that time on, and its response did not arrive."""
 UNKNOWN_COMMITTER = Committer()
 """A committer that is not known."""
 
@@ -76,9 +80,12 @@ class Tap(Protocol):
 
     def transaction(
         self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
-        producer_epoch: int, timeout_ms: int,
+        producer_epoch: int, timeout_ms: int, since_ns: int = 0,
     ) -> None:  # fmt: skip
-        """A transaction is in `state` (Kafka's number) in the coordinator's log, before what follows from it."""
+        """A transaction is in `state` (Kafka's number) in the coordinator's log, before what follows from it.
+
+        `since_ns`: the earliest time at which it may have been in this state; 0: now.
+        """
         ...
 
     def member(

@@ -73,6 +73,10 @@ class SimLink:
         """Bytes that a rule holds back here."""
         return self.outward.held_bytes
 
+    def when_unsent_below(self, limit: int, call: Callable[[], object]) -> None:  # noqa: ARG002 - the seam's parameter
+        """Run `call` on the next turn: a simulated link takes everything at once, and a rule may hold it back."""
+        self.inward.fabric.loop.call_soon(self.incarnation, call)
+
     def send(self, parts: Sequence[Part]) -> None:
         """Queue one frame; on a closed link nothing happens."""
         if not self.closed:

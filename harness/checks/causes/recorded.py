@@ -13,7 +13,7 @@ from typing import Any
 
 from harrow.cluster.broker_folder import node_id_of
 from harrow.cluster.errors import HarrowError, error_name
-from harrow.cluster.host.coordinator_tap import PREPARE_ABORT, PREPARE_COMMIT
+from harrow.cluster.host.seam import PREPARE_ABORT, PREPARE_COMMIT
 
 from ... import run_folder
 from ...histories.recorded_faults import Row, json_object, read_faults

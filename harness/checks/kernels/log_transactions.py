@@ -13,9 +13,10 @@ yet made at the delivery.
 from __future__ import annotations
 
 import polars as pl
-from harrow.cluster.host.coordinator_tap import (
+from harrow.cluster.host.seam import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
+    END_UNKNOWN,
     PREPARE_ABORT,
     PREPARE_COMMIT,
 )
@@ -100,9 +101,11 @@ def _log_transactions(inputs: PartitionInputs) -> pl.DataFrame:
 
 def _with_decisions(inputs: PartitionInputs, found: pl.DataFrame) -> pl.DataFrame:
     """Add the first decision after the records were produced; without their times only where all decisions agree."""
-    rows = inputs.coordinators.transactions.filter(pl.col("state").is_in([*COMMITS, *ABORTS]))
+    states = [*COMMITS, *ABORTS, END_UNKNOWN]
+    rows = inputs.coordinators.transactions.filter(pl.col("state").is_in(states))
+    known = pl.when(pl.col("state") != END_UNKNOWN)
     decisions = (
-        rows.with_columns(pl.col("state").is_in(list(COMMITS)).alias("decided"))
+        rows.with_columns(known.then(pl.col("state").is_in(list(COMMITS))).alias("decided"))
         .cast({"producer_epoch": pl.Int64})
         .with_columns(
             (pl.col("decided").n_unique().over(PRODUCER) > 1).alias("mixed"),

@@ -17,9 +17,10 @@ from __future__ import annotations
 from functools import partial
 
 import polars as pl
-from harrow.cluster.host.coordinator_tap import (
+from harrow.cluster.host.seam import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
+    END_UNKNOWN,
     PREPARE_ABORT,
     PREPARE_COMMIT,
     TRANSACTION_ONGOING,
@@ -69,7 +70,7 @@ def _before_decision(inputs: PartitionInputs, read: pl.DataFrame) -> pl.DataFram
     """Return the deliveries without a commit decision between the produce request and the delivery."""
     known = inputs.coordinators.transactions
     decisions = (
-        known.filter(pl.col("state").is_in(list(COMMITS)))
+        known.filter(pl.col("state").is_in([*COMMITS, END_UNKNOWN]))
         .select("producer_id", "time_ns", pl.col("time_ns").alias("decided_ns"))
         .sort("time_ns")
     )

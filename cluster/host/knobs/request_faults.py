@@ -1,0 +1,91 @@
+"""Faults of single requests at a proxy: refuse, lose, delay or duplicate the n-th request of an API.
+
+Owns: the rules, set over the control socket. A rule counts the requests of its API from clients that match
+(`request_rules.py`), and acts on the n-th, once:
+
+    refuse     the request is not forwarded, and its response has the error code `error`
+    lose       the request is not forwarded, and its connection is reset
+    delay      the request, and those behind it on its connection, are forwarded `delay_ms` later
+    duplicate  the request is forwarded twice, and the second response does not reach the client
+
+The operations have the names and fields of `refused_requests.py`, which a broker's own host has, and three more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...errors import ConfigError
+from ..seam import Peer, Trace
+from .refused_requests import ERROR_NUMBERS
+from .request_rules import RequestRule, RequestRules
+
+REFUSE, LOSE, DELAY, DUPLICATE = "refuse", "lose", "delay", "duplicate"
+EVENTS = {
+    REFUSE: "request.refused", LOSE: "request.lost", DELAY: "request.delayed", DUPLICATE: "request.duplicated",
+}  # fmt: skip
+DELAY_MS_MOST = 600_000
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestFault(RequestRule):
+    """Do `action` with the `nth` request of `api_key` from a peer that matches `client`."""
+
+    action: str
+    error: int = 0
+    delay_ms: int = 0
+
+    def __post_init__(self) -> None:
+        RequestRule.__post_init__(self)  # super() does not work in a class with slots
+        if self.action == REFUSE and self.error not in ERROR_NUMBERS:
+            raise ConfigError(
+                f"error={self.error}: expected the number of one of Kafka's error codes"
+            )
+        if self.action == DELAY and not 0 < self.delay_ms <= DELAY_MS_MOST:
+            raise ConfigError(
+                f"delay_ms={self.delay_ms}: expected a number from 1 to {DELAY_MS_MOST}"
+            )
+
+
+class RequestFaults:
+    """The armed rules of one broker at a proxy."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._rules = RequestRules[RequestFault]()
+
+    def fire(self, peer: Peer, api_key: int) -> RequestFault | None:
+        """Count one request; return the rule that acts on it. Without rules: one test."""
+        rule = self._rules.fire(peer, api_key)
+        if rule is not None:
+            self._trace.emit(
+                EVENTS[rule.action], rule=rule.id, peer=str(peer), api_key=api_key, error=rule.error
+            )
+        return rule
+
+    def operations(self) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
+        """The control operations."""
+        return {
+            "requests": lambda _: {"rules": self._rules.report()},
+            "requests.refuse": partial(self._op_arm, REFUSE),
+            "requests.lose": partial(self._op_arm, LOSE),
+            "requests.delay": partial(self._op_arm, DELAY),
+            "requests.duplicate": partial(self._op_arm, DUPLICATE),
+            "requests.clear": self._rules.op_clear,
+        }
+
+    def _op_arm(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        rule = RequestFault(
+            id=self._rules.next_id(),
+            api_key=int(request["api_key"]),
+            nth=int(request.get("nth", 1)),
+            client=str(request.get("client", "*")),
+            action=action,
+            error=int(request["error"]) if action == REFUSE else 0,
+            delay_ms=int(request["delay_ms"]) if action == DELAY else 0,
+        )
+        self._rules.arm(rule)
+        return {"id": rule.id}

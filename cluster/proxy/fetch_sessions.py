@@ -1,0 +1,52 @@
+"""The fetch sessions between clients and one broker (KIP-227): which offset a client asked for last, by partition.
+
+Owns: the offsets of each session. A request of a session names only partitions that changed, so the offset from which
+a partition of a response is delivered may be in an earlier request. At most `SESSIONS_MOST` sessions are kept, the
+latest used; Kafka keeps 1,000 by default. A partition that is not known here counts as asked from offset 0.
+"""
+
+from __future__ import annotations
+
+from ..wire.fetch import FetchRequest
+from ..wire.topic_ids import UUID
+
+SESSIONS_MOST = 4000
+FINAL_EPOCH = -1
+"""The epoch of a full request outside of a session, which closes the session that it names."""
+
+Offsets = dict[tuple[str | UUID, int], int]
+"""Fetch offsets by topic and partition."""
+
+
+class FetchSessions:
+    """The sessions of one broker."""
+
+    __slots__ = ("_sessions",)
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, Offsets] = {}
+
+    def asked(self, fetch: FetchRequest) -> Offsets:
+        """The offsets that the response to this request begins from."""
+        offsets: Offsets = {}
+        if fetch.session_epoch > 0:
+            offsets = self._sessions.pop(fetch.session_id, offsets)
+            self._sessions[fetch.session_id] = offsets  # the last one in the order of use
+            for forgotten in fetch.forgotten:
+                offsets.pop(forgotten, None)
+        elif fetch.session_epoch == FINAL_EPOCH:
+            self._sessions.pop(fetch.session_id, None)
+        for row in fetch.partitions:
+            offsets[row.topic, row.partition] = row.fetch_offset
+        self._bound()
+        return offsets
+
+    def answered(self, session_id: int, offsets: Offsets) -> None:
+        """A response names its session, which is new after a full request."""
+        if session_id and self._sessions.get(session_id) is not offsets:
+            self._sessions[session_id] = offsets
+            self._bound()
+
+    def _bound(self) -> None:
+        while len(self._sessions) > SESSIONS_MOST:
+            del self._sessions[next(iter(self._sessions))]
