@@ -66,7 +66,7 @@ class TransactionTap(NoTap):
 
     def transaction(
         self, transactional_id: str, partitions: Iterable[TopicPartition], *, state: int, producer_id: int,
-        producer_epoch: int, timeout_ms: int,
+        producer_epoch: int, timeout_ms: int, since_ns: int = 0,
     ) -> None:  # fmt: skip
         """One call."""
         assert (transactional_id, producer_id) == (NAME, 100)

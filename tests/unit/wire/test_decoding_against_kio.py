@@ -13,8 +13,7 @@ from harrow.cluster.wire import messages
 from harrow.cluster.wire.decoding import reader
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from .entities import entities, kio_bytes
+from kio_entities import entities, kio_bytes
 
 # The oldest version, the first flexible one and the newest cover every shape that a field can take.
 APIS = (

@@ -13,8 +13,8 @@ from harrow.cluster.wire import fetch, fetch_response, messages
 from harrow.cluster.wire.primitives import NodeEndpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio_entities import kio_bytes
 
-from .entities import kio_bytes
 from .fake_requests import joined_bytes, request_of
 
 VERSIONS = range(fetch.FETCH_VERSION_LOW, fetch.FETCH_VERSION_HIGH + 1)

@@ -11,8 +11,8 @@ from harrow.cluster.wire import messages, produce
 from harrow.cluster.wire.topic_ids import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio_entities import entities, kio_bytes
 
-from .entities import entities, kio_bytes
 from .fake_requests import request_of
 
 VERSIONS = range(produce.PRODUCE_VERSION_LOW, produce.PRODUCE_VERSION_HIGH + 1)
