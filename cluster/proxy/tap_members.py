@@ -1,6 +1,7 @@
 """Rows of members of groups and their partitions. Layout and meaning: `host/coordinator_tap.py`.
 
-Owns: the protocol types of groups, because only a consumer's assignment can be read. A member owns partitions from the
+Owns: the protocol types of groups, because only a consumer's assignment can be read, and the last assignment of each
+member with the protocol of KIP-848, whose later responses do not repeat it. A member owns partitions from the
 SyncGroup response (the heartbeat's response, with the protocol of KIP-848) that says so, until a response of a later
 generation, or until it leaves.
 """
@@ -15,7 +16,7 @@ from .pending import PendingRequest
 from .tap_offsets import decode_request, decode_response
 from .topic_names import TopicNames
 
-GROUPS_MOST = 100_000
+GROUPS_MOST = MEMBERS_MOST = 100_000
 
 
 class TappedMembers:
@@ -25,6 +26,7 @@ class TappedMembers:
         self._tap = tap
         self._names = names
         self._protocol_types: dict[str, str] = {}
+        self._assigned: dict[tuple[str, str], list[TopicPartition]] = {}
 
     def joined(self, request: PendingRequest, _response: bytes, _body_at: int) -> None:
         """JoinGroup: says what kind of group it is."""
@@ -57,16 +59,21 @@ class TappedMembers:
             )
 
     def heartbeat(self, request: PendingRequest, response: bytes, body_at: int) -> None:
-        """ConsumerGroupHeartbeat: a new assignment, or the end of the membership."""
+        """ConsumerGroupHeartbeat: a new assignment, the same one in a new epoch, or the end of the membership."""
         body, answer = decode_request(request), decode_response(request, response, body_at)
-        if answer.error_code or (answer.assignment is None and body.member_epoch >= 0):
+        if answer.error_code:
             return
-        assigned = [
-            TopicPartition(self._names.name(topic.topic_id), number)
-            for topic in (() if answer.assignment is None else answer.assignment.topic_partitions)
-            for number in topic.partitions
-        ]
+        member_id = answer.member_id or body.member_id
+        key = body.group_id, member_id
+        if body.member_epoch < 0:
+            self._assigned.pop(key, None)
+        elif answer.assignment is not None and len(self._assigned) < MEMBERS_MOST:
+            self._assigned[key] = [
+                TopicPartition(self._names.name(topic.topic_id), number)
+                for topic in answer.assignment.topic_partitions
+                for number in topic.partitions
+            ]
         self._tap.member(
-            body.group_id, answer.member_id or body.member_id, request.client_id,
-            generation=max(answer.member_epoch, 0), partitions=assigned,
+            body.group_id, member_id, request.client_id, generation=max(answer.member_epoch, 0),
+            partitions=self._assigned.get(key, ()),
         )  # fmt: skip
