@@ -7,8 +7,9 @@ The host of the affected broker applies them at once, to open and to new connect
 `slow_link`  sends the broker's frames `delay_ms` later, in order and whole
 `reset`      resets the broker's connections once; both sides may connect again at once
 
-Peers are the other brokers and the registry; `clients=True` adds the clients; `peers="any"` means a single peer that
-the seed draws. Healing delivers the held bytes or resets their connections: `heals_by`, or what the seed draws.
+Peers are the other brokers and the registry; `clients=True` adds the clients; `peers="clients"` means the clients only,
+for backends that do not control the links between brokers; `peers="any"` means a single peer that the seed draws.
+Healing delivers the held bytes or resets their connections: `heals_by`, or what the seed draws.
 
 Evidence. `isolate` and `cut`: rules are in force and hold bytes back. `slow_link`: rules are in force and at least one
 frame was sent late. `reset`: the number of connections. A fault of a single link may have no effect (`may_miss`),
@@ -33,7 +34,8 @@ from .targets import Target
 
 DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
-PEERS = ("all", "any")
+PEERS = ("all", "any", "clients")
+CLIENTS = "client *"
 SLOW_LINK_MS = (50, 300)
 """From a link across a continent to a link that is about to fail; below the session timeout."""
 
@@ -49,7 +51,13 @@ class LinkFault(Fault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if self.peers not in PEERS:
-            raise ConfigError(f"{self.kind}(peers={self.peers!r}): expected {' or '.join(PEERS)}")
+            raise ConfigError(f"{self.kind}(peers={self.peers!r}): expected {', '.join(PEERS)}")
+
+    def capabilities(self) -> frozenset[str]:
+        """Name what a backend must be able to do: control the links with clients, with brokers, or both."""
+        if self.peers == "clients":
+            return frozenset({"client-links", "process"})
+        return self.needs | ({"client-links"} if self.clients else frozenset[str]())
 
     @property
     def may_miss(self) -> bool:
@@ -58,19 +66,21 @@ class LinkFault(Fault):
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw the peer where the fault affects a single link."""
-        if self.peers == "all":
+        if self.peers != "any":
             return {}
         return {"peer": rng.choice([*(f"broker {node}" for node in snapshot.brokers), "registry"])}
 
     def peers_of(self, system: System, injection: Injection, node: int) -> list[str]:
         """Name the peers of this broker that the fault affects."""
+        if self.peers == "clients":
+            return [CLIENTS]
         peers = [*(f"broker {other}" for other in system.nodes), "registry"]
         drawn: str = injection.details.get("peer", "")
         named = [drawn] if drawn else peers
         others = [peer for peer in named if peer != f"broker {node}"]
         # a broker has no link to itself: the peer before it is taken
         others = others or [peers[peers.index(drawn) - 1]]
-        return [*others, *(["client *"] if self.clients else [])]
+        return [*others, *([CLIENTS] if self.clients else [])]
 
     def heal(self, system: System, injection: Injection) -> None:
         """Remove the rules of live brokers; a dead broker has lost its rules, and is started."""
@@ -227,7 +237,8 @@ def isolate(
     """Cut a broker off for `seconds`: from brokers and registry, with `clients=True` from clients too.
 
     `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its connections are reset
-    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws.
+    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws; `peers="clients"`:
+    from clients only.
     """
     return Isolate(
         target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

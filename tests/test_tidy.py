@@ -18,7 +18,8 @@ FUNCTION_LINES_MOST = 70
 # room-relative prefixes that may touch the machine: the seam's real side and the processes
 MACHINE = (
     "cluster/host/", "cluster/network/", "cluster/supervisor.py", "cluster/forkserver.py",
-    "cluster/process.py", "cluster/managed.py", "cluster/foreign_process.py", "cluster/convergence.py", "cluster/ports.py", "cluster/__main__.py",
+    "cluster/process.py", "cluster/managed.py", "cluster/foreign_process.py", "cluster/convergence.py",
+    "cluster/ports.py", "cluster/__main__.py",
     "cluster/registry/store.py",
 )  # fmt: skip
 BANNED_IMPORTS = {

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from harrow.faults.nemesis import Nemesis
 
 CAPABILITIES = frozenset(
-    {"process", "pause", "links", "responses", "failpoints", "slow-disk", "power-loss", "registry"}
+    {
+        "process",
+        "pause",
+        "links",
+        "client-links",
+        "responses",
+        "failpoints",
+        "slow-disk",
+        "power-loss",
+        "registry",
+    }
 )
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""

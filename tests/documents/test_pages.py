@@ -80,8 +80,8 @@ def test_the_table_of_guarantees_says_what_each_forbids() -> None:
 
 @cache
 def texts_of_the_code() -> list[str]:
-    """Return every text of the harness and of the cluster's supervisor; `…` stands for what the code inserts."""
-    files = [*(ROOT / "harness").rglob("*.py"), ROOT / "cluster" / "supervisor.py"]
+    """Return every text of the harness and of the waits for convergence; `…` stands for what the code inserts."""
+    files = [*(ROOT / "harness").rglob("*.py"), ROOT / "cluster" / "convergence.py"]
     found: list[str] = []
     for path in files:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -19,6 +19,7 @@ from harrow.cluster.config import BrokerConfig
 from harrow.cluster.convergence import isr_not_full, unconverged, wait_until
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.foreign_process import ForeignProcess
+from harrow.cluster.ids import TopicPartition
 from harrow.cluster.listeners import Address
 from harrow.cluster.planting import Plant
 from harrow.cluster.ports import LOOPBACK, ReservedPort
@@ -28,8 +29,9 @@ from harrow.faults.errors import CapabilityError
 
 from ...running_cluster import CONVERGE_TIMEOUT_S, RunningProcess
 from .installation import KafkaInstallation
+from .kafka_removals import compacted_topics, removal_events, write_events
 from .kafka_settings import node_settings, server_properties
-from .kafka_views import describe, live_brokers, replica_states
+from .kafka_views import describe, live_brokers, replica_states, topic_ids
 
 FORMAT_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 180.0
@@ -75,6 +77,8 @@ class KafkaCluster:
         self._count = brokers
         self._seed = seed
         self.brokers: dict[int, KafkaNode] = {}
+        self._topic_ids: dict[str, str] = {}
+        """The id with which each topic was first seen."""
         self._ports: list[ReservedPort] = []
         self._proxy: Proxy | None = None
 
@@ -188,7 +192,7 @@ class KafkaCluster:
 
     def describe(self) -> ClusterView:
         """The cluster as a running broker knows it."""
-        return describe(self._running().values())
+        return describe(self._running().values(), self._topic_ids)
 
     def _running(self) -> dict[int, Address]:
         return {
@@ -236,6 +240,32 @@ class KafkaCluster:
             return isr_not_full(view) or unconverged(self.state(), view, followers=False)
 
         wait_until("full ISRs of equal logs", lacking, timeout_s, poll_s=POLL_S)
+        self._note_removals()
+
+    def _note_removals(self) -> None:
+        """Write what Kafka may have removed into the traces, for the verdict that follows."""
+        view, running = self.describe(), self._running()
+        some = next(iter(running.values()))
+        compacted = compacted_topics(
+            some, (name for name in view.topics if not name.startswith("__"))
+        )
+        for node, address in running.items():
+            ends = {
+                TopicPartition(row["topic"], row["partition"]): row["leo"]
+                for row in replica_states(node, address, view)
+            }
+            events = removal_events(node, address, view, compacted, ends)
+            write_events(self.brokers[node].folder, events)
+        again = {
+            name
+            for name, id_ in topic_ids(some).items()
+            if self._topic_ids.setdefault(name, id_) != id_
+        }
+        if again:
+            raise ClusterError(
+                f"topic {', '.join(sorted(again))} was deleted and created again, and Kafka does not tell when: its "
+                "records cannot be judged; use the backend local, or another name for the new topic"
+            )
 
     await_converged = await_replicated
     """Kafka does not tell the high watermark of a follower."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from harrow.cluster.errors import ClusterError, ErrorCode
+from harrow.cluster.ids import TopicPartition
 from harrow.cluster.listeners import Address
 from harrow.cluster.view import ClusterView, PartitionView
 from harrow.cluster.wire import messages
@@ -23,7 +24,7 @@ LIST_OFFSETS_VERSION = 7
 DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION = 55, 1
 METADATA_TOPIC = "__cluster_metadata"
 CONSUMER, DEBUGGER = -1, -2
-LATEST = -1
+LATEST, EARLIEST = -1, -2
 TIMEOUT_S = 3.0
 
 
@@ -32,8 +33,8 @@ def live_brokers(address: Address) -> frozenset[int]:
     return frozenset(int(row.node_id) for row in _metadata(address, topics=()).brokers)
 
 
-def describe(addresses: Iterable[Address]) -> ClusterView:
-    """Return the cluster as the first broker that answers knows it."""
+def describe(addresses: Iterable[Address], first_ids: dict[str, str]) -> ClusterView:
+    """Return the cluster as the first broker that answers knows it; new topics and their ids go to `first_ids`."""
     error = ClusterError("no broker runs that could be asked")
     for address in addresses:
         try:
@@ -42,6 +43,8 @@ def describe(addresses: Iterable[Address]) -> ClusterView:
         except ClusterError as refused:
             error = refused
             continue
+        for row in response.topics:
+            first_ids.setdefault(str(row.name), str(row.topic_id))
         return ClusterView(
             live=frozenset(int(row.node_id) for row in response.brokers),
             controller=controller,
@@ -100,17 +103,29 @@ def replica_states(node: int, address: Address, view: ClusterView) -> list[dict[
     ]  # fmt: skip
 
 
+def log_start_offsets(node: int, address: Address, view: ClusterView) -> dict[TopicPartition, int]:
+    """Return the log start offset of each replica of a broker."""
+    here = {where: row for where, row in view.partitions() if node in row.replicas}
+    return _offsets(address, here, DEBUGGER, 0, EARLIEST)
+
+
+def topic_ids(address: Address) -> dict[str, str]:
+    """Return the id of each topic."""
+    return {str(row.name): str(row.topic_id) for row in _metadata(address, topics=None).topics}
+
+
 def _offsets(
-    address: Address, partitions: Mapping[Any, PartitionView], replica: int, isolation: int
-) -> dict[Any, int]:
-    """Return the latest offset of each partition that this broker answers for, without those with an error."""
+    address: Address, partitions: Mapping[TopicPartition, PartitionView], replica: int, isolation: int,
+    timestamp: int = LATEST,
+) -> dict[TopicPartition, int]:  # fmt: skip
+    """Return the offset of each partition that this broker answers for, without those with an error."""
     if not partitions:
         return {}
     s = messages.schema(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, "request")
     rows: dict[str, list[Any]] = {}
     for where in partitions:
         row = s.ListOffsetsPartition(
-            partition_index=where.partition, current_leader_epoch=-1, timestamp=LATEST
+            partition_index=where.partition, current_leader_epoch=-1, timestamp=timestamp
         )
         rows.setdefault(where.topic, []).append(row)
     entity = s.ListOffsetsRequest(

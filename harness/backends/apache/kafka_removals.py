@@ -1,0 +1,78 @@
+"""What Kafka may have removed from its logs, as events of the traces that a verdict reads (`checks/log_changes.py`).
+
+Harrow's brokers trace each removal. Kafka does not, so what it may have removed is asked before a verdict:
+
+* a compacted topic may lack every record that has a later one of its key: `log.cleaning` up to the log end offset;
+* a log that begins later than 0 has lost its first segments by retention or DeleteRecords: `log.segments-deleted`.
+
+The checkers still look for the later record of each key, and compare the replicas with each other.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harrow.cluster.broker_folder import TRACE
+from harrow.cluster.listeners import Address
+from harrow.cluster.view import ClusterView
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+from ...raw_requests import ask
+from .kafka_views import log_start_offsets
+
+DESCRIBE_CONFIGS_VERSION = 4
+TOPIC_RESOURCE = 2
+CLEANUP_POLICY = "cleanup.policy"
+
+
+def compacted_topics(address: Address, topics: Iterable[str]) -> frozenset[str]:
+    """Return those of the topics whose `cleanup.policy` has `compact`."""
+    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, "request")
+    resources = tuple(
+        s.DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=(CLEANUP_POLICY,)
+        )
+        for name in topics
+    )
+    if not resources:
+        return frozenset()
+    entity = s.DescribeConfigsRequest(resources=resources)
+    response = ask(address, ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, entity)
+    return frozenset(
+        str(result.resource_name)
+        for result in response.results
+        for config in result.configs
+        if config.name == CLEANUP_POLICY and "compact" in (config.value or "")
+    )
+
+
+def removal_events(
+    node: int, address: Address, view: ClusterView, compacted: frozenset[str], ends: Mapping[Any, int]
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the events of one broker's replicas; `ends`: their log end offsets."""
+    events: list[dict[str, Any]] = []
+    for where, start in log_start_offsets(node, address, view).items():
+        if where.topic in compacted and where in ends:
+            events.append(_event("log.cleaning", where, first_uncleanable=ends[where]))
+        if start > 0:
+            events.append(_event("log.segments-deleted", where, base_offsets=[start - 1]))
+    return events
+
+
+def _event(name: str, where: Any, **fields: object) -> dict[str, Any]:
+    return {
+        "t_ns": time.monotonic_ns(), "event": name, "topic": where.topic, "partition": where.partition, **fields,
+    }  # fmt: skip
+
+
+def write_events(broker_folder: Path, events: Iterable[Mapping[str, Any]]) -> None:
+    """Append the events to a broker's trace, with one write."""
+    text = "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
+    if text:
+        with (broker_folder / TRACE).open("a", encoding="utf-8") as file:
+            file.write(text)

@@ -1,0 +1,167 @@
+"""The backend `apache` without a Kafka: finding an installation, settings of a node, and what it cannot do (J2)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from harrow.cluster.errors import ClusterError
+from harrow.cluster.foreign_process import ForeignProcess
+from harrow.cluster.listeners import Address
+from harrow.faults.errors import CapabilityError
+from harrow.faults.system import CAPABILITIES
+from harrow.harness.backends.apache.installation import find_kafka
+from harrow.harness.backends.apache.kafka_settings import node_settings, server_properties
+from harrow.harness.backends.kinds import KINDS
+from harrow.harness.commands.backends import command
+from waiting import until
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """A folder like a release of Kafka, and a program like java."""
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs" / "kafka_2.13-4.2.0.jar").touch()
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch(0o755)
+    return tmp_path
+
+
+def test_a_release_is_found_by_the_option_or_by_the_environment(release: Path) -> None:
+    env = {"JAVA_HOME": str(release / "jdk"), "KAFKA_HOME": str(release)}
+    for folder in ("", str(release), str(release / "libs")):
+        found = find_kafka(folder, env)
+        assert found.version == "4.2.0"
+        assert found.jars == release / "libs"
+        assert found.command("kafka.Kafka", "x.properties")[-2:] == ["kafka.Kafka", "x.properties"]
+
+
+@pytest.mark.parametrize(
+    ("jar", "env", "message"),
+    [
+        ("kafka_2.13-4.2.0.jar", {}, "no Apache Kafka is named: .*--harrow-kafka=/opt/kafka or KAFKA_HOME"),
+        ("other.jar", {"KAFKA_HOME": "."}, r"KAFKA_HOME=.*: no Apache Kafka there: expected libs/kafka_2\.13"),
+        ("kafka_2.13-2.8.1.jar", {"KAFKA_HOME": "."}, r"Apache Kafka 2\.8\.1 is too old .* 3\.7 or later"),
+        ("kafka_2.13-4.2.0.jar", {"KAFKA_HOME": ".", "PATH": "/nowhere"}, "needs Java, and there is none on the path"),
+        (
+            "kafka_2.13-4.2.0.jar", {"KAFKA_HOME": ".", "JAVA_HOME": "/nowhere"},
+            "needs Java, and there is none in JAVA_HOME=/nowhere; install a JDK or JRE 17",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_said_with_its_remedy(
+    tmp_path: Path, jar: str, env: dict[str, str], message: str
+) -> None:
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs" / jar).touch()
+    here = {name: str(tmp_path) if value == "." else value for name, value in env.items()}
+    with pytest.raises(CapabilityError, match=message):
+        find_kafka("", here)
+
+
+def test_settings_of_a_test_become_those_of_a_node() -> None:
+    found = node_settings(
+        {
+            "min.insync.replicas": 2, "zookeeper.session.timeout.ms": 2000, "harrow.tap": True,
+            "auto.create.topics.enable": False,
+        }
+    )  # fmt: skip
+    assert found["min.insync.replicas"] == "2"
+    assert found["auto.create.topics.enable"] == "false"
+    assert found["broker.session.timeout.ms"] == "2000"
+    assert found["broker.heartbeat.interval.ms"] == "500"
+    assert not [name for name in found if name.startswith(("harrow", "zookeeper"))]
+    with pytest.raises(CapabilityError, match=r"harrow\.power\.loss exists only in Harrow's own"):
+        node_settings({"harrow.power.loss": True})
+
+
+def test_a_node_is_broker_and_voter() -> None:
+    controllers = {1: Address("127.0.0.1", 11), 2: Address("127.0.0.1", 12)}
+    text = server_properties(
+        2, Address("127.0.0.1", 92), controllers, Path("/data"), {"node.id": "7"}
+    )
+    rows = dict(line.split("=", 1) for line in text.splitlines())
+    assert rows["node.id"] == "2", "what Harrow must set has priority"
+    assert rows["controller.quorum.voters"] == "1@127.0.0.1:11,2@127.0.0.1:12"
+    assert rows["listeners"] == "CLIENTS://127.0.0.1:92,CONTROLLER://127.0.0.1:12"
+
+
+def test_every_backend_has_known_capabilities_only() -> None:
+    for kind in KINDS.values():
+        assert kind.capabilities()
+        assert kind.capabilities() <= set(CAPABILITIES)
+    assert KINDS["local"].capabilities() == set(CAPABILITIES)
+
+
+def test_the_command_says_why_a_backend_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("HARROW_KAFKA", "KAFKA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    shown = CliRunner().invoke(command, ["--kafka", str(tmp_path)]).output
+    assert "local   Harrow's own brokers" in shown
+    assert f"not here: --harrow-kafka={tmp_path}: no Apache Kafka there" in shown
+    assert "and cannot use: disk-errors, failpoints, links" in shown
+
+
+def test_an_unusable_backend_of_the_command_line_is_an_error_and_of_a_mark_a_skip(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HARROW_KAFKA", "KAFKA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.harrow(backend="apache")
+        def test_on_kafka(harrow):
+            harrow.topic("orders")
+        """
+    )
+    arguments = ("-p", "no:xdist", "-p", "no:cacheprovider", "-rs")
+    result = pytester.runpytest_subprocess(*arguments, "--harrow-backend=apache")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*backend apache: no Apache Kafka is named: *"])
+    result = pytester.runpytest_subprocess(*arguments, "--harrow-backend=docked")
+    result.stderr.fnmatch_lines(["*--harrow-backend: 'docked': expected local or apache*"])
+    result = pytester.runpytest_subprocess(*arguments)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*SKIPPED*no Apache Kafka is named*"])
+
+
+def test_a_foreign_process_serves_when_it_says_so_and_its_output_explains_its_end(
+    tmp_path: Path,
+) -> None:
+    ready = tmp_path / "ready"
+    folder = tmp_path / "broker-1"
+    sleeper = ForeignProcess("node", folder, [sys.executable, "-c", "input()"], serves=ready.exists)
+    failing = ForeignProcess(
+        "node", folder, [sys.executable, "-c", "print('no licence'); raise SystemExit(3)"], serves=ready.exists
+    )  # fmt: skip
+    with pytest.raises(ClusterError, match="node is not running"):
+        sleeper.wait_ready()
+    with pytest.raises(ClusterError, match=r"node did not start; see .*\n.*no licence"):
+        failing.start()
+    waiting = ForeignProcess(
+        "node", folder, [sys.executable, "-c", "import time; time.sleep(60)"], serves=ready.exists
+    )
+    try:
+        waiting.begin()
+        assert waiting.state == "starting"
+        ready.touch()
+        waiting.wait_ready()
+        assert waiting.state == "running"
+        until(lambda: os.getpgid(waiting.pid or 0) == waiting.pid, "it is in a session of its own")
+        waiting.pause()
+        assert waiting.state == "paused"
+        waiting.resume()
+        waiting.kill()
+        assert waiting.state == "dead"
+    finally:
+        for process in (sleeper, failing, waiting):
+            process.close()
+    until(lambda: not waiting.alive)
