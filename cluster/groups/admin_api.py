@@ -38,7 +38,7 @@ class GroupAdminApi:
         """ListGroups v0 to v5: the groups that this broker coordinates, filtered by state and type."""
         body = request.decode()
         s = messages.response(request)
-        states = {name.lower() for name in getattr(body, "states_filter", ())}
+        states = {name.lower().strip() for name in getattr(body, "states_filter", ())}
         types = {name.lower() for name in getattr(body, "types_filter", ())}
         groups = (_listed(hosted) for shard in self._service.shards() for hosted in shard)
         rows = [
@@ -73,7 +73,7 @@ class GroupAdminApi:
                 group_state=GroupState.DEAD.value,
             )
         group = hosted.group
-        # Protocol, subscriptions and assignments belong to one generation only while the group is Stable.
+        # Protocol and subscriptions belong to one generation only while the group is Stable.
         stable = group.state is GroupState.STABLE
         protocol = group.protocol_name if stable else None
         members = tuple(
@@ -83,7 +83,7 @@ class GroupAdminApi:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(protocol),
-                member_assignment=(member.assignment or b"") if stable else b"",
+                member_assignment=member.assignment or b"",
             )
             for member in group.members
         )

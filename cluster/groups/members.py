@@ -39,7 +39,7 @@ class Member:
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
     assignment: bytes | None = None
-    """None until the generation's assignment is committed; b"" when the leader assigned nothing."""
+    """The last assignment that was committed, until the next one is; None: none yet, or a write failed."""
     is_new: bool = False
     """True until the response to its first JoinGroup: it cannot send heartbeats yet, so a long timeout removes it."""
     joining: object | None = None

@@ -60,7 +60,7 @@ class Group(RebalancingGroup):
         error = self._refuse_join(request)
         if error is not ErrorCode.none:
             self._respond_to_join(
-                request.token, JoinResult(error=error, member_id=request.member_id)
+                request.token, JoinResult(error=error, member_id=_named(request, error))
             )
             if error is ErrorCode.group_max_size_reached and request.member_id in self.members:
                 self._forget(self.members[request.member_id])
@@ -123,6 +123,8 @@ class Group(RebalancingGroup):
             member_id = holder.member_id
         elif member_id in self._pending_joins:
             self._remove_pending(member_id, now_ms)
+            if self.state in (COMPLETING, STABLE):  # as in Kafka, although no member left
+                self._prepare_rebalance(now_ms)
             return ErrorCode.none, self._take()
         error = self.members.check(member_id, group_instance_id)
         if error is ErrorCode.none:
@@ -411,3 +413,8 @@ class Group(RebalancingGroup):
         if request.protocol_name not in (None, self.protocol_name):
             return ErrorCode.inconsistent_group_protocol
         return SYNC_ERRORS.get(self.state, ErrorCode.none)
+
+
+def _named(request: JoinRequest, error: ErrorCode) -> str:
+    """The member id beside an error of JoinGroup: that of the request, except for a member too many."""
+    return NO_MEMBER if error is ErrorCode.group_max_size_reached else request.member_id

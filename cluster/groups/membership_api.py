@@ -28,6 +28,8 @@ SKIP_ASSIGNMENT_FROM = 9
 REBALANCE_TIMEOUT_FROM = 1
 BATCHED_LEAVE_FROM = 3
 NULL_PROTOCOL_NAME_FROM = 7
+NAMED_PROTOCOL_FROM = 5
+"""First version of SyncGroup in which a member must name the group's protocol type and protocol (KIP-559)."""
 
 
 class MembershipApi:
@@ -44,7 +46,7 @@ class MembershipApi:
             request.respond(_join_response(request, result))
 
         try:
-            self._check_session_timeout(messages.to_milliseconds(body.session_timeout))
+            self._check_join(body.group_id, messages.to_milliseconds(body.session_timeout))
             shard, hosted = self._group_to_join(body)
         except KafkaError as error:
             reply(JoinResult(error=error.code, member_id=body.member_id))
@@ -66,6 +68,7 @@ class MembershipApi:
             request.respond(_sync_response(request, result))
 
         try:
+            _check_protocol_is_named(request.version, body)
             shard, hosted = self._known_group(body.group_id)
         except KafkaError as error:
             reply(SyncResult(error=_rebalance_if_loading(error.code)))
@@ -117,7 +120,7 @@ class MembershipApi:
             request.respond(s.LeaveGroupResponse(error_code=ErrorCode.none, members=rows))
 
         try:
-            shard, hosted = self._service.find(body.group_id)
+            shard, hosted = self._service.find_named(body.group_id)
         except KafkaError as error:
             request.respond(s.LeaveGroupResponse(error_code=error.code, members=()))
             return
@@ -129,7 +132,9 @@ class MembershipApi:
 
     # ---- parts -----------------------------------------------------------------------------------
 
-    def _check_session_timeout(self, session_timeout_ms: int) -> None:
+    def _check_join(self, group_id: str, session_timeout_ms: int) -> None:
+        if not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
         config = self._service.config
         low = config.number("group.min.session.timeout.ms")
         high = config.number("group.max.session.timeout.ms")
@@ -140,8 +145,6 @@ class MembershipApi:
             )
 
     def _group_to_join(self, body: Any) -> tuple[GroupShard, HostedGroup]:
-        if not body.group_id:
-            raise KafkaError(ErrorCode.invalid_group_id)
         shard, hosted = self._service.find(body.group_id)
         if hosted is None:
             if body.member_id != NO_MEMBER:
@@ -153,7 +156,7 @@ class MembershipApi:
         return shard, hosted
 
     def _known_group(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
-        shard, hosted = self._service.find(group_id)
+        shard, hosted = self._service.find_named(group_id)
         if hosted is None:
             raise KafkaError(ErrorCode.unknown_member_id)
         return shard, hosted
@@ -181,7 +184,7 @@ class MembershipApi:
 
     def _heartbeat(self, body: Any, reply: Callable[[ErrorCode], None]) -> None:
         try:
-            shard, hosted = self._service.find(body.group_id)
+            shard, hosted = self._service.find_named(body.group_id)
         except KafkaError as error:
             # As in Kafka: while the group loads, its members must neither fail nor join again.
             loading = error.code is ErrorCode.coordinator_load_in_progress
@@ -209,6 +212,12 @@ class MembershipApi:
         code, effects = hosted.group.leave(member_id, instance, now_ms)
         shard.run(hosted, effects)
         return code
+
+
+def _check_protocol_is_named(version: int, body: Any) -> None:
+    is_named = version < NAMED_PROTOCOL_FROM or None not in (body.protocol_type, body.protocol_name)
+    if not is_named:
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
 
 def _rebalance_if_loading(code: ErrorCode) -> ErrorCode:

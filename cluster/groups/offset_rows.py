@@ -44,17 +44,28 @@ def offset_rows(body: Any, names: TopicNames) -> Iterable[tuple[TopicPartition, 
             yield TopicPartition(name, row.partition_index), row
 
 
-def check_offset(service: GroupService, tp: TopicPartition, row: Any) -> ErrorCode:
-    """Why an offset is refused; NONE when it may be stored."""
-    metadata: str = row.committed_metadata or ""
-    if len(metadata) > service.config.number("offset.metadata.max.bytes"):
-        return ErrorCode.offset_metadata_too_large
-    count = service.cache.partition_count(tp.topic)
+def check_partition(service: GroupService, tp: TopicPartition) -> ErrorCode:
+    """NONE for a partition that exists. Kafka checks this before it asks the coordinator."""
     if tp.topic.startswith(UNKNOWN_ID):
         return ErrorCode.unknown_topic_id
-    if not 0 <= tp.partition < count:
+    if not 0 <= tp.partition < service.cache.partition_count(tp.topic):
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.none
+
+
+def unknown_partitions(
+    service: GroupService, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """The partitions that do not exist, with their errors."""
+    checked = ((tp, check_partition(service, tp)) for tp in partitions)
+    return {tp: error for tp, error in checked if error is not ErrorCode.none}
+
+
+def check_metadata(service: GroupService, row: Any) -> ErrorCode:
+    """Why the metadata of an offset is refused; NONE when it may be stored."""
+    metadata: str = row.committed_metadata or ""
+    too_long = len(metadata) > service.config.number("offset.metadata.max.bytes")
+    return ErrorCode.offset_metadata_too_large if too_long else ErrorCode.none
 
 
 def offset_value(row: Any, now_ms: int, retention_ms: int = -1) -> OffsetValue:

@@ -68,6 +68,11 @@ class GroupOffsets:
         found = self._committed.get(topic_partition)
         return None if found is None else found.value
 
+    def has_record(self, topic_partition: TopicPartition) -> bool:
+        """True where the log has an offset of that partition, committed or pending in a transaction."""
+        pending = any(topic_partition in rows for rows in self._transactional.values())
+        return topic_partition in self._committed or pending
+
     def written(self) -> list[TopicPartition]:
         """Every partition that has a record in the log, or will have once a commit in progress is appended."""
         pending = [tp for rows in self._transactional.values() for tp in rows]

@@ -25,14 +25,16 @@ from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .offset_rows import (
     UNKNOWN_ID,
-    check_offset,
+    check_metadata,
     errors_by_topic,
     name_of,
     offset_rows,
     offset_value,
+    unknown_partitions,
 )
 from .offsets import GroupOffsets
 from .records import (
+    CONSUMER_PROTOCOL,
     OffsetValue,
     encode_offset_key,
     encode_offset_value,
@@ -68,16 +70,20 @@ class OffsetsApi:
     def offset_commit(self, request: Request) -> None:
         """OffsetCommit v2 to v10; v10 names topics by id."""
         body = request.decode()
+        rows = dict(offset_rows(body, self._service.cache))
+        errors = unknown_partitions(self._service, rows)
+        known = {tp: row for tp, row in rows.items() if tp not in errors}
+        if not known:
+            self._respond_to_commit(request, body, errors)
+            return
         try:
             shard, hosted = self._committer(body, request.version)
         except KafkaError as error:
-            rows = (tp for tp, _ in offset_rows(body, self._service.cache))
-            self._respond_to_commit(request, body, dict.fromkeys(rows, error.code))
+            self._respond_to_commit(request, body, {**errors, **dict.fromkeys(known, error.code)})
             return
-        errors: dict[TopicPartition, ErrorCode] = {}
         values: dict[TopicPartition, OffsetValue] = {}
-        for tp, row in offset_rows(body, self._service.cache):
-            refused = check_offset(self._service, tp, row)
+        for tp, row in known.items():
+            refused = check_metadata(self._service, row)
             if refused is not ErrorCode.none:
                 errors[tp] = refused
             else:
@@ -253,15 +259,15 @@ class OffsetsApi:
             for topic in body.topics
             for row in topic.partitions
         ]
+        refused = unknown_partitions(self._service, requested)
         try:
             shard, hosted = self._existing(body.group_id)
-            subscribed = _known_subscriptions(hosted)
+            in_use = _in_use(hosted, requested)
         except KafkaError as error:
             _respond_to_delete(request, body, error.code, {})
             return
-        in_use = [tp for tp in requested if tp.topic in subscribed]
-        refused = dict.fromkeys(in_use, ErrorCode.group_subscribed_to_topic)
-        known = [tp for tp in requested if tp not in refused and hosted.offsets.get(tp) is not None]
+        refused = {**dict.fromkeys(in_use, ErrorCode.group_subscribed_to_topic), **refused}
+        known = [tp for tp in requested if tp not in refused and hosted.offsets.has_record(tp)]
         if not known:
             _respond_to_delete(request, body, ErrorCode.none, refused)
             return
@@ -279,18 +285,21 @@ class OffsetsApi:
         shard.write(tombstones, on_result)
 
     def _existing(self, group_id: str) -> tuple[GroupShard, HostedGroup]:
-        shard, hosted = self._service.find(group_id)
+        shard, hosted = self._service.find_named(group_id)
         if hosted is None:
             raise KafkaError(ErrorCode.group_id_not_found)
         return shard, hosted
 
 
-def _known_subscriptions(hosted: HostedGroup) -> frozenset[str]:
-    """Topics whose offsets are in use; KafkaError(non_empty_group) when the broker cannot know."""
+def _in_use(hosted: HostedGroup, requested: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Partitions of topics that a member subscribes to: all of them where the subscriptions cannot be read.
+
+    KafkaError(non_empty_group) for a group of members that are no consumers.
+    """
     subscribed = subscribed_topics(hosted)
-    if subscribed is None:
+    if subscribed is None and hosted.group.members.protocol_type != CONSUMER_PROTOCOL:
         raise KafkaError(ErrorCode.non_empty_group)
-    return subscribed
+    return [tp for tp in requested if subscribed is None or tp.topic in subscribed]
 
 
 def _fetch_topics(

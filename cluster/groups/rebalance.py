@@ -138,7 +138,6 @@ class RebalancingGroup:
         self._transition(COMPLETING)
         for member in self.members:
             member.is_new = False
-            member.assignment = None
             self._pending_syncs.add(member.member_id)
             self._respond_to_member_join(member, self._join_result(member))
             self._restart_session(member, now_ms)

@@ -30,7 +30,14 @@ from .group_shard import GroupShard
 from .hosted_group import HostedGroup
 from .members import NO_MEMBER
 from .membership import Group
-from .offset_rows import TopicNames, check_offset, errors_by_topic, offset_rows, offset_value
+from .offset_rows import (
+    TopicNames,
+    check_metadata,
+    errors_by_topic,
+    offset_rows,
+    offset_value,
+    unknown_partitions,
+)
 from .records import OffsetValue, encode_offset_key, encode_offset_value
 from .service import GroupService
 from .states import GroupState
@@ -93,17 +100,24 @@ class TransactionalOffsetsApi:
         """TxnOffsetCommit v0 to v5."""
         body = request.decode()
         names = self._service.cache
-        rows = list(offset_rows(body, names))
+        rows = dict(offset_rows(body, names))
+        refused = unknown_partitions(self._service, rows)
+        known = {tp: row for tp, row in rows.items() if tp not in refused}
+        if not known:
+            _respond(request, body, names, refused)
+            return
         try:
             await self._verify(body, request.version)
             shard, hosted = self._committer(body)
         except KafkaError as error:
-            _respond(request, body, names, dict.fromkeys((tp for tp, _ in rows), error.code))
+            _respond(request, body, names, {**refused, **dict.fromkeys(known, error.code)})
             return
-        refused = {tp: check_offset(self._service, tp, row) for tp, row in rows}
-        refused = {tp: error for tp, error in refused.items() if error is not ErrorCode.none}
+        for tp, row in known.items():
+            error_of_row = check_metadata(self._service, row)
+            if error_of_row is not ErrorCode.none:
+                refused[tp] = error_of_row
         now_ms = self._host.clock.wall_ms()
-        values = {tp: offset_value(row, now_ms) for tp, row in rows if tp not in refused}
+        values = {tp: offset_value(row, now_ms) for tp, row in known.items() if tp not in refused}
 
         def done(error: ErrorCode) -> None:
             shard.discard_if_idle(hosted)

@@ -26,8 +26,6 @@ OFFSET_ERRORS: Mapping[ErrorCode, ErrorCode] = {
 
 GROUP_ERRORS: Mapping[ErrorCode, ErrorCode] = {
     **COORDINATOR_ERRORS,
-    # The members join again, because it is unknown whether the assignment was stored.
-    ErrorCode.request_timed_out: ErrorCode.rebalance_in_progress,
     **dict.fromkeys(TOO_LARGE, ErrorCode.unknown_server_error),
 }
 """Log error -> the error of SyncGroup and JoinGroup."""

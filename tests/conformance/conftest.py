@@ -67,7 +67,12 @@ class Kafka:
 @pytest.fixture(scope="session")
 def own_cluster() -> Iterator[Cluster]:
     """Our cluster, started once for a worker."""
-    config = {"auto.create.topics.enable": False, "replica.lag.time.max.ms": 30_000}
+    config = {
+        "auto.create.topics.enable": False,
+        "replica.lag.time.max.ms": 30_000,
+        "group.initial.rebalance.delay.ms": 300,
+        "group.min.session.timeout.ms": 1_000,
+    }
     with Cluster(brokers=3, config=config) as cluster:
         yield cluster
 

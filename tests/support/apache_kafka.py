@@ -118,6 +118,7 @@ def keep(shared: Path, run: int) -> None:
     port = _free_ports()
     environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_HEAP": HEAP}
     settings = ["auto.create.topics.enable=false", "replica.lag.time.max.ms=30000"]
+    settings += ["group.initial.rebalance.delay.ms=300", "group.min.session.timeout.ms=1000"]
     environment["KAFKA_SET"] = "\n".join([*settings, "broker.session.timeout.ms=6000"])
     up = subprocess.run(
         [TOOL, "up", str(folder), str(len(NODES))],

@@ -53,7 +53,7 @@ def join(
 
 
 def sync(bed: GroupTestBed, member_id: str, generation: int, give: bytes = b"mine") -> Sent:
-    version = 5
+    version = 4
     row = bed.nested(
         ApiKey.SYNC_GROUP,
         version,

@@ -180,6 +180,7 @@ class ConsumerGroup:
             for applied in draft.on_applied:
                 applied()
             self._forget_removed(before)
+            self._watch_changed(before)
             self._surroundings.changed(self, before)
         if error is ErrorCode.none:
             follow()
@@ -264,6 +265,17 @@ class ConsumerGroup:
             remove_members(draft, expired, self.rules)
             self._surroundings.downgrade(self, draft, rebalance=True)
         return self._arm_again
+
+    def _watch_changed(self, before: GroupData) -> None:
+        """Members that are new have a session, also where the client of the operation gets an error."""
+        for member in self.data.members.values():
+            if before.members.get(member.member_id) is member:
+                continue
+            if not self.has_deadline(Deadline.SESSION, member.member_id):
+                self.member_heard(member)
+            must_revoke = member.current.state is MemberState.UNREVOKED_PARTITIONS
+            if must_revoke and not self.has_deadline(Deadline.REBALANCE, member.member_id):
+                self.watch_revocation(member)
 
     def _forget_removed(self, before: GroupData) -> None:
         for member_id in before.members.keys() - self.data.members.keys():

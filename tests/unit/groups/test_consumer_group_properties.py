@@ -6,7 +6,7 @@ without their batch in the log; the coordinator moves.
 
 from __future__ import annotations
 
-from consumer_group_requests import ModelConsumer, described
+from consumer_group_requests import REBALANCE_MS, ModelConsumer, described
 from group_fakes import GroupTestBed
 from group_requests import GROUP, HOME
 from harrow.cluster.errors import ErrorCode
@@ -71,9 +71,11 @@ class GroupRuns(RuleBasedStateMachine):
     @rule(by_ms=st.sampled_from((100, 5_000, 15_000)))
     def time_passes(self, by_ms: int) -> None:
         self.bed.host.advance(by_ms)
-        # a client that cannot reach the coordinator for a session gives up its partitions by itself
+        # a client that cannot reach the coordinator for so long gives up its partitions by itself
         for name, client in self.clients.items():
-            if self.bed.host.now_ms - self.heard_ms.get(name, 0) >= SESSION_MS / 2:
+            if self.bed.host.now_ms - self.heard_ms.get(name, 0) >= min(
+                SESSION_MS / 2, REBALANCE_MS
+            ):
                 client.owned, client.epoch = {}, 0
                 client.epochs.clear()
 

@@ -360,6 +360,17 @@ def test_failed_write_changes_the_state_only_if_the_batch_is_in_the_log(
     assert described(bed) == before, "the log says the same"
 
 
+def test_member_whose_join_timed_out_in_the_log_has_a_session(bed: GroupTestBed) -> None:
+    bed.replicas.automatic = False
+    assert consumer_join(bed, "a") is None
+    bed.replicas.acknowledge(ErrorCode.request_timed_out)
+    bed.replicas.automatic = True
+    assert len(described(bed).members) == 1
+    for _ in range(10):
+        bed.host.advance(5_000)
+    assert not described(bed).members, "its client never comes back"
+
+
 def test_requests_wait_for_the_write_before_them(bed: GroupTestBed) -> None:
     bed.replicas.automatic = False
     assert consumer_join(bed, "a") is None

@@ -263,6 +263,15 @@ def test_join_of_a_full_group_is_refused() -> None:
     assert result.error is ErrorCode.group_max_size_reached
 
 
+def test_member_too_many_that_has_an_id_loses_it() -> None:
+    group = new_group(max_size=1)
+    refused: JoinResult = responses(group.join(join("a", "a-id"), 0))["join-a"]
+    assert (refused.error, refused.member_id) == (ErrorCode.unknown_member_id, "a-id")
+    group.join(join("b"), 0)
+    refused = responses(group.join(join("c", "c-id"), 0))["join-c"]
+    assert (refused.error, refused.member_id) == (ErrorCode.group_max_size_reached, "")
+
+
 def test_repeated_join_after_a_lost_response_gets_it_again() -> None:
     group = new_group()
     first: JoinResult = responses(group.join(join("a"), 0))["join-a"]
