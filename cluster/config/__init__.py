@@ -3,9 +3,11 @@
 setting   one setting: type, bounds, default, parsing
 table     all settings
 log_table the part of them about logs and topics
+group_table the settings of single groups
 values    the settings of one broker or one topic
 """
 
+from .group_table import GROUP_SETTINGS, parse_group_settings, validate_group_settings
 from .log_table import TOPIC_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Setting, Value
 from .table import BY_NAME, BY_TOPIC_NAME, SETTINGS
@@ -14,6 +16,7 @@ from .values import BrokerConfig, TopicConfig, validate_topic_config
 __all__ = [
     "BY_NAME",
     "BY_TOPIC_NAME",
+    "GROUP_SETTINGS",
     "INT_MAX",
     "LONG_MAX",
     "SETTINGS",
@@ -22,5 +25,7 @@ __all__ = [
     "Setting",
     "TopicConfig",
     "Value",
+    "parse_group_settings",
+    "validate_group_settings",
     "validate_topic_config",
 ]

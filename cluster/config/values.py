@@ -72,12 +72,14 @@ class BrokerConfig(_Settings):
     this broker, then `dynamic_default`, for all brokers. The metadata room fills both.
     """
 
-    __slots__ = ("dynamic", "dynamic_default")
+    __slots__ = ("dynamic", "dynamic_default", "groups")
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         super().__init__(values)
         self.dynamic: dict[str, Value] = {}
         self.dynamic_default: dict[str, Value] = {}
+        self.groups: dict[str, dict[str, Value]] = {}
+        """Group id -> what administrators set for that group; the metadata room fills it, too."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, object]) -> BrokerConfig:
@@ -102,6 +104,11 @@ class BrokerConfig(_Settings):
             if name in layer:
                 return layer[name]
         return BY_NAME[name].default
+
+    def group_number(self, group_id: str, name: str) -> int:
+        """The number set for one group under the name of a group's setting, else the broker's."""
+        value = self.groups.get(group_id, {}).get(name)
+        return value if isinstance(value, int) else self.number(f"group.{name}")
 
     def overrides(self) -> dict[str, Value]:
         """The values at the start of the broker, without the defaults."""

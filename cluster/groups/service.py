@@ -46,7 +46,10 @@ class GroupService:
         )
         self.deadlines = GroupDeadlines(self.runtime.timer)
         self.consumer_rules = ConsumerRules(
-            view=cache, limits=consumer_limits(config), wall_ms=host.clock.wall_ms
+            view=cache,
+            limits=consumer_limits(config),
+            wall_ms=host.clock.wall_ms,
+            group_number=config.group_number,
         )
         """What the rules of consumer groups need (KIP-848)."""
         self.topics_version = 0

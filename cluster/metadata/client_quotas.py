@@ -14,10 +14,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import quote, unquote
 
 from ..errors import ErrorCode, KafkaError
 from ..registry.paths import CLIENT_QUOTAS, IP_QUOTAS, USER_QUOTAS
+from .node_names import name_of_node, node_of_name
 
 __all__ = [
     "Component",
@@ -140,14 +140,11 @@ def entity_of_path(path: str) -> Entity | None:
 
 
 def _encoded(name: str | None) -> str:
-    if name is None:
-        return _DEFAULT_NAME
-    encoded = quote(name, safe="").replace("~", "%7E")
-    return encoded.replace(".", "%2E") if not encoded.strip(".") else encoded
+    return _DEFAULT_NAME if name is None else node_of_name(name)
 
 
 def _decoded(name: str) -> str | None:
-    return None if name == _DEFAULT_NAME else unquote(name)
+    return None if name == _DEFAULT_NAME else name_of_node(name)
 
 
 # ----------------------------------------------------------------- filters

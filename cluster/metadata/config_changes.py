@@ -2,7 +2,7 @@
 
 Owns: `ConfigChanges`: it watches `/config/changes`, reads the changed settings and applies them: the overrides of a
 topic to its logs (`Log.reconfigure`), the dynamic settings of the broker to `BrokerConfig`, from which the settings
-of every topic inherit.
+of every topic inherit, and the settings of groups to `BrokerConfig.groups`.
 
 Invariants:
 
@@ -23,14 +23,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from ..config import BY_NAME, BrokerConfig, TopicConfig, Value
+from ..config import BY_NAME, BrokerConfig, TopicConfig, Value, parse_group_settings
 from ..errors import ConfigError, RegistryError
 from ..host.seam import Host, Promise
 from ..ids import NodeId, TopicPartition
 from ..registry import Delete, NodeError, RegistryClient
 from ..registry.operations import Event
-from ..registry.paths import CONFIG_CHANGES, entity_config_path
+from ..registry.paths import CONFIG_CHANGES, GROUP_CONFIGS, entity_config_path
 from .config_entries import is_dynamic
+from .node_names import name_of_node
 
 __all__ = ["DEFAULT_BROKER", "ConfigChanges"]
 
@@ -145,28 +146,33 @@ class ConfigChanges:
             await self._registry.ensure(CONFIG_CHANGES)
         names = await self._registry.children(CONFIG_CHANGES, self._read_again)
         if seen is None or (seen and seen not in names):
-            self._everything()
+            await self._everything()
         if seen is not None:
             await self._read_new([name for name in names if name > seen])
         self._newest = names[-1] if names else seen or ""
         if len(names) > NOTIFICATIONS_MOST:
             await self._purge(names[: NOTIFICATIONS_MOST // 2])
 
-    def _everything(self) -> None:
+    async def _everything(self) -> None:
         """At the start, in a new session, and when notifications were deleted unread."""
+        try:
+            groups = await self._registry.children(GROUP_CONFIGS)
+        except NodeError:
+            groups = []  # no group has settings
+        self._due.update((f"groups/{name}", None) for name in groups)
         self._due.update((f"brokers/{name}", None) for name in self._brokers)
         self._due.update((f"topics/{log.topic_partition.topic}", None) for log in self._logs())
 
     async def _read_new(self, names: list[str]) -> None:
         for found in await self._registry.get_many([f"{CONFIG_CHANGES}/{name}" for name in names]):
             if found is None:
-                self._everything()
+                await self._everything()
                 continue
             entity = _entity_of(found[0])
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 self._changed_topics.add(name)
-            if kind == "topics" or (kind == "brokers" and name in self._brokers):
+            if kind in ("topics", "groups") or (kind == "brokers" and name in self._brokers):
                 self._due[entity] = None
 
     async def _purge(self, names: Iterable[str]) -> None:
@@ -187,6 +193,8 @@ class ConfigChanges:
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 self._apply_topic(name, raw)
+            elif kind == "groups":
+                self._apply_group(name_of_node(name), raw)
             else:
                 self._apply_broker(name, raw)
         for call in self.on_change:
@@ -206,6 +214,15 @@ class ConfigChanges:
             if log.topic_partition.topic == topic:
                 log.reconfigure(config)
         self._host.trace.log("info", f"settings of topic {topic}: {dict(raw)}")
+
+    def _apply_group(self, group: str, raw: Mapping[str, str]) -> None:
+        try:
+            self._config.groups[group] = parse_group_settings(raw)
+        except ConfigError as error:
+            text = f"settings of group {group} are invalid and not applied: {error}"
+            self._host.trace.log("warning", text)
+            return
+        self._host.trace.log("info", f"settings of group {group}: {dict(raw)}")
 
     def _apply_broker(self, name: str, raw: Mapping[str, str]) -> None:
         values: dict[str, Value] = {}

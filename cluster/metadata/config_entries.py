@@ -1,6 +1,6 @@
 """Settings as DescribeConfigs reports them: the value, its source, and what it overrides.
 
-Owns: `ConfigEntry`, which is made of a row of `config.SETTINGS`, for topics and for brokers.
+Owns: `ConfigEntry`, which is made of a row of `config.SETTINGS`, for topics, for brokers and for groups.
 Source: Apache Kafka's `ConfigHelper`; sources and types are the numbers of KIP-226 and KIP-569.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from ..config import INT_MAX, SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Value
+from ..config import GROUP_SETTINGS, INT_MAX, SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Value
 
 __all__ = [
     "LIST_SETTINGS",
@@ -18,6 +18,7 @@ __all__ = [
     "ConfigSource",
     "broker_entries",
     "default_broker_entries",
+    "group_entries",
     "is_dynamic",
     "topic_entries",
 ]
@@ -41,6 +42,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigType(IntEnum):
@@ -74,6 +76,21 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
         for row in (*SETTINGS, *TOPIC_SETTINGS)
         if row.topic
     ]
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a group with these overrides."""
+    entries: list[ConfigEntry] = []
+    for name, row in GROUP_SETTINGS.items():
+        found = overrides.get(name)
+        source = ConfigSource.DEFAULT if found is None else ConfigSource.GROUP
+        value = str(config.number(f"group.{name}")) if found is None else found
+        entry = ConfigEntry(
+            name=name, value=value, source=source, read_only=False, type=_type(row), doc=row.doc,
+            synonyms=((name, value, source),),
+        )  # fmt: skip
+        entries.append(entry)
+    return entries
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:

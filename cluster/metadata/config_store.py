@@ -1,7 +1,8 @@
 """Settings of topics and brokers in the registry: read, validated, replaced, announced (KIP-226).
 
-Owns: the nodes `/config/topics/T` and `/config/brokers/N` and the notifications in `/config/changes`, as their writer
-(JSON as Apache Kafka 3.9's in ZooKeeper). Brokers apply announced changes by `config_changes.py`.
+Owns: the nodes `/config/topics/T`, `/config/groups/G` and `/config/brokers/N`, and the notifications in
+`/config/changes`, as their writer (JSON as Apache Kafka 3.9's in ZooKeeper). Brokers apply announced changes by
+`config_changes.py`.
 
 Invariants: a write is conditional on the version that was read; an announcement follows its write.
 May fail: KafkaError for invalid settings, RegistryError when the registry is unreachable.
@@ -15,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ..config import BY_NAME, BrokerConfig, validate_topic_config
+from ..config import BY_NAME, BrokerConfig, validate_group_settings, validate_topic_config
 from ..errors import ConfigError, ErrorCode, KafkaError
 from ..registry import (
     BadVersionError,
@@ -28,6 +29,7 @@ from ..registry import (
 from ..registry.paths import CONFIG_CHANGE, config_path, entity_config_path
 from .config_changes import DEFAULT_BROKER
 from .config_entries import is_dynamic
+from .node_names import node_of_name
 from .registry_retries import RegistryRetries
 
 __all__ = [
@@ -75,6 +77,29 @@ class ConfigStore:
         await self._alter(
             f"topics/{name}", lambda before: checked_topic_config(change(before)), dry=dry
         )
+
+    async def group_config(self, name: str) -> dict[str, str]:
+        """What the registry has for one group; empty when nothing was set."""
+        try:
+            data, _ = await self._registry.get(entity_config_path(f"groups/{node_of_name(name)}"))
+        except NoNodeError:
+            return {}
+        return config_of_json(data)
+
+    async def alter_group_config(
+        self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, dry: bool = False
+    ) -> None:
+        """Replace the settings of a group by `change` of them; KafkaError(invalid_config)."""
+
+        def checked(before: dict[str, str]) -> dict[str, str]:
+            after = dict(change(before))
+            try:
+                validate_group_settings(after, self._config)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.invalid_config, str(error)) from error
+            return after
+
+        await self._alter(f"groups/{node_of_name(name)}", checked, dry=dry)
 
     async def alter_broker_config(
         self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, dry: bool = False

@@ -1,8 +1,8 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources for topics and brokers.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources for topics, groups and brokers.
 
-Owns: the handlers of the four. The overrides of topics and the dynamic settings of brokers are stored in the registry;
-brokers apply changes by `config_changes.py`. Settings that need a restart are read-only. Each resource has its own
-result.
+Owns: the handlers of the four. The overrides of topics and groups and the dynamic settings of brokers are stored in
+the registry; brokers apply changes by `config_changes.py`. Settings that need a restart are read-only. Each resource
+has its own result.
 
 Source: Apache Kafka's `ConfigHelper`, `ZkAdminManager.incrementalAlterConfigs` (KIP-339).
 """
@@ -24,6 +24,7 @@ from .config_entries import (
     ConfigEntry,
     broker_entries,
     default_broker_entries,
+    group_entries,
     topic_entries,
 )
 from .names import check_topic_name
@@ -88,6 +89,7 @@ class ConfigsApi:
             _BROKER_LOGGER: brokers,
             _BROKER: brokers,
             _TOPIC: sorted(self._cache.topic_names()),
+            _GROUP: sorted(self._config.groups),
         }
         rows = tuple(
             s.ConfigResource(resource_name=name, resource_type=kind)
@@ -110,6 +112,14 @@ class ConfigsApi:
                 return default_broker_entries(self._config)
             self._check_broker(name)
             return broker_entries(self._config)
+        if kind == _GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "Group name must not be empty")
+            read = partial(self._admin.configs.group_config, name)
+            found = await self._admin.retries.until_reachable(
+                read, self._config.number("request.timeout.ms")
+            )
+            return group_entries(self._config, found)
         raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
 
     def _check_topic(self, name: str) -> None:
@@ -163,14 +173,7 @@ class ConfigsApi:
         self, row: Any, change_of: Callable[[Any], Change], *, dry: bool
     ) -> None:
         name: str = row.resource_name
-        if row.resource_type == _TOPIC:
-            self._check_topic(name)
-        elif row.resource_type != _BROKER:
-            raise KafkaError(
-                ErrorCode.invalid_request, f"Unsupported resource type: {row.resource_type}"
-            )
-        elif name:
-            self._check_broker(name)
+        self._check_resource(row.resource_type, name)
         names = Counter(item.name for item in row.configs)
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
@@ -179,8 +182,22 @@ class ConfigsApi:
             )
         if row.resource_type == _TOPIC:
             await self._admin.configs.alter_config(name, change_of(row), dry=dry)
+        elif row.resource_type == _GROUP:
+            await self._admin.configs.alter_group_config(name, change_of(row), dry=dry)
         else:
             await self._admin.configs.alter_broker_config(name, change_of(row), dry=dry)
+
+    def _check_resource(self, kind: int, name: str) -> None:
+        if kind == _TOPIC:
+            self._check_topic(name)
+        elif kind == _GROUP:
+            if not name:
+                text = "Default group resources are not allowed."
+                raise KafkaError(ErrorCode.invalid_request, text)
+        elif kind != _BROKER:
+            raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {kind}")
+        elif name:
+            self._check_broker(name)
 
     def _increments(self, row: Any) -> Change:
         def change(before: dict[str, str]) -> Mapping[str, str]:

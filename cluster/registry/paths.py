@@ -13,6 +13,7 @@ BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
 CONFIGS = "/config"
 TOPIC_CONFIGS = "/config/topics"
+GROUP_CONFIGS = "/config/groups"
 BROKER_CONFIGS = "/config/brokers"
 USER_QUOTAS = "/config/users"
 CLIENT_QUOTAS = "/config/clients"
@@ -75,7 +76,7 @@ def config_path(topic: str) -> str:
 
 
 def entity_config_path(entity: str) -> str:
-    """The node that holds the settings of `topics/T`, `brokers/N` or `brokers/<default>`."""
+    """The node that holds the settings of `topics/T`, `groups/G`, `brokers/N` or `brokers/<default>`."""
     return f"{CONFIGS}/{entity}"
 
 

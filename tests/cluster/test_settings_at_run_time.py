@@ -154,3 +154,28 @@ def test_enabling_unclean_election_elects_the_live_replica(cluster: Cluster, adm
         until(lambda: cluster.leader("allowed", 0) == controller)
     cluster.brokers[dead].start()
     cluster.await_converged()
+
+
+def test_settings_of_a_group_are_known_to_a_broker_that_starts_later(cluster: Cluster) -> None:
+    name = "late/readers"
+    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
+    row = s.AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value="50000")
+    resource = s.AlterConfigsResource(resource_type=32, resource_name=name, configs=(row,))
+    entity = s.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    with RawKafka(cluster.brokers[1].port) as raw:
+        answer = raw.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, entity)
+    assert answer.responses[0].error_code is ErrorCode.none
+    cluster.brokers[2].kill()
+    cluster.brokers[2].start()
+    listing = messages.schema(ApiKey.LIST_CONFIG_RESOURCES, 1, "request").root(resource_types=(32,))
+    with RawKafka(cluster.brokers[2].port) as raw:
+        until(
+            lambda: (
+                name
+                in [
+                    found.resource_name
+                    for found in raw.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, listing).config_resources
+                ]
+            ),
+            "the restarted broker has the settings of the group",
+        )

@@ -186,7 +186,7 @@ def two_members_while_the_group_rebalances(script: Script) -> None:
     note("described", group.describe())
     note("follower joins again", group.join("b", "b"))
     note("still stable", group.heartbeat("a", 2))
-    changed = {"protocols": (("range", SUBSCRIBES_NOTHING), ("sticky", b""))}
+    changed: dict[str, Any] = {"protocols": (("range", SUBSCRIBES_NOTHING), ("sticky", b""))}
     group.send_join(links["b"], "b", **changed)
     script.await_heartbeat("a", 2, Code.rebalance_in_progress)
     group.send_join(links["a"], "a")

@@ -91,13 +91,13 @@ class ConsumerGroup:
         "_closed",
         "_deadlines",
         "_queue",
+        "_rules",
         "_running",
         "_surroundings",
         "_timer_ms",
         "_writing",
         "data",
         "group_id",
-        "rules",
         "topics_version",
     )
 
@@ -106,7 +106,7 @@ class ConsumerGroup:
     ) -> None:
         self.group_id = group_id
         self.data = data
-        self.rules = rules
+        self._rules = rules
         self.topics_version = -1
         """Version of the cluster's topics that the group has checked; -1: none."""
         self._surroundings = surroundings
@@ -115,6 +115,11 @@ class ConsumerGroup:
         self._closed: ErrorCode | None = None
         self._deadlines: dict[tuple[Deadline, str], int] = {}
         self._timer_ms: int | None = None
+
+    @property
+    def rules(self) -> ConsumerRules:
+        """The rules with this group's settings, which administrators may change at any time."""
+        return self._rules.of_group(self.group_id)
 
     @property
     def state(self) -> ConsumerGroupState:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ...config.group_table import HEARTBEAT, SESSION
 from .assignors import ASSIGNORS, Subscriber
 from .group_records import GroupEpoch, GroupEpochRecord, TargetEpochRecord, TargetRecord
 from .group_state import Draft, GroupData
@@ -47,6 +48,17 @@ class ConsumerRules:
     view: TopicView
     limits: ConsumerLimits
     wall_ms: Callable[[], int]
+    group_number: Callable[[str, str], int]
+    """The value of a setting for one group: its own, else the broker's."""
+
+    def of_group(self, group_id: str) -> ConsumerRules:
+        """The rules with the settings of one group, as they are now."""
+        limits = replace(
+            self.limits,
+            session_timeout_ms=self.group_number(group_id, SESSION),
+            heartbeat_interval_ms=self.group_number(group_id, HEARTBEAT),
+        )
+        return self if limits == self.limits else replace(self, limits=limits)
 
 
 def update_group_epoch(draft: Draft, rules: ConsumerRules, *, bump: bool) -> None:

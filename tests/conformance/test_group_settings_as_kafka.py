@@ -1,0 +1,130 @@
+"""Settings of single groups are read and changed as in Apache Kafka 4.2, and coordinators use them at once (A4, G2)."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+from raw_groups import RawGroup
+from waiting import until
+
+GROUP = 32
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+SET, DELETE, APPEND = 0, 1, 2
+DEFAULT_SOURCE, GROUP_SOURCE = 5, 8
+Code = ErrorCode
+
+
+def change(kafka: Any, group: str, *given: tuple[str, int, str | None]) -> ErrorCode:
+    s = messages.schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "request")
+    rows = tuple(
+        s.AlterableConfig(name=name, config_operation=operation, value=value)
+        for name, operation, value in given
+    )
+    resource = s.AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=rows)
+    entity = s.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    answer = kafka.raw().ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, entity)
+    return ErrorCode(answer.responses[0].error_code)
+
+
+def described(kafka: Any, group: str) -> tuple[ErrorCode, dict[str, tuple[Any, ...]]]:
+    """The settings of consumers; Kafka also has those of share and streams groups."""
+    s = messages.schema(ApiKey.DESCRIBE_CONFIGS, 4, "request")
+    resource = s.DescribeConfigsResource(
+        resource_type=GROUP, resource_name=group, configuration_keys=None
+    )
+    entity = s.DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
+    answer = kafka.raw().ask(ApiKey.DESCRIBE_CONFIGS, 4, entity).results[0]
+    rows = {
+        row.name: (
+            row.value,
+            row.config_source,
+            row.config_type,
+            row.read_only,
+            [(found.name, found.value, found.source) for found in row.synonyms],
+        )
+        for row in answer.configs
+        if row.name.startswith("consumer.")
+    }
+    return ErrorCode(answer.error_code), rows
+
+
+def listed(kafka: Any) -> set[str]:
+    s = messages.schema(ApiKey.LIST_CONFIG_RESOURCES, 1, "request")
+    answer = kafka.raw().ask(ApiKey.LIST_CONFIG_RESOURCES, 1, s.root(resource_types=(GROUP,)))
+    return {row.resource_name for row in answer.config_resources}
+
+
+def row(name: str, value: int, source: int) -> tuple[Any, ...]:
+    return str(value), source, 3, False, [(name, str(value), source)]
+
+
+def test_settings_of_a_group_replace_the_brokers(kafka: Any) -> None:
+    group = f"a/group.{uuid4().hex[:8]}"
+    usual = {
+        SESSION: row(SESSION, 45_000, DEFAULT_SOURCE),
+        HEARTBEAT: row(HEARTBEAT, 5_000, DEFAULT_SOURCE),
+    }
+    assert described(kafka, group) == (Code.none, usual)
+    assert group not in listed(kafka)
+    assert change(kafka, group, (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000")) is Code.none
+    own = {
+        SESSION: row(SESSION, 50_000, GROUP_SOURCE),
+        HEARTBEAT: row(HEARTBEAT, 6_000, GROUP_SOURCE),
+    }
+    until(lambda: described(kafka, group) == (Code.none, own), "the group's own settings")
+    until(lambda: group in listed(kafka), "the group is listed")
+    assert change(kafka, group, (SESSION, DELETE, None)) is Code.none
+    until(lambda: described(kafka, group)[1][SESSION] == usual[SESSION], "the broker's setting")
+    assert described(kafka, group)[1][HEARTBEAT] == own[HEARTBEAT]
+
+
+def test_settings_that_do_not_fit_are_refused(kafka: Any) -> None:
+    group = f"group-{uuid4().hex[:8]}"
+    values: dict[str, list[str | None]] = {
+        SESSION: ["1", "x", "-1", "70000", None],
+        HEARTBEAT: ["4000", "16000"],
+        "what": ["1"],
+    }
+    refused = {
+        name: [change(kafka, group, (name, SET, value)) for value in given]
+        for name, given in values.items()
+    }
+    bad, null = Code.invalid_config, Code.invalid_request
+    assert refused == {SESSION: [bad] * 4 + [null], HEARTBEAT: [bad] * 2, "what": [bad]}
+    assert change(kafka, group, (SESSION, APPEND, "1")) is bad
+    twice = ((SESSION, SET, "50000"), (SESSION, SET, "51000"))
+    assert change(kafka, group, *twice) is Code.invalid_request
+    assert change(kafka, "", (SESSION, SET, "50000")) is Code.invalid_request
+    assert described(kafka, "")[0] is Code.invalid_request
+    assert group not in listed(kafka)
+
+
+def test_the_coordinator_uses_a_changed_interval_at_once(kafka: Any) -> None:
+    topic = kafka.topic("intervals", 1)
+    group = RawGroup(kafka.raw, f"group-{uuid4().hex[:8]}", min(kafka.ports))
+    group.await_loaded()
+
+    def heartbeat(epoch: int) -> Any:
+        joins = epoch == 0
+        return group.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "ConsumerGroupHeartbeatRequest",
+            group_id=group.name, member_id="a-member", member_epoch=epoch,
+            rebalance_timeout=messages.milliseconds(30_000 if joins else -1),
+            subscribed_topic_names=(topic,) if joins else None,
+            topic_partitions=() if joins else None,
+        )  # fmt: skip
+
+    def interval_ms(answer: Any) -> int:
+        assert answer.error_code is Code.none, answer
+        return messages.to_milliseconds(answer.heartbeat_interval)
+
+    joined = heartbeat(0)
+    assert interval_ms(joined) == 5_000
+    assert change(kafka, group.name, (HEARTBEAT, SET, "7000")) is Code.none
+    until(lambda: interval_ms(heartbeat(joined.member_epoch)) == 7_000, "the group's interval")
+    assert change(kafka, group.name, (HEARTBEAT, DELETE, None)) is Code.none
+    until(lambda: interval_ms(heartbeat(joined.member_epoch)) == 5_000, "the broker's interval")
