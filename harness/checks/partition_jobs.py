@@ -16,6 +16,7 @@ from .. import run_folder
 from ..histories.coordinator_rows import MEMBERS, OFFSETS, TRANSACTIONS
 from ..histories.format import FINAL_READ_CLIENT
 from ..histories.layout import Layout, PartitionFiles
+from ..histories.untapped import untapped_brokers
 from .fault_windows import FaultWindow
 from .log_changes import LogChanges
 from .plans import PartitionJob
@@ -43,6 +44,7 @@ def plan_jobs(
     places = (
         {place for place in layout.partitions if place[1] >= 0} | set(stored) | set(replicas or ())
     )
+    untapped = untapped_brokers(folder)
     own_clients = [n for n, name in enumerate(layout.clients) if name == FINAL_READ_CLIENT]
     jobs: list[PartitionJob] = []
     for topic, partition in sorted(place for place in places if place[0] in topics):
@@ -68,7 +70,8 @@ def plan_jobs(
                 offsets=files.coordinators.get(OFFSETS, []), members=files.coordinators.get(MEMBERS, []),
                 logs={str(node): path for node, path in sorted(logs.items())},
                 windows=[(window.start_ns, window.end_ns) for window in windows], started_ns=times.started_ns,
-                own_clients=own_clients, created_ns=changed.created_ns, cleaned_end=changed.cleaned_end,
+                own_clients=own_clients, untapped=untapped,
+                created_ns=changed.created_ns, cleaned_end=changed.cleaned_end,
                 deleted_heads={str(node): base for node, base in changed.deleted_heads.items()}, limit=limit,
                 size=files.rows * ROW_BYTES + sum(map(_size, logs.values())),
             )

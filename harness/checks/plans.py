@@ -44,6 +44,8 @@ class PartitionJob:
     deleted_heads: dict[str, int] = field(default_factory=dict[str, int])
     own_clients: list[int] = field(default_factory=list[int])
     """The numbers of Harrow's own clients, such as that of the final read."""
+    untapped: list[int] = field(default_factory=list[int])
+    """Brokers without a tap of their coordinators (`histories/untapped.py`)."""
     limit: int = 20
     size: int = 0
     """About how many bytes judging reads; `pack` fills tasks by it."""

@@ -297,6 +297,11 @@ def _batches(
     """Index a tap's rows without brokers' own fetches; the rows of coordinators have no fetches."""
     import numpy as np
 
+    if len(rows) and int(rows["topic"].max()) >= len(header.clients):
+        raise ValueError(
+            "its rows have numbers of names that are not in tap.names, which was cut off"
+        )
+
     def wanted(block: Rows) -> Wanted:
         found = _among(block["topic"], topics)
         return found & ~_among(block["client"], peers) if peers else found

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) with `group.protocol=consumer`, unmodified, against our brokers (G2, G3)."""
+"""confluent-kafka (librdkafka) in groups of both protocols, unmodified, against our brokers (G1, G2, G3)."""
 
 from __future__ import annotations
 
@@ -231,3 +231,47 @@ def test_classic_and_new_members_share_one_group(readers: Readers) -> None:
     more = produce(readers.harrow, topic, "more")
     readers.await_values(more)
     assert not set(back.values) & values, "committed offsets stay"
+
+
+def test_cooperative_members_keep_partitions_while_their_coordinator_is_killed(
+    readers: Readers,
+) -> None:
+    """The classic protocol with incremental assignments (KIP-429): a rebalance takes away only what moves."""
+    harrow = readers.harrow
+    orders = harrow.topic("orders", partitions=PARTITIONS)
+    config = {"protocol": "classic", "partition.assignment.strategy": "cooperative-sticky"}
+    first = readers.add(orders.name, **config)
+    readers.await_shares(6)
+    home = partition_for(readers.group, SETTINGS["offsets.topic.num.partitions"])
+    node = until(lambda: harrow.cluster.leader(OFFSETS.name, home), "a coordinator")
+    second = readers.add(orders.name, **config)
+    harrow.cluster.brokers[node].kill()
+    least = 6
+
+    def shared() -> bool:
+        nonlocal least
+        readers.poll()
+        least = min(least, len(first.owned()))
+        return (len(first.owned()), len(second.owned())) == (3, 3)
+
+    until(shared, "both share the partitions")
+    harrow.cluster.brokers[node].start()
+    assert least >= 3, "the first member never gives up what it keeps"
+    readers.await_values(produce(harrow, orders.name, "after"))
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+def test_static_member_of_the_classic_protocol_returns_to_its_partitions(
+    readers: Readers, assignor: str
+) -> None:
+    topic = readers.harrow.topic("orders", partitions=PARTITIONS).name
+    config = {"protocol": "classic", "partition.assignment.strategy": assignor}
+    stays = readers.add(topic, **config, **{"group.instance.id": "stays"})
+    static = readers.add(topic, **config, **{"group.instance.id": "restarts"})
+    readers.await_shares(3, 3)
+    kept, owned = stays.owned(), static.owned()
+    readers.members.remove(static)
+    static.consumer.close()  # a static member does not leave
+    again = readers.add(topic, **config, **{"group.instance.id": "restarts"})
+    readers.await_shares(3, 3)
+    assert (stays.owned(), again.owned()) == (kept, owned)

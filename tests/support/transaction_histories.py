@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from harrow.harness.checks.kernels import groups, transactions
+from harrow.harness.checks.kernels import groups, transactions, unknown_coordinators
 from harrow.harness.checks.kernels.findings import PartitionFindings
 from harrow.harness.checks.kernels.inputs import (
     BATCH_SCHEMA,
@@ -32,6 +32,7 @@ CHECKS = (
     groups.owners,
     groups.regressions,
     groups.beyond_the_end,
+    unknown_coordinators.without_tap,
 )
 GROUP, CLIENT = 90, 80
 
@@ -43,11 +44,11 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
 
 def kernels_find(
     batches: list[Row], log: list[Row], states: list[Row], offsets: list[Row], members: list[Row], *, end_ns: int,
-    high: int, windows: list[tuple[int, int]],
+    high: int, windows: list[tuple[int, int]], untapped: tuple[int, ...] = (),
 ) -> PartitionFindings:  # fmt: skip
     """Run the kernels of transactions and groups."""
     columns: dict[str, Any] = dict.fromkeys(LOG_COLUMNS, pl.Int64) | {"crc_good": pl.Boolean}
-    job = PartitionJob(topic="t", partition=0, limit=1000, windows=windows)
+    job = PartitionJob(topic="t", partition=0, limit=1000, windows=windows, untapped=list(untapped))
     final = [
         {
             **dict.fromkeys(OPS_SCHEMA, 0), "kind": int(OperationFunction.BOUNDS), "offset": high, "time_ns": end_ns,
@@ -218,6 +219,13 @@ class PartitionHistory:
                 "generation": generation, "offset": offset, "producer_id": -1, "invoked_ns": self.tick(),
                 "completed_ns": self.tick(), "node": node,
             }
+        )  # fmt: skip
+
+    def found(self, *, untapped: tuple[int, ...] = ()) -> PartitionFindings:
+        """What the kernels find; `untapped`: brokers without a tap of their coordinators."""
+        return kernels_find(
+            self._batches, self.log, self._states, self._offsets, self._members, end_ns=self.tick(), high=self.end,
+            windows=[], untapped=untapped,
         )  # fmt: skip
 
     def judge(self, *, after_s: float = 0, healed_ns: int = 0) -> set[str]:

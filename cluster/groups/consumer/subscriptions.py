@@ -1,13 +1,9 @@
-r"""What a consumer group subscribes to: names, regular expressions, and the hash of the topics' metadata.
+"""What a consumer group subscribes to: names, regular expressions, and the hash of the topics' metadata.
 
 Owns: how regular expressions are read and resolved, and the hash that shows a changed topic.
 
-A regular expression must match the whole name, as in Kafka. Kafka has RE2, Harrow Python's `re`:
-
-* what RE2 lacks (look-around, backreferences, atomic groups, possessive quantifiers) is refused in the same way;
-* `\z` means the end of the text, as in RE2;
-* what only RE2 has (`\pN`, `\Q…\E`, `[[:alpha:]]`, `\C`) is refused or read as Python reads it;
-* RE2 takes linear time; Python may take long for nested quantifiers such as `(a+)+`.
+A regular expression must match the whole name. It is one of RE2, as in Kafka: no look-around and no backreferences, and
+a match takes linear time whatever a client sends.
 
 Source: KIP-848; Kafka's Utils.computeGroupHash, GroupMetadataManager.refreshRegularExpressions.
 """
@@ -15,9 +11,10 @@ Source: KIP-848; Kafka's Utils.computeGroupHash, GroupMetadataManager.refreshReg
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
+
+import re2
 
 from ...errors import ErrorCode, KafkaError
 from ...wire.topic_ids import UUID
@@ -25,10 +22,9 @@ from .group_records import RegexRecord, ResolvedRegex
 from .group_state import Draft, GroupData
 from .members import ConsumerMember
 
-ONLY_IN_PYTHON = re.compile(
-    r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9]|[*+?}]\+)", re.ASCII
-)
-"""Syntax that RE2 does not have."""
+_RE2: Any = re2  # which has no types
+_OPTIONS: Any = _RE2.Options()
+_OPTIONS.log_errors = False
 
 
 class TopicView(Protocol):
@@ -51,24 +47,30 @@ class TopicView(Protocol):
         ...
 
 
-def compile_regex(regex: str) -> re.Pattern[str]:
+class Pattern(Protocol):
+    """A compiled expression."""
+
+    def fullmatch(self, text: str, /) -> object | None:
+        """None unless the whole text matches."""
+        ...
+
+
+def compile_regex(regex: str) -> Pattern:
     """The compiled expression; KafkaError(INVALID_REGULAR_EXPRESSION)."""
-    problem = ""
-    if ONLY_IN_PYTHON.search(regex):
-        problem = "invalid or unsupported Perl syntax"
-    else:
-        try:
-            return re.compile(regex.replace(r"\z", r"\Z"))
-        except (re.error, RecursionError, OverflowError) as error:
-            problem = str(error)
-    raise KafkaError(
-        ErrorCode.invalid_regular_expression,
-        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {problem}.",
-    )
+    try:
+        pattern: Pattern = _RE2.compile(regex, options=_OPTIONS)
+    except _RE2.error as error:
+        problem = error.args[0] if error.args else ""
+        text = problem.decode(errors="replace") if isinstance(problem, bytes) else str(problem)
+        raise KafkaError(
+            ErrorCode.invalid_regular_expression,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
+        ) from None
+    return pattern
 
 
 def resolve(regex: str, view: TopicView) -> tuple[str, ...]:
-    """The topics whose names match, sorted; none for an expression that Python cannot read."""
+    """The topics whose names match, sorted; none for an expression that RE2 cannot read."""
     try:
         pattern = compile_regex(regex)
     except KafkaError:

@@ -37,6 +37,7 @@ from . import (
     removals,
     replicas,
     transactions,
+    unknown_coordinators,
 )
 from .findings import PartitionFindings
 from .inputs import FLAG_LOST, Files, PartitionInputs, chosen, load
@@ -60,6 +61,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     groups.owners,
     groups.regressions,
     groups.beyond_the_end,
+    unknown_coordinators.without_tap,
     removals.below_the_low_watermark,
     removals.below_the_cleaned_offset,
     refusals.refused_sends,

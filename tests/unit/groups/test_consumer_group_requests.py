@@ -43,7 +43,7 @@ FULL: dict[str, Any] = {**TIMEOUT, **NAMES, "owned": {}}
             0,
             {**FULL, "subscribed_topic_regex": "(?=a)b"},
             "invalid_regular_expression",
-            "Perl",
+            "perl",
         ),
     ],
 )
@@ -122,6 +122,19 @@ def test_regular_expression_follows_the_topics(bed: GroupTestBed) -> None:
     bed.cache.change(orders2=0)
     less = consumer_heartbeat(bed, "a", more.member_epoch, owned={"orders": [0, 1, 2]})
     assert assigned(less, bed) == {"orders": [0, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    "regex", [r"[[:alpha:]]+", r"\pL+", r"\Qorders\E", r"(?i)ORDERS\z", r"o(.)+"]
+)
+def test_regular_expressions_have_the_syntax_of_re2(bed: GroupTestBed, regex: str) -> None:
+    joined = consumer_join(bed, "a", regex=regex)
+    assert assigned(joined, bed) == {"orders": [0, 1, 2]}
+
+
+def test_an_expression_that_repeats_repetitions_takes_linear_time(bed: GroupTestBed) -> None:
+    bed.cache.change(**{"o" * 200: 1})
+    assert assigned(consumer_join(bed, "a", regex="(o+)+(o+)+x"), bed) == {}
 
 
 def test_new_partitions_raise_the_group_epoch_and_an_unrelated_topic_does_not(
