@@ -1,7 +1,7 @@
 """Which brokers have no tap of their coordinators in a run folder, so that what they did there is not known (L6).
 
 Owns: the rule. A broker that ran with a tap has all three files from its start on, so a file that is missing was
-removed, or the broker had no tap (`harrow.tap=false`, brokers of another make).
+removed, or the broker had no tap (`harrow.tap=false`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """May this client commit or fetch offsets of a consumer group now?
 
 Owns: the checks of OffsetCommit, TxnOffsetCommit and OffsetFetch; each raises KafkaError or returns. A member must name
-its present epoch: STALE_MEMBER_EPOCH otherwise, ILLEGAL_GENERATION for a member of the classic protocol.
+its present epoch: STALE_MEMBER_EPOCH otherwise, ILLEGAL_GENERATION for a member of the classic protocol and in a
+transaction.
 
 Source: Kafka's ConsumerGroup.validateOffsetCommit and validateOffsetFetch.
 """
@@ -28,10 +29,11 @@ def check_commit(state: GroupData, group_id: str, member_id: str, epoch: int, ve
 
 
 def check_transactional(state: GroupData, group_id: str, member_id: str, epoch: int) -> None:
-    """TxnOffsetCommit."""
+    """TxnOffsetCommit, whose clients do not know STALE_MEMBER_EPOCH."""
     if epoch < 0 and not state.members:
         return
-    _check_epoch(known_member(state, group_id, member_id), epoch)
+    if known_member(state, group_id, member_id).epoch != epoch:
+        raise KafkaError(ErrorCode.illegal_generation)
 
 
 def check_fetch(state: GroupData, group_id: str, member_id: str | None, epoch: int) -> None:
