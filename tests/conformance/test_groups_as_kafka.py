@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,11 @@ class Script:
                 return "subscribes TOPIC"
             return "subscribes nothing" if value == SUBSCRIBES_NOTHING else value.decode()
         if isinstance(value, dict):
-            return [[self._plain(key), self._plain(row)] for key, row in value.items()]
+            pairs: dict[Any, Any] = value
+            return [[self._plain(key), self._plain(row)] for key, row in pairs.items()]
         if isinstance(value, list | tuple):
-            return [self._plain(row) for row in value]
+            rows: Sequence[Any] = value
+            return [self._plain(row) for row in rows]
         if isinstance(value, str):
             for name, alias in self.aliases.items():
                 value = value.replace(name, alias)
@@ -382,7 +384,7 @@ def test_a_group_answers_as_in_kafka(kafka: Any, play: Callable[[Script], None])
     script = Script(kafka)
     play(script)
     if kafka.name == "apache" and os.environ.get("HARROW_RECORD") == "1":
-        known = json.loads(FILE.read_text()) if FILE.exists() else {}
+        known: dict[str, list[Any]] = json.loads(FILE.read_text()) if FILE.exists() else {}
         known[play.__name__] = script.notes
         rows = ",\n".join(
             f'"{name}": [\n' + ",\n".join(f" {json.dumps(row)}" for row in notes) + "\n]"
