@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Script:
         self.notes.append([what, self._plain(answer)])
 
     def _plain(self, value: Any) -> Any:
+        given = value
         if isinstance(value, Enum):
             return value.name
         if isinstance(value, bytes):
@@ -55,11 +56,9 @@ class Script:
                 return "subscribes TOPIC"
             return "subscribes nothing" if value == SUBSCRIBES_NOTHING else value.decode()
         if isinstance(value, dict):
-            pairs: dict[Any, Any] = value
-            return [[self._plain(key), self._plain(row)] for key, row in pairs.items()]
+            return [[self._plain(key), self._plain(row)] for key, row in given.items()]
         if isinstance(value, list | tuple):
-            rows: Sequence[Any] = value
-            return [self._plain(row) for row in rows]
+            return [self._plain(row) for row in given]
         if isinstance(value, str):
             for name, alias in self.aliases.items():
                 value = value.replace(name, alias)
