@@ -35,6 +35,7 @@ test: $(STAMP)  ## the whole suite, in parallel, one JVM
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 conformance: $(STAMP)  ## what needs Apache Kafka or a Spark cluster, where they are here
+	@$(BIN)/python tests/support/spark_kafka_jars.py > /dev/null || echo "so the tests of Spark's connector are skipped"
 	@HARROW_APACHE=1 HARROW_SPARK_CLUSTER=1 $(BIN)/python -m pytest -p no:randomly tests/conformance tests/checks/test_spark_cluster.py $(ARGS)
 
 lint: $(STAMP)  ## ruff, import-linter, tidy, mypy and pyright

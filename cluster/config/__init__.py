@@ -8,7 +8,7 @@ values    the settings of one broker or one topic
 """
 
 from .group_table import GROUP_SETTINGS, parse_group_settings, validate_group_settings
-from .log_table import TOPIC_SETTINGS
+from .log_table import THROTTLE_RATES, TOPIC_SETTINGS
 from .setting import INT_MAX, LONG_MAX, Setting, Value
 from .table import BY_NAME, BY_TOPIC_NAME, SETTINGS
 from .values import BrokerConfig, TopicConfig, validate_topic_config
@@ -20,6 +20,7 @@ __all__ = [
     "INT_MAX",
     "LONG_MAX",
     "SETTINGS",
+    "THROTTLE_RATES",
     "TOPIC_SETTINGS",
     "BrokerConfig",
     "Setting",

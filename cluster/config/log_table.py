@@ -1,6 +1,7 @@
 """The settings of logs and topics: segments, flushes, retention, compaction, times, codecs (see `table.py`).
 
-Owns: `LOG_SETTINGS`, which brokers have and most of which topics override; `TOPIC_SETTINGS`, which only topics have.
+Owns: `LOG_SETTINGS`, which brokers have and most of which topics override; `TOPIC_SETTINGS`, which only topics have;
+`THROTTLE_RATES`, which a running broker gets and no broker has at its start.
 
 Source: Apache Kafka's documentation of broker and topic configurations.
 """
@@ -271,3 +272,23 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     ),
 )
 """Settings that only topics have."""
+
+THROTTLE_RATES: tuple[Setting, ...] = tuple(
+    Setting(
+        name=name,
+        default=LONG_MAX,
+        doc=doc,
+        low=0,
+        high=LONG_MAX,
+        stored=_THROTTLED,
+    )
+    for name, doc in (
+        ("leader.replication.throttled.rate", "bytes a second that a leader sends to followers"),
+        ("follower.replication.throttled.rate", "bytes a second that a follower fetches"),
+        (
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "bytes a second that move between data folders",
+        ),
+    )
+)
+"""Rates that tools set while replicas are reassigned (KIP-73): brokers store and describe them."""

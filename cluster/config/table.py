@@ -3,7 +3,7 @@
 Owns: the table (`SETTINGS`; those of logs and topics are in `log_table.py`), Kafka's coarser names for some of them
 (`COARSE`), and the names that are refused with a reason (`REFUSED`). Harrow's own settings begin with `harrow.`. A
 setting is in the table only if a broker reads it (`tests/unit/config/test_settings_are_read.py`), if only its default
-is accepted (`Setting.only_default`), or if topics store it without an effect (`Setting.stored`).
+is accepted (`Setting.only_default`), or if topics or running brokers store it without an effect (`Setting.stored`).
 
 Source: Apache Kafka's documentation of broker and topic configurations.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .log_table import LOG_SETTINGS, TOPIC_SETTINGS
+from .log_table import LOG_SETTINGS, THROTTLE_RATES, TOPIC_SETTINGS
 from .setting import (
     INT_MAX,
     Setting,
@@ -340,7 +340,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
-BY_NAME: Mapping[str, Setting] = {row.name: row for row in SETTINGS}
+BY_NAME: Mapping[str, Setting] = {row.name: row for row in (*SETTINGS, *THROTTLE_RATES)}
 BY_TOPIC_NAME: Mapping[str, Setting] = {
     row.topic: row for row in (*SETTINGS, *TOPIC_SETTINGS) if row.topic
 }

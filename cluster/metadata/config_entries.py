@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from ..config import GROUP_SETTINGS, INT_MAX, SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Value
+from ..config import (
+    GROUP_SETTINGS,
+    INT_MAX,
+    LONG_MAX,
+    SETTINGS,
+    THROTTLE_RATES,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    Setting,
+    Value,
+)
 
 __all__ = [
     "LIST_SETTINGS",
@@ -32,6 +42,15 @@ LIST_SETTINGS = frozenset(
     }
 )
 """Settings that are lists: only these can be appended to and subtracted from."""
+
+
+COARSE_DEFAULTS = {
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", str(LONG_MAX)),
+    "log.retention.ms": ("log.retention.hours", "168"),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours", "0"),
+    "log.roll.ms": ("log.roll.hours", "168"),
+}
+"""Settings without a default of their own in Kafka: a broker's synonym is the coarser one, a topic has none."""
 
 
 class ConfigSource(IntEnum):
@@ -94,8 +113,16 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every setting of this broker."""
-    return [_entry(row.name, row, config, None, read_only=not is_dynamic(row)) for row in SETTINGS]
+    """Every setting of this broker; throttle rates only where they are set."""
+    rates = [
+        row
+        for row in THROTTLE_RATES
+        if row.name in config.dynamic or row.name in config.dynamic_default
+    ]
+    return [
+        _entry(row.name, row, config, None, read_only=not is_dynamic(row))
+        for row in (*SETTINGS, *rates)
+    ]
 
 
 def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
@@ -114,8 +141,11 @@ def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def is_dynamic(row: Setting) -> bool:
-    """True for a setting that a running broker can change: those that topics inherit (Kafka's DynamicLogConfig)."""
-    return bool(row.topic)
+    """True for a setting that a running broker can change.
+
+    Those that topics inherit (Kafka's DynamicLogConfig), and throttle rates (DynamicReplicationConfig).
+    """
+    return bool(row.topic) or row in THROTTLE_RATES
 
 
 def _entry(
@@ -131,9 +161,8 @@ def _entry(
     if override is not None:
         synonyms.append((name, override, ConfigSource.DYNAMIC_TOPIC))
     synonyms += [(row.name, _text(value), source) for value, source in layers if value is not None]
-    if row not in TOPIC_SETTINGS:
-        synonyms.append((row.name, _text(row.default), ConfigSource.DEFAULT))
     value, source = synonyms[0][1:] if synonyms else (_text(row.default), ConfigSource.DEFAULT)
+    synonyms += _default_synonyms(name, row)
     return ConfigEntry(
         name=name,
         value=value,
@@ -143,6 +172,14 @@ def _entry(
         doc=row.doc,
         synonyms=tuple(synonyms),
     )
+
+
+def _default_synonyms(name: str, row: Setting) -> list[tuple[str, str, ConfigSource]]:
+    if row in TOPIC_SETTINGS or row in THROTTLE_RATES:
+        return []
+    if row.name not in COARSE_DEFAULTS:
+        return [(row.name, _text(row.default), ConfigSource.DEFAULT)]
+    return [] if name == row.topic else [(*COARSE_DEFAULTS[row.name], ConfigSource.DEFAULT)]
 
 
 def _text(value: Value) -> str:

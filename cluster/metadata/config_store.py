@@ -106,7 +106,7 @@ class ConfigStore:
     ) -> None:
         """Replace the dynamic settings of a broker (no name: of all brokers) by `change` of them.
 
-        KafkaError(invalid_request) for settings that need a restart.
+        KafkaError(invalid_request) for settings that need a restart and for invalid values.
         """
         entity = f"brokers/{name or DEFAULT_BROKER}"
         await self._alter(entity, lambda before: _checked_broker_config(change(before)), dry=dry)
@@ -195,5 +195,5 @@ def _checked_broker_config(config: Mapping[str, str]) -> dict[str, str]:
         for name, value in config.items():
             BY_NAME[name].parse(value)
     except ConfigError as error:
-        raise KafkaError(ErrorCode.invalid_config, str(error)) from error
+        raise KafkaError(ErrorCode.invalid_request, str(error)) from error
     return dict(config)

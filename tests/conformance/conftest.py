@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from apache_kafka import MISSING, apache_kafka
 from harrow.cluster import Cluster
+from kafka_tools import Tools, ToolsJvm
 from raw_kafka import RawKafka
 from waiting import until
 
@@ -77,6 +78,22 @@ def own_cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture
+def own_kafka(own_cluster: Cluster) -> Iterator[Kafka]:
+    """Yields our brokers."""
+    brokers = own_cluster.brokers
+    ours = Kafka(
+        name="harrow",
+        ports={node: broker.port for node, broker in brokers.items()},
+        kill=lambda node: brokers[node].kill(),
+        start=lambda node: brokers[node].start(),
+        pause=lambda node: brokers[node].pause(),
+        resume=lambda node: brokers[node].resume(),
+    )
+    with ours.links:
+        yield ours
+
+
 @pytest.fixture(
     params=[
         "harrow",
@@ -86,18 +103,7 @@ def own_cluster() -> Iterator[Cluster]:
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """Yields three brokers that serve clients on 127.0.0.1."""
     if request.param == "harrow":
-        cluster: Cluster = request.getfixturevalue("own_cluster")
-        brokers = cluster.brokers
-        ours = Kafka(
-            name="harrow",
-            ports={node: broker.port for node, broker in brokers.items()},
-            kill=lambda node: brokers[node].kill(),
-            start=lambda node: brokers[node].start(),
-            pause=lambda node: brokers[node].pause(),
-            resume=lambda node: brokers[node].resume(),
-        )
-        with ours.links:
-            yield ours
+        yield request.getfixturevalue("own_kafka")
         return
     with apache_kafka() as apache:
         theirs = Kafka(
@@ -110,3 +116,31 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
         )
         with theirs.links:
             yield theirs
+
+
+@pytest.fixture(scope="session")
+def tools_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolsJvm]:
+    """The JVM of Kafka's command line tools, started once for a worker."""
+    with ToolsJvm(tmp_path_factory.mktemp("kafka-tools")) as jvm:
+        yield jvm
+
+
+@pytest.fixture(scope="session")
+def second_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolsJvm]:
+    """A JVM for a tool that runs beside another tool."""
+    with ToolsJvm(tmp_path_factory.mktemp("kafka-tools")) as jvm:
+        yield jvm
+
+
+@pytest.fixture
+def tools(kafka: Kafka, request: pytest.FixtureRequest) -> Tools:
+    """Kafka's command line tools on the cluster of `kafka`; skipped where Apache Kafka's jars are not."""
+    if MISSING:
+        pytest.skip(MISSING)
+    return Tools(request.getfixturevalue("tools_jvm"), kafka.ports)
+
+
+@pytest.fixture
+def tools_beside(kafka: Kafka, tools: Tools, request: pytest.FixtureRequest) -> Tools:
+    """The same tools in another JVM, for a tool that runs while `tools` runs others."""
+    return Tools(request.getfixturevalue("second_jvm"), kafka.ports)
