@@ -27,6 +27,9 @@ from ..storage.results import Origin
 from ..wire.api import ApiRow
 from ..wire.fetch import FETCH_VERSION_HIGH, FETCH_VERSION_LOW
 from ..wire.produce import PRODUCE_VERSION_HIGH, PRODUCE_VERSION_LOW
+from .alter_log_dirs import VERSION_HIGH as ALTER_DIRS_VERSION_HIGH
+from .alter_log_dirs import VERSION_LOW as ALTER_DIRS_VERSION_LOW
+from .alter_log_dirs import AlterReplicaLogDirsHandler
 from .appends import Appends, Done
 from .broker_registration import BrokerRegistration
 from .delete_records import VERSION_HIGH as DELETE_VERSION_HIGH
@@ -137,6 +140,7 @@ class ReplicaManager:
             host, self.directory, self.wake_ups, follower_state, log_failed, config, read_replicas
         )
         self._log_dirs = DescribeLogDirsHandler(host, logs, self.directory)
+        self._alter_log_dirs = AlterReplicaLogDirsHandler(logs, self.directory)
         self._isr_changes, self._node_id, self._metadata = isr_changes, node_id, metadata
         self._leader_and_isr = LeaderAndIsrHandler(self._role_services())
 
@@ -194,6 +198,9 @@ class ReplicaManager:
             ApiRow(21, DELETE_VERSION_LOW, DELETE_VERSION_HIGH, delete_records.handle),
             ApiRow(23, 2, 4, offsets.handle_offset_for_leader_epoch),
             ApiRow(61, 0, 0, producers.handle),
+            ApiRow(
+                34, ALTER_DIRS_VERSION_LOW, ALTER_DIRS_VERSION_HIGH, self._alter_log_dirs.handle
+            ),
             ApiRow(35, LOG_DIRS_VERSION_LOW, LOG_DIRS_VERSION_HIGH, self._log_dirs.handle),
         )
 

@@ -1,7 +1,7 @@
 """Every log of a broker, in one data folder or several: loading, creating, deleting, checkpoints, closing.
 
 Owns: topic-partition → `Log`; the data folders (`log_folder.py`); the choice of the folder for a new log (the folder
-with the fewest logs); which logs go offline with an I/O error.
+that `prefer` named, else the folder with the fewest logs); which logs go offline with an I/O error.
 
 Invariants:
 
@@ -49,6 +49,7 @@ class LogManager:
         self.folders = [LogFolder(host, path) for path in paths]
         self._logs: dict[TopicPartition, Log] = {}
         self._folder_of: dict[TopicPartition, LogFolder] = {}
+        self._preferred: dict[TopicPartition, LogFolder] = {}
         self._tails = TailBudget(config.number("harrow.tail.total.bytes"))
         self._opener = LogOpener(host, config)
         self._flusher = Flusher(host)
@@ -175,7 +176,9 @@ class LogManager:
                 "restart the broker: "
                 f"{[folder.path for folder in self.folders if folder.failed]}"
             )
-        folder = min(online, key=lambda folder: len(folder.logs))
+        folder = self._preferred.pop(topic_partition, None)
+        if folder not in online:
+            folder = min(online, key=lambda folder: len(folder.logs))
         path = f"{folder.path}/{topic_partition}"
         try:
             folder.check_new(topic_partition)
@@ -187,6 +190,14 @@ class LogManager:
             raise self._fail(folder, f"create the log {topic_partition} in", error) from error
         self._add(folder, log)
         return log
+
+    def folder_at(self, path: str) -> LogFolder | None:
+        """The data folder at an absolute path; None where `log.dirs` names none there."""
+        return next((folder for folder in self.folders if folder.path == path.rstrip("/")), None)
+
+    def prefer(self, topic_partition: TopicPartition, folder: LogFolder) -> None:
+        """The log of this replica, when it is created, lies in `folder` if that is online then."""
+        self._preferred[topic_partition] = folder
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the log folder to `…-delete` now, remove it after `file.delete.delay.ms` (B7).

@@ -262,3 +262,32 @@ def test_quota_filters_that_are_not_valid_are_refused_as_by_kafka(
     kafka: Any, components: Sequence[tuple[str, int, str | None]], code: str
 ) -> None:
     assert described(kafka, *components) == code
+
+
+# ------------------------------------------------------------- AlterReplicaLogDirs
+
+
+def data_folder(kafka: Any, node: int) -> str:
+    """The only data folder of a broker."""
+    s = messages.schema(ApiKey.DESCRIBE_LOG_DIRS, 4, "request")
+    (row,) = kafka.raw(node).ask(ApiKey.DESCRIBE_LOG_DIRS, 4, s.root(topics=None)).results
+    return str(row.log_dir)
+
+
+def test_data_folders_of_replicas_are_chosen_with_the_errors_of_kafka(kafka: Any) -> None:
+    topic = kafka.topic("folders", 1, 2)
+    folder, other = data_folder(kafka, 1), data_folder(kafka, 3)
+    s = messages.schema(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, "request")
+
+    def altered(node: int, path: str, name: str, *numbers: int) -> list[str]:
+        row = s.AlterReplicaLogDirTopic(name=name, partitions=numbers)
+        entity = s.root(dirs=(s.AlterReplicaLogDir(path=path, topics=(row,)),))
+        (result,) = kafka.raw(node).ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, entity).results
+        assert result.topic_name == name
+        return [part.error_code.name for part in result.partitions]
+
+    assert altered(1, folder, topic, 0, 0) == ["none", "none"]
+    assert altered(1, f"{folder}-x", topic, 0) == ["log_dir_not_found"]
+    assert altered(3, folder, topic, 0) == ["log_dir_not_found"]
+    assert altered(3, other, topic, 0, 9) == ["replica_not_available", "unknown_topic_or_partition"]
+    assert altered(3, other, "nowhere", 0) == ["unknown_topic_or_partition"]

@@ -328,6 +328,31 @@ def test_replicas_are_reassigned_verified_and_listed(
     assert cancelled.startswith("None of the specified partition reassignments are active.")
 
 
+def test_a_reassignment_with_data_folders_is_executed_and_verified(
+    kafka: Any, tools: Tools, tmp_path: Path
+) -> None:
+    topic = kafka.topic("placed", 1, 2)
+    wanted = tmp_path / "topics.json"
+    wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    text = tools.run(
+        "ReassignPartitionsCommand", "--generate", "--broker-list", "1,2,3",
+        "--topics-to-move-json-file", str(wanted),
+    ).succeeded().text  # fmt: skip
+    current = tmp_path / "current.json"
+    current.write_text(text.splitlines()[1])
+    folders = json.loads(current.read_text())["partitions"][0]["log_dirs"]
+    file = ("--reassignment-json-file", str(current))
+    done = tools.run("ReassignPartitionsCommand", "--execute", *file).succeeded().text
+    assert f"Successfully started log directory moves for: {topic}-0-1,{topic}-0-2" in done
+    verified = tools.run("ReassignPartitionsCommand", "--verify", *file).succeeded().text
+    assert f"Reassignment of replica {topic}-0-1 completed successfully." in verified
+    unknown = ("--reassignment-json-file", reassignment(
+        tmp_path / "unknown.json", topic, 1, 2, folders=("/nowhere", folders[1])
+    ))  # fmt: skip
+    error = refused(tools, "ReassignPartitionsCommand", "--execute", "--timeout", "2000", *unknown)
+    assert error == "LogDirNotFoundException"
+
+
 def begin_move(kafka: Any, topic: str, *replicas: int) -> None:
     """Asks the controller to reassign partition 0."""
     s = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, "request")

@@ -17,11 +17,13 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.common.utils.Exit;
 
 public class KafkaTools {
@@ -63,7 +65,6 @@ public class KafkaTools {
         }
     }
 
-    static final List<Runnable> hooks = new ArrayList<>();
     static Ended ended;
 
     static synchronized void end(int status, String message) {
@@ -95,20 +96,38 @@ public class KafkaTools {
         return 0;
     }
 
+    /** The shutdown hooks of this JVM; needs --add-opens java.base/java.lang=ALL-UNNAMED. */
+    @SuppressWarnings("unchecked")
+    static Map<Thread, Thread> shutdownHooks() {
+        try {
+            Field hooks = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+            hooks.setAccessible(true);
+            return (Map<Thread, Thread>) hooks.get(null);
+        } catch (ReflectiveOperationException renamed) {
+            throw new IllegalStateException(renamed);
+        }
+    }
+
     static Result call(String tool, String input, String[] arguments) {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         ByteArrayOutputStream err = new ByteArrayOutputStream();
         PrintStream newOut = new PrintStream(out, true, StandardCharsets.UTF_8);
         PrintStream newErr = new PrintStream(err, true, StandardCharsets.UTF_8);
         ended = null;
-        hooks.clear();
+        Map<Thread, Thread> hooks = shutdownHooks();
+        Set<Thread> before = Set.copyOf(hooks.keySet());
         System.setOut(newOut);
         System.setErr(newErr);
         System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
         int status = invoke(tool, arguments);
         System.setOut(newOut);
         System.setErr(newErr);
-        hooks.forEach(Runnable::run);
+        for (Thread hook : List.copyOf(hooks.keySet())) {
+            if (!before.contains(hook)) {
+                hooks.remove(hook);
+                hook.run();
+            }
+        }
         return new Result(ended == null ? status : ended.status, out.toByteArray(), err.toByteArray());
     }
 
@@ -117,7 +136,6 @@ public class KafkaTools {
         DataOutputStream results = new DataOutputStream(new BufferedOutputStream(System.out));
         Exit.setExitProcedure(KafkaTools::end);
         Exit.setHaltProcedure(KafkaTools::end);
-        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         while (true) {
             String[] texts;
             try {

@@ -27,6 +27,7 @@ PACKAGES = {
     "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
 }
 _TOPIC_ID = re.compile(r"TopicId: [\w-]{22}")
+OPENS = "--add-opens=java.base/java.lang=ALL-UNNAMED"
 _NOISE = re.compile(r"^SLF4J: .*\n", re.MULTILINE)
 
 
@@ -65,7 +66,7 @@ class ToolsJvm:
     def __init__(self, folder: Path) -> None:
         self._log = folder / "kafka-tools.log"
         self._calls = ThreadPoolExecutor(1, "kafka-tools")
-        options = [FAST_START["JDK_JAVA_OPTIONS"], "-Xmx192m", "-XX:+UseSerialGC"]
+        options = [FAST_START["JDK_JAVA_OPTIONS"], "-Xmx192m", "-XX:+UseSerialGC", OPENS]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 ["java", *options, "-cp", f"{JARS}/*", str(SOURCE)],

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: data folders, the partitions in them, and an offline folder (B13)."""
+"""DescribeLogDirs and AlterReplicaLogDirs: data folders, the partitions in them, and an offline folder (B13)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from harrow.cluster.errors import ErrorCode, StorageError
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.storage.log_folder import LogFolder
 from harrow.cluster.wire import messages
 
 from .simulation import Simulation
 
-DESCRIBE_LOG_DIRS = 35
+ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
 
 
@@ -77,3 +78,26 @@ def test_describe_log_dirs_reports_an_offline_folder(sim: Simulation) -> None:
     folder = described(sim)
     assert folder.error_code is ErrorCode.kafka_storage_error
     assert (folder.log_dir, folder.topics) == (logs.folders[0].path, ())
+
+
+def test_alter_replica_log_dirs_keeps_replicas_and_refuses_folders_that_cannot_be_used(
+    sim: Simulation,
+) -> None:
+    logs = sim.brokers[1].logs
+    folder = logs.folders[0]
+    other = LogFolder(sim.brokers[1].host, f"{folder.path}-2")
+
+    def altered(path: str, name: str = "orders") -> ErrorCode:
+        s = messages.schema(ALTER_REPLICA_LOG_DIRS, 2, "request")
+        topic = s.AlterReplicaLogDirTopic(name=name, partitions=(0,))
+        entity = s.root(dirs=(s.AlterReplicaLogDir(path=path, topics=(topic,)),))
+        (result,) = sim.call(1, ALTER_REPLICA_LOG_DIRS, 2, entity).results
+        return ErrorCode(result.partitions[0].error_code)
+
+    assert altered(folder.path) is ErrorCode.none
+    assert altered("/nowhere") is ErrorCode.log_dir_not_found
+    assert altered(folder.path, "nothing") is ErrorCode.unknown_topic_or_partition
+    logs.folders.append(other)
+    assert altered(other.path) is ErrorCode.invalid_request, "logs are not moved"
+    other.failed = StorageError("the disk failed")
+    assert altered(other.path) is ErrorCode.kafka_storage_error

@@ -166,3 +166,20 @@ def test_torn_partition_metadata_after_an_unclean_shutdown_loses_no_record(tmp_p
     assert found is not None
     assert (found.topic_id, found.log_end_offset) == ("", 2)
     assert logs.create(tp(0), ID, CONFIG.topic()).topic_id == ID
+
+
+def test_a_new_log_lies_in_the_preferred_folder(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    logs = manager(*folders)
+    first, second = logs.folders
+    assert logs.folder_at(f"{folders[1]}/") is second
+    assert logs.folder_at(str(tmp_path)) is None
+    for number in range(3):
+        logs.prefer(tp(number), second)
+        append(logs, number)
+    assert (len(first.logs), len(second.logs)) == (0, 3)
+    logs.prefer(tp(7), second)
+    second.failed = StorageError("the disk failed")
+    append(logs, 7)
+    assert list(first.logs) == [tp(7)], "a folder that is offline is not preferred"
+    logs.close(clean=False)
