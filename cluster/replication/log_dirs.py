@@ -34,7 +34,8 @@ class DescribeLogDirsHandler:
 
     def __init__(self, host: Host, logs: LogManager, directory: PartitionDirectory) -> None:
         self._host = host
-        self._logs = logs
+        self.logs = logs
+        """The logs that it describes."""
         self._directory = directory
 
     async def handle(self, request: Request) -> None:
@@ -44,7 +45,7 @@ class DescribeLogDirsHandler:
         if body.topics is not None:
             wanted = {TopicPartition(row.topic, p) for row in body.topics for p in row.partitions}
         s = messages.response(request)
-        results = [await self._folder(s, folder, wanted) for folder in self._logs.folders]
+        results = [await self._folder(s, folder, wanted) for folder in self.logs.folders]
         request.respond(s.DescribeLogDirsResponse(results=tuple(results)))
 
     async def _folder(

@@ -140,7 +140,6 @@ class ReplicaManager:
             host, self.directory, self.wake_ups, follower_state, log_failed, config, read_replicas
         )
         self._log_dirs = DescribeLogDirsHandler(host, logs, self.directory)
-        self._alter_log_dirs = AlterReplicaLogDirsHandler(logs, self.directory)
         self._isr_changes, self._node_id, self._metadata = isr_changes, node_id, metadata
         self._leader_and_isr = LeaderAndIsrHandler(self._role_services())
 
@@ -187,6 +186,7 @@ class ReplicaManager:
         offsets = OffsetHandlers(host, directory, log_failed)
         delete_records = DeleteRecordsHandler(host, directory, self.wake_ups, log_failed)
         producers = DescribeProducersHandler(directory)
+        alter_log_dirs = AlterReplicaLogDirsHandler(self._log_dirs.logs, directory)
         return (
             ApiRow(
                 0, PRODUCE_VERSION_LOW, PRODUCE_VERSION_HIGH, produce.handle, refuse=produce.refuse
@@ -198,9 +198,7 @@ class ReplicaManager:
             ApiRow(21, DELETE_VERSION_LOW, DELETE_VERSION_HIGH, delete_records.handle),
             ApiRow(23, 2, 4, offsets.handle_offset_for_leader_epoch),
             ApiRow(61, 0, 0, producers.handle),
-            ApiRow(
-                34, ALTER_DIRS_VERSION_LOW, ALTER_DIRS_VERSION_HIGH, self._alter_log_dirs.handle
-            ),
+            ApiRow(34, ALTER_DIRS_VERSION_LOW, ALTER_DIRS_VERSION_HIGH, alter_log_dirs.handle),
             ApiRow(35, LOG_DIRS_VERSION_LOW, LOG_DIRS_VERSION_HIGH, self._log_dirs.handle),
         )
 

@@ -286,7 +286,7 @@ def test_data_folders_of_replicas_are_chosen_with_the_errors_of_kafka(kafka: Any
         assert result.topic_name == name
         return [part.error_code.name for part in result.partitions]
 
-    assert altered(1, folder, topic, 0, 0) == ["none", "none"]
+    assert altered(1, folder, topic, 0) == ["none"]
     assert altered(1, f"{folder}-x", topic, 0) == ["log_dir_not_found"]
     assert altered(3, folder, topic, 0) == ["log_dir_not_found"]
     assert altered(3, other, topic, 0, 9) == ["replica_not_available", "unknown_topic_or_partition"]

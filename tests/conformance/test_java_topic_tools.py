@@ -343,9 +343,10 @@ def test_a_reassignment_with_data_folders_is_executed_and_verified(
     folders = json.loads(current.read_text())["partitions"][0]["log_dirs"]
     file = ("--reassignment-json-file", str(current))
     done = tools.run("ReassignPartitionsCommand", "--execute", *file).succeeded().text
-    assert f"Successfully started log directory moves for: {topic}-0-1,{topic}-0-2" in done
+    assert "Successfully started moving log directory to " in done
     verified = tools.run("ReassignPartitionsCommand", "--verify", *file).succeeded().text
-    assert f"Reassignment of replica {topic}-0-1 completed successfully." in verified
+    assert f"Reassignment of partition {topic}-0 is completed." in verified
+    assert "is not being moved" not in verified
     unknown = ("--reassignment-json-file", reassignment(
         tmp_path / "unknown.json", topic, 1, 2, folders=("/nowhere", folders[1])
     ))  # fmt: skip
@@ -361,8 +362,9 @@ def begin_move(kafka: Any, topic: str, *replicas: int) -> None:
         timeout=messages.milliseconds(10_000),
         topics=(s.ReassignableTopic(name=topic, partitions=(row,)),),
     )
-    controller = kafka.raw(kafka.raw(1).metadata().controller_id)
-    answer = controller.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, entity)
+    controller = kafka.raw(1).metadata().controller_id
+    node = 1 if kafka.name == "apache" else controller  # brokers of Apache Kafka forward it
+    answer = kafka.raw(node).ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, entity)
     assert answer.responses[0].partitions[0].error_code == 0, answer
 
 
