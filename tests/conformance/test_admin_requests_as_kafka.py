@@ -284,7 +284,8 @@ def test_data_folders_of_replicas_are_chosen_with_the_errors_of_kafka(kafka: Any
         entity = s.root(dirs=(s.AlterReplicaLogDir(path=path, topics=(row,)),))
         (result,) = kafka.raw(node).ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, entity).results
         assert result.topic_name == name
-        return [part.error_code.name for part in result.partitions]
+        rows = sorted(result.partitions, key=lambda part: part.partition_index)
+        return [part.error_code.name for part in rows]
 
     assert altered(1, folder, topic, 0) == ["none"]
     assert altered(1, f"{folder}-x", topic, 0) == ["log_dir_not_found"]
