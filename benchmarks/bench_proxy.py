@@ -74,9 +74,11 @@ def proxied(peer: Peer, *, tap: bool) -> Generator[Ways]:
     """Puts a proxy in front of a peer."""
     brokers = AdminClient({"bootstrap.servers": peer.bootstrap_servers}).list_topics().brokers
     upstreams = {node: (broker.host, broker.port) for node, broker in brokers.items()}
-    with tempfile.TemporaryDirectory(prefix="harrow-bench-") as folder:
-        with Proxy(folder, upstreams, tap=tap) as proxy:
-            yield Ways(peer, proxy)
+    with (
+        tempfile.TemporaryDirectory(prefix="harrow-bench-") as folder,
+        Proxy(folder, upstreams, tap=tap) as proxy,
+    ):
+        yield Ways(peer, proxy)
 
 
 def measure(ways: Ways, messages: int, rounds: int, budget: Budget) -> None:
@@ -113,7 +115,9 @@ def report(name: str, ways: Ways) -> list[str]:
     print(f"\n{name:<50}{DIRECT:>12}{PROXIED:>12}{'':>4}change")
     for figure, values in ways.values.items():
         found = {way: median(rows) for way, rows in values.items()}
-        line = "".join(f"{found[way]:>12,.2f}" if way in found else f"{'':>12}" for way in ways.peers)
+        line = "".join(
+            f"{found[way]:>12,.2f}" if way in found else f"{'':>12}" for way in ways.peers
+        )
         change = ""
         if figure.endswith("p50, us"):
             added = found[PROXIED] - found[DIRECT]
