@@ -75,7 +75,7 @@ def rewrite(
     copy = Copy(frame, 0, address_of)
     try:
         end = walk(copy, body_at)
-    except (struct.error, IndexError, ValueError) as error:
+    except (WireError, struct.error, IndexError, ValueError) as error:
         raise WireError(
             f"the response of API key {api_key} v{version} does not decode: {error}"
         ) from error
