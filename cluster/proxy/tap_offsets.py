@@ -1,7 +1,8 @@
 """Rows of offsets of groups: committed, sent in transactions, and read. Layout and meaning: `host/coordinator_tap.py`.
 
 Owns: no state. A commit whose response did not arrive may be in the log or not: its row has the error
-REQUEST_TIMED_OUT. A commit that the coordinator refused has a row with its error, whether or not it was written.
+REQUEST_TIMED_OUT. So has each offset of a transaction, beside its row of OFFSET_SENT, because no client sees when its
+marker makes it valid. A commit that the coordinator refused has a row with its error, whether or not it was written.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class TappedOffsets:
             body.producer_epoch,
         )
         self._write(request, body, decode_response(request, response, body_at), by, OFFSET_SENT)
+        self._write(request, body, None, by, OFFSET_COMMITTED)
 
     def _write(
         self, request: PendingRequest, body: Any, answer: Any, by: Committer, kind: int

@@ -13,6 +13,8 @@ from typing import Any
 Row = Mapping[str, Any]
 Anomalies = set[tuple[str, tuple[int, ...]]]
 COMMITTED_READER, DROPPED = 2, 4
+UNKNOWN = 16
+"""The state of a transaction whose decision a proxy did not see."""
 SECOND = 10**9
 
 
@@ -81,10 +83,10 @@ class TransactionOracle:
     def _sent_ns(self, logged: LoggedTransaction) -> int:
         return max(self._requested_ns(batch) for batch in logged.batches)
 
-    def _decision(self, logged: LoggedTransaction) -> tuple[bool, int] | None:
-        """The first decision after the records, and its time."""
+    def _decision(self, logged: LoggedTransaction) -> tuple[bool | None, int] | None:
+        """The first decision after the records (None: not known which), and its time."""
         all_of_them = [
-            (row["state"] in (2, 4), row["time_ns"])
+            (None if row["state"] == UNKNOWN else row["state"] in (2, 4), row["time_ns"])
             for row in self._states
             if row["state"] >= 2
             and (row["producer_id"], row["producer_epoch"]) == (logged.producer, logged.epoch)
@@ -113,7 +115,7 @@ class TransactionOracle:
         own = [state for state in self._states if state["producer_id"] == row["producer_id"]]
         since = self._requested_ns(batch)
         legal = any(
-            state["state"] in (2, 4) and since <= state["time_ns"] <= row["completed_ns"]
+            state["state"] in (2, 4, UNKNOWN) and since <= state["time_ns"] <= row["completed_ns"]
             for state in own
         )
         if own and not legal:

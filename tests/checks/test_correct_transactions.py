@@ -50,6 +50,22 @@ def a_retry_whose_first_response_was_lost(h: PartitionHistory) -> None:
     h.read()
 
 
+def an_end_whose_result_a_proxy_did_not_see(h: PartitionHistory) -> None:
+    h.state(1)
+    h.send()
+    h.state(16)
+    h.marker(commit=True)
+    h.read()
+
+
+def an_abort_in_the_same_epoch_after_an_end_without_result(h: PartitionHistory) -> None:
+    an_end_whose_result_a_proxy_did_not_see(h)
+    h.state(1)
+    aborted = h.send()
+    h.finish(commit=False)
+    h.read(dropped=(aborted,), first=aborted)
+
+
 def an_abort_and_the_same_epoch_again(h: PartitionHistory) -> None:
     """A producer of an old version keeps its epoch from one transaction to the next."""
     aborted = h.transaction(commit=False)
@@ -298,6 +314,7 @@ def an_uncommitted_reader_beyond_the_last_stable_offset(h: PartitionHistory) -> 
 CORRECT: tuple[Story, ...] = (
     a_commit, an_abort_that_the_response_lists, an_abort_that_is_read_as_uncommitted_data,
     an_open_transaction_that_is_read_as_uncommitted_data, a_retried_batch, a_retry_whose_first_response_was_lost,
+    an_end_whose_result_a_proxy_did_not_see, an_abort_in_the_same_epoch_after_an_end_without_result,
     an_abort_and_the_same_epoch_again, the_same_epoch_without_acknowledgements, a_retry_after_fencing,
     an_abort_by_timeout, a_coordinator_that_crashes_between_prepare_and_complete,
     a_coordinator_that_crashes_before_its_row_of_prepare, a_marker_that_is_written_twice, a_marker_without_records,
@@ -323,6 +340,14 @@ def an_abort_that_the_response_does_not_list(h: PartitionHistory) -> None:
     h.transaction(commit=False)
     h.transaction()
     h.read()
+
+
+def a_read_before_an_end_without_result(h: PartitionHistory) -> None:
+    h.state(1)
+    h.send()
+    h.read()
+    h.state(16)
+    h.marker(commit=True)
 
 
 def a_read_before_the_decision(h: PartitionHistory) -> None:
@@ -438,6 +463,7 @@ WRONG: tuple[tuple[Story, str], ...] = (
     (a_transaction_without_timeout, "stuck-transaction"),
     (markers_that_do_not_come, "stuck-transaction"),
     (a_completed_transaction_without_marker, "stuck-lso"),
+    (a_read_before_an_end_without_result, "precommitted-read"),
     (a_hanging_transaction, "stuck-lso"),
 )
 

@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from harrow.cluster import Cluster
 from harrow.cluster.broker_folder import TAP_NAMES, broker_files
+from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam import (
     OFFSET_COMMITTED,
     OFFSET_SENT,
@@ -163,7 +164,10 @@ def test_offsets_of_groups_are_the_same(run: tuple[Cluster, Proxy]) -> None:
     by_marker = Counter({row: count for row, count in ours.items()
                          if dict(row)["kind"] == OFFSET_COMMITTED and dict(row)["producer_id"] >= 0})  # fmt: skip
     assert len(by_marker) == 2
-    assert proxied == ours - by_marker
+    # instead, the proxy has a row that such an offset may be valid
+    possible = where(proxied, kind=OFFSET_COMMITTED, error=int(ErrorCode.request_timed_out))
+    assert sum(possible.values()) == 4
+    assert proxied - possible == ours - by_marker
     assert sum(where(proxied, kind=OFFSET_SENT).values()) == 4
 
 

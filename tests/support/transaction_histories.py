@@ -152,7 +152,7 @@ class PartitionHistory:
     def state(
         self, number: int, *, producer: int = 5, epoch: int = 0, timeout_ms: int = 60_000
     ) -> None:
-        """A row of the coordinator: 1 ongoing, 2 and 3 prepared, 4 and 5 complete."""
+        """A row of the coordinator: 1 ongoing, 2 and 3 prepared, 4 and 5 complete, 16 an end without result."""
         self._states.append(
             {
                 "state": number, "transactional_id": 70, "producer_id": producer, "producer_epoch": epoch,
