@@ -21,7 +21,9 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from statistics import median
+from typing import Any
 
 import load
 import peers
@@ -72,7 +74,7 @@ class Ways:
 @contextmanager
 def proxied(peer: Peer, *, tap: bool) -> Generator[Ways]:
     """Puts a proxy in front of a peer."""
-    brokers = AdminClient({"bootstrap.servers": peer.bootstrap_servers}).list_topics().brokers
+    brokers: Any = AdminClient({"bootstrap.servers": peer.bootstrap_servers}).list_topics().brokers
     upstreams = {node: (broker.host, broker.port) for node, broker in brokers.items()}
     with (
         tempfile.TemporaryDirectory(prefix="harrow-bench-") as folder,
@@ -83,27 +85,30 @@ def proxied(peer: Peer, *, tap: bool) -> Generator[Ways]:
 
 def measure(ways: Ways, messages: int, rounds: int, budget: Budget) -> None:
     """Runs the rounds; the first one warms up and does not count."""
+    direct = ways.peers[DIRECT]
     for number in range(rounds + 1):
         if number == 1:
             ways.values.clear()
-        topic = load.make_topic(ways.peers[DIRECT])
-        ways.measure("one at a time p50, us", REQUESTS, lambda p, t=topic: _latency(p, t, budget))
+        ways.measure(
+            "one at a time p50, us", REQUESTS, partial(_latency, load.make_topic(direct), budget)
+        )
         for name, size in SIZES.items():
-            count = messages if size < 1024 else messages // 4
-            ways.measure(
-                f"produce {name}, msg/s", count,
-                lambda p, s=size, c=count: load.produce(p, load.make_topic(p), s, c, budget.step(STEP_S)),
-            )  # fmt: skip
-            filled = load.make_topic(ways.peers[DIRECT])
-            load.fill(ways.peers[DIRECT], filled, size, count, budget.step(STEP_S))
-            ways.measure(
-                f"consume {name}, msg/s",
-                count,
-                lambda p, t=filled: load.consume(p, t, budget.step(STEP_S)),
-            )
+            count = messages if size < SIZES["1 KiB"] else messages // 4
+            ways.measure(f"produce {name}, msg/s", count, partial(_produce, size, count, budget))
+            filled = load.make_topic(direct)
+            load.fill(direct, filled, size, count, budget.step(STEP_S))
+            ways.measure(f"consume {name}, msg/s", count, partial(_consume, filled, budget))
 
 
-def _latency(peer: Peer, topic: str, budget: Budget) -> float:
+def _produce(size: int, count: int, budget: Budget, peer: Peer) -> float:
+    return load.produce(peer, load.make_topic(peer), size, count, budget.step(STEP_S))
+
+
+def _consume(topic: str, budget: Budget, peer: Peer) -> float:
+    return load.consume(peer, topic, budget.step(STEP_S))
+
+
+def _latency(topic: str, budget: Budget, peer: Peer) -> float:
     sender = load.OneAtATime(peer.bootstrap_servers, topic)
     load.repeat(sender.send, 50, budget.step(STEP_S))
     return median(load.repeat(sender.send, REQUESTS, budget.step(STEP_S))) * 1e3

@@ -93,7 +93,7 @@ def test_a_broker_that_was_not_named_gets_a_port_when_a_response_names_it(
     both: tuple[Cluster, Proxy], tmp_path: Path
 ) -> None:
     cluster, _ = both
-    with Proxy(tmp_path, {1: tuple(cluster.brokers[1].address)}, tap=False) as proxy:
+    with Proxy(tmp_path, {1: cluster.brokers[1].address}, tap=False) as proxy:
         assert set(proxy.addresses) == {1}
         with raw(proxy) as client:
             rows = client.metadata().brokers

@@ -33,7 +33,7 @@ def proxied_cluster(
     """Starts a cluster with taps and a proxy with taps, below `folder`."""
     settings = {"harrow.tap": True, **(config or {})}
     with Cluster(brokers=brokers, folder=folder / "cluster", config=settings) as cluster:
-        upstreams = {node: tuple(broker.address) for node, broker in cluster.brokers.items()}
+        upstreams = {node: broker.address for node, broker in cluster.brokers.items()}
         with Proxy(folder / "proxied", upstreams) as proxy:
             yield cluster, proxy
 
