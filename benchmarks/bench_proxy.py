@@ -140,7 +140,7 @@ def report(name: str, ways: Ways) -> list[str]:
 
 def main() -> int:
     """Measures every peer that runs here; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--skip", default="", help="harrow, kafka")

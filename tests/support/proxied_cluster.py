@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +46,17 @@ def batch_rows(folder: Path) -> Counter[Row]:
 
 def offset_rows(folder: Path) -> Counter[Row]:
     """The rows of offsets of groups."""
-    return _rows(folder, FILES[OFFSETS], lambda path: map_coordinator_rows(path, OFFSETS))
+    return _rows(folder, FILES[OFFSETS], partial(map_coordinator_rows, what=OFFSETS))
 
 
 def transaction_rows(folder: Path) -> Counter[Row]:
     """The rows of transactions."""
-    return _rows(folder, FILES[TRANSACTIONS], lambda path: map_coordinator_rows(path, TRANSACTIONS))
+    return _rows(folder, FILES[TRANSACTIONS], partial(map_coordinator_rows, what=TRANSACTIONS))
 
 
 def member_rows(folder: Path) -> Counter[Row]:
     """The rows of members of groups."""
-    return _rows(folder, FILES[MEMBERS], lambda path: map_coordinator_rows(path, MEMBERS))
+    return _rows(folder, FILES[MEMBERS], partial(map_coordinator_rows, what=MEMBERS))
 
 
 def _rows(folder: Path, name: str, map_rows: Any) -> Counter[Row]:

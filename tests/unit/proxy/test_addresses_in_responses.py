@@ -37,7 +37,8 @@ def address_of(node_id: int, old: Address) -> Address | None:
 def replaced(value: Any) -> Any:
     """The entity with replaced addresses, by its fields' names."""
     if isinstance(value, tuple):
-        return tuple(replaced(item) for item in value)
+        items: tuple[Any, ...] = value
+        return tuple(replaced(item) for item in items)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     new: dict[str, Any] = {
