@@ -109,7 +109,11 @@ def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> No
     followers = [broker for node, broker in kafka.cluster.brokers.items() if node != led]
     for broker in followers:
         broker.pause()
-    for first in (10, 20, 30):  # the leader sends the first batch at once, to fetches that wait at it
+    for first in (
+        10,
+        20,
+        30,
+    ):  # the leader sends the first batch at once, to fetches that wait at it
         produce(kafka.bootstrap_servers, "orders", range(first, first + 10), acks=1)
     kafka.cluster.brokers[led].kill()
     for broker in followers:
