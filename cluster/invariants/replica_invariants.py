@@ -60,8 +60,8 @@ class ObservedReplica:
             and self.leader_epoch == partition.leader_epoch
             and self.version == partition.version
             and self.is_leader is partition.is_leader
-            and self.proposal is partition.proposal
-            and self.isr is partition.isr
+            and self.proposal is partition.isr_state.proposal
+            and self.isr is partition.isr_state.committed
         )
 
     @property

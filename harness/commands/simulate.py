@@ -12,6 +12,7 @@ Exit code 0: no seed was invalid, and at least one was valid.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+from harrow.cluster.broker import preload
 from harrow.faults.schedule import Schedule
 from rich.console import Console
 from rich.table import Table
@@ -39,6 +41,9 @@ ANOMALIES_SHOWN = 4
 
 def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[SimulationResult]:
     """Run some seeds, one after the other, in a worker process."""
+    preload()
+    gc.collect()
+    gc.freeze()  # the collection at the end of each seed then does not visit modules
     return [run_seed(seed, options) for seed in seeds]
 
 
