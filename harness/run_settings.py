@@ -18,10 +18,16 @@ from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 if TYPE_CHECKING:
     from harrow.faults import Schedule
 
-TOPIC = "orders"
+TOPIC, SINK = "orders", "bills"
+"""The topic of every run; the output of a job."""
 ORDERS, EXACTLY_ONCE = "orders", "exactly-once"
 WORKLOADS = (ORDERS, EXACTLY_ONCE)
 """A producer and a reader; or beside them a consume-transform-produce job in several processes."""
+CLASSIC, CONSUMER = "classic", "consumer"
+GROUP_PROTOCOLS = (CLASSIC, CONSUMER)
+"""Values of Kafka's `group.protocol`."""
+OPERATIONS = ("alter", "alter", "delete-records", "elect")
+"""What the operator of a simulation did before there was a choice: stored schedules mean this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,12 @@ class RunSettings:
     """How many a simulated producer is offered in all."""
     workload: str = ORDERS
     """Which of `WORKLOADS` the clients do."""
+    operations: Sequence[str] = OPERATIONS
+    """What the operator of a simulated job does, each as often as it is named here (`simulation/operator.py`)."""
+    group_protocol: str = CLASSIC
+    """Of the members of a simulated job: one of `GROUP_PROTOCOLS`."""
+    unclean_sink: bool = False
+    """Unclean elections may take records from the output of a simulated job: they are then no anomaly, but named."""
     plants: Sequence[str] = ()
     """Modules of planted bugs (`cluster/planting.py`)."""
     guarantee: str = GUARANTEE_OF_SIMULATIONS
@@ -56,7 +68,9 @@ class RunSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; `from_json` reads them back."""
-        return {**asdict(self), "plants": list(self.plants)}
+        return {
+            **asdict(self), "plants": list(self.plants), "operations": list(self.operations)
+        }  # fmt: skip
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> RunSettings:
@@ -69,6 +83,7 @@ class RunSettings:
                 raise ConfigError(f"run settings of a schedule: no field {name!r}{hint}")
         values: dict[str, Any] = {**raw}
         values["plants"] = tuple(values.get("plants", ()))
+        values["operations"] = tuple(values.get("operations", OPERATIONS))
         return cls(**values)
 
 

@@ -88,7 +88,9 @@ class ClusterInvariants:
     def __init__(self, brokers: Mapping[int, ObservedProcess], store: ObservedStore) -> None:
         self.registry = RegistryInvariants()
         self.committed = CommittedPrefixes()
-        self.registry.on_unclean_election = self.committed.unclean_election
+        self.registry.on_unclean_election = self._unclean_election
+        self.unclean_epochs: dict[TopicPartition, int] = {}
+        """The leader epoch that the last unclean election of a partition began."""
         self._store = store
         self._controllers: dict[int, str] = {}
         self._events = 0
@@ -103,6 +105,10 @@ class ClusterInvariants:
     def _power_cut(self, observed: _ObservedBroker) -> None:
         for replica in observed.replicas.values():
             self.committed.power_lost(replica)
+
+    def _unclean_election(self, tp: TopicPartition, leader_epoch: int) -> None:
+        self.unclean_epochs[tp] = leader_epoch
+        self.committed.unclean_election(tp, leader_epoch)
 
     # ------------------------------------------------------------ each event
 

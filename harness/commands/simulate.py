@@ -192,6 +192,11 @@ def summary(results: Iterable[SimulationResult]) -> Table:
     names = Counter(name for row in rows for name in {anomaly for anomaly, _ in row.anomalies})
     for name, count in sorted(names.items()):
         table.add_row(f"  with {name}", f"{count:,}")
+    lossy = sum(bool(row.losses) for row in rows)
+    if lossy:
+        table.add_row(
+            "  with outputs lost by unclean elections that the topic allows", f"{lossy:,}"
+        )
     table.add_row("acknowledged records", f"{sum(row.acknowledged for row in rows):,}")
     table.add_row("faults that took effect", f"{sum(len(row.faults) for row in rows):,}")
     kinds = Counter[str]()

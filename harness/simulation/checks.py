@@ -57,6 +57,8 @@ class ReplicaLog(NamedTuple):
     low: int
     high: int
     data: bytes
+    log: Any
+    """The replica's `Log`."""
 
 
 def replicas_of(cluster: SimulatedCluster, tp: TopicPartition) -> list[ReplicaLog]:
@@ -66,7 +68,9 @@ def replicas_of(cluster: SimulatedCluster, tp: TopicPartition) -> list[ReplicaLo
         hosted = cluster.broker(node).replicas.partition(tp) if process.ready else None
         if hosted is not None and node in hosted.replicas:
             low, high = hosted.log.log_start_offset, hosted.log.log_end_offset
-            found.append(ReplicaLog(node, hosted.is_leader, low, high, log_bytes(hosted.log)))
+            found.append(
+                ReplicaLog(node, hosted.is_leader, low, high, log_bytes(hosted.log), hosted.log)
+            )
     return found
 
 

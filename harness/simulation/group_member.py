@@ -125,19 +125,29 @@ class GroupMember:
 
     async def committed(self, membership: Membership) -> dict[TopicPartition, int]:
         """Return the committed offsets of the member's partitions, 0 where there is none (KIP-447)."""
-        schema = messages.schema(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, "request")
-        numbers = tuple(tp.partition for tp in membership.partitions)
-        topic = schema.OffsetFetchRequestTopics(name=self._topic, partition_indexes=numbers)
-        group = schema.OffsetFetchRequestGroup(group_id=self._group, topics=(topic,))
-        entity = schema.OffsetFetchRequest(groups=(group,), require_stable=True)
-        response = await self._coordinator.ask(
-            ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, entity, error_of=_offset_fetch_error
-        )
-        return {
-            TopicPartition(topic.name, row.partition_index): max(0, row.committed_offset)
-            for topic in response.groups[0].topics
-            for row in topic.partitions
-        }
+        return await committed_offsets(self._coordinator, self._group, membership)
+
+
+async def committed_offsets(
+    coordinator: CoordinatorClient, group: str, membership: Membership
+) -> dict[TopicPartition, int]:
+    """Return the committed offsets of the member's partitions, without those of open transactions (KIP-447)."""
+    schema = messages.schema(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, "request")
+    numbers = tuple(tp.partition for tp in membership.partitions)
+    (name,) = {tp.topic for tp in membership.partitions}
+    topic = schema.OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+    entity = schema.OffsetFetchRequest(
+        groups=(schema.OffsetFetchRequestGroup(group_id=group, topics=(topic,)),),
+        require_stable=True,
+    )
+    response = await coordinator.ask(
+        ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, entity, error_of=_offset_fetch_error
+    )
+    return {
+        TopicPartition(topic.name, row.partition_index): max(0, row.committed_offset)
+        for topic in response.groups[0].topics
+        for row in topic.partitions
+    }
 
 
 def _offset_fetch_error(response: Any) -> ErrorCode:

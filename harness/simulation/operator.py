@@ -1,13 +1,13 @@
-"""An operator of a simulated cluster: changed settings, DeleteRecords and preferred elections while clients work.
+"""An operator of a simulated cluster: changed settings, DeleteRecords, elections and reassignments while clients work.
 
 Owns: `SimulatedOperator`. Moments, kinds and values depend only on the world's seed. DeleteRecords removes only records
-that the group has committed, so that no record is lost which the job still needs.
+that the group has committed and readers have read, so that no record is lost which the job or the verdict still needs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -18,7 +18,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 
 from .wire import WireClient
 
-ALTER_VERSION, DELETE_VERSION, ELECT_VERSION = 1, 2, 2
+ALTER_VERSION, DELETE_VERSION, ELECT_VERSION, REASSIGN_VERSION = 1, 2, 2, 0
 TOPIC_RESOURCE, SET = 2, 0
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "segment.bytes": ("1500", "6000", "1048576"),
@@ -28,24 +28,37 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "segment.ms": ("400", "604800000"),
 }
 """Of the sink: each key is written once, so compaction removes only what no reader of committed data receives."""
+REPLICAS = 3
+"""Of each partition after a reassignment."""
 OF_SOURCE = ("segment.bytes", "segment.ms")
 """Settings of the source; compaction would remove records without a key."""
 TIMEOUT_MS = 2_000
+PREFERRED, UNCLEAN = 0, 1
 
 
 class SimulatedOperator:
     """Changes one thing every `pause_ms` on average, until `stop`."""
 
     def __init__(
-        self, client: WireClient, source: str, sink: str, rng: Random, *, pause_ms: float,
-        deletable: Callable[[], Mapping[TopicPartition, int]],
+        self, client: WireClient, source: str, sink: str, rng: Random, *, pause_ms: float, operations: Sequence[str],
+        brokers: int, movable: Sequence[TopicPartition], deletable: Callable[[str], Mapping[TopicPartition, int]],
     ) -> None:  # fmt: skip
-        """`deletable`: up to where the records of each partition may be deleted."""
+        """`operations`: names of steps, drawn as often as they are named.
+
+        `movable`: the partitions that reassignments move among the brokers 1 to `brokers`.
+        `deletable`: up to where the records of each partition of a topic may be deleted.
+        """
         self._client = client
         self._source, self._sink = source, sink
         self._random = rng
         self._pause_ms = pause_ms
         self._deletable = deletable
+        self._brokers, self._movable = range(1, brokers + 1), movable
+        steps: Mapping[str, Callable[[], Awaitable[None]]] = {
+            "alter": self._alter, "delete-records": self._delete_records, "delete-output": self._delete_output,
+            "elect": self._elect, "elect-unclean": self._elect_unclean, "reassign": self._reassign,
+        }  # fmt: skip
+        self._steps = [steps[name] for name in operations]
         self._stopped = False
         self.done: Counter[str] = Counter()
         """Operations that a broker has confirmed."""
@@ -59,11 +72,10 @@ class SimulatedOperator:
         self._stopped = True
 
     async def _run(self) -> None:
-        steps = (self._alter, self._alter, self._delete_records, self._elect)
         while not self._stopped:
             await self._client.host.tasks.sleep(self._random.uniform(0, 2 * self._pause_ms))
             try:
-                await self._random.choice(steps)()
+                await self._random.choice(self._steps)()
             except (OSError, TimeoutError, WireError):
                 self.done["without response"] += 1
 
@@ -81,7 +93,13 @@ class SimulatedOperator:
         self._note("alter", topic=topic, name=name, value=value)
 
     async def _delete_records(self) -> None:
-        deletable = sorted((tp, end) for tp, end in self._deletable().items() if end)
+        await self._delete(self._source)
+
+    async def _delete_output(self) -> None:
+        await self._delete(self._sink)
+
+    async def _delete(self, topic: str) -> None:
+        deletable = sorted((tp, end) for tp, end in self._deletable(topic).items() if end)
         if not deletable:
             return
         tp, end = self._random.choice(deletable)
@@ -99,12 +117,37 @@ class SimulatedOperator:
         self._note("delete-records", topic=tp.topic, partition=tp.partition, offset=offset)
 
     async def _elect(self) -> None:
+        """Preferred elections of all partitions."""
         schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
         entity = schema.ElectLeadersRequest(
-            election_type=0, topic_partitions=None, timeout=messages.milliseconds(TIMEOUT_MS)
-        )
+            election_type=PREFERRED, topic_partitions=None, timeout=messages.milliseconds(TIMEOUT_MS)
+        )  # fmt: skip
         await self._ask_any(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
         self._note("elect")
+
+    async def _elect_unclean(self) -> None:
+        """Unclean elections of the sink, where a partition has no leader."""
+        schema = messages.schema(ApiKey.ELECT_LEADERS, ELECT_VERSION, "request")
+        numbers = tuple(tp.partition for tp in self._movable if tp.topic == self._sink)
+        entity = schema.ElectLeadersRequest(
+            election_type=UNCLEAN, timeout=messages.milliseconds(TIMEOUT_MS),
+            topic_partitions=(schema.TopicPartitions(topic=self._sink, partitions=numbers),),
+        )  # fmt: skip
+        await self._ask_any(ApiKey.ELECT_LEADERS, ELECT_VERSION, entity)
+        self._note("elect-unclean")
+
+    async def _reassign(self) -> None:
+        """Move a partition to drawn brokers; refused where one of them is not live."""
+        tp = self._random.choice(self._movable)
+        replicas = tuple(self._random.sample(self._brokers, min(REPLICAS, len(self._brokers))))
+        schema = messages.schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, "request")
+        row = schema.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
+        entity = schema.AlterPartitionReassignmentsRequest(
+            topics=(schema.ReassignableTopic(name=tp.topic, partitions=(row,)),),
+            timeout=messages.milliseconds(TIMEOUT_MS),
+        )
+        await self._ask_any(ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN_VERSION, entity)
+        self._note("reassign", topic=tp.topic, partition=tp.partition, replicas=list(replicas))
 
     async def _ask_any(self, api_key: int, version: int, entity: Any) -> None:
         """Send it to a drawn broker, which forwards it to the controller or refuses it."""

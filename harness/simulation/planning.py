@@ -9,15 +9,25 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from harrow.faults.network_faults import Isolate
 from harrow.faults.planning import POWER_LOSS_WEIGHT, WEIGHTS, overlapping_schedule
-from harrow.faults.schedule import Schedule
+from harrow.faults.process_faults import Kill
+from harrow.faults.schedule import Schedule, ScheduledFault
+from harrow.faults.targets import follower, leader
 
-from ..run_settings import EXACTLY_ONCE, ORDERS, TOPIC, RunSettings
+from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, ORDERS, SINK, TOPIC, RunSettings
 
 IN_FLIGHT = (1, 3, 5)
 POWER_LOSS_PART = 0.5
 """How many seeds of the workload `exactly-once` have power losses."""
+UNCLEAN_PART = 0.35
+"""How many of its seeds have unclean elections of the output."""
+JOB_OPERATIONS = ("alter", "alter", "delete-records", "delete-output", "elect", "reassign")
+UNCLEAN_OPERATIONS = (*JOB_OPERATIONS, "elect-unclean", "elect-unclean")
+BEHIND_MS = 600
+"""How long a follower is outside of the ISR before the members of the ISR are killed."""
 TOPIC_CONFIG: Mapping[str, str] = {"min.insync.replicas": "2"}
 
 
@@ -52,6 +62,7 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
     power = random.Random(f"{seed}/power").random()  # noqa: S311 - not cryptography
     if options.workload == EXACTLY_ONCE and power < POWER_LOSS_PART:
         options = replace(options, power_loss=True)
+    job = drawn_job(random.Random(f"{seed}/job"), options)  # noqa: S311 - not cryptography
     settings = RunSettings(
         seed=seed, brokers=options.brokers, seconds=options.seconds,
         config=drawn_config(random.Random(f"{seed}/config"), options),  # noqa: S311 - not cryptography
@@ -59,6 +70,7 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
         in_flight=random.Random(f"{seed}/in-flight").choice(IN_FLIGHT),  # noqa: S311 - not cryptography
         resends=options.resends, batches=options.batches, plants=options.plants, workload=options.workload,
+        **job,
     )  # fmt: skip
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:
@@ -67,7 +79,51 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         seed, duration_ms=round(options.seconds * 1_000), brokers=options.brokers, topics=[TOPIC], weights=weights,
         session_ms=int(str(settings.config["zookeeper.session.timeout.ms"])),
     )  # fmt: skip
+    if settings.unclean_sink:
+        rng = random.Random(f"{seed}/unclean")  # noqa: S311 - not cryptography
+        drawn = replace(drawn, steps=with_unclean_election(drawn.steps, rng, settings))
     return replace(drawn, run=settings.to_json())
+
+
+def drawn_job(rng: random.Random, options: SimulationOptions) -> dict[str, Any]:
+    """What `RunSettings` says of the job and the operator of one seed."""
+    if options.workload != EXACTLY_ONCE:
+        return {}
+    protocol = rng.choice(GROUP_PROTOCOLS)
+    # with a planted bug there are no invariants, which see unclean elections
+    unclean = rng.random() < UNCLEAN_PART and not options.plants
+    return {
+        "group_protocol": protocol, "unclean_sink": unclean,
+        "operations": UNCLEAN_OPERATIONS if unclean else JOB_OPERATIONS,
+    }  # fmt: skip
+
+
+def with_unclean_election(
+    steps: Sequence[ScheduledFault], rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """Add faults that leave a follower of the sink as the only live replica, although it is not in the ISR.
+
+    The follower is isolated until it is outside of the ISR. Then the leader is killed, and its successor when there is
+    one. The follower is back before they are.
+    """
+    session_ms = int(str(settings.config["zookeeper.session.timeout.ms"]))
+    lag_ms = int(str(settings.config["replica.lag.time.max.ms"]))
+    partition = rng.randrange(settings.partitions)
+    at_ms = rng.randint(300, 1_500)
+    kill_ms = at_ms + 2 * lag_ms + BEHIND_MS
+    last_ms = kill_ms + 2 * session_ms + rng.randint(0, 400)
+    heads = (
+        (at_ms, Isolate(target=follower(SINK, partition), clients=False), last_ms - at_ms + 100),
+        (kill_ms, Kill(target=leader(SINK, partition)), last_ms - kill_ms + 3 * session_ms),
+        (last_ms, Kill(target=leader(SINK, partition)), 3 * session_ms),
+    )
+    added = [
+        ScheduledFault(
+            id=f"unclean-{number}", fault=fault, at_ms=at, trigger="traffic", required=False, duration_ms=lasts_ms
+        )
+        for number, (at, fault, lasts_ms) in enumerate(heads, 1)
+    ]  # fmt: skip
+    return tuple(sorted((*steps, *added), key=lambda step: step.at_ms))
 
 
 def drawn_config(rng: random.Random, options: SimulationOptions) -> dict[str, object]:
@@ -99,6 +155,10 @@ def drawn_transaction_config(rng: random.Random) -> dict[str, object]:
         "offsets.topic.num.partitions": 2,
         "offsets.topic.segment.bytes": rng.choice((1_500, 1 << 20)),
         "group.min.session.timeout.ms": 500,
+        "group.consumer.min.session.timeout.ms": 500,
+        "group.consumer.session.timeout.ms": 1_500,
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        "group.consumer.heartbeat.interval.ms": 300,
         "group.initial.rebalance.delay.ms": 0,
         "log.cleaner.backoff.ms": rng.choice((200, 1_500)),
         "log.cleaner.min.cleanable.ratio": rng.choice((0.01, 0.5)),

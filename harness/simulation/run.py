@@ -32,7 +32,7 @@ from harrow.faults.schedule import Schedule
 
 from ..backends.simulated import SimulatedSystem, drive
 from ..histories.memory import MemoryHistory
-from ..run_settings import EXACTLY_ONCE, RunSettings, settings_of
+from ..run_settings import EXACTLY_ONCE, SINK, RunSettings, settings_of
 from .checks import (
     FoundAnomaly,
     acknowledged_values,
@@ -43,7 +43,7 @@ from .checks import (
     replicas_of,
 )
 from .planning import SimulationOptions, plan_seed
-from .transform import SINK, TransformWorkload, judge_output
+from .transform import TransformWorkload
 from .workload import SimulatedWorkload
 
 TOPIC_MS = 10_000
@@ -61,6 +61,8 @@ class SimulationResult:
     anomalies: tuple[FoundAnomaly, ...]
     reasons: tuple[str, ...]
     """Why it is unknown."""
+    losses: tuple[FoundAnomaly, ...]
+    """What is missing or twice because of an unclean election that the topic allows: legal, and named."""
     planted: tuple[str, ...]
     """Planted bugs, as `module: title`."""
     acknowledged: int
@@ -82,8 +84,8 @@ class SimulationResult:
     def to_json(self) -> str:
         """One line for a ledger, without trace, rows and schedule."""
         names = (
-            "seed", "status", "planted", "anomalies", "reasons", "acknowledged", "faults", "kinds", "elections",
-            "converged_ms", "turns", "trace_sha256",
+            "seed", "status", "planted", "anomalies", "reasons", "losses", "acknowledged", "faults", "kinds",
+            "elections", "converged_ms", "turns", "trace_sha256",
         )  # fmt: skip
         return json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"))
 
@@ -196,12 +198,13 @@ class SimulatedRun:
                 tp, workload.history, final_read, logs, settings.guarantee, low
             )
             if isinstance(workload, TransformWorkload):
-                found += judge_output(
-                    workload, TopicPartition(SINK, number), replicas,
-                    replicas_of(cluster, TopicPartition(SINK, number)),
+                workload.judge(
+                    number, replicas, replicas_of(cluster, TopicPartition(SINK, number)),
                     acknowledged_values(workload.history, tp, workload.offered),
                 )  # fmt: skip
-        return found
+        return found + (
+            workload.findings.anomalies if isinstance(workload, TransformWorkload) else []
+        )
 
     def _result(
         self, workload: SimulatedWorkload, nemesis: Nemesis, anomalies: list[FoundAnomaly], converged_ms: int,
@@ -215,9 +218,11 @@ class SimulatedRun:
             "end", status=status, anomalies=anomalies, turns=world.loop.turns, acknowledged=producer.acked
         )  # fmt: skip
         text = world.trace.text()
+        losses = workload.findings.losses if isinstance(workload, TransformWorkload) else ()
         effects = [row for row in self._rows if row["event"] == "effect"]
         return SimulationResult(
             seed=self._settings.seed, status=status, anomalies=tuple(anomalies), reasons=tuple(reasons),
+            losses=tuple(losses),
             planted=tuple(map(str, self._cluster.plants)),
             acknowledged=producer.acked, faults=tuple(row["label"] for row in effects),
             kinds=dict(sorted(Counter(row["fault"] for row in effects).items())),

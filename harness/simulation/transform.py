@@ -1,41 +1,38 @@
 """The workload `exactly-once` of a simulation: a job in three processes, which are killed, and an operator.
 
 Owns: `TransformWorkload`, which adds to the producer and the reader of `workload.py` the topic of the output, the jobs,
-a reader of committed data, and `SimulatedOperator`. `judge` says what is wrong with the output:
+a reader of committed data, and an operator. `judge` says what is wrong with the output (`output_checks.py`).
 
-* `missing-output`, `duplicate-output`, `unexpected-output`: not every record of the source has exactly one output;
-* `inconsistent-offsets`: a reader of committed data received a record that is not committed in the final log;
-* `unseen`: the reader passed over a record that is committed;
-* `replica-divergence`: the committed records of two replicas differ.
-
-`left_open` says why a run is not converged: an open transaction, or a last stable offset below the high watermark.
+`left_open` says why a run is not converged: an open transaction, or a last stable offset below the high watermark. An
+unclean election may take the marker of a transaction that has ended: once the cluster is healed, such a transaction is
+aborted as an operator does it (`hanging_transactions.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harrow.cluster.host.simulated import Machine
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.transactions.states import TransactionState
 
-from ..run_settings import RunSettings
-from .checks import FoundAnomaly, ReplicaLog
-from .committed_reads import committed_records, records_of_log
+from ..run_settings import SINK, RunSettings
+from .checks import ReplicaLog
+from .hanging_transactions import HangingTransactions
 from .operator import SimulatedOperator
-from .transform_job import SimulatedJob, fetch_committed
-from .wire import WireClient, pause_ms
+from .output_checks import Findings, OutputFacts, judge_output
+from .sink_reader import SinkReader
+from .transform_job import JobProgress, SimulatedJob
+from .wire import WireClient
 from .workload import SimulatedWorkload
 
-SINK = "bills"
 JOBS = 3
 KILL_EVERY_MS = 1_800
 DOWN_MS = (50, 2_000)
 """How long a killed process of the job is away: shorter and longer than its session and its transaction."""
 OPERATOR_PAUSE_MS = 500
-READ_WAIT_MS = 400
 AT_REST = (
     TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT, TransactionState.DEAD,
 )  # fmt: skip
@@ -47,27 +44,36 @@ class TransformWorkload(SimulatedWorkload):
     def __init__(self, cluster: SimulatedCluster, settings: RunSettings) -> None:
         super().__init__(cluster, settings)
         self._jobs_random = cluster.world.rng("jobs")
-        self._processed: dict[TopicPartition, int] = {}
+        self._progress = JobProgress()
         self._machines: list[Machine] = [
             cluster.client_machine(f"job-{number}") for number in range(1, JOBS + 1)
         ]
         self._calm = False
         self._incarnations: list[SimulatedJob] = []
         """Every process of the job that was ever started."""
-        self._seen: dict[TopicPartition, dict[int, bytes]] = {}
-        self._sink_positions = {
-            TopicPartition(SINK, number): 0 for number in range(settings.partitions)
-        }
-        self._reader = WireClient(cluster.client("sink-reader"), "sink-reader", cluster.bootstrap)
-        self.operator = SimulatedOperator(
-            WireClient(cluster.client("operator"), "operator", cluster.bootstrap), settings.topic, SINK,
-            cluster.world.rng("operator"), pause_ms=OPERATOR_PAUSE_MS, deletable=self._deletable,
+        self._reader = SinkReader(
+            WireClient(cluster.client("sink-reader"), "sink-reader", cluster.bootstrap), SINK,
+            settings.partitions, self._unclean_epoch,
         )  # fmt: skip
+        operator = WireClient(cluster.client("operator"), "operator", cluster.bootstrap)
+        self.operator = SimulatedOperator(
+            operator, settings.topic, SINK, cluster.world.rng("operator"), pause_ms=OPERATOR_PAUSE_MS,
+            operations=settings.operations, brokers=settings.brokers, movable=self._movable(),
+            deletable=self._deletable,
+        )  # fmt: skip
+        self._hanging = HangingTransactions(operator, self._damaged)
+        self.findings = Findings()
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that must have converged at the end."""
         return (self._settings.topic, SINK)
+
+    def config_of(self, topic: str) -> Mapping[str, object]:
+        """Return the settings with which a topic is created."""
+        config = super().config_of(topic)
+        allowed = topic == SINK and self._settings.unclean_sink
+        return {**config, "unclean.leader.election.enable": True} if allowed else config
 
     @property
     def transactions(self) -> int:
@@ -79,8 +85,7 @@ class TransformWorkload(SimulatedWorkload):
         super().begin()
         for machine in self._machines:
             self._start(machine)
-        for tp in self._sink_positions:
-            self._reader.host.tasks.spawn(self._follow(tp), name=f"read-{tp}")
+        self._reader.start()
         self.operator.start()
         self._host.tasks.spawn(self._kill_jobs(), name="kill-jobs")
 
@@ -88,6 +93,8 @@ class TransformWorkload(SimulatedWorkload):
         """Kill no more processes, and change nothing more."""
         self._calm = True
         self.operator.stop()
+        if self._settings.unclean_sink:
+            self._hanging.start()
 
     @property
     def done(self) -> bool:
@@ -95,19 +102,36 @@ class TransformWorkload(SimulatedWorkload):
         return (
             super().done
             and all(machine.alive for machine in self._machines)
-            and all(
-                self._processed.get(tp, 0) >= position
-                for tp, position in self.consumer.positions.items()
-            )
             and not self.left_open()
-            and all(position == self._end_of(tp) for tp, position in self._sink_positions.items())
         )
 
-    def _deletable(self) -> Mapping[TopicPartition, int]:
-        """Return up to where the job and the reader have read each partition of the source."""
+    def _deletable(self, topic: str) -> Mapping[TopicPartition, int]:
+        """Return up to where the job and the readers have read each partition of the topic."""
+        if topic == SINK:
+            return dict(self._reader.positions)
         return {
-            tp: min(offset, self.consumer.positions[tp]) for tp, offset in self._processed.items()
+            tp: min(offset, self.consumer.positions[tp])
+            for tp, offset in self._progress.processed.items()
         }
+
+    def _movable(self) -> list[TopicPartition]:
+        config = self._settings.config
+        counts = dict.fromkeys(self.topics, self._settings.partitions) | {
+            OFFSETS.name: int(str(config.get("offsets.topic.num.partitions", 1))),
+            TRANSACTIONS.name: int(str(config.get("transaction.state.log.num.partitions", 1))),
+        }
+        return [
+            TopicPartition(topic, number)
+            for topic, count in counts.items()
+            for number in range(count)
+        ]
+
+    def _unclean_epoch(self, tp: TopicPartition) -> int:
+        return self._cluster.invariants.unclean_epochs.get(tp, -1)
+
+    def _damaged(self) -> list[TopicPartition]:
+        """Return the partitions of the sink that had an unclean election."""
+        return [tp for tp in self._reader.positions if self._unclean_epoch(tp) >= 0]
 
     # ------------------------------------------------------------------------------------- jobs
 
@@ -116,7 +140,7 @@ class TransformWorkload(SimulatedWorkload):
         name = machine.name.removeprefix("client-")
         job = SimulatedJob(
             WireClient(host, name, self._cluster.bootstrap), name, settings.topic, SINK, settings.partitions,
-            self._jobs_random, self._processed,
+            self._jobs_random, self._progress, settings.group_protocol,
         )  # fmt: skip
         self._incarnations.append(job)
         job.start()
@@ -132,27 +156,11 @@ class TransformWorkload(SimulatedWorkload):
             await self._host.tasks.sleep(rng.uniform(*DOWN_MS))
             self._start(machine)
 
-    # ------------------------------------------------------------------------------------- reads
-
-    async def _follow(self, tp: TopicPartition) -> None:
-        """Read committed data of the sink from its beginning."""
-        seen = self._seen.setdefault(tp, {})
-        while True:
-            position = self._sink_positions[tp]
-            row = await fetch_committed(self._reader, tp, position, READ_WAIT_MS)
-            if row is None or row.error:
-                await self._reader.refresh(tp.topic)
-                await self._reader.host.tasks.sleep(pause_ms(self._reader.host))
-                continue
-            records, end = committed_records(row.records, row.aborted or ())
-            seen.update(record for record in records if record[0] >= position)
-            self._sink_positions[tp] = max(position, end or 0)
-
     # ------------------------------------------------------------------------------------- the end
 
     def left_open(self) -> list[str]:
-        """Return a line for each open transaction, and for each leader whose LSO is below its HW."""
-        return [*self._open_transactions(), *self._held_back()]
+        """Return a line for each open transaction, each leader whose LSO is below its HW, and each unread end."""
+        return [*self._open_transactions(), *self._held_back(), *self._unread()]
 
     def _open_transactions(self) -> Iterator[str]:
         for node, process in self._cluster.brokers.items():
@@ -173,6 +181,16 @@ class TransformWorkload(SimulatedWorkload):
                         f"{row['topic']}-{row['partition']}: LSO {row['lso']}, HW {row['hw']}, LEO {row['leo']}"
                     )
 
+    def _unread(self) -> Iterator[str]:
+        for tp, position in self.consumer.positions.items():
+            committed = self._progress.processed.get(tp, 0)
+            if committed < position:
+                yield f"{tp}: the group has committed {committed} of {position}"
+        for tp, position in self._reader.positions.items():
+            end = self._end_of(tp)
+            if not self._reader.at_end(tp, end):
+                yield f"{tp}: the reader of committed data is at {position} of {end}"
+
     def _end_of(self, tp: TopicPartition) -> int:
         ends = [
             row["leo"] for rows in self._cluster.states().values() for row in rows
@@ -180,44 +198,17 @@ class TransformWorkload(SimulatedWorkload):
         ]  # fmt: skip
         return int(ends[0]) if ends else -1
 
-    def judge_reads(self, tp: TopicPartition, final: Mapping[int, bytes]) -> Iterator[FoundAnomaly]:
-        """Compare what the reader of the sink received with `final`, the committed values by offset."""
-        seen = self._seen.get(tp, {})
-        for offset, value in sorted(seen.items()):
-            if final.get(offset) != value:
-                yield (
-                    "inconsistent-offsets",
-                    f"{tp} at {offset}: {value.decode()} was read as committed",
-                )
-        for offset in sorted(set(final) - set(seen)):
-            if offset < self._sink_positions[tp]:
-                yield "unseen", f"{tp} at {offset}"
+    def judge(
+        self, number: int, inputs: Iterable[ReplicaLog], outputs: Sequence[ReplicaLog], acknowledged: set[bytes]
+    ) -> None:  # fmt: skip
+        """Judge partition `number` of the sink; `findings` gets what is wrong.
 
-
-def judge_output(
-    workload: TransformWorkload, tp: TopicPartition, inputs: Iterable[ReplicaLog], outputs: Iterable[ReplicaLog],
-    acknowledged: set[bytes],
-) -> Iterator[FoundAnomaly]:  # fmt: skip
-    """Judge the partition `tp` of the sink by the logs of its replicas and those of the same partition of the source.
-
-    `acknowledged`: values of the source that were acknowledged; they may have been deleted since.
-    """
-    required = set(acknowledged)
-    for replica in inputs:
-        if replica.is_leader:
-            required |= {value for _, value in records_of_log(replica.data)[0]}
-    committed = {replica.node: records_of_log(replica.data)[0] for replica in outputs}
-    led = [committed[replica.node] for replica in outputs if replica.is_leader]
-    final = led[0] if led else []
-    for node, records in committed.items():
-        if records != final:
-            yield "replica-divergence", f"committed records of {tp} on broker {node} and the leader"
-    counts = Counter(value for _, value in final)
-    for value in sorted(required | set(counts)):
-        if not counts[value]:
-            yield "missing-output", f"{tp}: {value.decode()}"
-        elif counts[value] > 1:
-            yield "duplicate-output", f"{tp}: {value.decode()}, {counts[value]} times"
-        elif value not in workload.offered:
-            yield "unexpected-output", f"{tp}: {value.decode()}"
-    yield from workload.judge_reads(tp, dict(final))
+        `acknowledged`: values of the same partition of the source that were acknowledged.
+        """
+        tp = TopicPartition(SINK, number)
+        facts = OutputFacts(
+            offered=self.offered, acknowledged=acknowledged, seen=self._reader.seen[tp],
+            position=self._reader.positions[tp], unclean_epoch=self._unclean_epoch(tp),
+            epochs=self._progress.output_epochs.get(tp, {}),
+        )  # fmt: skip
+        judge_output(tp, facts, inputs, outputs, self.findings)

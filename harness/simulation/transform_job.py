@@ -7,42 +7,46 @@ the job begins again with InitProducerId, joins the group, and continues at the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 
-from harrow.cluster.errors import ErrorCode, KafkaError, WireError
+from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
-from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
 
-from .committed_reads import Record, committed_records
-from .consumer import FETCH, FETCH_VERSION, MOST_BYTES, REQUEST_MS
+from ..run_settings import CLASSIC, CONSUMER
+from .committed_reads import Record, committed_records, fetch_committed
+from .consumer_member import ConsumerMember
 from .group_member import GroupMember, Membership
 from .transactional_producer import SimulatedTransactionalProducer
 from .wire import WireClient, pause_ms
 
 GROUP = "billing"
-READ_COMMITTED = 1
 WAIT_MS = 50
 ABORTED_PART = 0.15
 """How many transactions the job itself aborts."""
 BATCH_RECORDS_MOST = 6
 
 
-async def fetch_committed(
-    client: WireClient, tp: TopicPartition, offset: int, wait_ms: int
-) -> FetchedPartition | None:
-    """Fetch committed data from the leader; None without a response, whose error code the caller checks."""
-    leader = await client.leader(tp)
-    part = FetchPartition(tp.topic, tp.partition, leader.epoch, offset, -1, -1, MOST_BYTES)
-    fetch = FetchRequest(-1, -1, wait_ms, 1, MOST_BYTES, READ_COMMITTED, 0, -1, [part], [], "")
-    body = encode_fetch_request(FETCH_VERSION, fetch)
-    try:
-        view = await client.request(leader.address, FETCH, FETCH_VERSION, body, REQUEST_MS)
-        response = decode_fetch_response(FETCH_VERSION, bytes(view))
-    except (OSError, TimeoutError, WireError):
-        return None
-    return response.partitions[0] if response.partitions else None
+MEMBERS: Mapping[str, type[GroupMember | ConsumerMember]] = {
+    CLASSIC: GroupMember,
+    CONSUMER: ConsumerMember,
+}
+
+
+class JobProgress:
+    """What all processes of the job have done."""
+
+    def __init__(self) -> None:
+        self.processed: dict[TopicPartition, int] = {}
+        """The highest offset of each partition of the source of which a commit was confirmed."""
+        self.output_epochs: dict[TopicPartition, dict[bytes, int]] = {}
+        """For each value of the sink, the lowest leader epoch that was known when it was sent."""
+
+    def note_output(self, tp: TopicPartition, values: Iterable[bytes], epoch: int) -> None:
+        """The values are sent to a leader of `epoch` or a later one."""
+        epochs = self.output_epochs.setdefault(tp, {})
+        for value in values:
+            epochs[value] = min(epoch, epochs.get(value, epoch))
 
 
 class SimulatedJob:
@@ -50,15 +54,14 @@ class SimulatedJob:
 
     def __init__(
         self, client: WireClient, name: str, source: str, sink: str, partitions: int, rng: Random,
-        processed: dict[TopicPartition, int],
+        progress: JobProgress, protocol: str,
     ) -> None:  # fmt: skip
-        """`processed`: the highest offset of each source partition of which a commit was confirmed."""
         self._client = client
         self._host = client.host
         self._sink = sink
         self._random = rng
-        self._processed = processed
-        self._member = GroupMember(client, GROUP, source, partitions)
+        self._progress = progress
+        self._member = MEMBERS[protocol](client, GROUP, source, partitions)
         self._producer = SimulatedTransactionalProducer(client, name, GROUP)
         self.committed = 0
         """Transactions whose commit was confirmed."""
@@ -95,8 +98,9 @@ class SimulatedJob:
         return found
 
     def _confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
+        processed = self._progress.processed
         for tp, offset in offsets.items():
-            self._processed[tp] = max(offset, self._processed.get(tp, 0))
+            processed[tp] = max(offset, processed.get(tp, 0))
 
     async def _transact(
         self, tp: TopicPartition, positions: dict[TopicPartition, int], membership: Membership
@@ -110,7 +114,10 @@ class SimulatedJob:
         records = records[:BATCH_RECORDS_MOST]
         end = records[-1][0] + 1
         values = [(value, value, ()) for _, value in records]
-        await self._producer.produce(TopicPartition(self._sink, tp.partition), values)
+        output = TopicPartition(self._sink, tp.partition)
+        leader = await self._client.leader(output)
+        self._progress.note_output(output, (value for _, value in records), leader.epoch)
+        await self._producer.produce(output, values)
         await self._host.tasks.sleep(self._random.uniform(0, 60))
         await self._producer.send_offsets({tp: end}, membership)
         await self._host.tasks.sleep(self._random.uniform(0, 60))

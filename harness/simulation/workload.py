@@ -6,6 +6,8 @@ of each batch, and its partition, are drawn from the world's seed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.seam import Host
 from harrow.cluster.ids import TopicPartition
@@ -67,14 +69,19 @@ class SimulatedWorkload:
 
     async def _prepare(self) -> None:
         for topic in self.topics:
-            await self._create(topic)
+            await self._create(topic, self.config_of(topic))
         await self.producer.start()
         for number in range(self._settings.partitions):
             await self._client.leader(TopicPartition(self._settings.topic, number))
         self.consumer.start()
         self.ready = True
 
-    async def _create(self, name: str) -> None:
+    def config_of(self, topic: str) -> Mapping[str, object]:
+        """Return the settings with which a topic is created."""
+        assert topic in self.topics, f"{topic} is no topic of this workload"
+        return self._settings.topic_config
+
+    async def _create(self, name: str, config: Mapping[str, object]) -> None:
         schema = messages.schema(CREATE_TOPICS, CREATE_VERSION, "request")
         settings = self._settings
         topic = schema.CreatableTopic(
@@ -82,7 +89,7 @@ class SimulatedWorkload:
             replication_factor=settings.replication_factor, assignments=(),
             configs=tuple(
                 schema.CreatableTopicConfig(name=name, value=_text(value))
-                for name, value in sorted(settings.topic_config.items())
+                for name, value in sorted(config.items())
             ),
         )  # fmt: skip
         entity = schema.CreateTopicsRequest(

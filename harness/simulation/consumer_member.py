@@ -1,0 +1,96 @@
+"""A member of a group of the protocol `consumer` (KIP-848) on a virtual clock: heartbeats, and nothing else.
+
+Owns: `ConsumerMember`, which a job uses as it uses `GroupMember`. A membership ends when the coordinator assigns other
+partitions or fences the member. The caller ends its transaction and joins again, which says that the partitions of
+before are revoked. A member epoch that rises without another assignment is taken over into the membership.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harrow.cluster.errors import ErrorCode, KafkaError
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+from .coordinator_client import GROUP, CoordinatorClient
+from .group_member import HEARTBEAT_MS, REBALANCE_MS, Membership, committed_offsets
+from .wire import WireClient, pause_ms
+
+VERSION = 1
+JOINING = 0
+FENCED = (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id)
+
+
+class ConsumerMember:
+    """One member of `group`, which reads `topic`."""
+
+    def __init__(self, client: WireClient, group: str, topic: str, partitions: int) -> None:
+        assert partitions > 0, "a member without partitions reads nothing"
+        self._host = client.host
+        self._coordinator = CoordinatorClient(client, GROUP, group)
+        self._group, self._topic = group, topic
+        self._member_id = f"member-{client.host.random.getrandbits(64):016x}"
+        self._epoch = JOINING
+        self._topic_id: Any = None
+        self._assigned: tuple[int, ...] = ()
+        """What the coordinator assigned last."""
+        self._owned: tuple[int, ...] = ()
+        """What the coordinator knows that this member owns."""
+
+    async def join(self) -> Membership:
+        """Join, or revoke what is no longer assigned, until there is an assignment; begin to send heartbeats."""
+        while True:
+            try:
+                await self._heartbeat(self._assigned)
+            except KafkaError as error:
+                self._failed(error)
+                await self._host.tasks.sleep(pause_ms(self._host))
+                continue
+            if self._owned == self._assigned:
+                break
+        membership = Membership(
+            member_id=self._member_id, generation=self._epoch,
+            partitions=[TopicPartition(self._topic, number) for number in self._owned],
+        )  # fmt: skip
+        self._host.tasks.spawn(self._send_heartbeats(membership), name="heartbeats")
+        return membership
+
+    async def committed(self, membership: Membership) -> dict[TopicPartition, int]:
+        """Return the committed offsets of the member's partitions, 0 where there is none (KIP-447)."""
+        return await committed_offsets(self._coordinator, self._group, membership)
+
+    async def _send_heartbeats(self, membership: Membership) -> None:
+        while not membership.over:
+            await self._host.tasks.sleep(HEARTBEAT_MS)
+            if membership.over:
+                return
+            try:
+                await self._heartbeat(self._owned)
+            except KafkaError as error:
+                membership.over = True
+                self._failed(error)
+            else:
+                membership.generation = self._epoch
+                membership.over = self._assigned != self._owned
+
+    async def _heartbeat(self, owned: tuple[int, ...]) -> None:
+        """One heartbeat with all fields; KafkaError for an error that is not retriable."""
+        schema = messages.schema(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, "request")
+        rows = (schema.TopicPartitions(topic_id=self._topic_id, partitions=owned),) if owned else ()
+        entity = schema.ConsumerGroupHeartbeatRequest(
+            group_id=self._group, member_id=self._member_id, member_epoch=self._epoch, topic_partitions=rows,
+            rebalance_timeout=messages.milliseconds(REBALANCE_MS), subscribed_topic_names=(self._topic,),
+        )  # fmt: skip
+        response = await self._coordinator.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, entity)
+        self._epoch, self._owned = response.member_epoch, owned
+        if response.assignment is not None:
+            rows = response.assignment.topic_partitions
+            self._assigned = tuple(sorted(number for row in rows for number in row.partitions))
+            for row in rows:
+                self._topic_id = row.topic_id
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.code in FENCED:
+            self._epoch, self._assigned, self._owned = JOINING, (), ()

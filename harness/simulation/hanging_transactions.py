@@ -1,0 +1,83 @@
+"""Aborts hanging transactions as an operator does it (KIP-664), on a virtual clock.
+
+Owns: `HangingTransactions`. An unclean election may take the marker of a transaction that its coordinator has ended, so
+that nobody ends it any more in this partition. A transaction that is open at the leader for longer than any client and
+coordinator needs is ended by an abort marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from harrow.cluster.errors import WireError
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire import messages
+from harrow.cluster.wire.api_keys import ApiKey
+
+from .transactional_producer import TIMEOUT_MS
+from .wire import WireClient
+
+DESCRIBE_VERSION, MARKERS_VERSION = 0, 1
+POLL_MS = 500
+HANGING_MS = 2 * TIMEOUT_MS
+"""An open transaction that is older is hanging."""
+OpenTransaction = tuple[TopicPartition, int, int]
+"""Partition, producer id, first offset."""
+
+
+class HangingTransactions:
+    """Looks for hanging transactions in some partitions, from `start` on."""
+
+    def __init__(
+        self, client: WireClient, partitions: Callable[[], Iterable[TopicPartition]]
+    ) -> None:
+        self._client = client
+        self._host = client.host
+        self._partitions = partitions
+        self._found_ms: dict[OpenTransaction, int] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        self._host.tasks.spawn(self._run(), name="hanging-transactions")
+
+    async def _run(self) -> None:
+        while True:
+            await self._host.tasks.sleep(POLL_MS)
+            for tp in self._partitions():
+                try:
+                    await self._look(tp)
+                except (OSError, TimeoutError, WireError):
+                    await self._client.refresh(tp.topic)
+
+    async def _look(self, tp: TopicPartition) -> None:
+        leader = await self._client.leader(tp)
+        schema = messages.schema(ApiKey.DESCRIBE_PRODUCERS, DESCRIBE_VERSION, "request")
+        topic = schema.TopicRequest(name=tp.topic, partition_indexes=(tp.partition,))
+        response = await self._client.ask(
+            leader.address, ApiKey.DESCRIBE_PRODUCERS, DESCRIBE_VERSION,
+            schema.DescribeProducersRequest(topics=(topic,)),
+        )  # fmt: skip
+        row = response.topics[0].partitions[0]
+        if row.error_code:
+            await self._client.refresh(tp.topic)
+        now_ms = self._host.clock.monotonic_ms()
+        for producer in row.active_producers:
+            if producer.current_txn_start_offset < 0:
+                continue
+            key = tp, producer.producer_id, producer.current_txn_start_offset
+            if now_ms - self._found_ms.setdefault(key, now_ms) > HANGING_MS:
+                await self._abort(tp, leader.address, producer)
+
+    async def _abort(self, tp: TopicPartition, address: tuple[str, int], producer: Any) -> None:
+        schema = messages.schema(ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, "request")
+        topic = schema.WritableTxnMarkerTopic(name=tp.topic, partition_indexes=(tp.partition,))
+        marker = schema.WritableTxnMarker(
+            producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, transaction_result=False,
+            topics=(topic,), coordinator_epoch=max(0, producer.coordinator_epoch),
+        )  # fmt: skip
+        entity = schema.WriteTxnMarkersRequest(markers=(marker,))
+        await self._client.ask(address, ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, entity)
+        self._host.trace.emit(
+            "client.operator.abort-hanging", topic=tp.topic, partition=tp.partition, producer_id=producer.producer_id
+        )  # fmt: skip

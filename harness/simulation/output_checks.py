@@ -1,0 +1,169 @@
+"""Judges the output of a simulated job, partition by partition, by the logs of all replicas.
+
+* `missing-output`, `duplicate-output`, `unexpected-output`: not every record of the source has exactly one output;
+* `replica-divergence`: the committed records of two replicas differ;
+* `aborted-read`, `unseen`: the transaction index of a replica makes an aborted batch committed, or the other way round;
+* `inconsistent-offsets`: a reader of committed data received a record that is not committed in the final log;
+* `unseen`: the reader passed over a record that is committed.
+
+After an unclean election (`OutputFacts.unclean_epoch`) records and markers of earlier leader epochs may be gone. A
+missing output is then no anomaly but a loss, unless it was sent to leaders of that epoch or later ones only. So is a
+duplicate output, because an aborted batch without its marker takes the end of its producer's next transaction.
+All other anomalies stay anomalies, for every partition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire.batch_header import BatchHeader, headers
+from harrow.cluster.wire.records import CONTROL_KEY, decode_records
+
+from .checks import FoundAnomaly, ReplicaLog
+from .committed_reads import COMMIT, Record, records_of_log
+
+READS = 4
+"""From so many offsets of a log, its transaction index is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFacts:
+    """What is known of one partition of the output beside its logs."""
+
+    offered: set[bytes]
+    """All values that were ever offered to the source."""
+    acknowledged: set[bytes]
+    """Values of the source that were acknowledged; they may have been deleted since."""
+    seen: Mapping[int, bytes]
+    """What the reader of committed data received, by offset."""
+    position: int
+    """Up to where it has read."""
+    unclean_epoch: int
+    """The leader epoch that the last unclean election began; -1: there was none."""
+    epochs: Mapping[bytes, int]
+    """The lowest leader epoch that was known when a value was sent to the output."""
+
+
+class Findings:
+    """What is wrong, and what an unclean election excuses."""
+
+    def __init__(self) -> None:
+        self.anomalies: list[FoundAnomaly] = []
+        self.losses: list[FoundAnomaly] = []
+        """Legal, and named."""
+
+
+def judge_output(
+    tp: TopicPartition, facts: OutputFacts, inputs: Iterable[ReplicaLog], outputs: Sequence[ReplicaLog],
+    findings: Findings,
+) -> None:  # fmt: skip
+    """Judge the partition `tp` of the output by its replicas' logs and those of the same partition of the source."""
+    required = set(facts.acknowledged)
+    for replica in inputs:
+        if replica.is_leader:
+            required |= {value for _, value in records_of_log(replica.data)[0]}
+    low = max((replica.low for replica in outputs), default=0)
+    committed = {replica.node: _committed(replica, low) for replica in outputs}
+    led = [committed[replica.node] for replica in outputs if replica.is_leader]
+    final = led[0] if led else []
+    for replica in outputs:
+        if committed[replica.node] != final:
+            where = f"committed records of {tp} on broker {replica.node} and the leader"
+            findings.anomalies.append(("replica-divergence", where))
+        findings.anomalies += judge_index(tp, replica)
+    deleted = [value for offset, value in sorted(facts.seen.items()) if offset < low]
+    _count(tp, facts, required, [*deleted, *(value for _, value in final)], findings)
+    findings.anomalies += judge_reads(tp, facts, dict(final), low)
+
+
+def _committed(replica: ReplicaLog, low: int) -> list[Record]:
+    return [record for record in records_of_log(replica.data)[0] if record[0] >= low]
+
+
+def _count(
+    tp: TopicPartition, facts: OutputFacts, required: set[bytes], values: Iterable[bytes], findings: Findings
+) -> None:  # fmt: skip
+    counts = Counter(values)
+    for value in sorted(required | set(counts)):
+        excused = facts.epochs.get(value, -1) < facts.unclean_epoch
+        found = findings.losses if excused else findings.anomalies
+        if not counts[value]:
+            found.append(("missing-output", f"{tp}: {value.decode()}"))
+        elif counts[value] > 1:
+            found.append(("duplicate-output", f"{tp}: {value.decode()}, {counts[value]} times"))
+        elif value not in facts.offered:
+            findings.anomalies.append(("unexpected-output", f"{tp}: {value.decode()}"))
+
+
+def judge_reads(
+    tp: TopicPartition, facts: OutputFacts, final: Mapping[int, bytes], low: int
+) -> Iterator[FoundAnomaly]:
+    """Compare what the reader received at `low` and above with `final`, the committed values by offset."""
+    for offset, value in sorted(facts.seen.items()):
+        if offset >= low and final.get(offset) != value:
+            where = f"{tp} at {offset}: {value.decode()} was read as committed"
+            yield "inconsistent-offsets", where
+    for offset in sorted(set(final) - set(facts.seen)):
+        if offset < facts.position:
+            yield "unseen", f"{tp} at {offset}"
+
+
+# ---------------------------------------------------------------------------- the transaction index
+
+
+def judge_index(tp: TopicPartition, replica: ReplicaLog) -> Iterator[FoundAnomaly]:
+    """Compare what a replica's markers say of its batches with the aborted transactions that it lists for readers."""
+    log = replica.log
+    stable = log.last_stable_offset(log.high_watermark())
+    batches = [(header, replica.data[at : at + size]) for at, size, header in headers(replica.data)]
+    aborted = _aborted_by_markers(batches)
+    step = max(1, (stable - replica.low) // READS)
+    for start in range(replica.low, stable, step):
+        listed = sorted(
+            (row.first_offset, row.producer_id) for row in log.aborted_transactions(start, stable)
+        )
+        found = _aborted_by_list(
+            (header for header, _ in batches if start <= header.last_offset < stable), listed
+        )
+        wanted = {at for at, last in aborted.items() if start <= last < stable}
+        where = f"{tp} on broker {replica.node}, by its transaction index from {start} to {stable}"
+        if wanted - found:
+            yield "aborted-read", f"{where}: the batches at {sorted(wanted - found)} are aborted"
+        if found - set(aborted):
+            yield (
+                "unseen",
+                f"{where}: the batches at {sorted(found - set(aborted))} are not aborted",
+            )
+
+
+def _aborted_by_markers(batches: Iterable[tuple[BatchHeader, Any]]) -> dict[int, int]:
+    """Return the aborted batches: base offset and last offset."""
+    opened: dict[int, dict[int, int]] = {}
+    aborted: dict[int, int] = {}
+    for header, data in batches:
+        if header.is_control:
+            mine = opened.pop(header.producer_id, {})
+            for record in decode_records(data):
+                assert record.key is not None, "a marker has a key"
+                if CONTROL_KEY.unpack(record.key)[1] != COMMIT:
+                    aborted |= mine
+        elif header.is_transactional:
+            opened.setdefault(header.producer_id, {})[header.base_offset] = header.last_offset
+    return aborted
+
+
+def _aborted_by_list(batches: Iterable[BatchHeader], listed: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the base offsets of the batches that a reader drops, as `committed_records` does."""
+    coming, dropped, open_aborts = list(listed), set[int](), set[int]()
+    for header in batches:
+        while coming and coming[0][0] <= header.last_offset:
+            open_aborts.add(coming.pop(0)[1])
+        if header.is_control:
+            open_aborts.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in open_aborts:
+            dropped.add(header.base_offset)
+    return dropped
