@@ -62,16 +62,26 @@ class ReplicaLog(NamedTuple):
 
 
 def replicas_of(cluster: SimulatedCluster, tp: TopicPartition) -> list[ReplicaLog]:
-    """Return the logs of the replicas that run."""
-    found: list[ReplicaLog] = []
-    for node, process in cluster.brokers.items():
-        hosted = cluster.broker(node).replicas.partition(tp) if process.ready else None
-        if hosted is not None and node in hosted.replicas:
-            low, high = hosted.log.log_start_offset, hosted.log.log_end_offset
-            found.append(
-                ReplicaLog(node, hosted.is_leader, low, high, log_bytes(hosted.log), hosted.log)
-            )
-    return found
+    """Return the logs of the replicas that run.
+
+    The leader says which brokers are replicas: a broker that was away when a reassignment removed it may still have a log
+    and not know that.
+    """
+    hosted = {
+        node: partition
+        for node, process in cluster.brokers.items()
+        if process.ready and (partition := cluster.broker(node).replicas.partition(tp)) is not None
+    }
+    leading = [partition for partition in hosted.values() if partition.is_leader]
+    leader = max(leading, key=lambda partition: partition.leader_epoch, default=None)
+    return [
+        ReplicaLog(
+            node, partition.is_leader, partition.log.log_start_offset, partition.log.log_end_offset,
+            log_bytes(partition.log), partition.log,
+        )
+        for node, partition in hosted.items()
+        if node in (partition if leader is None else leader).replicas
+    ]  # fmt: skip
 
 
 def acknowledged_values(

@@ -26,8 +26,14 @@ UNCLEAN_PART = 0.35
 """How many of its seeds have unclean elections of the output."""
 JOB_OPERATIONS = ("alter", "alter", "delete-records", "delete-output", "elect", "reassign")
 UNCLEAN_OPERATIONS = (*JOB_OPERATIONS, "elect-unclean", "elect-unclean")
-BEHIND_MS = 600
+UNCLEAN_START = (0.1, 0.35)
+"""When the faults that cause an unclean election begin, as parts of the seed's duration."""
+BEHIND_MS = 300
 """How long a follower is outside of the ISR before the members of the ISR are killed."""
+DETECTED_MS: Mapping[str, int] = {
+    "zookeeper.session.timeout.ms": 1_000, "replica.lag.time.max.ms": 1_000
+}  # fmt: skip
+"""The longest such settings of a seed with unclean elections: in its duration all of its faults must be detected."""
 TOPIC_CONFIG: Mapping[str, str] = {"min.insync.replicas": "2"}
 
 
@@ -63,10 +69,12 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
     if options.workload == EXACTLY_ONCE and power < POWER_LOSS_PART:
         options = replace(options, power_loss=True)
     job = drawn_job(random.Random(f"{seed}/job"), options)  # noqa: S311 - not cryptography
+    config = drawn_config(random.Random(f"{seed}/config"), options)  # noqa: S311 - not cryptography
+    if job.get("unclean_sink"):
+        config |= {name: min(int(str(config[name])), most) for name, most in DETECTED_MS.items()}
     settings = RunSettings(
         seed=seed, brokers=options.brokers, seconds=options.seconds,
-        config=drawn_config(random.Random(f"{seed}/config"), options),  # noqa: S311 - not cryptography
-        topic=TOPIC, partitions=options.partitions, replication_factor=min(3, options.brokers),
+        config=config, topic=TOPIC, partitions=options.partitions, replication_factor=min(3, options.brokers),
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
         in_flight=random.Random(f"{seed}/in-flight").choice(IN_FLIGHT),  # noqa: S311 - not cryptography
         resends=options.resends, batches=options.batches, plants=options.plants, workload=options.workload,
@@ -109,11 +117,11 @@ def with_unclean_election(
     session_ms = int(str(settings.config["zookeeper.session.timeout.ms"]))
     lag_ms = int(str(settings.config["replica.lag.time.max.ms"]))
     partition = rng.randrange(settings.partitions)
-    at_ms = rng.randint(300, 1_500)
-    kill_ms = at_ms + 2 * lag_ms + BEHIND_MS
-    last_ms = kill_ms + 2 * session_ms + rng.randint(0, 400)
+    at_ms = round(settings.seconds * 1_000 * rng.uniform(*UNCLEAN_START))
+    kill_ms = at_ms + round(1.5 * lag_ms) + BEHIND_MS
+    last_ms = kill_ms + round(1.3 * session_ms)
     heads = (
-        (at_ms, Isolate(target=follower(SINK, partition), clients=False), last_ms - at_ms + 100),
+        (at_ms, Isolate(target=follower(SINK, partition), clients=False), last_ms - at_ms + 50),
         (kill_ms, Kill(target=leader(SINK, partition)), last_ms - kill_ms + 3 * session_ms),
         (last_ms, Kill(target=leader(SINK, partition)), 3 * session_ms),
     )
