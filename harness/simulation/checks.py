@@ -64,8 +64,8 @@ class ReplicaLog(NamedTuple):
 def replicas_of(cluster: SimulatedCluster, tp: TopicPartition) -> list[ReplicaLog]:
     """Return the logs of the replicas that run.
 
-    The leader says which brokers are replicas: a broker that was away when a reassignment removed it may still have a log
-    and not know that.
+    The leader says which brokers are replicas: a broker that was away when a reassignment removed it may still have a
+    log and not know that.
     """
     hosted = {
         node: partition
