@@ -37,6 +37,7 @@ from .checks import (
     FoundAnomaly,
     acknowledged_values,
     check_trace,
+    current_leader,
     judge_partition,
     log_rows,
     read_finally,
@@ -263,12 +264,13 @@ def end_of_replicas(states: Mapping[int, list[dict[str, Any]]], tp: TopicPartiti
         (node, row) for node, rows_of in states.items() for row in rows_of
         if (row["topic"], row["partition"]) == tp
     ]  # fmt: skip
-    leaders = [row for _, row in rows if row["is_leader"]]
-    if len(leaders) != 1:
+    leader = current_leader(row for _, row in rows)
+    if leader is None:
         return None
-    (leader,) = leaders
     replicas, end = set(leader["replicas"]), int(leader["leo"])
     held = [row for node, row in rows if node in replicas]
+    if sum(row["is_leader"] for row in held) != 1:
+        return None
     if len(held) != len(replicas) or set(leader["isr"]) != replicas:
         return None
     return end if all((row["leo"], row["hw"]) == (end, end) for row in held) else None

@@ -11,15 +11,16 @@ aborted as an operator does it (`hanging_transactions.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from harrow.cluster.host.simulated import Machine
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS
+from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.transactions.states import TransactionState
 
 from ..run_settings import SINK, RunSettings
-from .checks import ReplicaLog
+from .checks import ReplicaLog, current_leader
 from .hanging_transactions import HangingTransactions
 from .operator import SimulatedOperator
 from .output_checks import Findings, OutputFacts, judge_output
@@ -114,15 +115,17 @@ class TransformWorkload(SimulatedWorkload):
             for tp, offset in self._progress.processed.items()
         }
 
-    def _movable(self) -> list[TopicPartition]:
+    def _movable_counts(self) -> dict[str, int]:
         config = self._settings.config
-        counts = dict.fromkeys(self.topics, self._settings.partitions) | {
-            OFFSETS.name: int(str(config.get("offsets.topic.num.partitions", 1))),
-            TRANSACTIONS.name: int(str(config.get("transaction.state.log.num.partitions", 1))),
+        return dict.fromkeys(self.topics, self._settings.partitions) | {
+            OFFSETS.name: int(str(config.get("offsets.topic.num.partitions", 50))),
+            TRANSACTIONS.name: int(str(config.get("transaction.state.log.num.partitions", 50))),
         }
+
+    def _movable(self) -> list[TopicPartition]:
         return [
             TopicPartition(topic, number)
-            for topic, count in counts.items()
+            for topic, count in self._movable_counts().items()
             for number in range(count)
         ]
 
@@ -162,24 +165,36 @@ class TransformWorkload(SimulatedWorkload):
         """Return a line for each open transaction, each leader whose LSO is below its HW, and each unread end."""
         return [*self._open_transactions(), *self._held_back(), *self._unread()]
 
+    def _state_partition(self, transactional_id: str) -> TopicPartition:
+        count = self._movable_counts()[TRANSACTIONS.name]
+        return TopicPartition(TRANSACTIONS.name, partition_for(transactional_id, count))
+
     def _open_transactions(self) -> Iterator[str]:
+        leaders = self._leaders()
         for node, process in self._cluster.brokers.items():
             if not process.ready:
                 continue
             for shard in self._cluster.broker(node).transactions.service.runtime.all_active():
                 for transaction in shard:
-                    if transaction.value.state not in AT_REST:
+                    row = leaders.get(self._state_partition(transaction.transactional_id), {})
+                    if transaction.value.state not in AT_REST and row.get("leader") == node:
                         yield (
                             f"{transaction.transactional_id} is {transaction.value.state.title} on broker {node}"
                         )
 
     def _held_back(self) -> Iterator[str]:
+        for tp, row in self._leaders().items():
+            if not row["lso"] == row["hw"] == row["leo"]:
+                yield f"{tp}: LSO {row['lso']}, HW {row['hw']}, LEO {row['leo']}"
+
+    def _leaders(self) -> dict[TopicPartition, Mapping[str, Any]]:
+        by_partition: dict[TopicPartition, list[Mapping[str, Any]]] = {}
         for rows in self._cluster.states().values():
             for row in rows:
-                if row["is_leader"] and not row["lso"] == row["hw"] == row["leo"]:
-                    yield (
-                        f"{row['topic']}-{row['partition']}: LSO {row['lso']}, HW {row['hw']}, LEO {row['leo']}"
-                    )
+                tp = TopicPartition(row["topic"], row["partition"])
+                by_partition.setdefault(tp, []).append(row)
+        found = {tp: current_leader(rows) for tp, rows in by_partition.items()}
+        return {tp: row for tp, row in found.items() if row is not None}
 
     def _unread(self) -> Iterator[str]:
         for tp, position in self.consumer.positions.items():
@@ -192,11 +207,8 @@ class TransformWorkload(SimulatedWorkload):
                 yield f"{tp}: the reader of committed data is at {position} of {end}"
 
     def _end_of(self, tp: TopicPartition) -> int:
-        ends = [
-            row["leo"] for rows in self._cluster.states().values() for row in rows
-            if (row["topic"], row["partition"]) == tp and row["is_leader"]
-        ]  # fmt: skip
-        return int(ends[0]) if ends else -1
+        leader = self._leaders().get(tp)
+        return -1 if leader is None else int(leader["leo"])
 
     def judge(
         self, number: int, inputs: Iterable[ReplicaLog], outputs: Sequence[ReplicaLog], acknowledged: set[bytes]
