@@ -27,9 +27,10 @@ class TappedMembers:
     def report(self, tap: Tap, group: Group) -> None:
         """Report members that left, and the partitions of all members when an assignment is in the log.
 
-        A group that is Dead has moved to another coordinator with its members, so nothing is reported.
+        A group that is Dead has moved to another coordinator with its members, so nothing is reported. Nor is a static
+        member that replaces another one, while its record is not committed: another coordinator may not know it.
         """
-        if group.state is DEAD:
+        if group.state is DEAD or _is_replacing(group):
             return
         members = {member.member_id: member for member in group.members}
         for member_id in self._clients.keys() - members.keys():
@@ -52,6 +53,11 @@ class TappedMembers:
     def adopt(self, group: Group) -> None:
         """The group was a consumer group before, whose tap has the members' partitions."""
         self._clients = {member.member_id: member.client_id for member in group.members}
+
+
+def _is_replacing(group: Group) -> bool:
+    """True while a static member of a stable group waits for the response to its join."""
+    return group.state is STABLE and any(member.joining is not None for member in group.members)
 
 
 def _assigned(member: Member) -> tuple[TopicPartition, ...]:

@@ -72,7 +72,7 @@ class TransactionOracle:
     # ---- transactions ------------------------------------------------------------------------------
 
     def _requested_ns(self, batch: Row) -> int:
-        identity = ("producer_id", "producer_epoch", "base_sequence")
+        identity = ("producer_id", "producer_epoch", "base_sequence", "crc")
         times = [
             row["invoked_ns"]
             for row in self._produced

@@ -84,6 +84,18 @@ def the_same_epoch_without_acknowledgements(h: PartitionHistory) -> None:
     h.read(dropped=(aborted,))
 
 
+def an_abort_of_a_refused_batch_and_the_same_sequence_again(h: PartitionHistory) -> None:
+    """Found in a job of ten minutes: librdkafka keeps its epoch, and no log has a record of the aborted transaction."""
+    h.state(1)
+    h.refuse()
+    h.state(3)
+    h.state(5)
+    h.state(1)
+    h.send()
+    h.finish()
+    h.read()
+
+
 def a_retry_after_fencing(h: PartitionHistory) -> None:
     """A zombie's transaction is aborted with the next epoch, and its heir sends the records again."""
     h.state(1)
@@ -316,6 +328,7 @@ CORRECT: tuple[Story, ...] = (
     an_open_transaction_that_is_read_as_uncommitted_data, a_retried_batch, a_retry_whose_first_response_was_lost,
     an_end_whose_result_a_proxy_did_not_see, an_abort_in_the_same_epoch_after_an_end_without_result,
     an_abort_and_the_same_epoch_again, the_same_epoch_without_acknowledgements, a_retry_after_fencing,
+    an_abort_of_a_refused_batch_and_the_same_sequence_again,
     an_abort_by_timeout, a_coordinator_that_crashes_between_prepare_and_complete,
     a_coordinator_that_crashes_before_its_row_of_prepare, a_marker_that_is_written_twice, a_marker_without_records,
     two_producers_at_once, records_without_a_transaction_between, a_read_between_two_transactions,

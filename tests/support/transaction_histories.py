@@ -144,6 +144,13 @@ class PartitionHistory:
             self._tap(row, 1)
         return int(row["base_offset"])
 
+    def refuse(self, *, producer: int = 5, epoch: int = 0) -> None:
+        """A batch that no log has: the next batch of the producer has the same sequence and other bytes."""
+        sequence = self._sequences.get((producer, epoch), 0)
+        row = self._append(0x10, producer, epoch, sequence, 1)
+        self.log.pop()
+        self._tap({**row, "crc": 1}, 1)
+
     def again(self, number: int = -1) -> None:
         """A retry of a batch that is in the log: the leader acknowledges its first offset."""
         data = [row for row in self.log if not row["attributes"] & 0x20]

@@ -64,11 +64,14 @@ def _transactional_batches(inputs: PartitionInputs) -> pl.DataFrame:
 
 
 def _with_times(inputs: PartitionInputs, rows: pl.DataFrame) -> pl.DataFrame:
-    identity = [*PRODUCER, "base_sequence"]
+    # with an old version the transaction after an aborted one has the same epoch, and may begin with the same sequence
+    identity = [*PRODUCER, "base_sequence", "crc"]
     produced = inputs.produced.group_by(identity).agg(
         pl.col("invoked_ns").min().alias("produced_ns")
     )
-    produced = produced.cast({"producer_epoch": pl.Int64, "base_sequence": pl.Int64})
+    produced = produced.cast(
+        {"producer_epoch": pl.Int64, "base_sequence": pl.Int64, "crc": pl.Int64}
+    )
     return rows.join(produced, on=identity, how="left", maintain_order="left").with_columns(
         pl.col("produced_ns").fill_null(0)
     )

@@ -83,6 +83,31 @@ def test_a_group_that_moves_to_another_coordinator_keeps_its_owners() -> None:
     assert not tap.rows
 
 
+def test_a_static_member_owns_its_partitions_when_its_replacement_is_committed() -> None:
+    from harrow.cluster.errors import ErrorCode
+    from harrow.cluster.groups.members import JoinRequest, Protocol, WriteGroupMetadata
+
+    tap, tapped = MemberTap(), TappedMembers()
+    old = member("a", 0)
+    old.group_instance_id, old.protocols = "i", (Protocol("range", b""),)
+    group = group_of(old)
+    tapped.report(tap, group)
+    tap.rows.clear()
+    join = JoinRequest(
+        token="join", member_id="", new_member_id="b", group_instance_id="i", client_id="app", client_host="",
+        session_timeout_ms=1, rebalance_timeout_ms=1, protocol_type="consumer", protocols=old.protocols,
+        member_id_required=False, can_skip_assignment=True,
+    )  # fmt: skip
+    for error in (ErrorCode.not_coordinator, ErrorCode.none):
+        (write,) = group.join(join, 0)
+        assert isinstance(write, WriteGroupMetadata)
+        tapped.report(tap, group)
+        assert not tap.rows
+        group.metadata_written(write, error, 0)
+        tapped.report(tap, group)
+    assert tap.rows == [("a", 3, []), ("b", 3, [0])]
+
+
 def test_assignments_that_the_broker_cannot_read_have_no_owner() -> None:
     tap, tapped = MemberTap(), TappedMembers()
     damaged = member("a", 0)
