@@ -1,16 +1,21 @@
 """A job with transactions on a virtual clock: its processes and brokers are killed, settings change, power is lost.
 
-Records are deleted and logs compacted meanwhile. Each input has one output, and nothing stays open (B6, F3, F4, F6, G2,
-G3, H4).
+Records are deleted, logs compacted and partitions reassigned meanwhile, and unclean elections take records of the
+output where its topic allows them. Each input has one output, and nothing stays open (B6, F3, F4, F6, G2, G3, H4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from harrow.cluster.ids import TopicPartition
+from harrow.cluster.ids import Offset, TopicPartition
 from harrow.cluster.replication.partition import Partition
+from harrow.cluster.storage import log
+from harrow.cluster.storage.indexes.transaction_index import TransactionIndex
+from harrow.cluster.storage.log import Log
 from harrow.cluster.transactions.service import TransactionService
 from harrow.faults import Schedule
 from harrow.harness.run_settings import EXACTLY_ONCE
@@ -23,8 +28,11 @@ from harrow.harness.simulation import (
 )
 from harrow.harness.simulation.group_member import Membership
 from harrow.harness.simulation.transactional_producer import SimulatedTransactionalProducer
+from harrow.harness.simulation.transform import TransformWorkload
 
 OPTIONS = SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60)
+UNCLEAN_SEED = 6
+"""Its unclean election truncates records and markers of the output."""
 
 
 def ignore(_: TransactionService, transactional_id: str) -> None:
@@ -46,6 +54,7 @@ def test_the_recorded_schedule_of_a_job_repeats_its_run_byte_for_byte() -> None:
     again = run_schedule(Schedule.from_json(first.schedule.to_json()), keep_trace=True)
     assert again.trace == first.trace
     for event in (
+        "client.operator.reassign",
         "client.operator.alter",
         "client.operator.delete-records",
         "client.operator.elect",
@@ -58,6 +67,71 @@ def test_seeds_differ_in_whether_power_is_lost() -> None:
         "log.flush.interval.messages" in plan_seed(seed, OPTIONS).run["config"] for seed in range(9)
     }
     assert drawn == {True, False}
+
+
+def test_seeds_differ_in_the_protocol_of_the_group_and_in_unclean_elections() -> None:
+    drawn = [plan_seed(seed, OPTIONS).run for seed in range(20)]
+    assert {run["group_protocol"] for run in drawn} == {"classic", "consumer"}
+    assert {run["unclean_sink"] for run in drawn} == {True, False}
+    assert not any(
+        plan_seed(seed, replace(OPTIONS, plants=("harrow.faults.zoo.kip_101",))).run["unclean_sink"]
+        for seed in range(20)
+    )
+
+
+def test_what_an_unclean_election_took_is_named_and_no_anomaly() -> None:
+    result = run_seed(UNCLEAN_SEED, OPTIONS)
+    assert result.status == "valid", (result.anomalies, result.reasons)
+    assert {name for name, _ in result.losses} == {"missing-output"}
+
+
+def test_losses_without_an_unclean_election_are_anomalies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TransformWorkload, "_unclean_epoch", lambda *_: -1)
+    assert "missing-output" in names(run_seed(UNCLEAN_SEED, OPTIONS))
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [(TransactionIndex.clear, "aborted-read"), (lambda _: None, "unseen")],
+    ids=["forgets", "keeps"],
+)
+def test_a_truncation_that_is_wrong_about_aborted_transactions_is_found(
+    monkeypatch: pytest.MonkeyPatch, damage: Callable[[TransactionIndex], None], name: str
+) -> None:
+    def truncate_to(index: TransactionIndex, offset: int) -> None:
+        assert offset >= 0
+        damage(index)
+
+    monkeypatch.setattr(TransactionIndex, "truncate_to", truncate_to)
+    assert name in names(run_seed(UNCLEAN_SEED, OPTIONS))
+
+
+def test_a_truncation_that_forgets_no_producer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "truncate_producers", lambda *_: None)
+    assert "not-converged" in names(run_seed(UNCLEAN_SEED, OPTIONS))
+
+
+def test_followers_without_aborted_transactions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader meets them when the partition has moved to brokers that copied it."""
+    append = Log.append_as_follower
+
+    def without_index(self: Log, *arguments: Any, **more: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Log, "_note_aborted", lambda *_: None)
+            return append(self, *arguments, **more)
+
+    monkeypatch.setattr(Log, "append_as_follower", without_index)
+    assert "aborted-read" in names(run_seed(1, OPTIONS))
+
+
+def test_a_deletion_beyond_its_offset_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = Log.increment_log_start_offset
+
+    def too_far(self: Log, offset: Offset) -> bool:
+        return delete(self, min(Offset(offset + 3), self.high_watermark()))
+
+    monkeypatch.setattr(Log, "increment_log_start_offset", too_far)
+    assert "missing-output" in names(run_seed(3, OPTIONS))
 
 
 def test_a_job_that_commits_no_offsets_is_found_to_write_twice(
