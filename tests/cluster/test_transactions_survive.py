@@ -19,8 +19,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from harrow import Harrow
-from harrow.cluster.host.seam.failpoints import DECLARED
-from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
+from transaction_steps import SETTINGS, STEPS, broker_at
 from transactional_clients import (
     TIMEOUT_S,
     committed_offset,
@@ -31,15 +30,8 @@ from transactional_clients import (
 )
 from waiting import until
 
-SETTINGS = {
-    "transaction.state.log.num.partitions": 5,
-    "offsets.topic.num.partitions": 5,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
-}
 pytestmark = pytest.mark.harrow(scope="session", config=SETTINGS)
 
-AT_LEADERS = ("before-marker", "after-marker", "before-verification", "after-verification")
-AT_GROUPS = ("before-offsets", "after-offsets")
 IDLE_MS = 1_000
 """librdkafka closes idle connections after this time, and so looks for the group coordinator again.
 
@@ -47,27 +39,6 @@ Without it `send_offsets_to_transaction` may never return, whatever its timeout 
 the metadata does not list the group coordinator's broker, the client ends that broker's thread, and the request waits
 for a change of state of a broker. No broker changes its state in a quiet client, not even when the crashed one is back.
 """
-STEPS = sorted(name for name in DECLARED if name.startswith("transaction."))
-
-
-def home(harrow: Harrow, topic: str, key: str) -> int:
-    """The broker that coordinates `key`."""
-    partition = partition_for(key, 5)
-    leader = until(
-        lambda: harrow.cluster.leader(topic, partition), f"{topic}-{partition} has a leader"
-    )
-    assert leader is not None
-    return leader
-
-
-def broker_at(harrow: Harrow, step: str, name: str, topic: str, group: str) -> int:
-    if step.endswith(AT_LEADERS):
-        leader = harrow.cluster.leader(topic, 0)
-        assert leader is not None
-        return leader
-    if step.endswith(AT_GROUPS):
-        return home(harrow, OFFSETS.name, group)
-    return home(harrow, TRANSACTIONS.name, name)
 
 
 @pytest.fixture

@@ -1,0 +1,101 @@
+"""A client that is killed while a broker stands at any step of its transaction (F3, F4, K6).
+
+The broker is stopped by the failpoint, the client gets SIGKILL, then the broker goes on with the requests that it has.
+The transaction is committed in all partitions or in none, its offset included. A new producer with the same
+transactional id begins at once, and readers of committed data reach the end of all partitions.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from textwrap import dedent
+from uuid import uuid4
+
+import pytest
+from harrow import Harrow
+from transaction_steps import SETTINGS, STEPS, broker_at
+from transactional_clients import (
+    TIMEOUT_S,
+    committed_offset,
+    read_both,
+    send,
+    transactional_producer,
+)
+from waiting import until
+
+pytestmark = pytest.mark.harrow(scope="session", config=SETTINGS)
+
+CLIENT = dedent(
+    """
+    import sys
+    from confluent_kafka import Producer, Consumer, TopicPartition
+    servers, name, source, sink, group, step = sys.argv[1:]
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+    if not step.endswith("-init"):
+        producer.init_transactions(30)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    if step.endswith("-init"):
+        producer.init_transactions(30)
+    producer.begin_transaction()
+    for partition in (0, 1):
+        producer.produce(sink, f"record-{partition}", partition=partition)
+    producer.flush(30)
+    producer.send_offsets_to_transaction([TopicPartition(source, 0, 7)], consumer.consumer_group_metadata(), 30)
+    producer.commit_transaction(30)
+    sys.stdin.read()
+    """
+)
+
+
+@pytest.fixture
+def warm(harrow: Harrow) -> Iterator[Harrow]:
+    """The cluster with both internal topics; no broker is stopped afterwards."""
+    transactional_producer(harrow.bootstrap_servers).init_transactions(TIMEOUT_S)
+    committed_offset(harrow.bootstrap_servers, "warm-up", harrow.topic("warm", partitions=1).name)
+    yield harrow
+    for broker in harrow.cluster.brokers.values():
+        broker.resume()
+    harrow.cluster.await_full_isr()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_client_killed_at_each_step_leaves_a_whole_commit_or_none(
+    warm: Harrow, step: str
+) -> None:
+    servers, name = warm.bootstrap_servers, f"killed-{uuid4().hex[:6]}"
+    group = f"group-{uuid4().hex[:6]}"
+    source, sink = warm.topic("source", partitions=1).name, warm.topic("sink", partitions=2).name
+    node = broker_at(warm, step, name, sink, group)
+    broker = warm.cluster.brokers[node]
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENT, servers, name, source, sink, group, step],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        assert client.stdout.readline() == "ready\n"
+        warm.cluster.control(node, "failpoint.arm", name=step, action="stop", nth=1)
+        client.stdin.write("\n")
+        client.stdin.flush()
+        until(lambda: broker.state == "paused", f"broker {node} stands at {step}")
+        client.send_signal(signal.SIGKILL)
+        client.wait()
+        broker.resume()
+    heir = transactional_producer(servers, name)
+    heir.init_transactions(TIMEOUT_S)
+    heir.begin_transaction()
+    for partition in (0, 1):
+        send(heir, sink, f"heir-{partition}", partition=partition)
+    heir.commit_transaction(TIMEOUT_S)
+    seen, everything = read_both(servers, sink, partitions=2)
+    mine = sorted(value for value in seen if value.startswith("record"))
+    assert mine in ([], ["record-0", "record-1"]), everything
+    assert sorted(set(seen) - set(mine)) == ["heir-0", "heir-1"]
+    assert committed_offset(servers, group, source) == (7 if mine else -1001)
