@@ -52,7 +52,7 @@ def log_bytes(log: Any) -> bytes:
 def current_leader(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the leader with the highest epoch among the states of a partition's replicas.
 
-    A broker that was away when a reassignment removed it may lead under an old epoch, because nobody has told it.
+    A broker that was away when a reassignment removed it may not know that, and still lead under an old epoch.
     """
     leading = [row for row in rows if row["is_leader"]]
     return max(leading, key=lambda row: int(row["leader_epoch"]), default=None)

@@ -1,7 +1,7 @@
 """Aborts hanging transactions as an operator does it (KIP-664), on a virtual clock.
 
 Owns: `HangingTransactions`. An unclean election may take the marker of a transaction that its coordinator has ended, so
-that nobody ends it any more in this partition. A transaction that is open at the leader for longer than any client and
+that it has no end in this partition. A transaction that is open at the leader for longer than any client and
 coordinator needs is ended by an abort marker.
 """
 
