@@ -31,8 +31,8 @@ from harrow.harness.simulation.transactional_producer import SimulatedTransactio
 from harrow.harness.simulation.transform import TransformWorkload
 
 OPTIONS = SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60)
-UNCLEAN_SEED = 6
-"""Its unclean election truncates records and markers of the output."""
+LOSSY = (10, 18, 35, 47, 69)
+"""Seeds whose unclean elections truncate records and markers of the output; one of them is enough to find a bug."""
 
 
 def ignore(_: TransactionService, transactional_id: str) -> None:
@@ -80,14 +80,14 @@ def test_seeds_differ_in_the_protocol_of_the_group_and_in_unclean_elections() ->
 
 
 def test_what_an_unclean_election_took_is_named_and_no_anomaly() -> None:
-    result = run_seed(UNCLEAN_SEED, OPTIONS)
-    assert result.status == "valid", (result.anomalies, result.reasons)
-    assert {name for name, _ in result.losses} == {"missing-output"}
+    results = [run_seed(seed, OPTIONS) for seed in LOSSY[:2]]
+    assert [result.status for result in results] == ["valid"] * len(results), results
+    assert "missing-output" in {name for result in results for name, _ in result.losses}
 
 
 def test_losses_without_an_unclean_election_are_anomalies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TransformWorkload, "_unclean_epoch", lambda *_: -1)
-    assert "missing-output" in names(run_seed(UNCLEAN_SEED, OPTIONS))
+    assert any("missing-output" in names(run_seed(seed, OPTIONS)) for seed in LOSSY)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_a_truncation_that_is_wrong_about_aborted_transactions_is_found(
         damage(index)
 
     monkeypatch.setattr(TransactionIndex, "truncate_to", truncate_to)
-    assert name in names(run_seed(UNCLEAN_SEED, OPTIONS))
+    assert any(name in names(run_seed(seed, OPTIONS)) for seed in reversed(LOSSY))
 
 
 def test_a_truncation_that_forgets_no_producer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "truncate_producers", lambda *_: None)
-    assert "not-converged" in names(run_seed(UNCLEAN_SEED, OPTIONS))
+    assert any("not-converged" in names(run_seed(seed, OPTIONS)) for seed in LOSSY)
 
 
 def test_followers_without_aborted_transactions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
