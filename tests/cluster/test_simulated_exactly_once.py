@@ -131,7 +131,7 @@ def test_a_deletion_beyond_its_offset_is_found(monkeypatch: pytest.MonkeyPatch) 
         return delete(self, min(Offset(offset + 3), self.high_watermark()))
 
     monkeypatch.setattr(Log, "increment_log_start_offset", too_far)
-    assert "missing-output" in names(run_seed(3, OPTIONS))
+    assert any("missing-output" in names(run_seed(seed, OPTIONS)) for seed in range(1, 16))
 
 
 def test_a_job_that_commits_no_offsets_is_found_to_write_twice(
