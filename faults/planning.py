@@ -101,6 +101,16 @@ ALL_RANDOM = (
 """Every kind that any cluster supports; a power loss needs a cluster that writes the journal of unsynced writes."""
 
 
+def possible_kinds(kinds: Sequence[str], capabilities: frozenset[str]) -> tuple[str, ...]:
+    """Return those of the kinds whose faults a backend with these capabilities can inject, in the same order."""
+    return tuple(
+        name
+        for name in kinds
+        if name not in RANDOM_FAULTS  # `random_schedule` refuses it
+        or _random_fault(RANDOM_FAULTS[name], one, None).capabilities() <= capabilities
+    )
+
+
 def random_schedule(
     seed: int,
     faults: Sequence[str] = DEFAULT_RANDOM,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.faults.planning import DEFAULT_RANDOM
+from harrow.faults.planning import DEFAULT_RANDOM, possible_kinds
 from harrow.faults.schedule import Schedule
 
 from . import run_folder
@@ -232,7 +232,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         *faults: Fault,
         duration: float | None = None,
         cap: int | None = None,
-        kinds: Sequence[str] = DEFAULT_RANDOM,
+        kinds: Sequence[str] | None = None,
         schedule: Schedule | None = None,
     ) -> Chaos:
         """Return a block that injects `faults` into the cluster, in sequence and in the background.
@@ -245,6 +245,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         * `duration`: seconds after the first traffic. The faults are injected once in the given order, and again in
           random orders while the block lasts and the duration has not passed.
         * `kinds`: names as in a schedule file (`harrow.faults.planning.RANDOM_FAULTS`: kill, pause, isolate, …).
+          Default: kill, pause and isolate, as far as the backend can inject them.
         * `cap`: the maximum number of brokers that are disturbed at the same time. Default: as many as may fail while
           every topic accepts acks=all, and at least what a named target such as `majority` needs.
         * `schedule`: a recorded schedule to replay, `Schedule.from_json(text)`; it has its own duration and cap.
@@ -253,7 +254,8 @@ class Harrow(RecordingClients, PipelineVerifier):
         """
         if self._chaos is not None:
             raise ConfigError("a chaos block is already active; give all faults to one block")
-        request = ChaosRequest.of(faults, duration, cap, kinds, schedule)
+        drawn = self.possible_kinds(DEFAULT_RANDOM) if kinds is None else kinds
+        request = ChaosRequest.of(faults, duration, cap, drawn, schedule)
         cluster = self.cluster
         planned = request.plan(
             cluster, list(self._topics.values()), first_id=self._steps + 1,
@@ -272,6 +274,10 @@ class Harrow(RecordingClients, PipelineVerifier):
         self._blocks += 1
         self._steps += len(planned.steps)
         return self._chaos
+
+    def possible_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the kinds of random faults that the backend can inject; the first call starts the cluster."""
+        return possible_kinds(kinds, self._source.system(self.cluster).capabilities)
 
     def _chaos_ended(self, schedule: Schedule) -> None:
         self._chaos = None

@@ -23,7 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM
 from harrow.faults.schedule import Schedule
 
 from . import exactly_once, run_folder
+from .backends.kinds import HARROWS_BROKERS, LOCAL, BackendChoice, backend_words, new_source
 from .errors import VerdictError
 from .exactly_once import TransformWorkload
 from .run import Harrow
@@ -211,6 +212,7 @@ def run_seed(
     brokers: int = USUAL_BROKERS,
     repertoire: str = "usual",
     plants: Sequence[str] = (),
+    backend: BackendChoice = HARROWS_BROKERS,
 ) -> ChaosResult:
     """Run the scenario for one seed; never raises for what the cluster or the checks did."""
     scenario = drawn_scenario(
@@ -221,12 +223,15 @@ def run_seed(
         repertoire=repertoire,
         plants=plants,
     )
-    return run_scenario(scenario, folder, spark=spark, keep=keep)
+    if backend != HARROWS_BROKERS:
+        scenario = replace(scenario, repeat=f"{scenario.repeat} {backend_words(backend)}")
+    return run_scenario(scenario, folder, spark=spark, keep=keep, backend=backend)
 
 
 def run_scenario(
-    scenario: Scenario, folder: Path, *, spark: UserSpark = HARROWS_OWN, keep: bool = False
-) -> ChaosResult:
+    scenario: Scenario, folder: Path, *, spark: UserSpark = HARROWS_OWN, keep: bool = False,
+    backend: BackendChoice = HARROWS_BROKERS,
+) -> ChaosResult:  # fmt: skip
     """Run one scenario; never raises for what the cluster or the checks did."""
     begun = time.monotonic()
     status, totals, reasons, acknowledged = "unknown", dict[str, int](), list[str](), 0
@@ -235,7 +240,7 @@ def run_scenario(
     try:
         with Harrow(
             folder, seed=scenario.seed, brokers=scenario.brokers, config=scenario.config, spark=spark,
-            repeat=scenario.repeat, plants=scenario.plants,
+            repeat=scenario.repeat, plants=scenario.plants, clusters=new_source(backend),
         ) as harrow:  # fmt: skip
             ran = harrow
             faults, verdict, unfinished = _break_and_judge(harrow, scenario)
@@ -245,6 +250,8 @@ def run_scenario(
                 status, totals["unfinished"] = "invalid", len(unfinished)
             acknowledged = int(verdict.operation_counts.get("acknowledged", 0))
             elections = count_elections(folder, scenario.topic)
+            if harrow.backend != LOCAL:  # its brokers write no trace
+                elections = leader_epochs(harrow, scenario.topic)
     except Exception as error:  # the failure of one run is reported as that run's result
         status, reasons = "unknown", [*reasons, f"{type(error).__name__}: {error}"]
     lacking = [
@@ -309,12 +316,20 @@ def _break(harrow: Harrow, scenario: Scenario) -> int:
     """Let the workload run, inject faults, and let it run again; how many faults took effect."""
     pause = threading.Event()
     pause.wait(CALM_S)
-    with harrow.chaos(**scenario.faults) as chaos:
+    arguments = dict(scenario.faults)
+    if "kinds" in arguments:
+        arguments["kinds"] = harrow.possible_kinds(arguments["kinds"])
+    with harrow.chaos(**arguments) as chaos:
         bound = time.monotonic() + BOUND_S + float(scenario.faults.get("duration") or 0)
         while chaos.running and time.monotonic() < bound:
             pause.wait(0.05)
     pause.wait(CALM_S)
     return chaos.effects
+
+
+def leader_epochs(harrow: Harrow, topic: str) -> int:
+    """Return the sum of the leader epochs of a topic's partitions: how often a leader was elected after the first."""
+    return sum(view.leader_epoch for view in harrow.cluster.describe().topics[topic].values())
 
 
 def count_elections(folder: Path, topic: str = TOPIC) -> int:

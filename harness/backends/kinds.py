@@ -25,6 +25,14 @@ class BackendChoice(NamedTuple):
     """The folder of an Apache Kafka release; empty: the environment names it (`apache/installation.py`)."""
 
 
+HARROWS_BROKERS = BackendChoice()
+
+
+def backend_words(choice: BackendChoice) -> str:
+    """Return the options of a command that choose the backend."""
+    return f"--backend {choice.name}" + (f" --kafka {choice.kafka}" if choice.kafka else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendKind:
     """One backend."""

@@ -37,6 +37,7 @@ from ..scenario import (
 )
 from ..schedule_files import read_schedule
 from ..user_spark import UserSpark
+from .backend_options import backend_options, chosen_backend
 from .chaos_program import chaos_of_program
 from .out_option import out_option
 from .progress import ProgressLine
@@ -81,6 +82,7 @@ OF_PROGRAMS = ("guarantee", "topics", "settings")
 )
 @out_option
 @spark_options
+@backend_options
 @click.option(
     "--schedule", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), default=None,
     help="replay this schedule instead",
@@ -120,6 +122,7 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
             raise click.UsageError(f"--{option} {why}")
     recorded = None if given["file"] is None else read_schedule(given["file"])
     given["spark"] = UserSpark(given["spark"], given.pop("spark_data"))
+    given["backend"] = chosen_backend(given["backend"], given.pop("kafka"))
     if program:
         sys.exit(chaos_of_program(program, recorded, explicit, given))
     if recorded is not None:
@@ -140,7 +143,9 @@ def chaos_of_schedule(recorded: Schedule, given: Mapping[str, Any]) -> int:
     folder = base / file.stem
     counter = RunCounter(folder)
     with ProgressLine(lambda: str(counter.counts())):
-        result = run_scenario(scenario, folder, spark=given["spark"], keep=given["keep"])
+        result = run_scenario(
+            scenario, folder, spark=given["spark"], keep=given["keep"], backend=given["backend"]
+        )
     Console().print(_line(result, file.name), highlight=False)
     return 0 if result.status == "valid" else 1
 
@@ -159,7 +164,7 @@ def chaos_of_seeds(given: Mapping[str, Any]) -> int:
         partial(
             run_seed, number, base / f"seed-{number}", seconds=given["seconds"], variant=variant,
             spark=given["spark"], keep=given["keep"], brokers=given["brokers"], repertoire=given["faults"],
-            plants=given["plants"],
+            plants=given["plants"], backend=given["backend"],
         )
         for number in range(first, first + count)
     ]  # fmt: skip

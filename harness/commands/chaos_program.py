@@ -16,6 +16,7 @@ import click
 from harrow.faults.schedule import Schedule
 
 from .. import out_folder
+from ..backends.kinds import new_source
 from ..checks.guarantees import parse
 from ..live_counts import RunCounter
 from ..program import ProgramResult, find_program, run_program
@@ -35,14 +36,16 @@ def chaos_of_program(
         parse(given["guarantee"])
     topics = [_topic(text) for text in given["topics"]]
     seed = given["seed"] if "seed" in explicit else fresh_seed()
-    chaos = {"schedule": recorded} if recorded else {"kinds": REPERTOIRES[given["faults"]]}
+    chaos: dict[str, Any] = {"schedule": recorded} if recorded else {}
     run = (given["out"] / out_folder.run_name()).absolute()
     out_folder.prepare(given["out"])
     repeat = repeat_program(program, seed, explicit, given)
     with Harrow(
         run / "program", seed=seed, brokers=given["brokers"], config=parse_settings(given["settings"]),
-        plants=given["plants"], spark=given["spark"], repeat=repeat,
+        plants=given["plants"], spark=given["spark"], repeat=repeat, clusters=new_source(given["backend"]),
     ) as harrow:  # fmt: skip
+        if recorded is None:
+            chaos["kinds"] = harrow.possible_kinds(REPERTOIRES[given["faults"]])
         for name, partitions in topics:
             harrow.topic(name, partitions=partitions)
         counter = RunCounter(harrow.folder)
@@ -92,11 +95,16 @@ def repeat_program(
     """Return the command that runs the program again with the same schedule."""
     words = ["harrow", "chaos", "--seed", str(seed)]
     flags = {"file": "schedule", "plants": "plant", "topics": "topic", "settings": "set"}
+    spark, backend = given["spark"], given["backend"]
+    parts = {
+        "spark": spark.address, "spark_data": spark.data, "backend": backend.name, "kafka": backend.kafka,
+    }  # fmt: skip
     for name in sorted(explicit - {"seed", "out"}):
-        values = given[name] if isinstance(given[name], tuple) else (given[name],)
+        value = parts.get(name, given.get(name))
+        values = value if isinstance(value, tuple) else (value,)
         for value in values:
             words += [
-                f"--{flags.get(name, name)}",
+                f"--{flags.get(name, name.replace('_', '-'))}",
                 f"{value:g}" if isinstance(value, float) else str(value),
             ]
     return shlex.join([*words, "--", *program])
