@@ -57,12 +57,13 @@ def preload() -> None:
     import encodings.idna  # imported by the first `bind` or `connect` with a host name, 2 ms in each process
 
     from . import broker
+    from .host.knobs import request_faults
     from .host.power_loss import tracked_disk
     from .host.real import host
     from .proxy import process as proxy
     from .registry import process as registry
 
-    _ = encodings.idna, host, proxy, registry, tracked_disk  # only their import is needed
+    _ = encodings.idna, host, proxy, registry, request_faults, tracked_disk  # only their import is needed
     broker.preload()
 
 
