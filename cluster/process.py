@@ -63,7 +63,14 @@ def preload() -> None:
     from .proxy import process as proxy
     from .registry import process as registry
 
-    _ = encodings.idna, host, proxy, registry, request_faults, tracked_disk  # only their import is needed
+    _ = (
+        encodings.idna,
+        host,
+        proxy,
+        registry,
+        request_faults,
+        tracked_disk,
+    )  # only their import is needed
     broker.preload()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from . import options
-from .backends.kinds import LOCAL
+from .backend_choice import LOCAL
 from .fixtures import (
     RUNS,
     USED,

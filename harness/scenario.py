@@ -32,7 +32,8 @@ from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM
 from harrow.faults.schedule import Schedule
 
 from . import exactly_once, run_folder
-from .backends.kinds import HARROWS_BROKERS, LOCAL, BackendChoice, backend_words, new_source
+from .backend_choice import HARROWS_BROKERS, LOCAL, BackendChoice
+from .backends.kinds import backend_words, new_source
 from .errors import VerdictError
 from .exactly_once import TransformWorkload
 from .run import Harrow

@@ -19,7 +19,7 @@ import pytest
 
 from . import options as declared
 from . import out_folder
-from .backends.kinds import LOCAL, BackendChoice, check_backend, new_source
+from .backend_choice import LOCAL, BackendChoice
 from .options import Options
 from .seeds import fresh_seed
 from .user_spark import UserSpark
@@ -117,6 +117,8 @@ class Worker:
             return
         from harrow.faults.errors import CapabilityError
 
+        from .backends.kinds import check_backend
+
         try:
             check_backend(BackendChoice(named["backend"], named.get("kafka", "")))
         except CapabilityError as error:
@@ -124,6 +126,8 @@ class Worker:
 
     def own_clusters(self, options: Options) -> ClusterSource:
         """Return a source of new clusters; CapabilityError where the backend cannot be used here."""
+        from .backends.kinds import new_source
+
         return new_source(BackendChoice(options.backend, options.kafka), self.prepare_out)
 
     def shared_clusters(self, options: Options) -> SharedClusters:

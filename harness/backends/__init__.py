@@ -2,5 +2,6 @@
 
 * `local.py`: processes of this machine (`harrow.cluster.Cluster`); `local_traffic.py`: how it notices traffic;
 * `simulated.py`: machines on a virtual clock, in this process (`harrow.cluster.simulation.SimulatedCluster`);
-* `knobs.py`: what both share, the operations of a Harrow broker's host.
+* `apache/`: an Apache Kafka of this machine behind the proxy; `kinds.py`: the backends by name;
+* `knobs.py`: what all share, the operations of a Harrow broker's host.
 """

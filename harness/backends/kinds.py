@@ -8,24 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from ..backend_choice import APACHE, LOCAL, BackendChoice
 
 if TYPE_CHECKING:
     from ..clusters import ClusterSource
 
 BeforeStart = Callable[[], None] | None
-LOCAL, APACHE = "local", "apache"
-
-
-class BackendChoice(NamedTuple):
-    """The backend of a test, and where its brokers come from."""
-
-    name: str = LOCAL
-    kafka: str = ""
-    """The folder of an Apache Kafka release; empty: the environment names it (`apache/installation.py`)."""
-
-
-HARROWS_BROKERS = BackendChoice()
 
 
 def backend_words(choice: BackendChoice) -> str:
@@ -103,12 +93,4 @@ KINDS: Mapping[str, BackendKind] = {
     ),
 }
 
-__all__ = [
-    "APACHE",
-    "KINDS",
-    "LOCAL",
-    "BackendChoice",
-    "BackendKind",
-    "check_backend",
-    "new_source",
-]
+__all__ = ["KINDS", "BackendKind", "backend_words", "check_backend", "new_source"]

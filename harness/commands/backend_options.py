@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import click
 from harrow.faults.errors import CapabilityError
 
-from ..backends.kinds import KINDS, LOCAL, BackendChoice, check_backend
+from ..backend_choice import LOCAL, BackendChoice
+from ..backends.kinds import KINDS, check_backend
 
 C = TypeVar("C", bound=Callable[..., Any])
 

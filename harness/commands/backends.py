@@ -6,7 +6,8 @@ import click
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import CAPABILITIES
 
-from ..backends.kinds import KINDS, BackendChoice
+from ..backend_choice import BackendChoice
+from ..backends.kinds import KINDS
 
 
 @click.command()

@@ -5,7 +5,9 @@ through every retry. Each record is an operation of the history: invoked when it
 acknowledged, info when its outcome is unknown.
 
 Java's rules: while a batch is to be sent again nothing new leaves, and retries are sent singly, in order, so that the
-five batches which a broker remembers of a producer are enough. Before the first acknowledgement a single batch is in
+five batches which a broker remembers of a producer are enough. The outcome of a batch can be unknown, because its
+connection was reset, while later batches are acknowledged on the next connection: these count as in flight until the
+oldest batch has an outcome. Before the first acknowledgement a single batch is in
 flight at a time: a broker takes any sequence from a producer that it does not know (so does Kafka).
 OUT_OF_ORDER_SEQUENCE_NUMBER is retried while an earlier batch was in flight when this batch left. Otherwise the leader
 does not remember what came before (a snapshot of producers has the newest batch of each alone, in Kafka as here):
@@ -49,6 +51,8 @@ RETRIABLE = frozenset(
 class Batch:
     """Some records with one sequence, until they are acknowledged."""
 
+    number: int
+    """Its place among all batches of the partition."""
     sequence: int
     values: list[bytes]
     first_op: int
@@ -72,6 +76,8 @@ class PartitionBatches:
     acknowledged: bool = False
     """The cluster has acknowledged something under this identity."""
     next_sequence: int = 0
+    made: int = 0
+    """How many batches there were."""
     broken: str = ""
 
 
@@ -134,8 +140,9 @@ class SimulatedProducer:
         now_ns = self._now_ns
         operations = [self._history.next_op() for _ in values]
         batch = Batch(
-            sequence=queue.next_sequence, values=values, first_op=operations[0], invoked_ns=now_ns
-        )
+            number=queue.made, sequence=queue.next_sequence, values=values, first_op=operations[0], invoked_ns=now_ns
+        )  # fmt: skip
+        queue.made += 1
         self._record(queue, batch, OperationType.INVOKE)
         queue.next_sequence += len(values)
         queue.pending.append(batch)
@@ -167,7 +174,9 @@ class SimulatedProducer:
         if not queue.acknowledged or any(batch.failed for batch in queue.pending):
             most = 1  # see the head
         for batch in queue.pending[:most]:
-            if not batch.in_flight:
+            # acknowledged batches after the oldest one count: a broker remembers no more of them
+            within = batch.number < queue.pending[0].number + most
+            if within and not batch.in_flight:
                 batch.in_flight = True
                 self._host.tasks.spawn(self._send(queue, batch), name=f"produce-{queue.tp}")
 

@@ -137,6 +137,7 @@ def test_control_batches_and_aborted_records_are_legal(run: RunFolder) -> None:
     run.read("last", 4)
     run.final({0: "first", 1: "x", 2: "y", 4: "last"})
     run.logs(first, aborted, marker, last)
+    run.coordinators_did_nothing(1, 2, 3)
     verdict = judged(run)
     assert verdict.status is Status.VALID, str(verdict)
     assert not verdict.anomaly_counts

@@ -11,6 +11,7 @@ from harrow.cluster.host.tap import FETCHED, FLAG_LOST, PRODUCED, TAP_ROW
 from harrow.cluster.wire.batch_header import header_at
 from harrow.cluster.wire.records import NewRecord, build_batch
 from harrow.harness import run_folder
+from harrow.harness.histories.coordinator_rows import FILES
 from harrow.harness.histories.format import (
     HistoryWriter,
     OperationFunction,
@@ -152,6 +153,12 @@ class RunFolder:
         )  # fmt: skip
         with (folder / broker_folder.TAP).open("ab") as file:
             file.write(row)
+
+    def coordinators_did_nothing(self, *nodes: int) -> None:
+        """The taps of these brokers' coordinators, without rows."""
+        for node in nodes:
+            for name in FILES.values():
+                (self._broker(node) / name).touch()
 
     def fault(self, inject_ns: int, heal_ns: int, *, number: int = 1, effect: bool = True) -> None:
         """One fault, injected and healed; without `effect` it was never proved."""

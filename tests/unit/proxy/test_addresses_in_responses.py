@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from harrow.cluster.errors import ErrorCode, WireError
@@ -37,7 +37,7 @@ def address_of(node_id: int, old: Address) -> Address | None:
 def replaced(value: Any) -> Any:
     """The entity with replaced addresses, by its fields' names."""
     if isinstance(value, tuple):
-        items = cast("tuple[Any, ...]", value)
+        items: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
         return tuple(replaced(item) for item in items)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
