@@ -1,7 +1,8 @@
 """The members of a group, its leader, and the protocol that every member supports.
 
-Owns: the members by id, the instance ids of static members (KIP-345), the leader. Invariants: while the group has
-members, its leader is a member; each instance id belongs to one member.
+Owns: the members by id, the instance ids of static members (KIP-345), the replacements of static members that are
+not committed yet, the leader. Invariants: while the group has members, its leader is a member; each instance id belongs
+to one member.
 
 Source: Kafka's ClassicGroup (members, staticMembers, leaderId, supportedProtocols).
 """
@@ -18,13 +19,14 @@ from .members import NO_MEMBER, Member, Protocol
 class GroupMembers:
     """The members of one group by id, in the order in which they joined."""
 
-    __slots__ = ("_members", "_static_ids", "leader", "protocol_type")
+    __slots__ = ("_members", "_replaced", "_static_ids", "leader", "protocol_type")
 
     def __init__(self) -> None:
         self.protocol_type: str | None = None
         self.leader: str | None = None
         self._members: dict[str, Member] = {}
         self._static_ids: dict[str, str] = {}  # group instance id -> member id
+        self._replaced: dict[str, Member] = {}  # new member id -> the member before it
 
     def __len__(self) -> int:
         return len(self._members)
@@ -89,6 +91,28 @@ class GroupMembers:
         member.member_id = member_id
         self._members[member_id] = member
         self._static_ids[member.group_instance_id] = member_id
+
+    @property
+    def is_replacing(self) -> bool:
+        """True while the log may lack the new id of a static member."""
+        return bool(self._replaced)
+
+    def replacement_begun(self, member_id: str, before: Member) -> None:
+        """A static member has a new id, which is being written; `before` is what the member was."""
+        self._replaced[member_id] = before
+
+    def replacement_ended(self, member_id: str, *, stored: bool) -> Member | None:
+        """The result of writing a new id; returns the member that the log has without it, None for an unknown id.
+
+        A member may be replaced again before the result is known. Then the later replacement, too, goes back to the
+        member that the log has if it fails.
+        """
+        before = self._replaced.pop(member_id, None)
+        if before is not None and not stored:
+            for later, replaced in self._replaced.items():
+                if replaced.member_id == member_id:
+                    self._replaced[later] = before
+        return before
 
     def restore(self, members: Iterable[Member], leader: str | None, protocol_type: str) -> None:
         """Add the members that the log stores."""

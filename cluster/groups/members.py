@@ -153,7 +153,6 @@ class StaticReplacement:
     """A static member that joined again under a new id while the group stayed stable (KIP-345)."""
 
     request: JoinRequest
-    old: Member
     new_member_id: str
     old_leader: str
 

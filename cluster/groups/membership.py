@@ -360,8 +360,9 @@ class Group(RebalancingGroup):
         self._update(old, request)
         self._restart_session(old, now_ms)
         if self.state is STABLE and self.members.select_protocol() == self.protocol_name:
+            self.members.replacement_begun(old.member_id, before)
             change = StaticReplacement(
-                request=request, old=before, new_member_id=old.member_id, old_leader=old_leader
+                request=request, new_member_id=old.member_id, old_leader=old_leader
             )
             assignments = self.current_assignments()
             self._effects.append(
@@ -376,20 +377,29 @@ class Group(RebalancingGroup):
     def _static_member_written(
         self, change: StaticReplacement, error: ErrorCode, generation: int, now_ms: int
     ) -> None:
+        stored = error is ErrorCode.none
+        before = self.members.replacement_ended(change.new_member_id, stored=stored)
         member = self.members.get(change.new_member_id)
-        if member is None or member.joining is not change.request.token:
-            return  # a rebalance, a leave or the close of the group sent its response
+        if before is None or member is None:
+            return  # replaced again, gone, or in another group: it was converted to a consumer group and back
         if self.state is not STABLE or generation != self.generation:
             return  # its join waits for the rebalance that began meanwhile
-        if error is not ErrorCode.none:
-            self.members.rename(member, change.old.member_id)
-            member.protocols = change.old.protocols
-            member.session_timeout_ms = change.old.session_timeout_ms
-            member.rebalance_timeout_ms = change.old.rebalance_timeout_ms
-            self._respond_to_member_join(
-                member, JoinResult(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER)
-            )
-            return
+        if not stored:
+            self._restore_static(member, before, now_ms)
+        elif member.joining is change.request.token:
+            self._static_member_stored(member, change, now_ms)
+
+    def _restore_static(self, member: Member, before: Member, now_ms: int) -> None:
+        """The new id was not stored: the member has the old one again, for at most a session timeout."""
+        self.members.rename(member, before.member_id)
+        member.protocols = before.protocols
+        member.session_timeout_ms = before.session_timeout_ms
+        member.rebalance_timeout_ms = before.rebalance_timeout_ms
+        unknown = JoinResult(error=ErrorCode.unknown_member_id, member_id=NO_MEMBER)
+        self._respond_to_member_join(member, unknown)
+        self._restart_session(member, now_ms)
+
+    def _static_member_stored(self, member: Member, change: StaticReplacement, now_ms: int) -> None:
         result = self._join_result(member)
         if not change.request.can_skip_assignment:
             # With the old leader's id in the response the member does not act as leader: a stable group would

@@ -56,8 +56,8 @@ class TappedMembers:
 
 
 def _is_replacing(group: Group) -> bool:
-    """True while a static member of a stable group waits for the response to its join."""
-    return group.state is STABLE and any(member.joining is not None for member in group.members)
+    """True while the log may lack the id of a static member of a stable group."""
+    return group.state is STABLE and group.members.is_replacing
 
 
 def _assigned(member: Member) -> tuple[TopicPartition, ...]:

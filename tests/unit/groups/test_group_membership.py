@@ -103,6 +103,15 @@ def stable_group(*names: str) -> Group:
     return group
 
 
+def static_group() -> Group:
+    """A stable group of the static member a."""
+    group = new_group()
+    group.join(join("a", instance="i"), 0)
+    (write,) = writes(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
+    group.metadata_written(write, ErrorCode.none, 0)
+    return group
+
+
 def test_tables_cover_every_state() -> None:
     assert set(TRANSITIONS) == set(GroupState) == set(HEARTBEAT_ERRORS)
     served = {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}
@@ -280,10 +289,7 @@ def test_repeated_join_after_a_lost_response_gets_it_again() -> None:
 
 
 def test_static_member_rejoins_without_rebalance_and_fences_its_old_id() -> None:
-    group = new_group()
-    group.join(join("a", instance="i"), 0)
-    (write,) = writes(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
-    group.metadata_written(write, ErrorCode.none, 0)
+    group = static_group()
     effects = group.join(join("b", instance="i", skip=True), 10)
     (stored,) = writes(effects)
     assert stored.assignments == {"b-id": b"mine"}
@@ -294,14 +300,34 @@ def test_static_member_rejoins_without_rebalance_and_fences_its_old_id() -> None
 
 
 def test_failed_write_of_a_static_member_restores_its_old_id() -> None:
-    group = new_group()
-    group.join(join("a", instance="i"), 0)
-    (write,) = writes(group.sync(sync("a", 1, {"a-id": b"mine"}), 0))
-    group.metadata_written(write, ErrorCode.none, 0)
+    group = static_group()
     (stored,) = writes(group.join(join("b", instance="i"), 10))
     done = responses(group.metadata_written(stored, ErrorCode.not_coordinator, 11))
     assert done["join-b"].error is ErrorCode.unknown_member_id
     assert group.heartbeat("a-id", "i", 1, 12) is ErrorCode.none
+
+
+def test_failed_write_of_a_static_member_restores_its_session() -> None:
+    group = static_group()
+    (stored,) = writes(group.join(join("b", instance="i"), 10))
+    group.metadata_written(stored, ErrorCode.not_coordinator, 11)
+    assert group.member_deadlines() == {"a-id": 11 + SESSION_MS}
+
+
+@pytest.mark.parametrize("first", [ErrorCode.not_coordinator, ErrorCode.none])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_failed_write_of_a_static_member_restores_the_id_that_the_log_has(
+    first: ErrorCode, in_order: bool
+) -> None:
+    group = static_group()
+    replaced_twice = [writes(group.join(join(name, instance="i"), 10))[0] for name in ("b", "c")]
+    results = list(zip(replaced_twice, (first, ErrorCode.not_coordinator), strict=True))
+    for write, error in results if in_order else reversed(results):
+        group.metadata_written(write, error, 11)
+    in_the_log = "b-id" if first is ErrorCode.none else "a-id"
+    assert group.current_assignments() == {in_the_log: b"mine"}
+    assert group.heartbeat(in_the_log, "i", 1, 12) is ErrorCode.none
+    assert group.heartbeat("c-id", "i", 1, 12) is ErrorCode.fenced_instance_id
 
 
 def test_close_responds_to_every_waiting_request() -> None:

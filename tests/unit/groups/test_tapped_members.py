@@ -6,7 +6,9 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from harrow.cluster.groups.members import Member
+import pytest
+from harrow.cluster.errors import ErrorCode
+from harrow.cluster.groups.members import JoinRequest, Member, Protocol, WriteGroupMetadata
 from harrow.cluster.groups.membership import Group
 from harrow.cluster.groups.rebalance import GroupLimits
 from harrow.cluster.groups.tapped_members import TappedMembers
@@ -72,8 +74,6 @@ def test_a_member_that_was_removed_owns_nothing() -> None:
 
 
 def test_a_group_that_moves_to_another_coordinator_keeps_its_owners() -> None:
-    from harrow.cluster.errors import ErrorCode
-
     tap, tapped = MemberTap(), TappedMembers()
     group = group_of(member("a", 0))
     tapped.report(tap, group)
@@ -83,29 +83,53 @@ def test_a_group_that_moves_to_another_coordinator_keeps_its_owners() -> None:
     assert not tap.rows
 
 
-def test_a_static_member_owns_its_partitions_when_its_replacement_is_committed() -> None:
-    from harrow.cluster.errors import ErrorCode
-    from harrow.cluster.groups.members import JoinRequest, Protocol, WriteGroupMetadata
-
-    tap, tapped = MemberTap(), TappedMembers()
+def static_group(tap: MemberTap, tapped: TappedMembers) -> Group:
+    """A stable group of the static member a, which the tap has."""
     old = member("a", 0)
     old.group_instance_id, old.protocols = "i", (Protocol("range", b""),)
     group = group_of(old)
     tapped.report(tap, group)
     tap.rows.clear()
+    return group
+
+
+def replacement(group: Group, member_id: str) -> WriteGroupMetadata:
+    """The write for a static member that joins again and gets `member_id`."""
     join = JoinRequest(
-        token="join", member_id="", new_member_id="b", group_instance_id="i", client_id="app", client_host="",
-        session_timeout_ms=1, rebalance_timeout_ms=1, protocol_type="consumer", protocols=old.protocols,
+        token=member_id, member_id="", new_member_id=member_id, group_instance_id="i", client_id="app", client_host="",
+        session_timeout_ms=1, rebalance_timeout_ms=1, protocol_type="consumer", protocols=(Protocol("range", b""),),
         member_id_required=False, can_skip_assignment=True,
     )  # fmt: skip
+    (write,) = (w for w in group.join(join, 0) if isinstance(w, WriteGroupMetadata))
+    return write
+
+
+def test_a_static_member_owns_its_partitions_when_its_replacement_is_committed() -> None:
+    tap, tapped = MemberTap(), TappedMembers()
+    group = static_group(tap, tapped)
     for error in (ErrorCode.not_coordinator, ErrorCode.none):
-        (write,) = group.join(join, 0)
-        assert isinstance(write, WriteGroupMetadata)
+        write = replacement(group, "b")
         tapped.report(tap, group)
         assert not tap.rows
         group.metadata_written(write, error, 0)
         tapped.report(tap, group)
     assert tap.rows == [("a", 3, []), ("b", 3, [0])]
+
+
+@pytest.mark.parametrize("last_result_first", [False, True])
+def test_a_static_member_that_is_replaced_twice_before_a_commit_fails_stays_the_owner(
+    last_result_first: bool,
+) -> None:
+    tap, tapped = MemberTap(), TappedMembers()
+    group = static_group(tap, tapped)
+    pending = [replacement(group, name) for name in ("b", "c")]
+    for write in reversed(pending) if last_result_first else pending:
+        group.metadata_written(write, ErrorCode.not_coordinator, 0)
+        tapped.report(tap, group)
+    assert not tap.rows
+    group.metadata_written(replacement(group, "d"), ErrorCode.none, 0)
+    tapped.report(tap, group)
+    assert tap.rows == [("a", 3, []), ("d", 3, [0])]
 
 
 def test_assignments_that_the_broker_cannot_read_have_no_owner() -> None:
