@@ -3,6 +3,9 @@
 Owns: `HangingTransactions`. An unclean election may take the marker of a transaction that its coordinator has ended, so
 that it has no end in this partition. A transaction that is open at the leader for longer than any client and
 coordinator needs is ended by an abort marker.
+
+Every replica describes producers, so the response does not say whether the leader has moved. The leader alone accepts
+a marker: after a refusal the leader is looked up again.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from harrow.cluster.errors import WireError
+from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -77,7 +80,13 @@ class HangingTransactions:
             topics=(topic,), coordinator_epoch=max(0, producer.coordinator_epoch),
         )  # fmt: skip
         entity = schema.WriteTxnMarkersRequest(markers=(marker,))
-        await self._client.ask(address, ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, entity)
+        response = await self._client.ask(
+            address, ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, entity
+        )
+        error: ErrorCode = response.markers[0].topics[0].partitions[0].error_code
         self._host.trace.emit(
-            "client.operator.abort-hanging", topic=tp.topic, partition=tp.partition, producer_id=producer.producer_id
+            "client.operator.abort-hanging", topic=tp.topic, partition=tp.partition,
+            producer_id=producer.producer_id, error=error.name,
         )  # fmt: skip
+        if error:
+            await self._client.refresh(tp.topic)
