@@ -27,7 +27,9 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "delete.retention.ms": ("0", "86400000"),
     "segment.ms": ("400", "604800000"),
 }
-"""Of the sink: each key is written once, so compaction removes only what no reader of committed data receives."""
+"""Of the sink: each key is committed once, so compaction removes only what no reader of committed data receives.
+
+After an unclean election a key may be committed twice; `output_checks.py` knows that."""
 REPLICAS = 3
 """Of each partition after a reassignment."""
 OF_SOURCE = ("segment.bytes", "segment.ms")

@@ -6,6 +6,10 @@
 * `inconsistent-offsets`: a reader of committed data received a record that is not committed in the final log;
 * `unseen`: the reader passed over a record that is committed.
 
+Each key is its value, so compaction keeps the last of two committed outputs. The one that it removed is still counted
+as an output, where a replica has it or the reader received it with its commit marker. Without that marker it is
+judged as any other record.
+
 After an unclean election (`OutputFacts.unclean_epoch`) records and markers of earlier leader epochs may be gone. A
 missing output is then no anomaly but a loss, unless it was sent to leaders of that epoch or later ones only. So is a
 duplicate output, because an aborted batch without its marker takes the end of its producer's next transaction.
@@ -15,9 +19,9 @@ All other anomalies stay anomalies, for every partition.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire.batch_header import BatchHeader, headers
@@ -40,6 +44,8 @@ class OutputFacts:
     """Values of the source that were acknowledged; they may have been deleted since."""
     seen: Mapping[int, bytes]
     """What the reader of committed data received, by offset."""
+    seen_markers_commit: set[int]
+    """Offsets that are committed by the markers that the reader received."""
     position: int
     """Up to where it has read."""
     unclean_epoch: int
@@ -67,21 +73,54 @@ def judge_output(
         if replica.is_leader:
             required |= {value for _, value in records_of_log(replica.data)[0]}
     low = max((replica.low for replica in outputs), default=0)
-    committed = {replica.node: _committed(replica, low) for replica in outputs}
-    led = [committed[replica.node] for replica in outputs if replica.is_leader]
-    final = led[0] if led else []
+    records = {replica.node: _records_of(replica, low) for replica in outputs}
+    leading = next((records[replica.node] for replica in outputs if replica.is_leader), NOTHING)
+    compacted = {
+        (offset, value) for offset, value in facts.seen.items()
+        if offset in facts.seen_markers_commit and leading.has_compacted((offset, value))
+    }  # fmt: skip
     for replica in outputs:
-        if committed[replica.node] != final:
+        here = records[replica.node]
+        more, fewer = here.committed - leading.committed, leading.committed - here.committed
+        if all(map(leading.has_compacted, more)) and all(map(here.has_compacted, fewer)):
+            compacted |= more
+        else:
             where = f"committed records of {tp} on broker {replica.node} and the leader"
             findings.anomalies.append(("replica-divergence", where))
         findings.anomalies += judge_index(tp, replica)
     deleted = [value for offset, value in sorted(facts.seen.items()) if offset < low]
-    _count(tp, facts, required, [*deleted, *(value for _, value in final)], findings)
-    findings.anomalies += judge_reads(tp, facts, dict(final), low)
+    written = leading.committed | {record for record in compacted if record[0] >= low}
+    _count(tp, facts, required, [*deleted, *(value for _, value in written)], findings)
+    findings.anomalies += judge_reads(tp, facts, leading.committed, compacted, low)
 
 
-def _committed(replica: ReplicaLog, low: int) -> list[Record]:
-    return [record for record in records_of_log(replica.data)[0] if record[0] >= low]
+class _ReplicaRecords(NamedTuple):
+    """The records that a replica has."""
+
+    committed: Set[Record]
+    offsets: Set[int]
+    """Also those of open and aborted transactions, and of markers."""
+    last: Mapping[bytes, int]
+    """For each value, the last offset at which it is committed."""
+
+    def has_compacted(self, record: Record) -> bool:
+        """Whether the record is gone, and its value is committed behind it."""
+        offset, value = record
+        return offset not in self.offsets and self.last.get(value, -1) > offset
+
+
+NOTHING = _ReplicaRecords(frozenset(), frozenset(), {})
+
+
+def _records_of(replica: ReplicaLog, low: int) -> _ReplicaRecords:
+    committed = [record for record in records_of_log(replica.data)[0] if record[0] >= low]
+    offsets = {
+        record.offset for at, size, _ in headers(replica.data)
+        for record in decode_records(replica.data[at : at + size])
+    }  # fmt: skip
+    return _ReplicaRecords(
+        frozenset(committed), offsets, {value: offset for offset, value in committed}
+    )
 
 
 def _count(
@@ -100,14 +139,15 @@ def _count(
 
 
 def judge_reads(
-    tp: TopicPartition, facts: OutputFacts, final: Mapping[int, bytes], low: int
+    tp: TopicPartition, facts: OutputFacts, final: Set[Record], compacted: Set[Record], low: int
 ) -> Iterator[FoundAnomaly]:
-    """Compare what the reader received at `low` and above with `final`, the committed values by offset."""
+    """Compare what the reader received at `low` and above with the committed records, `final` and `compacted`."""
+    known = final | compacted
     for offset, value in sorted(facts.seen.items()):
-        if offset >= low and final.get(offset) != value:
+        if offset >= low and (offset, value) not in known:
             where = f"{tp} at {offset}: {value.decode()} was read as committed"
             yield "inconsistent-offsets", where
-    for offset in sorted(set(final) - set(facts.seen)):
+    for offset in sorted({offset for offset, _ in final} - set(facts.seen)):
         if offset < facts.position:
             yield "unseen", f"{tp} at {offset}"
 

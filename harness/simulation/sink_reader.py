@@ -1,7 +1,8 @@
 """A reader of committed data on a virtual clock: follows each partition of a topic from its log start.
 
-Owns: `SinkReader`, what it has received by offset, and its positions. An unclean election replaces records at offsets
-that were read before, so the reader then begins the partition again, at a leader of the new epoch or a later one.
+Owns: `SinkReader`, what it has received by offset, with the markers, and its positions. An unclean election replaces
+records at offsets that were read before, so the reader then begins the partition again, at a leader of the new epoch or
+a later one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from harrow.cluster.errors import ErrorCode, WireError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
+from harrow.cluster.wire.batch_header import headers
 
-from .committed_reads import committed_records, fetch_committed
+from .committed_reads import committed_records, fetch_committed, records_of_log
 from .wire import WireClient, pause_ms
 
 READ_WAIT_MS = 400
@@ -34,6 +36,8 @@ class SinkReader:
         self.positions = {TopicPartition(topic, number): 0 for number in range(partitions)}
         self.seen: dict[TopicPartition, dict[int, bytes]] = {tp: {} for tp in self.positions}
         """What it received since it began a partition."""
+        self._fetched = {tp: bytearray() for tp in self.positions}
+        # the batches of `seen`, with those that were dropped and with markers
         self._begun = dict.fromkeys(self.positions, NO_EPOCH)
 
     def start(self) -> None:
@@ -45,6 +49,10 @@ class SinkReader:
         """Whether it has read `tp` to `end`, with no unclean election since it began."""
         return self.positions[tp] == end and self._begun[tp] >= self._unclean_epoch(tp)
 
+    def committed(self, tp: TopicPartition) -> set[int]:
+        """Return the offsets that are committed by the markers it received."""
+        return {offset for offset, _ in records_of_log(bytes(self._fetched[tp]))[0]}
+
     async def _follow(self, tp: TopicPartition) -> None:
         while True:
             leader = await self._client.leader(tp)
@@ -52,6 +60,7 @@ class SinkReader:
                 self._begun[tp] = leader.epoch
                 self.positions[tp] = 0
                 self.seen[tp].clear()
+                self._fetched[tp].clear()
             if self._begun[tp] < self._unclean_epoch(tp) or not await self._read(tp):
                 await self._client.refresh(tp.topic)
                 await self._host.tasks.sleep(pause_ms(self._host))
@@ -67,6 +76,8 @@ class SinkReader:
         records, end = committed_records(row.records, row.aborted or ())
         if self._begun[tp] >= self._unclean_epoch(tp):  # else it may come from the leader before
             self.seen[tp].update(record for record in records if record[0] >= position)
+            for at, size, _ in headers(row.records):
+                self._fetched[tp] += row.records[at : at + size]
             self.positions[tp] = max(position, end or 0)
         return True
 
