@@ -5,9 +5,12 @@ for the whole run, which ends with this process. The JVM starts as on a machine 
 and makes none beside the tests.
 """
 
+import gc
 import os
 import shutil
 import tempfile
+import warnings
+from collections.abc import Iterator
 
 import pytest
 
@@ -22,3 +25,14 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["HARROW_CONTROLLER"] = str(os.getpid())
         os.environ.setdefault("HARROW_AOT", "0")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unclosed_sockets_of_kafka_python(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect the sockets that kafka-python leaves open in this module, so that no later test is blamed for them."""
+    yield
+    users = (getattr(value, "__module__", "") for value in vars(request.module).values())
+    if any(str(name).partition(".")[0] == "kafka" for name in users):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
