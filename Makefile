@@ -9,8 +9,9 @@ SOURCES := pyproject.toml setup.py
 .DEFAULT_GOAL := help
 # `make gallery RUNS=20`: runs of each wrong application and of each correct twin
 RUNS ?= 1
+LONG := tests/checks/test_spark_server.py tests/plugin/test_a_users_test.py tests/cluster/test_simulated_exactly_once.py
 
-.PHONY: help setup demo gallery test conformance lint type wheels wheel bench clean
+.PHONY: help setup demo gallery test long conformance lint type wheels wheel bench clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -37,6 +38,9 @@ test: $(STAMP)  ## the whole suite, in parallel, one JVM
 conformance: $(STAMP)  ## what needs Apache Kafka or a Spark cluster, where they are here
 	@$(BIN)/python tests/support/spark_kafka_jars.py > /dev/null || echo "so the tests of Spark's connector are skipped"
 	@HARROW_APACHE=1 HARROW_SPARK_CLUSTER=1 $(BIN)/python -m pytest -p no:randomly tests/conformance tests/checks/test_spark_cluster.py $(ARGS)
+
+long: $(STAMP)  ## tests with a JVM of their own, and searches over seeds
+	@HARROW_LONG=1 $(BIN)/python -m pytest -p no:randomly $(LONG) $(ARGS)
 
 lint: $(STAMP)  ## ruff, import-linter, tidy, mypy and pyright
 	@$(BIN)/ruff check .

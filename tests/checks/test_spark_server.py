@@ -18,6 +18,7 @@ from harrow.harness.checks import SparkHandle, judge
 from harrow.harness.checks.spark_client import CONTROLLER, RENDEZVOUS, SparkError
 from harrow.harness.checks.spark_server import reachable
 from harrow.harness.checks.warm_up import TOPIC, tiny_run
+from long_runs import long_run
 
 WORKER = """
 import json, sys
@@ -103,6 +104,7 @@ def test_workers_share_a_server_that_ends_with_the_run(
     assert not any(path.exists() for path in scratch)
 
 
+@long_run
 def test_killing_the_owner_ends_the_jvm_and_the_next_owner_starts_another(
     tmp_path: Path, controller: subprocess.Popen[bytes]
 ) -> None:
@@ -119,6 +121,7 @@ def test_killing_the_owner_ends_the_jvm_and_the_next_owner_starts_another(
     assert not (tmp_path / "spark.sock").exists()
 
 
+@long_run
 def test_failed_plans_and_a_killed_plan_server_are_reported_and_the_run_can_still_end(
     tmp_path: Path, controller: subprocess.Popen[bytes]
 ) -> None:

@@ -29,6 +29,7 @@ from harrow.harness.simulation import (
 from harrow.harness.simulation.group_member import Membership
 from harrow.harness.simulation.transactional_producer import SimulatedTransactionalProducer
 from harrow.harness.simulation.transform import TransformWorkload
+from long_runs import long_run
 
 OPTIONS = SimulationOptions(workload=EXACTLY_ONCE, seconds=5.0, batches=60)
 LOSSY = (10, 18, 35, 47, 69)
@@ -106,11 +107,13 @@ def test_a_truncation_that_is_wrong_about_aborted_transactions_is_found(
     assert any(name in names(run_seed(seed, OPTIONS)) for seed in reversed(LOSSY))
 
 
+@long_run
 def test_a_truncation_that_forgets_no_producer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "truncate_producers", lambda *_: None)
     assert any("not-converged" in names(run_seed(seed, OPTIONS)) for seed in LOSSY)
 
 
+@long_run
 def test_followers_without_aborted_transactions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader meets them when the partition has moved to brokers that copied it."""
     append = Log.append_as_follower
@@ -124,6 +127,7 @@ def test_followers_without_aborted_transactions_are_found(monkeypatch: pytest.Mo
     assert "aborted-read" in names(run_seed(1, OPTIONS))
 
 
+@long_run
 def test_a_deletion_beyond_its_offset_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     delete = Log.increment_log_start_offset
 
@@ -146,6 +150,7 @@ def test_a_job_that_commits_no_offsets_is_found_to_write_twice(
     assert "duplicate-output" in names(run_seed(3, OPTIONS))
 
 
+@long_run
 def test_brokers_that_deliver_open_transactions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Partition, "last_stable_offset", property(lambda partition: partition.high_watermark)
@@ -154,6 +159,7 @@ def test_brokers_that_deliver_open_transactions_are_found(monkeypatch: pytest.Mo
     assert set[str]().union(*map(names, found)) & {"inconsistent-offsets", "invariant-violated"}
 
 
+@long_run
 def test_a_transaction_that_is_never_ended_is_found_to_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

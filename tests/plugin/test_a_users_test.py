@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from long_runs import long_run
 
 USER = """
     from confluent_kafka import Producer
@@ -63,6 +64,7 @@ def test_the_users_test_passes_and_leaves_a_verdict_and_a_report(pytester: pytes
     assert 'name="harrow.seed"' in junit
 
 
+@long_run
 def test_two_workers_share_a_spark_server(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
