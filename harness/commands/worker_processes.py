@@ -16,6 +16,7 @@ import contextlib
 import multiprocessing
 import pickle
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
@@ -140,7 +141,10 @@ def _end(channel: Connection, process: SpawnProcess) -> None:
 
 @contextlib.contextmanager
 def _without_ctrl_c() -> Generator[None]:
-    """Block SIGINT; processes that start now inherit that.
+    """Block SIGINT and keep one that arrives for the end of the block; processes that start now inherit the mask.
+
+    The mask is this thread's. Another thread, such as that of the progress line, may receive the signal, and Python
+    calls the handler in the main thread all the same. So the handler is replaced, too.
 
     The first process that multiprocessing starts is its resource tracker, after which it unblocks SIGINT whatever the
     mask was. So the tracker is started before: otherwise the workers would not inherit the mask, and a Ctrl-C could
@@ -148,7 +152,14 @@ def _without_ctrl_c() -> Generator[None]:
     """
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    arrived: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda *_: arrived.append(1)) if in_main else None
     try:
         yield
     finally:
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if arrived:
+            signal.raise_signal(signal.SIGINT)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -76,3 +78,34 @@ def test_a_caller_that_stops_early_leaves_no_worker() -> None:
     next(results)
     results.close()
     assert not multiprocessing.active_children()
+
+
+def test_a_ctrl_c_that_another_thread_receives_waits_until_the_workers_are_started() -> None:
+    """SIGINT is blocked in the main thread only, and Python calls its handler there whoever received it."""
+    arrived, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    end = threading.Event()
+    receiver = threading.Thread(target=end.wait)
+    receiver.start()
+    begun: list[int] = []
+
+    def tasks() -> Iterator[partial[int]]:
+        for number in (1, 2):
+            begun.append(number)
+            yield partial(square, number)
+            if number == 1:
+                assert receiver.ident is not None
+                signal.pthread_kill(receiver.ident, signal.SIGINT)
+                os.read(arrived, 1)
+
+    before = signal.set_wakeup_fd(wakeup)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(results_of(2, tasks()))
+    finally:
+        signal.set_wakeup_fd(before)
+        end.set()
+        receiver.join()
+        os.close(arrived)
+        os.close(wakeup)
+    assert begun == [1, 2], "the second worker was started, too"
