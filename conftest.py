@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -31,8 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def unclosed_sockets_of_kafka_python(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collect the sockets that kafka-python leaves open in this module, so that no later test is blamed for them."""
     yield
-    users = (getattr(value, "__module__", "") for value in vars(request.module).values())
-    if any(str(name).partition(".")[0] == "kafka" for name in users):
+    module = cast("object", request.module)  # pyright: ignore[reportUnknownMemberType] - pytest gives it no type
+    users = (str(getattr(value, "__module__", "")) for value in vars(module).values())
+    if any(user.partition(".")[0] == "kafka" for user in users):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()

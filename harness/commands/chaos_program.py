@@ -96,15 +96,14 @@ def repeat_program(
     words = ["harrow", "chaos", "--seed", str(seed)]
     flags = {"file": "schedule", "plants": "plant", "topics": "topic", "settings": "set"}
     spark, backend = given["spark"], given["backend"]
-    parts = {
+    parts: dict[str, object] = {
         "spark": spark.address, "spark_data": spark.data, "backend": backend.name, "kafka": backend.kafka,
     }  # fmt: skip
     for name in sorted(explicit - {"seed", "out"}):
-        value = parts.get(name, given.get(name))
-        values = value if isinstance(value, tuple) else (value,)
-        for value in values:
+        several: Any = parts.get(name, given.get(name))
+        for value in several if isinstance(several, tuple) else (several,):  # pyright: ignore[reportUnknownVariableType] - options of click
             words += [
                 f"--{flags.get(name, name.replace('_', '-'))}",
-                f"{value:g}" if isinstance(value, float) else str(value),
+                f"{value:g}" if isinstance(value, float) else str(value),  # pyright: ignore[reportUnknownArgumentType] - as above
             ]
     return shlex.join([*words, "--", *program])

@@ -154,7 +154,11 @@ def _without_ctrl_c() -> Generator[None]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     arrived: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, lambda *_: arrived.append(1)) if in_main else None
+
+    def note(number: int, _frame: object) -> None:
+        arrived.append(number)
+
+    handler = signal.signal(signal.SIGINT, note) if in_main else None
     try:
         yield
     finally:

@@ -86,14 +86,29 @@ def test_what_an_unclean_election_took_is_named_and_no_anomaly() -> None:
     assert "missing-output" in {name for result in results for name, _ in result.losses}
 
 
+def returns(value: Any) -> Callable[..., Any]:
+    """A function of any arguments that returns `value`."""
+
+    def call(*arguments: Any) -> Any:
+        del arguments
+        return value
+
+    return call
+
+
+def untouched(index: TransactionIndex) -> None:
+    """No damage."""
+    del index
+
+
 def test_losses_without_an_unclean_election_are_anomalies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransformWorkload, "_unclean_epoch", lambda *_: -1)
+    monkeypatch.setattr(TransformWorkload, "_unclean_epoch", returns(-1))
     assert any("missing-output" in names(run_seed(seed, OPTIONS)) for seed in LOSSY)
 
 
 @pytest.mark.parametrize(
     ("damage", "name"),
-    [(TransactionIndex.clear, "aborted-read"), (lambda _: None, "unseen")],
+    [(TransactionIndex.clear, "aborted-read"), (untouched, "unseen")],
     ids=["forgets", "keeps"],
 )
 def test_a_truncation_that_is_wrong_about_aborted_transactions_is_found(
@@ -109,7 +124,7 @@ def test_a_truncation_that_is_wrong_about_aborted_transactions_is_found(
 
 @long_run
 def test_a_truncation_that_forgets_no_producer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "truncate_producers", lambda *_: None)
+    monkeypatch.setattr(log, "truncate_producers", returns(None))
     assert any("not-converged" in names(run_seed(seed, OPTIONS)) for seed in LOSSY)
 
 
@@ -120,7 +135,7 @@ def test_followers_without_aborted_transactions_are_found(monkeypatch: pytest.Mo
 
     def without_index(self: Log, *arguments: Any, **more: Any) -> Any:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Log, "_note_aborted", lambda *_: None)
+            patch.setattr(Log, "_note_aborted", returns(None))
             return append(self, *arguments, **more)
 
     monkeypatch.setattr(Log, "append_as_follower", without_index)
