@@ -81,7 +81,7 @@ def test_a_caller_that_stops_early_leaves_no_worker() -> None:
 
 
 def test_a_ctrl_c_that_another_thread_receives_waits_until_the_workers_are_started() -> None:
-    """SIGINT is blocked in the main thread only, and Python calls its handler there whoever received it."""
+    """SIGINT is blocked in the main thread only, and Python calls its handler there for every thread."""
     arrived, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
     end = threading.Event()
