@@ -1,11 +1,13 @@
-"""When a cluster has converged: pure rules on what brokers report, and the wait for them.
+"""What follows from the view of a cluster and the states of its replicas: leaders, ISRs, convergence and its waits.
 
-Used for Harrow's own brokers (`supervisor.py`) and for foreign ones. A state is a row for each replica of a broker,
-with `topic`, `partition`, `leo`, `hw`, `leader_epoch`.
+`DescribedCluster` is the part that Harrow's own cluster (`supervisor.py`) and a foreign one have in common. A state is
+a row for each replica of a broker, with `topic`, `partition`, `leo`, `hw`, `leader_epoch`; `hw` is None where it is not
+known.
 """
 
 from __future__ import annotations
 
+import abc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from .errors import ClusterError
 from .view import ClusterView
 
+CONVERGE_TIMEOUT_S = 60.0
 POLL_S = 0.01
 
 
@@ -40,24 +43,67 @@ def unconverged(
         judged = rows.values() if followers else [rows[view.leader]]
         if len(ends) > 1 or any(row["leo"] != row["hw"] for row in judged):
             found = sorted(
-                (row["leo"], row["hw"] or -1, row["leader_epoch"]) for row in rows.values()
+                (row["leo"], -1 if row["hw"] is None else row["hw"], row["leader_epoch"])
+                for row in rows.values()
             )
             return f"{where}: (LEO, HW, leader epoch) {found}"
     return ""
 
 
-def wait_until(
-    what: str, lacking: Callable[[], str], timeout_s: float, *, poll_s: float = POLL_S
-) -> None:
-    """Wait until `lacking` returns no reason; ClusterError with the last reason after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            reason = lacking()
-        except ClusterError as error:  # a process is starting or stopping
-            reason = str(error)
-        if not reason:
-            return
-        if time.monotonic() > deadline:
-            raise ClusterError(f"no {what} after {timeout_s:.1f} s: {reason}")
-        time.sleep(poll_s)
+class DescribedCluster(abc.ABC):
+    """A cluster that says how it is; each call asks again."""
+
+    poll_s = POLL_S
+    """The pause between two looks of a wait."""
+
+    @abc.abstractmethod
+    def describe(self) -> ClusterView:
+        """Live brokers, controller, and each partition's leader, epoch and ISR."""
+
+    @abc.abstractmethod
+    def state(self) -> dict[int, list[dict[str, Any]]]:
+        """The replicas of each running broker."""
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node id of a partition's leader; None for a partition without a leader, or that does not exist."""
+        view = self.describe().partition(topic, partition)
+        return None if view is None or view.leader < 0 else view.leader
+
+    def isr(self, topic: str, partition: int) -> list[int]:
+        """The in-sync replicas of a partition."""
+        view = self.describe().partition(topic, partition)
+        return [] if view is None else list(view.isr)
+
+    def controller_id(self) -> int | None:
+        """The node id of the active controller, or None while there is none."""
+        return self.describe().controller
+
+    def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Wait until every partition has a leader and its ISR holds every replica."""
+        self.wait_until("full ISRs", lambda: isr_not_full(self.describe()), timeout_s)
+
+    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+        """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO.
+
+        The leader then delivers every record, and the replicas' logs are equal.
+        """
+
+        def lacking() -> str:
+            view = self.describe()
+            return isr_not_full(view) or unconverged(self.state(), view, followers=False)
+
+        self.wait_until("full ISRs of equal logs", lacking, timeout_s)
+
+    def wait_until(self, what: str, lacking: Callable[[], str], timeout_s: float) -> None:
+        """Wait until `lacking` returns no reason; ClusterError with the last reason after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                reason = lacking()
+            except ClusterError as error:  # a process is starting or stopping
+                reason = str(error)
+            if not reason:
+                return
+            if time.monotonic() > deadline:
+                raise ClusterError(f"no {what} after {timeout_s:.1f} s: {reason}")
+            time.sleep(self.poll_s)

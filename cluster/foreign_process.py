@@ -37,7 +37,7 @@ class ForeignProcess(ManagedProcess):
     @property
     def state(self) -> str:
         """`dead`, `starting`, `running` or `paused`."""
-        state = ManagedProcess.state.__get__(self)
+        state = super().state
         return "starting" if state == "running" and self._starting else state
 
     def begin(self) -> None:

@@ -9,11 +9,11 @@ Children die with their parent, however it ends:
 
 * The fork server ends when the socket pair is closed **or** the supervising process has ended (it watches a
   pidfd, because a forked copy of the user's process may hold the socket open).
-A child whose options have a `program` (a list of words) executes it, with `environment` added: a foreign broker
-(`foreign_process.py`). Its output goes to `stdout.log` of its `folder`.
-
 * Each child requests SIGKILL from the kernel at the fork server's death (PR_SET_PDEATHSIG; the fork server
   has one thread, so the signal cannot fire early).
+
+A child whose options have a `program` (a list of words) executes it, with `environment` added: a foreign broker
+(`foreign_process.py`). Its output goes to `stdout.log` of its `folder`.
 
 What may fail: the fork server itself (ClusterError; the next request starts another one).
 """

@@ -28,7 +28,7 @@ from typing import Any
 
 from .broker_folder import CONTROL_SOCKET, REGISTRY, broker_name
 from .config import BrokerConfig
-from .convergence import isr_not_full, unconverged, wait_until
+from .convergence import CONVERGE_TIMEOUT_S, DescribedCluster, unconverged
 from .errors import ClusterError, ConfigError
 from .forkserver import MARKER, fork_server
 from .listeners import Address, Listener, format_listeners, parse_listeners
@@ -38,7 +38,6 @@ from .ports import LOOPBACK, ReservedPort
 from .view import ClusterView, parse
 
 BROKERS_MOST = 64
-CONVERGE_TIMEOUT_S = 60.0
 
 
 class BrokerProcess(ManagedProcess):
@@ -60,7 +59,7 @@ class BrokerProcess(ManagedProcess):
         return self.address.port
 
 
-class Cluster:
+class Cluster(DescribedCluster):
     """A Kafka-protocol cluster of `brokers` processes and a registry on this machine's loopback.
 
     `config`: Kafka's broker settings by name, for all brokers; `broker_config`: for single ones, by node id.
@@ -280,20 +279,6 @@ class Cluster:
             found[node_id] = [name.strip() for name in text.split(",") if name.strip()]
         return found
 
-    def leader(self, topic: str, partition: int) -> int | None:
-        """The node id of a partition's leader; None for a partition without a leader, or that does not exist."""
-        view = self.describe().partition(topic, partition)
-        return None if view is None or view.leader < 0 else view.leader
-
-    def isr(self, topic: str, partition: int) -> list[int]:
-        """The in-sync replicas of a partition in the registry."""
-        view = self.describe().partition(topic, partition)
-        return [] if view is None else list(view.isr)
-
-    def controller_id(self) -> int | None:
-        """The node id of the active controller, or None while there is none."""
-        return self.describe().controller
-
     def state(self) -> dict[int, list[dict[str, Any]]]:
         """The replicas of each running broker, from that broker: leader, epoch, ISR, LEO, HW, LSO, log start."""
         return {
@@ -304,32 +289,19 @@ class Cluster:
 
     # ----------------------------------------------------------------- waits
 
-    def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
-        """Wait until every partition has a leader and its ISR holds every replica."""
-        wait_until("full ISRs", lambda: isr_not_full(self.describe()), timeout_s)
-
     def await_converged(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
-        """Wait until ISRs are full, and the LEO and HW of every replica are the leader's LEO."""
+        """Wait until ISRs are full, and the LEO and HW of every replica are the leader's LEO.
+
+        `await_replicated` does not wait for the followers' HW, which a follower receives with its next fetch
+        response, up to `replica.fetch.wait.max.ms` later.
+        """
         deadline = time.monotonic() + timeout_s
         self.await_full_isr(timeout_s)
-        wait_until(
+        self.wait_until(
             "convergence",
             lambda: unconverged(self.state(), self.describe()),
             max(0.1, deadline - time.monotonic()),
         )
-
-    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
-        """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO.
-
-        The leader then delivers every record, and the replicas' logs are equal. `await_converged` also waits for the
-        followers' HW, which a follower receives with its next fetch response, up to `replica.fetch.wait.max.ms` later.
-        """
-
-        def lacking() -> str:
-            view = self.describe()
-            return isr_not_full(view) or unconverged(self.state(), view, followers=False)
-
-        wait_until("full ISRs of equal logs", lacking, timeout_s)
 
 
 def client_address(listeners: Sequence[Listener]) -> Address:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 LOCAL, APACHE = "local", "apache"
+BACKENDS = (LOCAL, APACHE)
 
 
 class BackendChoice(NamedTuple):

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
-from harrow.faults.planning import check_faults, in_turn, random_schedule
+from harrow.faults.planning import (
+    DEFAULT_RANDOM,
+    check_faults,
+    in_turn,
+    possible_kinds,
+    random_schedule,
+)
 from harrow.faults.target_checks import cap_for, check_targets
 
 if TYPE_CHECKING:
@@ -27,12 +33,13 @@ class ChaosRequest:
     faults: tuple[Fault, ...]
     duration: float | None
     cap: int | None
-    kinds: Sequence[str]
+    kinds: Sequence[str] | None
+    """None: the usual ones that the backend can inject."""
     schedule: Schedule | None
 
     @classmethod
     def of(
-        cls, faults: Sequence[object], duration: float | None, cap: int | None, kinds: Sequence[str],
+        cls, faults: Sequence[object], duration: float | None, cap: int | None, kinds: Sequence[str] | None,
         schedule: Schedule | None,
     ) -> ChaosRequest:  # fmt: skip
         """Check the arguments; ConfigError says what to write instead."""
@@ -56,9 +63,13 @@ class ChaosRequest:
         )
 
     def plan(
-        self, cluster: RunningCluster, topics: Sequence[Topic], *, seed: int, first_id: int
-    ) -> Schedule:
-        """Return the schedule; ConfigError for a target that the cluster does not have, or that the cap forbids."""
+        self, cluster: RunningCluster, capabilities: frozenset[str], topics: Sequence[Topic], *, seed: int,
+        first_id: int,
+    ) -> Schedule:  # fmt: skip
+        """Return the schedule; ConfigError for a target that the cluster does not have, or that the cap forbids.
+
+        `capabilities`: of the backend.
+        """
         view, nodes = cluster.describe(), list(cluster.brokers)
         if self.schedule is not None:
             check_targets((s.fault for s in self.schedule.steps if s.nodes is None), view, nodes)
@@ -68,8 +79,9 @@ class ChaosRequest:
             check_targets(self.faults, view, nodes)
             cap = cap_for(self.faults, len(nodes), self.cap, default)
             return in_turn(self.faults, seed, duration_s=self.duration, first_id=first_id, cap=cap)
+        kinds = possible_kinds(DEFAULT_RANDOM, capabilities) if self.kinds is None else self.kinds
         return random_schedule(
-            seed, self.kinds, duration_s=self.duration or RANDOM_SECONDS, topics=topics, first_id=first_id,
+            seed, kinds, duration_s=self.duration or RANDOM_SECONDS, topics=topics, first_id=first_id,
             cap=self.cap or default,
         )  # fmt: skip
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from harrow.cluster import Cluster
 from harrow.cluster.supervisor import sweep_orphans
 
+from .backend_choice import LOCAL
 from .backends.local import LocalSystem
+from .running_cluster import RunningCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harrow.faults.system import System
-
-    from .running_cluster import RunningCluster
 
 TEST_DEFAULTS: Mapping[str, object] = {
     "harrow.tap": True,
@@ -58,15 +59,36 @@ class ClusterSource(Protocol):
         ...
 
 
-class OwnCluster:
+ClusterT = TypeVar("ClusterT", bound="StartableCluster")
+
+
+class StartableCluster(RunningCluster, Protocol):
+    """A cluster that is not started yet."""
+
+    def start(self) -> None:
+        """Start every process."""
+        ...
+
+
+class NewClusters(abc.ABC, Generic[ClusterT]):
     """Starts a new cluster for each `Harrow` and stops it when the `Harrow` closes."""
 
     shared = False
-    backend = "local"
+    backend: str
 
     def __init__(self, before_start: Callable[[], None] | None = None) -> None:
         """`before_start` is called before a cluster writes its first file."""
         self._before_start = before_start
+
+    @abc.abstractmethod
+    def make(
+        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
+    ) -> ClusterT:  # fmt: skip
+        """Return a cluster with its files in `folder`; `config`: what the test changes."""
+
+    @abc.abstractmethod
+    def system(self, cluster: RunningCluster) -> System:
+        """Return a cluster of this source as faults see it."""
 
     def acquire(
         self,
@@ -76,18 +98,13 @@ class OwnCluster:
         config: Mapping[str, object],
         seed: int,
         plants: Sequence[str] = (),
-    ) -> Cluster:
+    ) -> ClusterT:
         """Start a cluster; when the start fails, no process stays."""
         sweep_once()
         if self._before_start is not None:
             self._before_start()
-        cluster = Cluster(
-            brokers=brokers,
-            config={**TEST_DEFAULTS, **config},
-            folder=folder / "cluster",
-            seed=seed,
-            name=folder.name,
-            plants=plants,
+        cluster = self.make(
+            folder / "cluster", brokers=brokers, config=config, seed=seed, plants=plants
         )
         try:
             cluster.start()
@@ -96,14 +113,29 @@ class OwnCluster:
             raise
         return cluster
 
+    def release(self, cluster: RunningCluster) -> None:
+        """Stop it."""
+        cluster.stop()
+
+
+class OwnCluster(NewClusters[Cluster]):
+    """New clusters of Harrow's own brokers."""
+
+    backend = LOCAL
+
+    def make(
+        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
+    ) -> Cluster:  # fmt: skip
+        """Return a cluster of processes on this machine, named after its run's folder."""
+        return Cluster(
+            brokers=brokers, config={**TEST_DEFAULTS, **config}, folder=folder, seed=seed, name=folder.parent.name,
+            plants=plants,
+        )  # fmt: skip
+
     def system(self, cluster: RunningCluster) -> System:
         """Return the processes on this machine."""
         assert isinstance(cluster, Cluster)
         return LocalSystem(cluster)
-
-    def release(self, cluster: RunningCluster) -> None:
-        """Stop it."""
-        cluster.stop()
 
 
 class SharedClusters:

@@ -8,7 +8,7 @@ imported only when a broker setting or a plant is given.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from .backend_choice import BACKENDS, LOCAL, BackendChoice
 from .seeds import SEED_MAX
 from .user_spark import data_folder
 
@@ -51,7 +52,7 @@ class Options:
     Empty: Harrow starts a Spark server on this machine, which all tests and xdist workers of the run share."""
     spark_data: str = ""
     """A folder or URL that the executors of `spark` can read, where they cannot read the run folders."""
-    backend: str = "local"
+    backend: str = LOCAL
     """Where the brokers run: `local` or `apache` (`harness/backends/kinds.py`)."""
     kafka: str = ""
     """The folder of the Apache Kafka that the backend `apache` starts; empty: the environment names it."""
@@ -59,6 +60,11 @@ class Options:
     """How often each test with a Harrow fixture runs, always with the same seed."""
     keep_runs: int = 20
     """How many runs stay in the out folder, this one included."""
+
+    @property
+    def backend_choice(self) -> BackendChoice:
+        """Where the brokers run, and where they come from."""
+        return BackendChoice(self.backend, self.kafka)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,18 +107,15 @@ def _whole(low: int, high: int) -> Callable[[object], int]:
     return parse
 
 
-def _scope(value: object) -> str:
-    if value not in SCOPES:
-        raise ValueError(f"{value!r}: expected {' or '.join(SCOPES)}{_nearest(str(value), SCOPES)}")
-    return str(value)
+def _one_of(names: Sequence[str]) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if value not in names:
+            raise ValueError(
+                f"{value!r}: expected {' or '.join(names)}{_nearest(str(value), names)}"
+            )
+        return str(value)
 
-
-def _backend(value: object) -> str:
-    from .backends.kinds import KINDS
-
-    if value not in KINDS:
-        raise ValueError(f"{value!r}: expected {' or '.join(KINDS)}{_nearest(str(value), KINDS)}")
-    return str(value)
+    return parse
 
 
 def _settings(value: object) -> dict[str, object]:
@@ -194,7 +197,7 @@ OPTIONS: tuple[OptionSpec, ...] = (
     ),
     OptionSpec(
         name="scope",
-        parse=_scope,
+        parse=_one_of(SCOPES),
         metavar="test|session",
         doc="a new cluster for each test (default), or a cluster shared by tests that request the same",
         marker=True,
@@ -220,7 +223,7 @@ OPTIONS: tuple[OptionSpec, ...] = (
     ),
     OptionSpec(
         name="backend",
-        parse=_backend,
+        parse=_one_of(BACKENDS),
         metavar="NAME",
         doc="where the brokers run: local (default) or apache; `harrow backends` says what can be used here",
         marker=True,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.faults.planning import DEFAULT_RANDOM, possible_kinds
+from harrow.faults.planning import possible_kinds
 from harrow.faults.schedule import Schedule
 
 from . import run_folder
@@ -254,17 +254,17 @@ class Harrow(RecordingClients, PipelineVerifier):
         """
         if self._chaos is not None:
             raise ConfigError("a chaos block is already active; give all faults to one block")
-        drawn = self.possible_kinds(DEFAULT_RANDOM) if kinds is None else kinds
-        request = ChaosRequest.of(faults, duration, cap, drawn, schedule)
+        request = ChaosRequest.of(faults, duration, cap, kinds, schedule)
         cluster = self.cluster
+        system = self._source.system(cluster)
         planned = request.plan(
-            cluster, list(self._topics.values()), first_id=self._steps + 1,
+            cluster, system.capabilities, list(self._topics.values()), first_id=self._steps + 1,
             seed=child_seed(self._seed, "chaos", str(self._blocks - self._before_test[0])),
         )  # fmt: skip
         if self._early_spark:
             self._verifier.prepare()
         self._chaos = Chaos(
-            self._source.system(cluster),
+            system,
             planned,
             self.folder,
             groups=partial(consumer_groups, cluster.bootstrap_servers),

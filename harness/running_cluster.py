@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
+from harrow.cluster.managed import START_TIMEOUT_S, STOP_TIMEOUT_S
+
 if TYPE_CHECKING:
     from harrow.cluster.config import BrokerConfig
     from harrow.cluster.planting import Plant
     from harrow.cluster.view import ClusterView
-
-CONVERGE_TIMEOUT_S = 60.0
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
 
 
 class RunningProcess(Protocol):

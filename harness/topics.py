@@ -66,7 +66,7 @@ def create_topic(cluster: RunningCluster, topic: Topic) -> None:
         topic.name,
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor,
-        config={name: _text(value) for name, value in topic.config.items()},
+        config={name: setting_text(value) for name, value in topic.config.items()},
     )
     try:
         created = cast("Any", admin).create_topics([new_topic], operation_timeout=CREATE_TIMEOUT_S)
@@ -96,7 +96,8 @@ def _settings(bootstrap_servers: str) -> dict[str, str | int | float | bool]:
     }  # fmt: skip
 
 
-def _text(value: object) -> str:
+def setting_text(value: object) -> str:
+    """Return the value of a setting as Kafka writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harrow.cluster.convergence import CONVERGE_TIMEOUT_S
 from harrow.cluster.errors import ConfigError, HarrowError
 from harrow.cluster.internal_topics import TRANSACTIONS
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     Promise = TopicPromise | PipelinePromise
 
-CONVERGE_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 60.0
 
 

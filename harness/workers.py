@@ -112,27 +112,27 @@ class Worker:
 
     def check_backend(self) -> None:
         """Raise UsageError when the command line or the ini file names a backend that cannot be used here."""
-        named = {**self.ini, **self.flags}
-        if named.get("backend", LOCAL) == LOCAL:
+        choice = self.options(None, {}).backend_choice
+        if choice.name == LOCAL:
             return
         from harrow.faults.errors import CapabilityError
 
         from .backends.kinds import check_backend
 
         try:
-            check_backend(BackendChoice(named["backend"], named.get("kafka", "")))
+            check_backend(choice)
         except CapabilityError as error:
-            raise pytest.UsageError(f"backend {named['backend']}: {error}") from None
+            raise pytest.UsageError(f"backend {choice.name}: {error}") from None
 
     def own_clusters(self, options: Options) -> ClusterSource:
         """Return a source of new clusters; CapabilityError where the backend cannot be used here."""
         from .backends.kinds import new_source
 
-        return new_source(BackendChoice(options.backend, options.kafka), self.prepare_out)
+        return new_source(options.backend_choice, self.prepare_out)
 
     def shared_clusters(self, options: Options) -> SharedClusters:
         """Return the clusters that tests with `scope="session"` share; they stop at the end of the session."""
-        choice = BackendChoice(options.backend, options.kafka)
+        choice = options.backend_choice
         if choice not in self.shared:
             from .clusters import SharedClusters
 

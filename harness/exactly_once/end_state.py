@@ -1,7 +1,7 @@
 """What transactions left behind: transactions that are open, and partitions whose last stable offset is held back.
 
 Both are facts of the cluster that brokers report: ListTransactions (KIP-664), and the state of the replicas.
-What may fail: OSError and WireError when a broker does not respond; the caller asks again.
+What may fail: ClusterError and WireError when a broker does not respond; the caller asks again.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from harrow.cluster.errors import WireError
 from harrow.cluster.ids import TopicPartition
-from harrow.cluster.wire.batch_header import headers
+from harrow.cluster.wire.batch_header import BatchHeader, headers
 from harrow.cluster.wire.fetch import FetchPartition, FetchRequest, encode_fetch_request
 from harrow.cluster.wire.fetch_response import FetchedPartition, decode_fetch_response
 from harrow.cluster.wire.records import CONTROL_KEY, decode_records
@@ -45,19 +45,32 @@ def committed_records(
     data: memoryview | bytes, aborted: Iterable[tuple[int, int]]
 ) -> tuple[list[Record], int | None]:
     """Return the committed records of a fetch, and the offset after its last batch; None for no batch."""
-    coming = sorted(aborted, key=lambda row: row[1])
-    open_aborts: set[int] = set()
     found: list[Record] = []
     end: int | None = None
-    for at, size, header in headers(data):
+    batches = [(data[at : at + size], header) for at, size, header in headers(data)]
+    dropped = dropped_batches((header for _, header in batches), aborted)
+    for batch, header in batches:
         end = header.last_offset + 1
+        if not (header.is_control or header.base_offset in dropped):
+            found += _records(batch)
+    return found, end
+
+
+def dropped_batches(batches: Iterable[BatchHeader], aborted: Iterable[tuple[int, int]]) -> set[int]:
+    """Return the base offsets of the batches that a consumer drops.
+
+    `aborted`: the aborted transactions of a response, as producer id and first offset.
+    """
+    coming = sorted(aborted, key=lambda row: row[1])
+    open_aborts, dropped = set[int](), set[int]()
+    for header in batches:
         while coming and coming[0][1] <= header.last_offset:
             open_aborts.add(coming.pop(0)[0])
         if header.is_control:
             open_aborts.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in open_aborts):
-            found += _records(data[at : at + size])
-    return found, end
+        elif header.is_transactional and header.producer_id in open_aborts:
+            dropped.add(header.base_offset)
+    return dropped
 
 
 def records_of_log(data: bytes) -> tuple[list[Record], list[int]]:

@@ -28,7 +28,7 @@ from harrow.cluster.wire.batch_header import BatchHeader, headers
 from harrow.cluster.wire.records import CONTROL_KEY, decode_records
 
 from .checks import FoundAnomaly, ReplicaLog
-from .committed_reads import COMMIT, Record, records_of_log
+from .committed_reads import COMMIT, Record, dropped_batches, records_of_log
 
 READS = 4
 """From so many offsets of a log, its transaction index is asked."""
@@ -163,10 +163,10 @@ def judge_index(tp: TopicPartition, replica: ReplicaLog) -> Iterator[FoundAnomal
     aborted = _aborted_by_markers(batches)
     step = max(1, (stable - replica.low) // READS)
     for start in range(replica.low, stable, step):
-        listed = sorted(
-            (row.first_offset, row.producer_id) for row in log.aborted_transactions(start, stable)
-        )
-        found = _aborted_by_list(
+        listed = [
+            (row.producer_id, row.first_offset) for row in log.aborted_transactions(start, stable)
+        ]
+        found = dropped_batches(
             (header for header, _ in batches if start <= header.last_offset < stable), listed
         )
         wanted = {at for at, last in aborted.items() if start <= last < stable}
@@ -194,16 +194,3 @@ def _aborted_by_markers(batches: Iterable[tuple[BatchHeader, Any]]) -> dict[int,
         elif header.is_transactional:
             opened.setdefault(header.producer_id, {})[header.base_offset] = header.last_offset
     return aborted
-
-
-def _aborted_by_list(batches: Iterable[BatchHeader], listed: Sequence[tuple[int, int]]) -> set[int]:
-    """Return the base offsets of the batches that a reader drops, as `committed_records` does."""
-    coming, dropped, open_aborts = list(listed), set[int](), set[int]()
-    for header in batches:
-        while coming and coming[0][0] <= header.last_offset:
-            open_aborts.add(coming.pop(0)[1])
-        if header.is_control:
-            open_aborts.discard(header.producer_id)
-        elif header.is_transactional and header.producer_id in open_aborts:
-            dropped.add(header.base_offset)
-    return dropped

@@ -29,6 +29,9 @@ from .transform_job import JobProgress, SimulatedJob
 from .wire import WireClient
 from .workload import SimulatedWorkload
 
+Leaders = Mapping[TopicPartition, Mapping[str, Any]]
+"""The state of each partition's leader."""
+
 JOBS = 3
 KILL_EVERY_MS = 1_800
 DOWN_MS = (50, 2_000)
@@ -163,14 +166,16 @@ class TransformWorkload(SimulatedWorkload):
 
     def left_open(self) -> list[str]:
         """Return a line for each open transaction, each leader whose LSO is below its HW, and each unread end."""
-        return [*self._open_transactions(), *self._held_back(), *self._unread()]
+        leaders = self._leaders()
+        return [
+            *self._open_transactions(leaders), *self._held_back(leaders), *self._unread(leaders)
+        ]  # fmt: skip
 
     def _state_partition(self, transactional_id: str) -> TopicPartition:
         count = self._movable_counts()[TRANSACTIONS.name]
         return TopicPartition(TRANSACTIONS.name, partition_for(transactional_id, count))
 
-    def _open_transactions(self) -> Iterator[str]:
-        leaders = self._leaders()
+    def _open_transactions(self, leaders: Leaders) -> Iterator[str]:
         for node, process in self._cluster.brokers.items():
             if not process.ready:
                 continue
@@ -182,12 +187,12 @@ class TransformWorkload(SimulatedWorkload):
                             f"{transaction.transactional_id} is {transaction.value.state.title} on broker {node}"
                         )
 
-    def _held_back(self) -> Iterator[str]:
-        for tp, row in self._leaders().items():
+    def _held_back(self, leaders: Leaders) -> Iterator[str]:
+        for tp, row in leaders.items():
             if not row["lso"] == row["hw"] == row["leo"]:
                 yield f"{tp}: LSO {row['lso']}, HW {row['hw']}, LEO {row['leo']}"
 
-    def _leaders(self) -> dict[TopicPartition, Mapping[str, Any]]:
+    def _leaders(self) -> Leaders:
         by_partition: dict[TopicPartition, list[Mapping[str, Any]]] = {}
         for rows in self._cluster.states().values():
             for row in rows:
@@ -196,19 +201,15 @@ class TransformWorkload(SimulatedWorkload):
         found = {tp: current_leader(rows) for tp, rows in by_partition.items()}
         return {tp: row for tp, row in found.items() if row is not None}
 
-    def _unread(self) -> Iterator[str]:
+    def _unread(self, leaders: Leaders) -> Iterator[str]:
         for tp, position in self.consumer.positions.items():
             committed = self._progress.processed.get(tp, 0)
             if committed < position:
                 yield f"{tp}: the group has committed {committed} of {position}"
         for tp, position in self._reader.positions.items():
-            end = self._end_of(tp)
+            end = int(leaders[tp]["leo"]) if tp in leaders else -1
             if not self._reader.at_end(tp, end):
                 yield f"{tp}: the reader of committed data is at {position} of {end}"
-
-    def _end_of(self, tp: TopicPartition) -> int:
-        leader = self._leaders().get(tp)
-        return -1 if leader is None else int(leader["leo"])
 
     def judge(
         self, number: int, inputs: Iterable[ReplicaLog], outputs: Sequence[ReplicaLog], acknowledged: set[bytes]

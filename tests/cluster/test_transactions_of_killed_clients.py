@@ -9,22 +9,21 @@ transactional id begins at once, and readers of committed data reach the end of 
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from textwrap import dedent
-from uuid import uuid4
 
 import pytest
 from harrow import Harrow
-from transaction_steps import SETTINGS, STEPS, broker_at
-from transactional_clients import (
-    TIMEOUT_S,
-    committed_offset,
-    read_both,
-    send,
-    transactional_producer,
+from transaction_steps import (
+    SETTINGS,
+    STEPS,
+    broker_at,
+    commit_as_heir,
+    new_job,
+    start_client,
+    warm_up,
 )
+from transactional_clients import TIMEOUT_S, committed_offset, read_both
 from waiting import until
 
 pytestmark = pytest.mark.harrow(scope="session", config=SETTINGS)
@@ -58,8 +57,7 @@ CLIENT = dedent(
 @pytest.fixture
 def warm(harrow: Harrow) -> Iterator[Harrow]:
     """The cluster with both internal topics; no broker is stopped afterwards."""
-    transactional_producer(harrow.bootstrap_servers).init_transactions(TIMEOUT_S)
-    committed_offset(harrow.bootstrap_servers, "warm-up", harrow.topic("warm", partitions=1).name)
+    warm_up(harrow)
     yield harrow
     for broker in harrow.cluster.brokers.values():
         broker.resume()
@@ -70,17 +68,10 @@ def warm(harrow: Harrow) -> Iterator[Harrow]:
 def test_a_client_killed_at_each_step_leaves_a_whole_commit_or_none(
     warm: Harrow, step: str
 ) -> None:
-    servers, name = warm.bootstrap_servers, f"killed-{uuid4().hex[:6]}"
-    group = f"group-{uuid4().hex[:6]}"
-    source, sink = warm.topic("source", partitions=1).name, warm.topic("sink", partitions=2).name
-    node = broker_at(warm, step, name, sink, group)
+    servers, job = warm.bootstrap_servers, new_job(warm, "killed")
+    node = broker_at(warm, step, job.transactional_id, job.sink, job.group)
     broker = warm.cluster.brokers[node]
-    with subprocess.Popen(
-        [sys.executable, "-c", CLIENT, servers, name, source, sink, group, step],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as client:
+    with start_client(CLIENT, servers, job, step) as client:
         assert client.stdin is not None
         assert client.stdout is not None
         assert client.stdout.readline() == "ready\n"
@@ -91,14 +82,9 @@ def test_a_client_killed_at_each_step_leaves_a_whole_commit_or_none(
         client.send_signal(signal.SIGKILL)
         client.wait()
         broker.resume()
-    heir = transactional_producer(servers, name)
-    heir.init_transactions(TIMEOUT_S)
-    heir.begin_transaction()
-    for partition in (0, 1):
-        send(heir, sink, f"heir-{partition}", partition=partition)
-    heir.commit_transaction(TIMEOUT_S)
-    seen, everything = read_both(servers, sink, partitions=2)
+    commit_as_heir(servers, job, TIMEOUT_S)
+    seen, everything = read_both(servers, job.sink, partitions=2)
     mine = sorted(value for value in seen if value.startswith("record"))
     assert mine == (["record-0", "record-1"] if step.endswith(ASKED_TO_COMMIT) else []), everything
     assert sorted(set(seen) - set(mine)) == ["heir-0", "heir-1"]
-    assert committed_offset(servers, group, source) == (7 if mine else -1001)
+    assert committed_offset(servers, job.group, job.source) == (7 if mine else -1001)

@@ -8,24 +8,29 @@ must reach the end of both partitions, and they must see the whole transaction o
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from textwrap import dedent
 from time import monotonic
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from harrow import Harrow
-from transaction_steps import SETTINGS, STEPS, broker_at
+from transaction_steps import (
+    SETTINGS,
+    STEPS,
+    Job,
+    broker_at,
+    commit_as_heir,
+    new_job,
+    start_client,
+    warm_up,
+)
 from transactional_clients import (
     TIMEOUT_S,
     committed_offset,
     consumer_of,
     read_both,
-    send,
     transactional_producer,
 )
 from waiting import until
@@ -44,9 +49,7 @@ for a change of state of a broker. No broker changes its state in a quiet client
 @pytest.fixture
 def warm(harrow: Harrow) -> Iterator[Harrow]:
     """The cluster with both internal topics, and all brokers alive, before and after."""
-    producer = transactional_producer(harrow.bootstrap_servers)
-    producer.init_transactions(TIMEOUT_S)
-    committed_offset(harrow.bootstrap_servers, "warm-up", harrow.topic("warm", partitions=1).name)
+    warm_up(harrow)
     yield harrow
     for broker in harrow.cluster.brokers.values():
         if not broker.alive:
@@ -71,14 +74,16 @@ def end(producer: Producer) -> bool:
     raise AssertionError("the transaction did not end")
 
 
-def run_once(producer: Producer, source: str, sink: str, group: str, consumer: object) -> bool:
+def run_once(producer: Producer, job: Job, consumer: object) -> bool:
     """One transaction: a record in each partition of the sink, and an offset; True when it is committed."""
     producer.begin_transaction()
     try:
         for partition in (0, 1):
-            producer.produce(sink, f"record-{partition}", partition=partition)
+            producer.produce(job.sink, f"record-{partition}", partition=partition)
         metadata = consumer.consumer_group_metadata()  # type: ignore[attr-defined]
-        producer.send_offsets_to_transaction([TopicPartition(source, 0, 7)], metadata, TIMEOUT_S)
+        producer.send_offsets_to_transaction(
+            [TopicPartition(job.source, 0, 7)], metadata, TIMEOUT_S
+        )
     except KafkaException as error:
         reason = error.args[0]
         assert reason.retriable() or reason.txn_requires_abort(), reason
@@ -89,12 +94,12 @@ def run_once(producer: Producer, source: str, sink: str, group: str, consumer: o
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_crash_at_each_step_ends_in_a_whole_commit_or_none(warm: Harrow, step: str) -> None:
-    servers, name = warm.bootstrap_servers, f"survivor-{uuid4().hex[:6]}"
-    group = f"group-{uuid4().hex[:6]}"
-    source, sink = warm.topic("source", partitions=1).name, warm.topic("sink", partitions=2).name
-    node = broker_at(warm, step, name, sink, group)
-    producer = transactional_producer(servers, name, connections_max_idle_ms=IDLE_MS)
-    with consumer_of(servers, group) as consumer:
+    servers, job = warm.bootstrap_servers, new_job(warm, "survivor")
+    node = broker_at(warm, step, job.transactional_id, job.sink, job.group)
+    producer = transactional_producer(
+        servers, job.transactional_id, connections_max_idle_ms=IDLE_MS
+    )
+    with consumer_of(servers, job.group) as consumer:
         if not step.endswith("-init"):
             producer.init_transactions(TIMEOUT_S)
         warm.cluster.control(node, "failpoint.arm", name=step, action="crash", nth=1)
@@ -102,21 +107,16 @@ def test_a_crash_at_each_step_ends_in_a_whole_commit_or_none(warm: Harrow, step:
             producer.init_transactions(60)
         crashed = warm.cluster.brokers[node]
         with ThreadPoolExecutor(1) as thread:
-            ending = thread.submit(run_once, producer, source, sink, group, consumer)
+            ending = thread.submit(run_once, producer, job, consumer)
             until(lambda: not crashed.alive, f"broker {node} crashed at {step}")
             committed = ending.result()
             crashed.start()
-        heir = transactional_producer(servers, name)
-        heir.init_transactions(60)
-        heir.begin_transaction()
-        for partition in (0, 1):
-            send(heir, sink, f"heir-{partition}", partition=partition)
-        heir.commit_transaction(60)
-    seen, everything = read_both(servers, sink, partitions=2)
+        commit_as_heir(servers, job, 60)
+    seen, everything = read_both(servers, job.sink, partitions=2)
     mine = sorted(value for value in seen if value.startswith("record"))
     assert mine == (["record-0", "record-1"] if committed else []), everything
     assert sorted(set(seen) - set(mine)) == ["heir-0", "heir-1"]
-    offset = committed_offset(servers, group, source)
+    offset = committed_offset(servers, job.group, job.source)
     assert offset == (7 if committed else -1001)
 
 
@@ -151,15 +151,8 @@ CLIENT = dedent(
 def test_a_killed_client_leaves_a_whole_commit_or_an_abort_after_its_timeout(
     warm: Harrow, step: str
 ) -> None:
-    servers, name = warm.bootstrap_servers, f"killed-{uuid4().hex[:6]}"
-    group = f"group-{uuid4().hex[:6]}"
-    source, sink = warm.topic("source", partitions=1).name, warm.topic("sink", partitions=2).name
-    with subprocess.Popen(
-        [sys.executable, "-c", CLIENT, servers, name, source, sink, group, step],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as client:
+    servers, job = warm.bootstrap_servers, new_job(warm, "killed")
+    with start_client(CLIENT, servers, job, step) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == "reached\n"
         client.send_signal(signal.SIGKILL)
@@ -169,13 +162,13 @@ def test_a_killed_client_leaves_a_whole_commit_or_an_abort_after_its_timeout(
         """Readers of committed data reach the high watermark: the next record is not held back."""
         plain = Producer({"bootstrap.servers": servers, "log_level": 0})
         for partition in (0, 1):
-            plain.produce(sink, "plain", partition=partition)
+            plain.produce(job.sink, "plain", partition=partition)
         assert plain.flush(TIMEOUT_S) == 0
-        seen, everything = read_both(servers, sink, partitions=2)
+        seen, everything = read_both(servers, job.sink, partitions=2)
         plains = sum(value == "plain" for value in everything)
         return sum(value == "plain" for value in seen) == plains
 
     until(ended, "the last stable offset advances")
-    seen, _ = read_both(servers, sink, partitions=2)
+    seen, _ = read_both(servers, job.sink, partitions=2)
     assert sorted(value for value in seen if value != "plain") == wanted
-    assert committed_offset(servers, group, source) == (7 if wanted else -1001)
+    assert committed_offset(servers, job.group, job.source) == (7 if wanted else -1001)

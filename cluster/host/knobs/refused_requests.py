@@ -18,6 +18,12 @@ from .request_rules import RequestRule, RequestRules
 ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode) - {0}
 
 
+def check_error_number(error: int) -> None:
+    """Raise ConfigError for a number that is no error code of Kafka's."""
+    if error not in ERROR_NUMBERS:
+        raise ConfigError(f"error={error}: expected the number of one of Kafka's error codes")
+
+
 @dataclass(slots=True, kw_only=True)
 class RefusedRequestRule(RequestRule):
     """Refuse the `nth` request of `api_key` from a peer that matches `client` with the error code `error`."""
@@ -26,10 +32,7 @@ class RefusedRequestRule(RequestRule):
 
     def __post_init__(self) -> None:
         RequestRule.__post_init__(self)  # super() does not work in a class with slots
-        if self.error not in ERROR_NUMBERS:
-            raise ConfigError(
-                f"error={self.error}: expected the number of one of Kafka's error codes"
-            )
+        check_error_number(self.error)
 
 
 class RefusedRequests:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...errors import ConfigError
 from ..seam import Peer, Trace
-from .refused_requests import ERROR_NUMBERS
+from .refused_requests import check_error_number
 from .request_rules import RequestRule, RequestRules
 
 REFUSE, LOSE, DELAY, DUPLICATE = "refuse", "lose", "delay", "duplicate"
@@ -40,10 +40,8 @@ class RequestFault(RequestRule):
 
     def __post_init__(self) -> None:
         RequestRule.__post_init__(self)  # super() does not work in a class with slots
-        if self.action == REFUSE and self.error not in ERROR_NUMBERS:
-            raise ConfigError(
-                f"error={self.error}: expected the number of one of Kafka's error codes"
-            )
+        if self.action == REFUSE:
+            check_error_number(self.error)
         if self.action == DELAY and not 0 < self.delay_ms <= DELAY_MS_MOST:
             raise ConfigError(
                 f"delay_ms={self.delay_ms}: expected a number from 1 to {DELAY_MS_MOST}"

@@ -16,10 +16,9 @@ from typing import Any
 
 from harrow.cluster.broker_folder import DATA, broker_name
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.convergence import isr_not_full, unconverged, wait_until
+from harrow.cluster.convergence import CONVERGE_TIMEOUT_S, DescribedCluster
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.foreign_process import ForeignProcess
-from harrow.cluster.ids import TopicPartition
 from harrow.cluster.listeners import Address
 from harrow.cluster.planting import Plant
 from harrow.cluster.ports import LOOPBACK, ReservedPort
@@ -27,17 +26,17 @@ from harrow.cluster.proxy_supervisor import Proxy
 from harrow.cluster.view import ClusterView
 from harrow.faults.errors import CapabilityError
 
-from ...running_cluster import CONVERGE_TIMEOUT_S, RunningProcess
+from ...running_cluster import RunningProcess
 from .installation import KafkaInstallation
 from .kafka_removals import compacted_topics, removal_events, write_events
 from .kafka_settings import node_settings, server_properties
-from .kafka_views import describe, live_brokers, replica_states, topic_ids
+from .kafka_views import KafkaView, describe, live_brokers, log_end_offsets, replica_states
 
 FORMAT_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 180.0
-POLL_S = 0.1
 PROPERTIES = "server.properties"
-SIGNALS = {"LC_ALL": "C"}
+ENVIRONMENT = {"LC_ALL": "C"}
+NO_REGISTRY = "the backend apache has no registry: its nodes are a KRaft quorum"
 
 
 class KafkaNode(ForeignProcess):
@@ -50,8 +49,9 @@ class KafkaNode(ForeignProcess):
         self.address = clients
         """Where the node itself listens, behind the proxy."""
         program = installation.command("kafka.Kafka", str(folder / PROPERTIES))
-        super().__init__(f"Kafka node {node}", folder, program, serves=self._is_unfenced)
-        self.options["environment"] = SIGNALS
+        super().__init__(
+            f"Kafka node {node}", folder, program, serves=self._is_unfenced, environment=ENVIRONMENT
+        )
 
     @property
     def port(self) -> int:
@@ -62,10 +62,11 @@ class KafkaNode(ForeignProcess):
         return self.node_id in live_brokers(self.address)
 
 
-class KafkaCluster:
+class KafkaCluster(DescribedCluster):
     """A cluster of `brokers` nodes; `config` has broker settings by Kafka's names (`kafka_settings.py`)."""
 
     plants: Sequence[Plant] = ()
+    poll_s = 0.1
 
     def __init__(
         self, installation: KafkaInstallation, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int
@@ -90,20 +91,19 @@ class KafkaCluster:
     # ------------------------------------------------------------------ life
 
     def start(self) -> None:
-        """Format and start all nodes and the proxy; returns when every node serves and knows all of them."""
-        try:
-            self._lay_out()
-            for broker in self.brokers.values():
-                broker.begin()
-            for broker in self.brokers.values():
-                broker.wait_ready(START_TIMEOUT_S)
-            self._await_all()
-            upstreams = {node: broker.address for node, broker in self.brokers.items()}
-            self._proxy = Proxy(self.folder, upstreams, seed=self._seed)
-            self._proxy.start()
-        except BaseException:
-            self.stop()
-            raise
+        """Format and start all nodes and the proxy; returns when every node serves and knows all of them.
+
+        After an error call `stop`.
+        """
+        self._lay_out()
+        for broker in self.brokers.values():
+            broker.begin()
+        for broker in self.brokers.values():
+            broker.wait_ready(START_TIMEOUT_S)
+        self._await_all()
+        upstreams = {node: broker.address for node, broker in self.brokers.items()}
+        self._proxy = Proxy(self.folder, upstreams, seed=self._seed)
+        self._proxy.start()
 
     def stop(self) -> None:
         """End every process and give the ports back; files stay."""
@@ -160,7 +160,7 @@ class KafkaCluster:
                     return f"node {node} knows {sorted(known)}"
             return ""
 
-        wait_until("complete metadata", lacking, CONVERGE_TIMEOUT_S, poll_s=POLL_S)
+        self.wait_until("complete metadata", lacking, CONVERGE_TIMEOUT_S)
 
     def _hold(self) -> Address:
         port = ReservedPort()
@@ -184,7 +184,7 @@ class KafkaCluster:
     @property
     def registry(self) -> RunningProcess:
         """Kafka's nodes are their own controllers."""
-        raise CapabilityError("the backend apache has no registry: its nodes are a KRaft quorum")
+        raise CapabilityError(NO_REGISTRY)
 
     def control(self, node_id: int, op: str, **fields: object) -> dict[str, Any]:
         """One call on the proxy's control socket for a broker."""
@@ -192,7 +192,13 @@ class KafkaCluster:
 
     def describe(self) -> ClusterView:
         """The cluster as a running broker knows it."""
-        return describe(self._running().values(), self._topic_ids)
+        return self._look().cluster
+
+    def _look(self) -> KafkaView:
+        """Ask a running broker, and remember the ids of topics that are seen for the first time."""
+        view = describe(self._running().values())
+        self._topic_ids = {**view.topic_ids, **self._topic_ids}
+        return view
 
     def _running(self) -> dict[int, Address]:
         return {
@@ -205,20 +211,6 @@ class KafkaCluster:
         """Each node has one data folder."""
         return {node: [DATA] for node in self.brokers}
 
-    def leader(self, topic: str, partition: int) -> int | None:
-        """The node id of a partition's leader; None without a leader."""
-        view = self.describe().partition(topic, partition)
-        return None if view is None or view.leader < 0 else view.leader
-
-    def isr(self, topic: str, partition: int) -> list[int]:
-        """The in-sync replicas of a partition."""
-        view = self.describe().partition(topic, partition)
-        return [] if view is None else list(view.isr)
-
-    def controller_id(self) -> int | None:
-        """The leader of the KRaft quorum."""
-        return self.describe().controller
-
     def state(self) -> dict[int, list[dict[str, Any]]]:
         """The replicas of each running broker (`kafka_views.replica_states`)."""
         view = self.describe()
@@ -228,44 +220,28 @@ class KafkaCluster:
 
     # ----------------------------------------------------------------- waits
 
-    def await_full_isr(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
-        """Wait until every partition has a leader and its ISR holds every replica."""
-        wait_until("full ISRs", lambda: isr_not_full(self.describe()), timeout_s, poll_s=POLL_S)
-
     def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
-        """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO."""
-
-        def lacking() -> str:
-            view = self.describe()
-            return isr_not_full(view) or unconverged(self.state(), view, followers=False)
-
-        wait_until("full ISRs of equal logs", lacking, timeout_s, poll_s=POLL_S)
+        """Wait until ISRs are full and the replicas' logs are equal; then note what Kafka may have removed of them."""
+        super().await_replicated(timeout_s)
         self._note_removals()
-
-    def _note_removals(self) -> None:
-        """Write what Kafka may have removed into the traces, for the verdict that follows."""
-        view, running = self.describe(), self._running()
-        some = next(iter(running.values()))
-        compacted = compacted_topics(
-            some, (name for name in view.topics if not name.startswith("__"))
-        )
-        for node, address in running.items():
-            ends = {
-                TopicPartition(row["topic"], row["partition"]): row["leo"]
-                for row in replica_states(node, address, view)
-            }
-            events = removal_events(node, address, view, compacted, ends)
-            write_events(self.brokers[node].folder, events)
-        again = {
-            name
-            for name, id_ in topic_ids(some).items()
-            if self._topic_ids.setdefault(name, id_) != id_
-        }
-        if again:
-            raise ClusterError(
-                f"topic {', '.join(sorted(again))} was deleted and created again, and Kafka does not tell when: its "
-                "records cannot be judged; use the backend local, or another name for the new topic"
-            )
 
     await_converged = await_replicated
     """Kafka does not tell the high watermark of a follower."""
+
+    def _note_removals(self) -> None:
+        """Write what Kafka may have removed into the traces, for the verdict that follows."""
+        view, running = self._look(), self._running()
+        cluster = view.cluster
+        some = next(iter(running.values()))
+        topics = (name for name in cluster.topics if not name.startswith("__"))
+        compacted = compacted_topics(some, topics)
+        for node, address in running.items():
+            ends = log_end_offsets(node, address, cluster)
+            events = removal_events(node, address, cluster, compacted, ends)
+            write_events(self.brokers[node].folder, events)
+        again = sorted(name for name, id_ in view.topic_ids.items() if self._topic_ids[name] != id_)
+        if again:
+            raise ClusterError(
+                f"topic {', '.join(again)} was deleted and created again, and Kafka does not tell when: its records "
+                "cannot be judged; use the backend local, or another name for the new topic"
+            )

@@ -12,6 +12,8 @@ from pathlib import Path
 from harrow.cluster.listeners import Address
 from harrow.faults.errors import CapabilityError
 
+from ...topics import setting_text
+
 SESSION_TIMEOUT_MS = 3_000
 """Default of `broker.session.timeout.ms`: a JVM on a busy machine misses Harrow's 1.5 s now and then."""
 HEARTBEATS_IN_SESSION = 4
@@ -39,8 +41,7 @@ def node_settings(config: Mapping[str, object]) -> dict[str, str]:
             raise CapabilityError(
                 f"the setting {name} exists only in Harrow's own brokers; use the backend local"
             )
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        found[RENAMED.get(name, name)] = text
+        found[RENAMED.get(name, name)] = setting_text(value)
     session = int(found.setdefault("broker.session.timeout.ms", str(SESSION_TIMEOUT_MS)))
     found.setdefault(
         "broker.heartbeat.interval.ms", str(max(100, session // HEARTBEATS_IN_SESSION))

@@ -8,7 +8,7 @@ response.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ClusterError, ErrorCode
 from harrow.cluster.ids import TopicPartition
@@ -25,6 +25,7 @@ DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION = 55, 1
 METADATA_TOPIC = "__cluster_metadata"
 CONSUMER, DEBUGGER = -1, -2
 LATEST, EARLIEST = -1, -2
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 TIMEOUT_S = 3.0
 
 
@@ -33,8 +34,16 @@ def live_brokers(address: Address) -> frozenset[int]:
     return frozenset(int(row.node_id) for row in _metadata(address, topics=()).brokers)
 
 
-def describe(addresses: Iterable[Address], first_ids: dict[str, str]) -> ClusterView:
-    """Return the cluster as the first broker that answers knows it; new topics and their ids go to `first_ids`."""
+class KafkaView(NamedTuple):
+    """A cluster as one broker knows it."""
+
+    cluster: ClusterView
+    topic_ids: Mapping[str, str]
+    """The id of each topic."""
+
+
+def describe(addresses: Iterable[Address]) -> KafkaView:
+    """Return the cluster as the first broker that answers knows it."""
     error = ClusterError("no broker runs that could be asked")
     for address in addresses:
         try:
@@ -43,14 +52,13 @@ def describe(addresses: Iterable[Address], first_ids: dict[str, str]) -> Cluster
         except ClusterError as refused:
             error = refused
             continue
-        for row in response.topics:
-            first_ids.setdefault(str(row.name), str(row.topic_id))
-        return ClusterView(
+        cluster = ClusterView(
             live=frozenset(int(row.node_id) for row in response.brokers),
             controller=controller,
             controller_epoch=epoch,
             topics={str(row.name): _partitions(row) for row in response.topics},
         )
+        return KafkaView(cluster, {str(row.name): str(row.topic_id) for row in response.topics})
     raise error
 
 
@@ -87,11 +95,11 @@ def _quorum_leader(address: Address) -> tuple[int | None, int]:
 
 def replica_states(node: int, address: Address, view: ClusterView) -> list[dict[str, Any]]:
     """Return a row for each replica of a broker: topic, partition, leader_epoch, is_leader, leo; hw, lso of leaders."""
-    here = {where: row for where, row in view.partitions() if node in row.replicas}
+    here = _replicas_of(node, view)
     led = {where: row for where, row in here.items() if row.leader == node}
-    ends = _offsets(address, here, DEBUGGER, 0)
-    high_watermarks = _offsets(address, led, CONSUMER, 0)
-    stable = _offsets(address, led, CONSUMER, 1)
+    ends = _offsets(address, here, DEBUGGER, LATEST)
+    high_watermarks = _offsets(address, led, CONSUMER, LATEST)
+    stable = _offsets(address, led, CONSUMER, LATEST, READ_COMMITTED)
     return [
         {
             "topic": where.topic, "partition": where.partition, "is_leader": where in led,
@@ -105,22 +113,23 @@ def replica_states(node: int, address: Address, view: ClusterView) -> list[dict[
 
 def log_start_offsets(node: int, address: Address, view: ClusterView) -> dict[TopicPartition, int]:
     """Return the log start offset of each replica of a broker."""
-    here = {where: row for where, row in view.partitions() if node in row.replicas}
-    return _offsets(address, here, DEBUGGER, 0, EARLIEST)
+    return _offsets(address, _replicas_of(node, view), DEBUGGER, EARLIEST)
 
 
-def topic_ids(address: Address) -> dict[str, str]:
-    """Return the id of each topic."""
-    return {str(row.name): str(row.topic_id) for row in _metadata(address, topics=None).topics}
+def log_end_offsets(node: int, address: Address, view: ClusterView) -> dict[TopicPartition, int]:
+    """Return the log end offset of each replica of a broker."""
+    return _offsets(address, _replicas_of(node, view), DEBUGGER, LATEST)
+
+
+def _replicas_of(node: int, view: ClusterView) -> dict[TopicPartition, PartitionView]:
+    return {where: row for where, row in view.partitions() if node in row.replicas}
 
 
 def _offsets(
-    address: Address, partitions: Mapping[TopicPartition, PartitionView], replica: int, isolation: int,
-    timestamp: int = LATEST,
+    address: Address, partitions: Iterable[TopicPartition], replica: int, timestamp: int,
+    isolation: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:  # fmt: skip
     """Return the offset of each partition that this broker answers for, without those with an error."""
-    if not partitions:
-        return {}
     s = messages.schema(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, "request")
     rows: dict[str, list[Any]] = {}
     for where in partitions:
@@ -128,14 +137,15 @@ def _offsets(
             partition_index=where.partition, current_leader_epoch=-1, timestamp=timestamp
         )
         rows.setdefault(where.topic, []).append(row)
+    if not rows:
+        return {}
     entity = s.ListOffsetsRequest(
         replica_id=replica, isolation_level=isolation,
         topics=tuple(s.ListOffsetsTopic(name=name, partitions=tuple(found)) for name, found in rows.items()),
     )  # fmt: skip
     response = ask(address, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, entity, timeout_s=TIMEOUT_S)
-    asked = {(where.topic, where.partition): where for where in partitions}
     return {
-        asked[str(topic.name), int(row.partition_index)]: int(row.offset)
+        TopicPartition(str(topic.name), int(row.partition_index)): int(row.offset)
         for topic in response.topics
         for row in topic.partitions
         if row.error_code is ErrorCode.none

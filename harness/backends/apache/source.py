@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from harrow.cluster.supervisor import cluster_defaults
 from harrow.faults.errors import CapabilityError
 
+from ...backend_choice import APACHE
+from ...clusters import TEST_DEFAULTS, NewClusters
 from .kafka_cluster import KafkaCluster
 from .kafka_settings import SESSION_TIMEOUT_MS
 from .system import KafkaSystem
@@ -19,57 +21,39 @@ if TYPE_CHECKING:
     from ...running_cluster import RunningCluster
     from .installation import KafkaInstallation
 
-DEFAULTS: Mapping[str, object] = {
-    "offsets.topic.num.partitions": 6,
-    "transaction.state.log.num.partitions": 6,
-    "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
-}
-"""As for Harrow's own brokers; the session becomes `broker.session.timeout.ms`."""
+KAFKA_DEFAULTS: Mapping[str, object] = {"zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS}
+"""It becomes `broker.session.timeout.ms`; all other defaults are those of Harrow's own brokers."""
 
 
-class KafkaClusters:
-    """Starts a new Kafka cluster for each `Harrow` and stops it when the `Harrow` closes."""
+class KafkaClusters(NewClusters[KafkaCluster]):
+    """New clusters of one Apache Kafka."""
 
-    shared = False
-    backend = "apache"
+    backend = APACHE
 
     def __init__(
         self, installation: KafkaInstallation, before_start: Callable[[], None] | None = None
     ) -> None:
+        super().__init__(before_start)
         self._installation = installation
-        self._before_start = before_start
 
-    def acquire(
-        self,
-        folder: Path,
-        *,
-        brokers: int,
-        config: Mapping[str, object],
-        seed: int,
-        plants: Sequence[str] = (),
-    ) -> KafkaCluster:
-        """Start a cluster; when the start fails, no process stays."""
+    def make(
+        self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
+    ) -> KafkaCluster:  # fmt: skip
+        """Return a KRaft cluster; CapabilityError for planted bugs."""
         if plants:
             raise CapabilityError(
                 f"the bugs {', '.join(plants)} can be planted in Harrow's own brokers only; use the backend local"
             )
-        if self._before_start is not None:
-            self._before_start()
-        cluster = KafkaCluster(
+        defaults = {**cluster_defaults(brokers), **TEST_DEFAULTS, **KAFKA_DEFAULTS}
+        return KafkaCluster(
             self._installation,
-            folder=folder / "cluster",
+            folder=folder,
             brokers=brokers,
-            config={**cluster_defaults(brokers), **DEFAULTS, **config},
+            config={**defaults, **config},
             seed=seed,
         )
-        cluster.start()
-        return cluster
 
     def system(self, cluster: RunningCluster) -> System:
         """Return the nodes and the proxy."""
         assert isinstance(cluster, KafkaCluster)
         return KafkaSystem(cluster)
-
-    def release(self, cluster: RunningCluster) -> None:
-        """Stop it."""
-        cluster.stop()

@@ -11,11 +11,10 @@ from harrow.faults.system import HasTraffic, ProcessControl
 from ..knobs import HostKnobs, HostRule
 from ..local import LocalProcess
 from ..local_traffic import AcknowledgedTraffic
+from .kafka_cluster import NO_REGISTRY, KafkaCluster
 
 if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
-
-    from .kafka_cluster import KafkaCluster
 
 CAPABILITIES = frozenset({"process", "pause", "client-links", "responses"})
 
@@ -74,7 +73,7 @@ class KafkaSystem:
     @property
     def registry(self) -> ProcessControl:
         """There is none."""
-        raise CapabilityError("the backend apache has no registry: its nodes are a KRaft quorum")
+        raise CapabilityError(NO_REGISTRY)
 
     def describe(self) -> ClusterView:
         """Ask a running broker."""
