@@ -7,13 +7,16 @@ stands for itself, as text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..wire import messages
 from ..wire.api_keys import ApiKey
 from ..wire.topic_ids import UUID
 
-ID_VERSIONS = {ApiKey.METADATA: 10, ApiKey.CREATE_TOPICS: 7, ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0}
+ID_VERSIONS: Mapping[int, int] = {
+    ApiKey.METADATA: 10, ApiKey.CREATE_TOPICS: 7, ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+}  # fmt: skip
 """APIs whose responses have names with ids, and the first version that does."""
 
 
@@ -27,7 +30,7 @@ class TopicNames:
 
     def learns_from(self, api_key: int, version: int) -> bool:
         """Whether `learn` reads this response."""
-        first = ID_VERSIONS.get(ApiKey(api_key)) if api_key in ID_VERSIONS else None
+        first = ID_VERSIONS.get(api_key)
         return first is not None and version >= first
 
     def learn(self, api_key: int, version: int, frame: bytes, body_at: int) -> None:

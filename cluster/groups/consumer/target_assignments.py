@@ -53,12 +53,17 @@ class ConsumerRules:
 
     def of_group(self, group_id: str) -> ConsumerRules:
         """The rules with the settings of one group, as they are now."""
-        limits = replace(
-            self.limits,
-            session_timeout_ms=self.group_number(group_id, SESSION),
-            heartbeat_interval_ms=self.group_number(group_id, HEARTBEAT),
+        limits = self.limits
+        session_ms = self.group_number(group_id, SESSION)
+        heartbeat_ms = self.group_number(group_id, HEARTBEAT)
+        if (session_ms, heartbeat_ms) == (limits.session_timeout_ms, limits.heartbeat_interval_ms):
+            return self
+        return replace(
+            self,
+            limits=replace(
+                limits, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms
+            ),
         )
-        return self if limits == self.limits else replace(self, limits=limits)
 
 
 def update_group_epoch(draft: Draft, rules: ConsumerRules, *, bump: bool) -> None:
