@@ -4,7 +4,7 @@
 * `replica-divergence`: the committed records of two replicas differ;
 * `aborted-read`, `unseen`: the transaction index of a replica makes an aborted batch committed, or the other way round;
 * `inconsistent-offsets`: a reader of committed data received a record that is not committed in the final log;
-* `unseen`: the reader passed over a record that is committed.
+* `unseen`: the reader passed over a record that is committed, and that was not below the log start at that time.
 
 Each key is its value, so compaction keeps the last of two committed outputs. The one that it removed is still counted
 as an output, where a replica has it or the reader received it with its commit marker. Without that marker it is
@@ -46,6 +46,8 @@ class OutputFacts:
     """What the reader of committed data received, by offset."""
     seen_markers_commit: set[int]
     """Offsets that are committed by the markers that the reader received."""
+    skipped: Set[int]
+    """Offsets that were below the log start when the reader wanted them."""
     position: int
     """Up to where it has read."""
     unclean_epoch: int
@@ -147,7 +149,7 @@ def judge_reads(
         if offset >= low and (offset, value) not in known:
             where = f"{tp} at {offset}: {value.decode()} was read as committed"
             yield "inconsistent-offsets", where
-    for offset in sorted({offset for offset, _ in final} - set(facts.seen)):
+    for offset in sorted({offset for offset, _ in final} - set(facts.seen) - facts.skipped):
         if offset < facts.position:
             yield "unseen", f"{tp} at {offset}"
 

@@ -2,7 +2,8 @@
 
 Owns: `SinkReader`, what it has received by offset, with the markers, and its positions. An unclean election replaces
 records at offsets that were read before, so the reader then begins the partition again, at a leader of the new epoch or
-a later one.
+a later one. What lies below the log start when the reader wants it, it never receives, also where the log start goes
+back later: a broker writes its log starts down in turns only, and a killed leader may have been the only one to know.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class SinkReader:
         self.positions = {TopicPartition(topic, number): 0 for number in range(partitions)}
         self.seen: dict[TopicPartition, dict[int, bytes]] = {tp: {} for tp in self.positions}
         """What it received since it began a partition."""
+        self.skipped: dict[TopicPartition, set[int]] = {tp: set() for tp in self.positions}
+        """Offsets that were below the log start when it wanted them."""
         self._fetched = {tp: bytearray() for tp in self.positions}
         # the batches of `seen`, with those that were dropped and with markers
         self._begun = dict.fromkeys(self.positions, NO_EPOCH)
@@ -60,6 +63,7 @@ class SinkReader:
                 self._begun[tp] = leader.epoch
                 self.positions[tp] = 0
                 self.seen[tp].clear()
+                self.skipped[tp].clear()
                 self._fetched[tp].clear()
             if self._begun[tp] < self._unclean_epoch(tp) or not await self._read(tp):
                 await self._client.refresh(tp.topic)
@@ -96,4 +100,5 @@ class SinkReader:
             return
         found = response.topics[0].partitions[0]
         if not found.error_code:
+            self.skipped[tp] |= set(range(self.positions[tp], found.offset))
             self.positions[tp] = max(self.positions[tp], found.offset)

@@ -221,8 +221,8 @@ class TransformWorkload(SimulatedWorkload):
         tp = TopicPartition(SINK, number)
         facts = OutputFacts(
             offered=self.offered, acknowledged=acknowledged, seen=self._reader.seen[tp],
-            seen_markers_commit=self._reader.committed(tp), position=self._reader.positions[tp],
-            unclean_epoch=self._unclean_epoch(tp),
+            seen_markers_commit=self._reader.committed(tp), skipped=self._reader.skipped[tp],
+            position=self._reader.positions[tp], unclean_epoch=self._unclean_epoch(tp),
             epochs=self._progress.output_epochs.get(tp, {}),
         )  # fmt: skip
         judge_output(tp, facts, inputs, outputs, self.findings)

@@ -64,6 +64,7 @@ class Run:
     """None: the same."""
     seen: Mapping[int, bytes]
     markers_commit: frozenset[int] = frozenset()
+    skipped: frozenset[int] = frozenset()
     unclean: bool = True
 
     def judge(self) -> Findings:
@@ -74,7 +75,7 @@ class Run:
         ]
         facts = OutputFacts(
             offered={VALUE}, acknowledged={VALUE}, seen=self.seen, seen_markers_commit=set(self.markers_commit),
-            position=4, unclean_epoch=1 if self.unclean else -1, epochs={VALUE: 0},
+            skipped=self.skipped, position=4, unclean_epoch=1 if self.unclean else -1, epochs={VALUE: 0},
         )  # fmt: skip
         findings = Findings()
         judge_output(TP, facts, [], replicas, findings)
@@ -142,6 +143,17 @@ def test_a_record_that_was_read_and_that_compaction_does_not_explain_is_inconsis
 def test_replicas_that_differ_otherwise_diverge(leader: list[bytes], follower: list[bytes]) -> None:
     run = Run(leader=leader, follower=follower, seen=SEEN, markers_commit=frozenset(SEEN))
     assert "replica-divergence" in found(run.judge().anomalies)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "anomalies"), [(frozenset({0}), []), (frozenset[int](), ["unseen"])]
+)
+def test_a_reader_may_pass_over_records_below_the_log_start_that_it_was_told(
+    skipped: frozenset[int], anomalies: list[str]
+) -> None:
+    """DeleteRecords raised the log start; a kill of the only replica in sync lowered it again."""
+    run = Run(leader=[FIRST, marker(1, 1)], seen={}, skipped=skipped)
+    assert found(run.judge().anomalies) == anomalies
 
 
 def test_a_reader_that_receives_aborted_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
