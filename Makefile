@@ -33,7 +33,7 @@ gallery: $(STAMP)  ## wrong services and their correct twins, RUNS times each, a
 	@$(BIN)/python examples/gallery/repeat.py --wrong $(RUNS) --right $(RUNS) $(ARGS)
 
 test: $(STAMP)  ## the whole suite, in parallel, one JVM
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
 conformance: $(STAMP)  ## what needs Apache Kafka or a Spark cluster, where they are here
 	@$(BIN)/python tests/support/spark_kafka_jars.py > /dev/null || echo "so the tests of Spark's connector are skipped"

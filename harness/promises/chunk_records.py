@@ -1,14 +1,15 @@
 """The records of a chunk, decoded once: chunks of a topic's contents, and chunks of rows.
 
-`rows_of` returns the columns of a chunk, and `records_of` a `Record` for each row. A JSON value is decoded at once and
-stored where `Record.json` would store it; a value that is not JSON is left to `Record.json`, which says so when a
-function asks for it.
+`rows_of` returns the columns of a chunk, and `records_of` a `Record` for each row. Many records are made by one
+generator, because a call for each takes as long as the record. A JSON value is decoded at once and stored where
+`Record.json` would store it; a value that is not JSON is left to `Record.json`, which says so when a function asks for
+it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,21 +36,23 @@ class RowsChunk:
 
 
 OutputChunk = ContentsChunk | RowsChunk
+MakeRecords = Callable[[Iterable[int]], Iterator[Record]]
+"""Makes the records of the rows with these numbers."""
 
 
 class ChunkRows:
-    """The rows of a chunk as columns, with each value decoded once; `record` makes the `Record` of a row."""
+    """The rows of a chunk as columns, with each value decoded once; `make` makes the records of rows."""
 
     def __init__(
         self, *, partition: Any, offset: Any, keys: Sequence[bytes | None], decoded: Sequence[Any],
-        record: Callable[[int], Record],
+        make: MakeRecords,
     ) -> None:  # fmt: skip
         self.partition: npt.NDArray[np.int32] = partition
         self.offset: npt.NDArray[np.int64] = offset
         self.keys = keys
         self.decoded = decoded
         """The value of each row, decoded from JSON; None where it is null or not JSON."""
-        self.record = record
+        self._make = make
 
     def __len__(self) -> int:
         return len(self.decoded)
@@ -58,12 +61,17 @@ class ChunkRows:
         """Return these rows, in this order; a row may be there several times."""
         return ChunkRows(
             partition=self.partition[rows], offset=self.offset[rows], keys=[self.keys[row] for row in rows],
-            decoded=[self.decoded[row] for row in rows], record=lambda at: self.record(rows[at]),
+            decoded=[self.decoded[row] for row in rows],
+            make=lambda places: self._make(rows[at] for at in places),
         )  # fmt: skip
 
-    def records(self) -> list[Record]:
-        """Return the record of each row."""
-        return list(map(self.record, range(len(self))))
+    def record(self, row: int) -> Record:
+        """Return the record of a row."""
+        return next(self._make((row,)))
+
+    def records(self) -> Iterator[Record]:
+        """Yield the record of each row."""
+        return self._make(range(len(self)))
 
 
 def rows_of(chunk: OutputChunk, most: int | None = None, start: int = 0) -> ChunkRows:
@@ -84,24 +92,25 @@ def rows_of_table(topic: str, table: Any) -> ChunkRows:
     if table.column("headers").null_count < len(keys):
         headers = table.column("headers").to_pylist()
     new, place = Record.__new__, object.__setattr__
-    places = list(zip(partitions.to_list(), offsets.to_list(), strict=True))
+    partition_of, offset_of = partitions.to_list(), offsets.to_list()
 
-    def record(row: int) -> Record:
-        # an instance's dictionary at once: a tenth of the cost of a frozen dataclass's constructor
-        made = new(Record)
-        partition, offset = places[row]
-        pairs = () if headers is None else headers[row] or ()
-        fields = {
-            "topic": topic, "partition": partition, "offset": offset, "timestamp_ms": times[row], "key": keys[row],
-            "value": values[row], "headers": tuple((pair["name"], pair["value"]) for pair in pairs) if pairs else (),
-        }  # fmt: skip
-        if decoded[row] is not None:
-            fields["json"] = decoded[row]
-        place(made, "__dict__", fields)
-        return made
+    def make(rows: Iterable[int]) -> Iterator[Record]:
+        for row in rows:
+            # an instance's dictionary at once: a tenth of the cost of a frozen dataclass's constructor
+            made = new(Record)
+            pairs = () if headers is None else headers[row] or ()
+            fields = {
+                "topic": topic, "partition": partition_of[row], "offset": offset_of[row], "timestamp_ms": times[row],
+                "key": keys[row], "value": values[row],
+                "headers": tuple((pair["name"], pair["value"]) for pair in pairs) if pairs else (),
+            }  # fmt: skip
+            if decoded[row] is not None:
+                fields["json"] = decoded[row]
+            place(made, "__dict__", fields)
+            yield made
 
     return ChunkRows(
-        partition=partitions.to_numpy(), offset=offsets.to_numpy(), keys=keys, decoded=decoded, record=record
+        partition=partitions.to_numpy(), offset=offsets.to_numpy(), keys=keys, decoded=decoded, make=make
     )  # fmt: skip
 
 
@@ -126,13 +135,14 @@ def _sink_rows(chunk: RowsChunk, most: int | None, start: int) -> ChunkRows:
     first = chunk.first + start
     return ChunkRows(
         partition=np.full(len(rows), -1, np.int32), offset=np.arange(first, first + len(rows), dtype=np.int64),
-        keys=[None] * len(rows), decoded=rows, record=lambda row: row_record(rows[row], number=first + row),
+        keys=[None] * len(rows), decoded=rows,
+        make=lambda numbers: (row_record(rows[row], number=first + row) for row in numbers),
     )  # fmt: skip
 
 
 def records_of(chunk: OutputChunk, most: int | None = None, start: int = 0) -> list[Record]:
     """Return the records of a chunk in its order: all, or `most` from row `start` on."""
-    return rows_of(chunk, most, start).records()
+    return list(rows_of(chunk, most, start).records())
 
 
 def text_of_record(record: Record) -> bytes | None:

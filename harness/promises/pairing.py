@@ -22,7 +22,7 @@ from harrow.cluster.errors import ConfigError
 from .record import Record
 from .record_ids import IdReader, IdSource, RecordIdError, canonical, check_source
 from .relations import Folded, KeyedRelation, RecordRelation, Relation
-from .shapes import Rows, Shape, expected_output, is_a, quick_output
+from .shapes import Rows, Shape, expected_output, is_a
 
 BY_ID = Shape("any")
 """The shape of an expectation of which only the record id is known: every output has it."""
@@ -81,28 +81,10 @@ class Pairing:
 
     def expected(self, record: Record) -> list[Unit]:
         """Return what must come out for one input, for a relation of single records. May raise any exception."""
-        return self.expectations()(record)
-
-    def expectations(self) -> Callable[[Record], list[Unit]]:
-        """Return the function `expected` for many inputs: what they have in common is looked up once."""
         if self.relation is None:
-            return self._expected_by_id
+            return self._expected_by_id(record)
         assert isinstance(self.relation, RecordRelation)
-        outputs, unit = self.relation.outputs, self.unit
-        usual_id, quick, by_value = self.usual_id, quick_output(self.rows), self.by_value
-
-        def expected(record: Record) -> list[Unit]:
-            units: list[Unit] = []
-            for given in outputs(record):
-                found = quick(given)
-                name = None if by_value or found is None else usual_id(given)
-                if found is not None and (by_value or name is not None):
-                    units.append(Unit(name, *found, given))
-                else:
-                    units.append(unit(given, (record,)))
-            return units
-
-        return expected
+        return [self.unit(given, (record,)) for given in self.relation.outputs(record)]
 
     def _expected_by_id(self, record: Record) -> list[Unit]:
         found = self._id_of(record)

@@ -122,7 +122,7 @@ def _sampled_shapes(inputs: PipelineInputs) -> tuple[Shape, ...]:
     if inputs.pairing.relation is None:
         return (BY_ID,)
     found: set[Shape] = set()
-    expected = inputs.pairing.expectations()
+    expected = inputs.pairing.expected
     for chunk in {id(chunk): chunk for chunk in (*inputs.source[:1], *inputs.source[-1:])}.values():
         for record in records_of(chunk, SAMPLED):
             try:

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from ..histories.commits import NEVER, CommitTimes
 from .chunk_records import ChunkRows, OutputChunk, rows_of
 from .join import HASH, NumberedChunk
-from .pairing import Pairing, Unit
+from .pairing import Pairing
 from .record import Record
 from .shapes import Shape, actual_texts
+from .usual_chunks import UnitColumns, usual_ids, usual_units
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,27 +73,13 @@ class PipelineMapper:
         self, number: int, source: ChunkRows, problems: Problems
     ) -> Generator[pl.DataFrame | Row]:
         known = {shape: at for at, shape in enumerate(self.shapes)}
-        rows: list[int] = []
-        parts: list[int] = []
-        units: list[Unit] = []
-        expected = self.pairing.expectations()
-        for row, record in enumerate(map(source.record, range(len(source)))):
-            try:
-                found = expected(record)
-            except Exception as error:
-                problems.add(
-                    "the relation" if self.pairing.relation else "record_id", record, error
-                )
-                continue
-            for index, unit in enumerate(found):
-                rows.append(row)
-                parts.append(index)
-                units.append(unit)
-        columns: Any = zip(*units, strict=True) if units else [()] * len(Unit._fields)
-        ids, shapes_of_units, texts, _ = map(list, columns)
+        columns = usual_units(self.pairing, source)
+        if columns is None:
+            columns = self._units(source, problems)
+        rows, parts, ids, shapes_of_units, texts = columns
         shapes = [known.get(shape, -1) for shape in shapes_of_units]
         if -1 in shapes:
-            new = {unit.shape for unit, at in zip(units, shapes, strict=True) if at < 0}
+            new = {shape for shape, at in zip(shapes_of_units, shapes, strict=True) if at < 0}
             yield {"new_shapes": sorted([list(shape) for shape in new])}
             return
         if self.pairing.by_value:
@@ -104,9 +91,29 @@ class PipelineMapper:
             "counts": {
                 "inputs": len(source),
                 "keyed_inputs": keyed,
-                "expected_outputs": len(units),
+                "expected_outputs": len(rows),
             }
         }
+
+    def _units(self, source: ChunkRows, problems: Problems) -> UnitColumns:
+        """Return what must come out for each record that raises no exception, record by record."""
+        columns = UnitColumns([], [], [], [], [])
+        ids: list[str | None] = []
+        for row, record in enumerate(source.records()):
+            try:
+                units = self.pairing.expected(record)
+            except Exception as error:
+                problems.add(
+                    "the relation" if self.pairing.relation else "record_id", record, error
+                )
+                continue
+            for part, unit in enumerate(units):
+                columns.rows.append(row)
+                columns.parts.append(part)
+                ids.append(unit.id)
+                columns.shapes.append(unit.shape)
+                columns.texts.append(unit.text)
+        return columns._replace(ids=ids)
 
     def _actual(
         self, number: int, sink: ChunkRows, problems: Problems
@@ -126,22 +133,21 @@ class PipelineMapper:
 
     def _actual_ids(
         self, sink: ChunkRows, problems: Problems
-    ) -> tuple[Sequence[int], list[str | None]]:
+    ) -> tuple[Sequence[int], Sequence[str | None]]:
         """Return the rows to be judged, and their ids; no ids where outputs are paired by their whole value."""
         if self.pairing.by_value:
             return range(len(sink)), []
+        usual = usual_ids(sink.decoded, self.pairing.record_id)
+        if usual is not None:
+            return range(len(sink)), usual
         rows: list[int] = []
         ids: list[str | None] = []
-        usual_id, output_id = self.pairing.usual_id, self.pairing.output_id
-        for row, fields in enumerate(sink.decoded):
-            found = usual_id(fields)
-            if found is None:
-                record = sink.record(row)
-                try:
-                    found = output_id(record)
-                except Exception as error:
-                    problems.add("record_id", record, error)
-                    continue
+        for row, record in enumerate(sink.records()):
+            try:
+                found = self.pairing.output_id(record)
+            except Exception as error:
+                problems.add("record_id", record, error)
+                continue
             if found is not None:
                 rows.append(row)
                 ids.append(found)

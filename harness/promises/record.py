@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from harrow.cluster.errors import HarrowError
 
@@ -70,7 +70,7 @@ class Record(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         fields: Any = self.__dict__.get("json")  # decoded already, as in the checks
         if type(fields) is dict:
-            return cast("dict[str, Any]", fields)[name]
+            return fields[name]  # pyright: ignore[reportUnknownVariableType] - JSON objects have text keys
         return self._fields()[name]
 
     def __iter__(self) -> Iterator[str]:

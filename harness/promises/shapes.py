@@ -22,11 +22,12 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 from uuid import UUID
@@ -110,29 +111,30 @@ def expected_output(given: Any, rows: Rows) -> Expected:
     )
 
 
-def quick_output(rows: Rows) -> Callable[[Any], Expected | None]:
-    """Return a function like `expected_output` for dictionaries of plain values, and None for all else.
+def object_shape(names: Iterable[str]) -> Shape:
+    """Return the shape of an expected object with these fields."""
+    return Shape("object", tuple(sorted(names)))
 
-    Most functions of users return dictionaries with always the same names, so it remembers the names of the last one.
+
+def texts_of_objects(
+    objects: Sequence[Any], names: Sequence[str], *, loose: bool
+) -> list[str] | None:
+    """Return the canonical text of these fields of each object; None where one is no dictionary or lacks a field.
+
+    Many at once: a call for each object would take longer than its text.
     """
-    names: tuple[str, ...] = ()
-    shape = Shape("object")
-    fields_of: Callable[[Any], tuple[Any, ...]] = tuple
-    plain = _PLAIN.issuperset
-
-    def quick(given: Any) -> Expected | None:
-        nonlocal names, shape, fields_of
-        if given.__class__ is not dict:
-            return None
-        if (*given,) != names:
-            if rows.loose or len(given) < 2:  # itemgetter returns a single field without a tuple
-                return None
-            shape = _object_shape((*given,))
-            names, fields_of = (*given,), _fields_getter(shape.fields)
-        values = fields_of(given)
-        return Expected(shape, repr([*values])) if plain(map(type, values)) else None
-
-    return quick
+    if not objects:
+        return []
+    if set(map(type, objects)) != {dict}:
+        return None
+    fields = map(itemgetter(*names), objects) if names else repeat((), len(objects))
+    try:
+        values: Any = list(fields if len(names) != 1 else zip(fields, strict=True))
+    except KeyError:
+        return None
+    if loose or not _PLAIN.issuperset(map(type, chain.from_iterable(values))):
+        values = [[_plain(value, loose) for value in row] for row in values]
+    return list(map(repr, map(list, values)))
 
 
 def actual_output(output: Record, shape: Shape, rows: Rows) -> str:
@@ -148,30 +150,28 @@ def actual_texts(
 ) -> list[str]:
     """Return `actual_output` of outputs, given their decoded values (None where a value is null or not JSON).
 
-    `record` makes the `Record` of one of them. Objects that have all fields need none, and no call for each.
+    `record` makes the `Record` of one of them; objects with all fields need none.
     """
     if shape.kind == "any":
         return [""] * len(decoded)
-    if shape.kind != "object" or shape.with_key or rows.loose or len(shape.fields) < 2:
+    if shape.kind != "object" or shape.with_key:
         return [actual_output(record(row), shape, rows) for row in range(len(decoded))]
-    fields_of = _fields_getter(shape.fields)
-    plain = _PLAIN.issuperset
-    texts: list[str] = []
-    for row, value in enumerate(decoded):
-        try:
-            values: tuple[Any, ...] | None = fields_of(value) if value.__class__ is dict else None
-        except KeyError:
-            values = None
-        if values is not None and plain(map(type, values)):
-            texts.append(repr([*values]))
-        else:
-            texts.append(actual_output(record(row), shape, rows))
-    return texts
-
-
-def _fields_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return the function that takes these fields, at least two, from a dictionary. It raises KeyError."""
-    return cast("Callable[[Any], tuple[Any, ...]]", itemgetter(*names))
+    texts = texts_of_objects(decoded, shape.fields, loose=rows.loose)
+    if texts is not None:
+        return texts
+    names = frozenset(shape.fields)
+    usual: dict[int, Any] = {
+        row: value
+        for row, value in enumerate(decoded)
+        if type(value) is dict and names <= cast("dict[str, Any]", value).keys()
+    }
+    found = texts_of_objects([*usual.values()], shape.fields, loose=rows.loose)
+    assert found is not None, "each is a dictionary with all fields"
+    by_row = dict(zip(usual, found, strict=True))
+    return [
+        by_row[row] if row in by_row else actual_output(record(row), shape, rows)
+        for row in range(len(decoded))
+    ]
 
 
 def _part(output: Record, shape: Shape, rows: Rows) -> str:
@@ -215,13 +215,13 @@ def _json_or_bytes(record: Record, *, loose: bool) -> str:
 
 
 def _object(fields: Mapping[str, Any], rows: Rows) -> Expected:
-    shape = _object_shape(tuple(fields))
+    shape = _shape_of_names(tuple(fields))
     return Expected(shape, _fields_text(fields, shape.fields, loose=rows.loose))
 
 
 @lru_cache(maxsize=256)
-def _object_shape(names: tuple[str, ...]) -> Shape:
-    return Shape("object", tuple(sorted(names)))
+def _shape_of_names(names: tuple[str, ...]) -> Shape:
+    return object_shape(names)
 
 
 def _fields_text(fields: Mapping[str, Any], names: Sequence[str], *, loose: bool) -> str:

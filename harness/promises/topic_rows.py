@@ -200,7 +200,7 @@ class _ChunkReading:
         if self._records is None:
             if self._table is None:
                 self._table = self.chunk.table()
-            self._records = rows_of_table(self.chunk.topic, self._table).records()
+            self._records = list(rows_of_table(self.chunk.topic, self._table).records())
         return self._records[row]
 
     def report(self) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def test_replicas_that_differ_otherwise_diverge(leader: list[bytes], follower: l
 @pytest.mark.parametrize(
     ("skipped", "anomalies"), [(frozenset({0}), []), (frozenset[int](), ["unseen"])]
 )
-def test_a_reader_may_pass_over_records_below_the_log_start_that_it_was_told(
+def test_a_reader_may_pass_over_records_below_the_log_start_of_that_time(
     skipped: frozenset[int], anomalies: list[str]
 ) -> None:
     """DeleteRecords raised the log start; a kill of the only replica in sync lowered it again."""
