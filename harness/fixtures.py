@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,6 +43,8 @@ from .workers import WORKER, folder_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from harrow.faults import Schedule
 
     from .clusters import ClusterSource
     from .options import Options
@@ -60,8 +62,28 @@ class TestState(enum.Enum):
     FAILED = "failed"
 
 
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """What the chaos blocks of a test run instead of their own schedules, while its failure is shrunk."""
+
+    schedules: Mapping[tuple[str, int], Schedule]
+    """By the name of the fixture and the number of the block in the test, from 0."""
+    folder: str
+    """Added to the names of the run folders, so that those of the failed test stay."""
+
+    def of_fixture(self, name: str) -> dict[int, Schedule]:
+        """Return those of one fixture, by number."""
+        return {
+            block: schedule
+            for (fixture, block), schedule in self.schedules.items()
+            if fixture == name
+        }
+
+
 USED = pytest.StashKey[TestState]()
 RUNS = pytest.StashKey[list["Harrow"]]()
+REPLAYS = pytest.StashKey["Replays"]()
+NO_REPLAYS = Replays({}, "")
 ARGUMENTS = "harrow_arguments"
 """Attribute of a fixture function of this module: the arguments of its factory."""
 
@@ -175,10 +197,12 @@ def _serve_test(request: pytest.FixtureRequest, arguments: Mapping[str, Any]) ->
     worker = request.config.stash[WORKER]
     chosen = _options(worker, item, arguments)
     name = str(request.fixturename)
+    replays = item.stash.get(REPLAYS, NO_REPLAYS)
     run = _new_run(
-        worker, chosen, name, folder=folder_name(item.nodeid, name), seed_names=(original_nodeid(item), name),
-        clusters=_source(worker, chosen),
+        worker, chosen, name, folder=folder_name(item.nodeid, name) + replays.folder,
+        seed_names=(original_nodeid(item), name), clusters=_source(worker, chosen),
     )  # fmt: skip
+    run.replays = replays.of_fixture(name)
     _begin(item, run)
     try:
         yield run

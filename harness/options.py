@@ -58,6 +58,8 @@ class Options:
     """The folder of the Apache Kafka that the backend `apache` starts; empty: the environment names it."""
     repeat: int = 1
     """How often each test with a Harrow fixture runs, always with the same seed."""
+    shrink: int = 0
+    """How many runs may be used to make the schedule of a failed test smaller; 0: none."""
     keep_runs: int = 20
     """How many runs stay in the out folder, this one included."""
 
@@ -220,6 +222,13 @@ OPTIONS: tuple[OptionSpec, ...] = (
         parse=_whole(1, REPEAT_MAX),
         metavar="N",
         doc="run each test with a Harrow fixture N times with the same seed, and count how often its failure came back",
+    ),
+    OptionSpec(
+        name="shrink",
+        parse=_whole(0, REPEAT_MAX),
+        metavar="RUNS",
+        doc="run each failed test up to RUNS more times with ever fewer faults, and print the smallest schedule with "
+        "which it still fails, as a test to paste",
     ),
     OptionSpec(
         name="backend",

@@ -14,6 +14,7 @@ import pytest
 from . import options
 from .backend_choice import LOCAL
 from .fixtures import (
+    REPLAYS,
     RUNS,
     USED,
     TestState,
@@ -21,6 +22,7 @@ from .fixtures import (
     harrow,
     harrow_session,
     runs_of,
+    uses_harrow,
     wants_verdict,
 )
 from .run_index import RunIndex
@@ -87,6 +89,8 @@ def pytest_report_header(config: pytest.Config) -> str:
         )
     if chosen.repeat > 1:
         parts.append(f"repeat {chosen.repeat}")
+    if chosen.shrink:
+        parts.append(f"shrink {chosen.shrink}")
     if chosen.backend != LOCAL:
         parts.append(f"backend {chosen.backend}")
     if chosen.scope != "test":
@@ -121,6 +125,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly and any(map(wants_verdict, session.items)):
         worker = session.config.stash[WORKER]
         worker.spark(worker.options(None, {})).request()
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test for `--harrow-shrink`: when it fails, again with ever fewer faults."""
+    runs = item.config.stash[WORKER].options(None, {}).shrink
+    if not runs or not uses_harrow(item):
+        return None
+    from .search.in_tests import run_and_shrink
+
+    run_and_shrink(item, nextitem, runs)
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -183,13 +198,15 @@ def _explain_failure(
     from .repeating import PROPERTY_FAILURE, failure_of, repeat_line
 
     error = call.excinfo.value if call.excinfo is not None else None
+    report.user_properties.append((PROPERTY_FAILURE, failure_of(error)))
+    if REPLAYS in item.stash:  # a run of --harrow-shrink, whose report is not shown
+        return
     for run in item.stash[RUNS]:
         item.config.stash[WORKER].failed_folders.add(run.folder)
         if call.when != "call" or not isinstance(error, Exception):
             continue
         if text := run.verdict_of_failure(error):
             report.sections.append((f"harrow verdict ({run.name})", text))
-    report.user_properties.append((PROPERTY_FAILURE, failure_of(error)))
     report.sections.append(("harrow", f"repeat with: {repeat_line(item)}"))
 
 

@@ -110,6 +110,10 @@ class Harrow(RecordingClients, PipelineVerifier):
         """What a recorded schedule says that the clients did (`RunSettings.workload`)."""
         self.schedule = Schedule(seed=seed)
         """The schedule of the last chaos block with its resolved targets; its JSON form can be replayed."""
+        self.schedules: list[Schedule] = []
+        """The schedules of all chaos blocks of the running test, resolved."""
+        self.replays: Mapping[int, Schedule] = {}
+        """What chaos blocks of the running test run instead of their own schedules: the first block is 0."""
         self.verdicts: list[Verdict] = []
         """All verdicts so far, the newest last."""
 
@@ -139,6 +143,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         self._seed = child_seed(self.seed, *seed_names)
         self._before_test = (self._blocks, len(self.verdicts))
         self._topics_of_test.clear()
+        self.schedules.clear()
         for name in ("random", "faker"):
             self.__dict__.pop(name, None)
 
@@ -257,10 +262,12 @@ class Harrow(RecordingClients, PipelineVerifier):
         request = ChaosRequest.of(faults, duration, cap, kinds, schedule)
         cluster = self.cluster
         system = self._source.system(cluster)
+        block = self._blocks - self._before_test[0]
         planned = request.plan(
             cluster, system.capabilities, list(self._topics.values()), first_id=self._steps + 1,
-            seed=child_seed(self._seed, "chaos", str(self._blocks - self._before_test[0])),
+            seed=child_seed(self._seed, "chaos", str(block)),
         )  # fmt: skip
+        planned = self.replays.get(block, planned)
         if self._early_spark:
             self._verifier.prepare()
         self._chaos = Chaos(
@@ -284,6 +291,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         self.schedule = (
             schedule if schedule.run else replace(schedule, run=self._describe(schedule))
         )
+        self.schedules.append(self.schedule)
         file = self.folder / run_folder.schedule_name(self._blocks)
         file.write_text(self.schedule.to_json(), encoding="utf-8")
 

@@ -74,7 +74,7 @@ class SimulatedOperator:
         self._stopped = True
 
     async def _run(self) -> None:
-        while not self._stopped:
+        while self._steps and not self._stopped:
             await self._client.host.tasks.sleep(self._random.uniform(0, 2 * self._pause_ms))
             try:
                 await self._random.choice(self._steps)()

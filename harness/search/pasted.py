@@ -1,0 +1,93 @@
+"""A schedule as the Python text of a test, to paste into a suite (K9).
+
+A fault that `harrow.faults` has no function for (a third party's, a registered one) is written by its JSON form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pprint
+from collections.abc import Iterator
+
+from harrow import faults
+from harrow.faults.schedule import Schedule, ScheduledFault
+from harrow.faults.spec import Fault
+from harrow.faults.targets import registry
+
+INDENT = "        "
+WIDTH = 100
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Return imports and the constant `SCHEDULE`."""
+    names = sorted({"Schedule", "ScheduledFault", *_names(schedule)})
+    steps = "".join(f"{INDENT}{_step_text(step)},\n" for step in schedule.steps)
+    duration = "" if schedule.duration_ms is None else f", duration_ms={schedule.duration_ms}"
+    return (
+        f"from harrow.faults import {', '.join(names)}\n\n"
+        f"SCHEDULE = Schedule(\n    seed={schedule.seed}, cap={schedule.cap}{duration},\n"
+        f"    steps=(\n{steps}    ),\n)\n"
+    )
+
+
+def pasted_test(name: str, schedule: Schedule, found: str) -> str:
+    """Return a test with this schedule and a place for the user's own code; `found` says what fails."""
+    return (
+        f"{schedule_text(schedule)}\n\n"
+        f"def test_{name}(harrow):\n"
+        f'    """{found}"""\n'
+        "    ...  # the topics of your test\n"
+        "    with harrow.chaos(schedule=SCHEDULE) as chaos:\n"
+        "        ...  # the code under test\n"
+        "    harrow.verify(...)  # as in your test\n"
+    )
+
+
+def pasted_simulation(name: str, schedule: Schedule, found: str) -> str:
+    """Return a test that simulates the schedule: a second, and the same each time."""
+    run = pprint.pformat(dict(schedule.run), width=WIDTH, compact=True, sort_dicts=False)
+    return (
+        "from dataclasses import replace\n\n"
+        f"{schedule_text(schedule)}"
+        f"RUN = {run}\n\n\n"
+        f"def test_{name}():\n"
+        f'    """{found}"""\n'
+        "    from harrow.harness.simulation import run_schedule\n\n"
+        "    result = run_schedule(replace(SCHEDULE, run=RUN))\n"
+        '    assert result.status == "valid", result.anomalies\n'
+    )
+
+
+def _names(schedule: Schedule) -> Iterator[str]:
+    for step in schedule.steps:
+        if not _has_function(step.fault):
+            yield "fault_from_json"
+            continue
+        yield step.fault.kind
+        if step.fault.target != registry:
+            yield step.fault.target.role
+
+
+def _has_function(fault: Fault) -> bool:
+    """Whether the text of the fault, evaluated with the names of `harrow.faults`, is the fault."""
+    make = getattr(faults, fault.kind, None)
+    if make is None or not (fault.target == registry or hasattr(faults, fault.target.role)):
+        return False
+    given = () if fault.target == registry else (fault.target,)
+    try:
+        return bool(make(*given, **fault.parameters()) == fault)
+    except Exception:  # a function with other arguments
+        return False
+
+
+def _step_text(step: ScheduledFault) -> str:
+    given = [f"id={step.id!r}", f"fault={_fault_text(step.fault)}"]
+    for row in dataclasses.fields(step):
+        value = getattr(step, row.name)
+        if row.name not in ("id", "fault") and value not in (row.default, None, {}):
+            given.append(f"{row.name}={value!r}")
+    return f"ScheduledFault({', '.join(given)})"
+
+
+def _fault_text(fault: Fault) -> str:
+    return str(fault) if _has_function(fault) else f"fault_from_json({fault.to_json()!r})"
