@@ -1,19 +1,19 @@
 """DescribeTransactions and ListTransactions: what the coordinator stores of transactional ids (KIP-664).
 
 Owns: the two handlers. A state filter that names no state is returned, not refused. A pattern must match a whole
-transactional id (KIP-1152, v2).
+transactional id (KIP-1152, v2); an empty one is no pattern.
 
 Source: Kafka's TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from ..errors import ErrorCode, KafkaError
 from ..ids import by_topic
+from ..regular_expressions import Pattern, compile_regex
 from ..wire import messages
 from ..wire.api import ApiRow
 from ..wire.api_keys import ApiKey
@@ -121,16 +121,11 @@ class TransactionAdminApi:
         )
 
 
-def _pattern(text: str | None) -> re.Pattern[str] | None:
-    try:
-        return re.compile(text) if text else None
-    except re.error as error:
-        raise KafkaError(ErrorCode.invalid_regular_expression, str(error)) from None
+def _pattern(text: str | None) -> Pattern | None:
+    return compile_regex(text, "TransactionalIdPattern") if text else None
 
 
-def _is_wanted(
-    transaction: Transaction, body: Any, pattern: re.Pattern[str] | None, now_ms: int
-) -> bool:
+def _is_wanted(transaction: Transaction, body: Any, pattern: Pattern | None, now_ms: int) -> bool:
     value = transaction.value
     duration_ms = getattr(body, "duration_filter", -1)  # from version 1 on
     return (

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import ErrorCode, KafkaError
+from ...regular_expressions import compile_regex
 from .group_records import CurrentRecord, MemberRecord, TargetRecord
 from .group_state import Draft, GroupData
 from .members import (
@@ -27,7 +28,7 @@ from .members import (
     each,
 )
 from .reconciliation import reconcile
-from .subscriptions import compile_regex
+from .subscriptions import REGEX_FIELD
 from .target_assignments import ConsumerRules, update_group_epoch, update_target
 
 MEMBER_ID_BY_CLIENT_FROM = 1
@@ -112,7 +113,7 @@ def check_request(request: HeartbeatRequest, assignors: Sequence[str]) -> None:
             f"{', '.join(assignors)}.",
         )
     if request.regex and request.epoch >= JOIN_EPOCH:
-        compile_regex(request.regex)
+        compile_regex(request.regex, REGEX_FIELD)
 
 
 def _check_join(request: HeartbeatRequest) -> None:

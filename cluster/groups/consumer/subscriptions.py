@@ -2,8 +2,7 @@
 
 Owns: how regular expressions are read and resolved, and the hash that shows a changed topic.
 
-A regular expression must match the whole name. It is one of RE2, as in Kafka: no look-around and no backreferences, and
-a match takes linear time whatever a client sends.
+A regular expression must match the whole name.
 
 Source: KIP-848; Kafka's Utils.computeGroupHash, GroupMetadataManager.refreshRegularExpressions.
 """
@@ -12,19 +11,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-import re2
-
-from ...errors import ErrorCode, KafkaError
+from ...errors import KafkaError
+from ...regular_expressions import compile_regex
 from ...wire.topic_ids import UUID
 from .group_records import RegexRecord, ResolvedRegex
 from .group_state import Draft, GroupData
 from .members import ConsumerMember
 
-_RE2: Any = re2  # which has no types
-_OPTIONS: Any = _RE2.Options()
-_OPTIONS.log_errors = False
+REGEX_FIELD = "SubscribedTopicRegex"
+"""The field of ConsumerGroupHeartbeat with the expression, as error messages name it."""
 
 
 class TopicView(Protocol):
@@ -47,32 +44,10 @@ class TopicView(Protocol):
         ...
 
 
-class Pattern(Protocol):
-    """A compiled expression."""
-
-    def fullmatch(self, text: str, /) -> object | None:
-        """None unless the whole text matches."""
-        ...
-
-
-def compile_regex(regex: str) -> Pattern:
-    """The compiled expression; KafkaError(INVALID_REGULAR_EXPRESSION)."""
-    try:
-        pattern: Pattern = _RE2.compile(regex, options=_OPTIONS)
-    except _RE2.error as error:
-        problem = error.args[0] if error.args else ""
-        text = problem.decode(errors="replace") if isinstance(problem, bytes) else str(problem)
-        raise KafkaError(
-            ErrorCode.invalid_regular_expression,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
-        ) from None
-    return pattern
-
-
 def resolve(regex: str, view: TopicView) -> tuple[str, ...]:
     """The topics whose names match, sorted; none for an expression that RE2 cannot read."""
     try:
-        pattern = compile_regex(regex)
+        pattern = compile_regex(regex, REGEX_FIELD)
     except KafkaError:
         return ()  # a partition that Kafka wrote may have one
     return tuple(name for name in sorted(view.topic_names()) if pattern.fullmatch(name))

@@ -8,6 +8,7 @@ import pytest
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.tap import NoTap
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire.api_keys import ApiKey
 from transaction_fakes import BILLS, NAME, ORDERS, TransactionBed
 
 Code = ErrorCode
@@ -53,6 +54,37 @@ def test_nothing_takes_effect_before_its_record_is_committed(bed: TransactionBed
     assert bed.described()[0] == "PrepareCommit", "COMPLETE is not committed yet"
     bed.replicas.acknowledge()
     assert bed.described()[0] == "CompleteCommit"
+
+
+def listed(bed: TransactionBed, pattern: str) -> tuple[ErrorCode, list[str]]:
+    """The result of ListTransactions v2 with a pattern."""
+    answer = bed.send(ApiKey.LIST_TRANSACTIONS, 2, transactional_id_pattern=pattern).response
+    return answer.error_code, [row.transactional_id for row in answer.transaction_states]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [(NAME, [NAME]), (NAME[:-1], []), (NAME[:-1] + ".", [NAME]), (".*?", [NAME]), ("", [NAME])],
+)
+def test_a_pattern_of_list_transactions_matches_whole_ids(
+    bed: TransactionBed, pattern: str, names: list[str]
+) -> None:
+    bed.init()
+    assert listed(bed, pattern) == (Code.none, names)
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "(?<!a)b"])
+def test_a_pattern_of_list_transactions_has_the_syntax_of_re2(
+    bed: TransactionBed, pattern: str
+) -> None:
+    bed.init()
+    assert listed(bed, pattern) == (Code.invalid_regular_expression, [])
+
+
+def test_a_pattern_of_list_transactions_matches_in_linear_time(bed: TransactionBed) -> None:
+    long = "a" * 2_000  # a backtracking matcher does not end
+    bed.init(name=long)
+    assert listed(bed, "(a*)*b") == (Code.none, [])
 
 
 class TransactionTap(NoTap):
