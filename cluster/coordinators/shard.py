@@ -51,6 +51,7 @@ class Shard:
         "_last_write",
         "_partition",
         "_writer",
+        "first_leader_epoch",
         "leadership_generation",
         "state",
         "timers",
@@ -63,6 +64,8 @@ class Shard:
         self._writer = writer
         self.timers = timers
         self.leadership_generation = partition.leadership_generation
+        self.first_leader_epoch = partition.leader_epoch
+        """The leader epoch in which the generation began: of two coordinators, the later one has the larger number."""
         self.state = ShardState.LOADING
         self._last_write = 0
         self._in_progress: dict[int, CoordinatorWrite] = {}

@@ -78,6 +78,11 @@ class ConsumerHosting:
         """The log has a consumer group."""
         hosted.consumer = ConsumerGroup(hosted.group_id, data, self._rules, self)
 
+    def loaded(self, group: ConsumerGroup) -> None:
+        """The shard is active: the tap has the owners that the log has, and every member has a whole session."""
+        self._report_owners(group, GroupData())
+        group.start()
+
     def begin(self, hosted: HostedGroup) -> ConsumerGroup:
         """Make the group a consumer group; its first operation must call `convert`."""
         assert hosted.consumer is None, f"{hosted.group_id} is a consumer group"
@@ -152,9 +157,7 @@ class ConsumerHosting:
     def changed(self, group: ConsumerGroup, before: GroupData) -> None:
         """Report owners of partitions to the tap, and trace a change of state or of the epoch."""
         after = group.data
-        tap = self._host.tap
-        if tap.enabled:
-            report_owners(tap, group.group_id, before, after, self._rules.view)
+        self._report_owners(group, before)
         if (before.state(), before.epoch) == (after.state(), after.epoch):
             return
         self._host.trace.emit(
@@ -165,6 +168,11 @@ class ConsumerHosting:
             generation=after.epoch,
             members=len(after.members),
         )
+
+    def _report_owners(self, group: ConsumerGroup, before: GroupData) -> None:
+        tap, epoch = self._host.tap, self._shard.shard.first_leader_epoch
+        if tap.enabled:
+            report_owners(tap, group.group_id, before, group.data, self._rules.view, epoch)
 
     def downgrade(self, group: ConsumerGroup, draft: Draft, *, rebalance: bool) -> bool:
         """Turn the group into a classic group if it may become one; adds what follows to `draft`."""

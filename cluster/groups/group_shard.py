@@ -100,7 +100,7 @@ class GroupShard:
         for hosted in self:
             self.run(hosted, hosted.group.start_sessions(now_ms))
             if hosted.consumer is not None:
-                hosted.consumer.start()
+                self.consumer_hosting.loaded(hosted.consumer)
         self._schedule_expiration()
         if self._groups:
             self._host.trace.emit(
@@ -211,7 +211,7 @@ class GroupShard:
         if hosted.group.state is not hosted.traced_state:
             self._trace_state(hosted)
         if self._host.tap.enabled:
-            hosted.tapped.report(self._host.tap, hosted.group)
+            hosted.tapped.report(self._host.tap, hosted.group, self.shard.first_leader_epoch)
         for effect in effects:
             if isinstance(effect, SendResponse):
                 _reply(effect.token, effect.result)

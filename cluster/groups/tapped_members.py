@@ -24,7 +24,7 @@ class TappedMembers:
         self._clients: dict[str, str] = {}  # member id -> client id
         self._stable: tuple[int, tuple[str, ...]] | None = None
 
-    def report(self, tap: Tap, group: Group) -> None:
+    def report(self, tap: Tap, group: Group, leader_epoch: int) -> None:
         """Report members that left, and the partitions of all members when an assignment is in the log.
 
         A group that is Dead has moved to another coordinator with its members, so nothing is reported. Nor is a static
@@ -35,7 +35,8 @@ class TappedMembers:
         members = {member.member_id: member for member in group.members}
         for member_id in self._clients.keys() - members.keys():
             tap.member(
-                group.group_id, member_id, self._clients.pop(member_id), generation=group.generation, partitions=()
+                group.group_id, member_id, self._clients.pop(member_id), generation=group.generation, partitions=(),
+                leader_epoch=leader_epoch,
             )  # fmt: skip
         stable = group.generation, tuple(members)
         if group.state is not STABLE or stable == self._stable:
@@ -47,7 +48,7 @@ class TappedMembers:
             self._clients[member.member_id] = member.client_id
             tap.member(
                 group.group_id, member.member_id, member.client_id, generation=group.generation,
-                partitions=_assigned(member),
+                partitions=_assigned(member), leader_epoch=leader_epoch, instance=member.group_instance_id,
             )  # fmt: skip
 
     def adopt(self, group: Group) -> None:

@@ -22,13 +22,18 @@ may have decided from that time on.
 
 Rows of `tap.members`, by `kind`: `MEMBER_OWNS` a partition from then on in this generation (group epoch, where the
 group has the protocol of KIP-848), `MEMBER_RELEASED` it: it was revoked, or the member left, expired or was replaced.
+`leader_epoch` is that in which the coordinator began to lead the group's partition of `__consumer_offsets` (-1: a proxy
+wrote the row). It orders the rows of two coordinators, because one that was deposed may write late. A new coordinator
+writes the rows of what it found in the log. `instance` is the CRC-32 of a static member's instance id, 0 without one.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import zlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ..broker_folder import TAP_COMMITS, TAP_MEMBERS, TAP_TRANSACTIONS
 from ..ids import TopicPartition
@@ -49,10 +54,10 @@ TRANSACTION_DTYPE: list[tuple[str, str]] = [
 ]  # fmt: skip
 
 MEMBER_OWNS, MEMBER_RELEASED = 1, 2
-MEMBER_ROW = struct.Struct("<BxxxIIIIiiq")
+MEMBER_ROW = struct.Struct("<BxxxIIIIIiiiq")
 MEMBER_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"), ("pad", "V3"), ("group", "<u4"), ("member", "<u4"), ("client", "<u4"), ("topic", "<u4"),
-    ("partition", "<i4"), ("generation", "<i4"), ("time_ns", "<i8"),
+    ("instance", "<u4"), ("partition", "<i4"), ("generation", "<i4"), ("leader_epoch", "<i4"), ("time_ns", "<i8"),
 ]  # fmt: skip
 
 
@@ -74,7 +79,8 @@ class NoCoordinatorTap:
         """Nothing."""
 
     def member(
-        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition]
+        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition],
+        leader_epoch: int = -1, instance: str | None = None,
     ) -> None:  # fmt: skip
         """Nothing."""
 
@@ -87,7 +93,7 @@ class CoordinatorTap(TapFiles):
         self._commits = self.open_rows(TAP_COMMITS, COMMIT_ROW.size)
         self._transactions = self.open_rows(TAP_TRANSACTIONS, TRANSACTION_ROW.size)
         self._members = self.open_rows(TAP_MEMBERS, MEMBER_ROW.size)
-        self._owned: dict[tuple[str, str], tuple[int, frozenset[TopicPartition]]] = {}
+        self._owned: dict[tuple[str, str], _Owned] = {}
 
     def committed(
         self, group: str, offsets: Iterable[tuple[TopicPartition, int]], *, error: int, invoked_ns: int,
@@ -126,24 +132,47 @@ class CoordinatorTap(TapFiles):
             os.write(self._transactions, rows)
 
     def member(
-        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition]
+        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition],
+        leader_epoch: int = -1, instance: str | None = None,
     ) -> None:  # fmt: skip
         """From now on the member owns these partitions and no others; none when it left, expired or was replaced."""
-        owned = generation, frozenset(partitions)
-        before, held = self._owned.get((group, member), (generation, frozenset[TopicPartition]()))
-        if (before, held) == owned:
+        now = _Owned(leader_epoch, generation, frozenset(partitions))
+        before = self._owned.get((group, member), now._replace(partitions=frozenset()))
+        if before == now:
             return
-        if owned[1]:
-            self._owned[group, member] = owned
+        if now.partitions:
+            self._owned[group, member] = now
         else:
             self._owned.pop((group, member), None)
-        now_ns = self.clock.monotonic_ns()
+        time_ns = self.clock.monotonic_ns()
         numbers = tuple(map(self.number_of, (group, member, client)))
-        released = [(MEMBER_RELEASED, before, tp) for tp in sorted(held - owned[1])]
-        gained = owned[1] if before != generation else owned[1] - held
-        found = [*released, *((MEMBER_OWNS, generation, tp) for tp in sorted(gained))]
+        mark = zlib.crc32(instance.encode()) if instance else 0
+        same = before[:2] == now[:2]
+        gained = now.partitions - before.partitions if same else now.partitions
+        released = sorted(before.partitions - now.partitions)
         rows = [
-            MEMBER_ROW.pack(kind, *numbers, self.number_of(tp.topic), tp.partition, number, now_ns)
-            for kind, number, tp in found
+            MEMBER_ROW.pack(
+                kind,
+                *numbers,
+                self.number_of(tp.topic),
+                mark,
+                tp.partition,
+                number,
+                leader_epoch,
+                time_ns,
+            )
+            for kind, number, changed in (
+                (MEMBER_RELEASED, before.generation, released),
+                (MEMBER_OWNS, generation, sorted(gained)),
+            )
+            for tp in changed
         ]
         os.write(self._members, b"".join(rows))
+
+
+class _Owned(NamedTuple):
+    """What the tap has of one member."""
+
+    leader_epoch: int
+    generation: int
+    partitions: frozenset[TopicPartition]

@@ -44,7 +44,7 @@ class TransactionOracle:
         self._fetched = [row for row in batches if row["kind"] == 2]
         self._states = sorted(transactions, key=lambda row: row["time_ns"])
         self._offsets = sorted(offsets, key=lambda row: row["completed_ns"])
-        self._members = sorted(members, key=lambda row: row["time_ns"])
+        self._members = sorted(members, key=_order_of_owners)
         self._end_ns, self._high, self._healed_ns = end_ns, high, healed_ns
         self._log_end = log[-1]["last_offset"] + 1 if log else 0
         self._found: Anomalies = set()
@@ -152,22 +152,26 @@ class TransactionOracle:
     # ---- groups ------------------------------------------------------------------------------------
 
     def _owners(self) -> None:
-        held: set[tuple[int, int, int]] = set()
+        held: dict[tuple[int, int, int], Row] = {}
         for row in self._members:
             key = (row["group"], row["generation"], row["member"])
             if row["kind"] == 2:
-                held.discard(key)
+                held.pop(key, None)
                 continue
-            if any(other[:2] == key[:2] and other != key for other in held):
-                self._add("two-owners")
-            held.add(key)
+            for other, first in held.items():
+                same_generation = other != key and other[:2] == key[:2]
+                next_coordinator = first["leader_epoch"] < row["leader_epoch"]
+                incarnation = bool(row["instance"]) and row["instance"] == first["instance"]
+                if same_generation and not (next_coordinator and incarnation):
+                    self._add("two-owners")
+            held[key] = row
 
-    def _gained_ns(self, member: int, group: int, before_ns: int) -> int | None:
-        times = [
-            row["time_ns"] for row in self._members
+    def _gained(self, member: int, group: int, before_ns: int) -> tuple[int, int] | None:
+        rows = [
+            row for row in self._members
             if row["kind"] == 1 and (row["member"], row["group"]) == (member, group) and row["time_ns"] < before_ns
         ]  # fmt: skip
-        return times[-1] if times else None
+        return _order_of_owners(rows[-1]) if rows else None
 
     def _stale(self, rows: Sequence[Row]) -> None:
         own = [
@@ -177,8 +181,8 @@ class TransactionOracle:
             before, row = own[number - 1], own[number]
             if row["member"] == before["member"] or row["offset"] >= before["offset"]:
                 continue
-            mine = self._gained_ns(row["member"], row["group"], row["invoked_ns"])
-            other = self._gained_ns(before["member"], row["group"], row["invoked_ns"])
+            mine = self._gained(row["member"], row["group"], row["invoked_ns"])
+            other = self._gained(before["member"], row["group"], row["invoked_ns"])
             ordered = before["completed_ns"] < row["invoked_ns"]
             if ordered and mine is not None and other is not None and mine < other:
                 self._add("committed-offset-regression", before["offset"], row["offset"])
@@ -224,6 +228,10 @@ class TransactionOracle:
             if is_open and first < row["offset"]:
                 limit = min(limit, first)
         return limit
+
+
+def _order_of_owners(row: Row) -> tuple[int, int]:
+    return row["leader_epoch"], row["time_ns"]
 
 
 def _is_current(read: Row, last: Row, rows: Sequence[Row]) -> bool:

@@ -103,6 +103,8 @@ MEMBERS = st.fixed_dictionaries(
         "member": st.integers(0, 2),
         "client": st.just(0),
         "generation": st.integers(1, 2),
+        "leader_epoch": st.integers(1, 2),
+        "instance": st.sampled_from([0, 0, 5, 6]),
         "time_ns": TIMES,
         "node": st.just(1),
     }

@@ -199,19 +199,21 @@ class PartitionHistory:
                 flags = (2 if committed else 0) | (4 if row["base_offset"] in dropped else 0)
                 self._tap(row, 2, flags=flags, client=client)
 
-    def owns(self, member: int, generation: int = 1) -> None:
-        """A member gets the partition."""
-        self._member(1, member, generation)
+    def owns(self, member: int, generation: int = 1, *, epoch: int = 1, instance: int = 0) -> None:
+        """A member gets the partition; `epoch`: the coordinator's leader epoch."""
+        self._member(1, member, generation, epoch, instance)
 
-    def releases(self, member: int, generation: int = 1) -> None:
+    def releases(
+        self, member: int, generation: int = 1, *, epoch: int = 1, instance: int = 0
+    ) -> None:
         """A member leaves, expires, or has its partition revoked."""
-        self._member(2, member, generation)
+        self._member(2, member, generation, epoch, instance)
 
-    def _member(self, kind: int, member: int, generation: int) -> None:
+    def _member(self, kind: int, member: int, generation: int, epoch: int, instance: int) -> None:
         self._members.append(
             {
                 "kind": kind, "group": GROUP, "member": member, "client": CLIENT, "generation": generation,
-                "time_ns": self.tick(), "node": 1,
+                "leader_epoch": epoch, "instance": instance, "time_ns": self.tick(), "node": epoch,
             }
         )  # fmt: skip
 

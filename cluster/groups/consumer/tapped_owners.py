@@ -6,6 +6,8 @@ and what it must revoke but has not acknowledged yet. A static member that left 
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...host.seam import Tap
 from ...ids import TopicPartition
 from ...wire.topic_ids import UUID
@@ -15,9 +17,10 @@ from .subscriptions import TopicView
 
 
 def report_owners(
-    tap: Tap, group_id: str, before: GroupData, after: GroupData, view: TopicView
+    tap: Tap, group_id: str, before: GroupData, after: GroupData, view: TopicView, leader_epoch: int
 ) -> None:
     """Report every member whose partitions changed; those that lost partitions first."""
+    report = partial(_report, tap, group_id, view, leader_epoch)
     gained: list[ConsumerMember] = []
     for member_id in dict.fromkeys((*before.members, *after.members)):
         old, new = before.members.get(member_id), after.members.get(member_id)
@@ -25,9 +28,9 @@ def report_owners(
         if new is not None and held - had:
             gained.append(new)
         elif held != had:
-            _report(tap, group_id, new or old, held, view, after.epoch if new is None else None)
+            report(new or old, held, after.epoch if new is None else None)
     for member in gained:
-        _report(tap, group_id, member, _owned(member), view, None)
+        report(member, _owned(member), None)
 
 
 def _owned(member: ConsumerMember | None) -> set[tuple[UUID, int]]:
@@ -39,9 +42,10 @@ def _owned(member: ConsumerMember | None) -> set[tuple[UUID, int]]:
 def _report(
     tap: Tap,
     group_id: str,
+    view: TopicView,
+    leader_epoch: int,
     member: ConsumerMember | None,
     held: set[tuple[UUID, int]],
-    view: TopicView,
     epoch: int | None,
 ) -> None:
     assert member is not None, "a member that changed"
@@ -52,4 +56,6 @@ def _report(
         member.metadata.client_id,
         generation=max(member.epoch, 0) if epoch is None else epoch,
         partitions=[TopicPartition(name, number) for name, number in named if name is not None],
+        leader_epoch=leader_epoch,
+        instance=member.instance_id,
     )

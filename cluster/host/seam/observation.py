@@ -89,7 +89,11 @@ class Tap(Protocol):
         ...
 
     def member(
-        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition]
+        self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition],
+        leader_epoch: int = -1, instance: str | None = None,
     ) -> None:  # fmt: skip
-        """From now on the member owns these partitions and no others; none when it left, expired or was replaced."""
+        """From now on the member owns these partitions and no others; none when it left, expired or was replaced.
+
+        `leader_epoch`: in which the coordinator began to lead the group's partition, -1 where that is not known.
+        """
         ...

@@ -7,6 +7,11 @@
   last stable offset of that time: the group passes over records that it never received;
 * `two-owners`: two members of one generation owned the partition at the same time.
 
+Rows of owners are in the order of the coordinators (`leader_epoch`), and of one coordinator in the order of time: a
+coordinator that was deposed may write its last rows after those of the next one. The next one begins with what the log
+has. In one generation the log can only have replaced a static member by its own next incarnation, whose release the
+earlier coordinator may not have written.
+
 A coordinator that was replaced and does not know it yet may return old offsets, legally. So a read counts only at the
 coordinator that has the last commit, or at one that had no row of the group before that commit, while the other has no
 later row.
@@ -41,7 +46,7 @@ def owners(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         return
     shared = rows.group_by("group", "generation").agg(pl.col("member").n_unique().alias("several"))
     several = rows.join(shared.filter(pl.col("several") > 1), on=["group", "generation"])
-    ordered = several.sort("time_ns", maintain_order=True).iter_rows(named=True)
+    ordered = several.sort("leader_epoch", "time_ns", maintain_order=True).iter_rows(named=True)
 
     def describe(pair: tuple[Row, Row]) -> tuple[list[int], list[Row], str]:
         first, second = pair
@@ -63,11 +68,20 @@ def _overlaps(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
         if row["kind"] != MEMBER_OWNS:
             now.pop(row["member"], None)
             continue
+        others = [other for other in now.values() if _may_not_share(other, row)]
         now[row["member"]] = row
         key = (row["group"], row["generation"], row["member"])
-        if len(now) > 1 and key not in reported:
+        if others and key not in reported:
             reported.add(key)
-            yield next(iter(now.values())), row
+            yield others[0], row
+
+
+def _may_not_share(other: Row, row: Row) -> bool:
+    """Whether a member that was not released before `row` is a second owner."""
+    replaced = (
+        other["leader_epoch"] < row["leader_epoch"] and 0 < other["instance"] == row["instance"]
+    )
+    return other["member"] != row["member"] and not replaced
 
 
 def _member_row(row: Row) -> Row:
@@ -115,6 +129,10 @@ def _stale_commits(rows: list[Row], members: list[Row]) -> Iterator[Regression]:
             yield last, row, text
 
 
+def _by_coordinator(row: Row) -> tuple[int, int]:
+    return row["leader_epoch"], row["time_ns"]
+
+
 def _had_committed(row: Row) -> str:
     return f"group {client_mark(row['group'])} had committed offset {row['offset']}"
 
@@ -123,8 +141,9 @@ def _replaced(row: Row, last: Row, members: list[Row]) -> bool:
     """Whether the member of `last` got the partition after the member of `row`, which had it before."""
     if row["member"] == last["member"]:
         return False
-    before = [m for m in members if m["time_ns"] < row["invoked_ns"]]
-    gained: dict[int, int] = {m["member"]: m["time_ns"] for m in before if m["kind"] == MEMBER_OWNS}
+    before = [m for m in members if m["time_ns"] < row["invoked_ns"] and m["kind"] == MEMBER_OWNS]
+    before.sort(key=_by_coordinator)
+    gained = {m["member"]: _by_coordinator(m) for m in before}
     mine, other = gained.get(row["member"]), gained.get(last["member"])
     return mine is not None and other is not None and mine < other
 

@@ -49,8 +49,8 @@ OFFSET_SCHEMA: dict[str, type[pl.DataType]] = {
     "completed_ns": pl.Int64, "node": pl.Int32,
 }  # fmt: skip
 MEMBER_SCHEMA: dict[str, type[pl.DataType]] = {
-    "kind": pl.UInt8, "group": pl.UInt32, "member": pl.UInt32, "client": pl.UInt32, "generation": pl.Int32,
-    "time_ns": pl.Int64, "node": pl.Int32,
+    "kind": pl.UInt8, "group": pl.UInt32, "member": pl.UInt32, "client": pl.UInt32, "instance": pl.UInt32,
+    "generation": pl.Int32, "leader_epoch": pl.Int32, "time_ns": pl.Int64, "node": pl.Int32,
 }  # fmt: skip
 NUMPY_TYPES: dict[type[pl.DataType], type[np.generic]] = {
     pl.UInt8: np.uint8, pl.Int16: np.int16, pl.Int32: np.int32, pl.UInt32: np.uint32, pl.Int64: np.int64,

@@ -15,12 +15,15 @@ from harrow.cluster.groups.tapped_members import TappedMembers
 from harrow.cluster.host.tap import NoTap
 from harrow.cluster.ids import TopicPartition
 
+LEADER_EPOCH = 4
+
 
 class MemberTap(NoTap):
     """A tap that stores the calls about members."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, int, list[int]]] = []
+        self.instances: dict[str, str] = {}
 
     def member(
         self,
@@ -30,9 +33,13 @@ class MemberTap(NoTap):
         *,
         generation: int,
         partitions: Iterable[TopicPartition],
+        leader_epoch: int = -1,
+        instance: str | None = None,
     ) -> None:
         """One call."""
-        assert (group, client) == ("billing", "app")
+        assert (group, client, leader_epoch) == ("billing", "app", LEADER_EPOCH)
+        if instance is not None:
+            self.instances[member] = instance
         self.rows.append((member, generation, [tp.partition for tp in partitions]))
 
 
@@ -58,28 +65,28 @@ def group_of(*members: Member, generation: int = 3, protocol_type: str = "consum
 def test_a_generation_is_reported_once() -> None:
     tap, tapped = MemberTap(), TappedMembers()
     group = group_of(member("a", 0, 2), member("b", 1))
-    tapped.report(tap, group)
-    tapped.report(tap, group)
+    tapped.report(tap, group, LEADER_EPOCH)
+    tapped.report(tap, group, LEADER_EPOCH)
     assert tap.rows == [("a", 3, [0, 2]), ("b", 3, [1])]
 
 
 def test_a_member_that_was_removed_owns_nothing() -> None:
     tap, tapped = MemberTap(), TappedMembers()
     group = group_of(member("a", 0), member("b", 1))
-    tapped.report(tap, group)
+    tapped.report(tap, group, LEADER_EPOCH)
     tap.rows.clear()
     group.leave("b", None, 0)
-    tapped.report(tap, group)
+    tapped.report(tap, group, LEADER_EPOCH)
     assert tap.rows == [("b", 3, [])]
 
 
 def test_a_group_that_moves_to_another_coordinator_keeps_its_owners() -> None:
     tap, tapped = MemberTap(), TappedMembers()
     group = group_of(member("a", 0))
-    tapped.report(tap, group)
+    tapped.report(tap, group, LEADER_EPOCH)
     tap.rows.clear()
     group.close(ErrorCode.not_coordinator)
-    tapped.report(tap, group)
+    tapped.report(tap, group, LEADER_EPOCH)
     assert not tap.rows
 
 
@@ -88,7 +95,7 @@ def static_group(tap: MemberTap, tapped: TappedMembers) -> Group:
     old = member("a", 0)
     old.group_instance_id, old.protocols = "i", (Protocol("range", b""),)
     group = group_of(old)
-    tapped.report(tap, group)
+    tapped.report(tap, group, LEADER_EPOCH)
     tap.rows.clear()
     return group
 
@@ -109,11 +116,12 @@ def test_a_static_member_owns_its_partitions_when_its_replacement_is_committed()
     group = static_group(tap, tapped)
     for error in (ErrorCode.not_coordinator, ErrorCode.none):
         write = replacement(group, "b")
-        tapped.report(tap, group)
+        tapped.report(tap, group, LEADER_EPOCH)
         assert not tap.rows
         group.metadata_written(write, error, 0)
-        tapped.report(tap, group)
+        tapped.report(tap, group, LEADER_EPOCH)
     assert tap.rows == [("a", 3, []), ("b", 3, [0])]
+    assert tap.instances == {"a": "i", "b": "i"}
 
 
 @pytest.mark.parametrize("last_result_first", [False, True])
@@ -125,10 +133,10 @@ def test_a_static_member_that_is_replaced_twice_before_a_commit_fails_stays_the_
     pending = [replacement(group, name) for name in ("b", "c")]
     for write in reversed(pending) if last_result_first else pending:
         group.metadata_written(write, ErrorCode.not_coordinator, 0)
-        tapped.report(tap, group)
+        tapped.report(tap, group, LEADER_EPOCH)
     assert not tap.rows
     group.metadata_written(replacement(group, "d"), ErrorCode.none, 0)
-    tapped.report(tap, group)
+    tapped.report(tap, group, LEADER_EPOCH)
     assert tap.rows == [("a", 3, []), ("d", 3, [0])]
 
 
@@ -136,7 +144,9 @@ def test_assignments_that_the_broker_cannot_read_have_no_owner() -> None:
     tap, tapped = MemberTap(), TappedMembers()
     damaged = member("a", 0)
     damaged.assignment = b"\0\0\0\0\0\7x"
-    tapped.report(tap, group_of(damaged))
-    tapped.report(tap, group_of(member("b", 1), generation=4, protocol_type="connect"))
+    tapped.report(tap, group_of(damaged), LEADER_EPOCH)
+    tapped.report(
+        tap, group_of(member("b", 1), generation=4, protocol_type="connect"), LEADER_EPOCH
+    )
     assert ("a", 3, []) in tap.rows
     assert all(name != "b" for name, _, _ in tap.rows)

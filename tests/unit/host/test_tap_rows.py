@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_struct_and_dtype_have_the_same_size() -> None:
     assert np.dtype(TAP_DTYPE).itemsize == TAP_ROW.size == 96
     assert np.dtype(COMMIT_DTYPE).itemsize == COMMIT_ROW.size == 64
     assert np.dtype(TRANSACTION_DTYPE).itemsize == TRANSACTION_ROW.size == 40
-    assert np.dtype(MEMBER_DTYPE).itemsize == MEMBER_ROW.size == 36
+    assert np.dtype(MEMBER_DTYPE).itemsize == MEMBER_ROW.size == 44
 
 
 def test_produced_batches_have_offsets_from_the_responses_base_offset(tmp_path: Path) -> None:
@@ -242,6 +243,27 @@ def test_a_member_owns_what_it_was_given_until_it_releases_it(tmp_path: Path) ->
     assert found == [
         (owns, 1, 0), (owns, 1, 1), (released, 1, 0), (owns, 2, 1), (owns, 2, 2), (released, 2, 1), (released, 2, 2)
     ]  # fmt: skip
+
+
+def test_a_later_coordinator_reports_an_owner_again(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    for leader_epoch, instance, owned in (
+        (5, None, [first, second]),
+        (5, None, [first, second]),
+        (7, None, [first]),
+        (7, "host-1", []),
+    ):
+        t.member(
+            "billing", "m", "app", generation=3, partitions=owned, leader_epoch=leader_epoch, instance=instance
+        )  # fmt: skip
+    t.close()
+    rows = coordinator_rows(tmp_path, "tap.members", MEMBER_DTYPE)
+    names_of_fields = ("kind", "leader_epoch", "partition")
+    found = list(zip(*(rows[name].tolist() for name in names_of_fields), strict=True))
+    owns, released = MEMBER_OWNS, MEMBER_RELEASED
+    assert found == [(owns, 5, 0), (owns, 5, 1), (released, 7, 1), (owns, 7, 0), (released, 7, 0)]
+    assert rows["instance"].tolist() == [0, 0, 0, 0, zlib.crc32(b"host-1")]
 
 
 def test_a_fetch_of_committed_data_marks_what_the_client_drops(tmp_path: Path) -> None:
