@@ -7,6 +7,7 @@ tap.bin          rows of acknowledged and delivered batches    (`host/tap.py`)
 tap.commits      rows of offsets of groups                     (`host/coordinator_tap.py`)
 tap.transactions rows of states of transactions                (`host/coordinator_tap.py`)
 tap.members      rows of partitions of members of groups       (`host/coordinator_tap.py`)
+tap.groups       rows of states of groups                      (`host/coordinator_tap.py`)
 tap.names        the names that all these rows refer to by number  (`host/tap_files.py`)
 data/            the logs, where `log.dirs` names nothing else (`storage/log_folder.py`)
 stdout.log       what the process printed                      (`forkserver.py`)
@@ -28,6 +29,7 @@ TAP = "tap.bin"
 TAP_COMMITS = "tap.commits"
 TAP_TRANSACTIONS = "tap.transactions"
 TAP_MEMBERS = "tap.members"
+TAP_GROUPS = "tap.groups"
 TAP_NAMES = "tap.names"
 DATA = "data"
 STDOUT = "stdout.log"

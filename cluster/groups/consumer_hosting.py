@@ -28,6 +28,7 @@ from .membership import Group
 from .records import encode_group_key
 from .stored_group import group_record
 from .tapped_members import TappedMembers
+from .tapped_states import consumer_state
 
 if TYPE_CHECKING:
     from .rebalance import GroupLimits
@@ -80,7 +81,7 @@ class ConsumerHosting:
 
     def loaded(self, group: ConsumerGroup) -> None:
         """The shard is active: the tap has the owners that the log has, and every member has a whole session."""
-        self._report_owners(group, GroupData())
+        self._report(group, GroupData())
         group.start()
 
     def begin(self, hosted: HostedGroup) -> ConsumerGroup:
@@ -157,7 +158,7 @@ class ConsumerHosting:
     def changed(self, group: ConsumerGroup, before: GroupData) -> None:
         """Report owners of partitions to the tap, and trace a change of state or of the epoch."""
         after = group.data
-        self._report_owners(group, before)
+        self._report(group, before)
         if (before.state(), before.epoch) == (after.state(), after.epoch):
             return
         self._host.trace.emit(
@@ -169,10 +170,18 @@ class ConsumerHosting:
             members=len(after.members),
         )
 
-    def _report_owners(self, group: ConsumerGroup, before: GroupData) -> None:
-        tap, epoch = self._host.tap, self._shard.shard.first_leader_epoch
-        if tap.enabled:
-            report_owners(tap, group.group_id, before, group.data, self._rules.view, epoch)
+    def _report(self, group: ConsumerGroup, before: GroupData) -> None:
+        tap, shard = self._host.tap, self._shard.shard
+        if not tap.enabled:
+            return
+        epoch = shard.first_leader_epoch
+        report_owners(tap, group.group_id, before, group.data, self._rules.view, epoch)
+        hosted = self._shard.find(group.group_id)
+        if hosted is not None and hosted.consumer is group:
+            state = consumer_state(group.data, group.rules.limits.session_timeout_ms)
+            hosted.tapped_state.report(
+                tap, group.group_id, state, partition=shard.number, leader_epoch=epoch
+            )
 
     def downgrade(self, group: ConsumerGroup, draft: Draft, *, rebalance: bool) -> bool:
         """Turn the group into a classic group if it may become one; adds what follows to `draft`."""

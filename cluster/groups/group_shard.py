@@ -36,6 +36,7 @@ from .records import OffsetValue, encode_group_key, encode_offset_key
 from .replayed_groups import ReplayedGroups
 from .states import GroupState
 from .stored_group import group_record
+from .tapped_states import classic_state
 from .write_errors import GROUP_ERRORS, OFFSET_ERRORS
 
 if TYPE_CHECKING:
@@ -211,13 +212,23 @@ class GroupShard:
         if hosted.group.state is not hosted.traced_state:
             self._trace_state(hosted)
         if self._host.tap.enabled:
-            hosted.tapped.report(self._host.tap, hosted.group, self.shard.first_leader_epoch)
+            self._report(hosted)
         for effect in effects:
             if isinstance(effect, SendResponse):
                 _reply(effect.token, effect.result)
             else:
                 self._write_metadata(hosted, effect)
         self._deadlines.watch(self.shard.number, hosted, partial(self._tick, hosted))
+
+    def _report(self, hosted: HostedGroup) -> None:
+        tap, epoch, group = self._host.tap, self.shard.first_leader_epoch, hosted.group
+        hosted.tapped.report(tap, group, epoch)
+        if (
+            hosted.consumer is None and self.shard.is_active
+        ):  # else the group has moved with its members
+            hosted.tapped_state.report(
+                tap, group.group_id, classic_state(group), partition=self.shard.number, leader_epoch=epoch
+            )  # fmt: skip
 
     def heartbeat_received(self, hosted: HostedGroup, member_id: str) -> None:
         """After a heartbeat of one member: watch that member's new deadline."""

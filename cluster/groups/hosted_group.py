@@ -11,6 +11,7 @@ from .membership import Group
 from .offsets import GroupOffsets
 from .states import GroupState
 from .tapped_members import TappedMembers
+from .tapped_states import TappedState
 
 
 class HostedGroup:
@@ -22,6 +23,7 @@ class HostedGroup:
         "offsets",
         "since_ms",
         "tapped",
+        "tapped_state",
         "traced_state",
         "watched",
     )
@@ -36,6 +38,7 @@ class HostedGroup:
         """Wall time of the last change of state; None where the stored record is too old to say (value v0, v1)."""
         self.traced_state: GroupState = group.state
         self.tapped = TappedMembers()
+        self.tapped_state = TappedState()
         self.watched: dict[str, int] = {}
         """Member -> deadline of the delayed operation that watches its session now (`deadlines`)."""
 

@@ -1,6 +1,7 @@
 """The coordinators' part of the tap: offsets of groups, transactions, and which member owned which partition (J6).
 
-Owns: `tap.commits`, `tap.transactions` and `tap.members`, and the format of their rows, each with one row a partition.
+Owns: `tap.commits`, `tap.transactions`, `tap.members` and `tap.groups`, and the format of their rows: one for each
+partition, in `tap.groups` one for each change of a group.
 Names are numbers of `tap.names`. Times are on the monotonic clock, one clock for all brokers of a machine.
 
 Rows of `tap.commits`, by `kind`:
@@ -25,6 +26,10 @@ group has the protocol of KIP-848), `MEMBER_RELEASED` it: it was revoked, or the
 `leader_epoch` is that in which the coordinator began to lead the group's partition of `__consumer_offsets` (-1: a proxy
 wrote the row). It orders the rows of two coordinators, because one that was deposed may write late. A new coordinator
 writes the rows of what it found in the log. `instance` is the CRC-32 of a static member's instance id, 0 without one.
+
+Rows of `tap.groups`: the state of a group (its place in `GROUP_STATES`), generation, number of members, and the longest
+timeout of a member. `partition` is that of `__consumer_offsets`. A new coordinator writes a row for each group that it
+found in the log. Only Harrow's brokers write them: responses do not show the state of a group.
 """
 
 from __future__ import annotations
@@ -35,9 +40,9 @@ import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..broker_folder import TAP_COMMITS, TAP_MEMBERS, TAP_TRANSACTIONS
+from ..broker_folder import TAP_COMMITS, TAP_GROUPS, TAP_MEMBERS, TAP_TRANSACTIONS
 from ..ids import TopicPartition
-from .seam import OFFSET_COMMITTED, UNKNOWN_COMMITTER, Clock, Committer
+from .seam import GROUP_STATES, OFFSET_COMMITTED, UNKNOWN_COMMITTER, Clock, Committer, TappedGroup
 from .tap_files import TapFiles
 
 COMMIT_ROW = struct.Struct("<BxhIIiIIihxxqqqq")
@@ -59,6 +64,14 @@ MEMBER_DTYPE: list[tuple[str, str]] = [
     ("kind", "u1"), ("pad", "V3"), ("group", "<u4"), ("member", "<u4"), ("client", "<u4"), ("topic", "<u4"),
     ("instance", "<u4"), ("partition", "<i4"), ("generation", "<i4"), ("leader_epoch", "<i4"), ("time_ns", "<i8"),
 ]  # fmt: skip
+
+
+GROUP_ROW = struct.Struct("<BxxxIiiiiiq")
+GROUP_DTYPE: list[tuple[str, str]] = [
+    ("state", "u1"), ("pad", "V3"), ("group", "<u4"), ("partition", "<i4"), ("generation", "<i4"),
+    ("leader_epoch", "<i4"), ("members", "<i4"), ("timeout_ms", "<i4"), ("time_ns", "<i8"),
+]  # fmt: skip
+_STATE_NUMBERS = {name: number for number, name in enumerate(GROUP_STATES)}
 
 
 class NoCoordinatorTap:
@@ -84,6 +97,9 @@ class NoCoordinatorTap:
     ) -> None:  # fmt: skip
         """Nothing."""
 
+    def group(self, group: str, now: TappedGroup, *, partition: int, leader_epoch: int) -> None:
+        """Nothing."""
+
 
 class CoordinatorTap(TapFiles):
     """The files of the coordinators of one host."""
@@ -93,6 +109,7 @@ class CoordinatorTap(TapFiles):
         self._commits = self.open_rows(TAP_COMMITS, COMMIT_ROW.size)
         self._transactions = self.open_rows(TAP_TRANSACTIONS, TRANSACTION_ROW.size)
         self._members = self.open_rows(TAP_MEMBERS, MEMBER_ROW.size)
+        self._groups = self.open_rows(TAP_GROUPS, GROUP_ROW.size)
         self._owned: dict[tuple[str, str], _Owned] = {}
 
     def committed(
@@ -168,6 +185,14 @@ class CoordinatorTap(TapFiles):
             for tp in changed
         ]
         os.write(self._members, b"".join(rows))
+
+    def group(self, group: str, now: TappedGroup, *, partition: int, leader_epoch: int) -> None:
+        """A group changed, or its coordinator loaded it from `partition` of `__consumer_offsets`."""
+        row = GROUP_ROW.pack(
+            _STATE_NUMBERS[now.state], self.number_of(group), partition, now.generation, leader_epoch, now.members,
+            now.timeout_ms, self.clock.monotonic_ns(),
+        )  # fmt: skip
+        os.write(self._groups, row)
 
 
 class _Owned(NamedTuple):

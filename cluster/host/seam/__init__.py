@@ -25,6 +25,7 @@ from .observation import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     END_UNKNOWN,
+    GROUP_STATES,
     OFFSET_COMMITTED,
     OFFSET_READ,
     OFFSET_SENT,
@@ -34,6 +35,7 @@ from .observation import (
     UNKNOWN_COMMITTER,
     Committer,
     Tap,
+    TappedGroup,
     Trace,
 )
 from .tasks import Promise, T, Task, Tasks, Timer
@@ -42,6 +44,7 @@ __all__ = [
     "COMPLETE_ABORT",
     "COMPLETE_COMMIT",
     "END_UNKNOWN",
+    "GROUP_STATES",
     "OFFSET_COMMITTED",
     "OFFSET_READ",
     "OFFSET_SENT",
@@ -70,6 +73,7 @@ __all__ = [
     "Promise",
     "T",
     "Tap",
+    "TappedGroup",
     "Task",
     "Tasks",
     "Timer",

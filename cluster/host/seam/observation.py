@@ -27,6 +27,24 @@ TRANSACTION_ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_AB
 """States of a transaction, with Kafka's numbers."""
 END_UNKNOWN = 16
 """No state of Kafka's: the coordinator may have decided from that time on, and its response did not arrive."""
+GROUP_STATES = (
+    "Unknown", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling",
+)  # fmt: skip
+"""Kafka's names of the states of groups, of both protocols; a row of the tap has the place in this table."""
+
+
+class TappedGroup(NamedTuple):
+    """A group as its coordinator has it."""
+
+    state: str
+    """One of `GROUP_STATES`."""
+    generation: int
+    """The generation, or the group epoch where the group has the protocol of KIP-848."""
+    members: int
+    timeout_ms: int
+    """The longest rebalance or session timeout of its members: until then the coordinator may wait for one of them."""
+
+
 UNKNOWN_COMMITTER = Committer()
 """A committer that is not known."""
 
@@ -86,6 +104,10 @@ class Tap(Protocol):
 
         `since_ns`: the earliest time at which it may have been in this state; 0: now.
         """
+        ...
+
+    def group(self, group: str, now: TappedGroup, *, partition: int, leader_epoch: int) -> None:
+        """A group changed, or its coordinator loaded it from `partition` of `__consumer_offsets`."""
         ...
 
     def member(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from consumer_group_requests import consumer_join
+from consumer_group_requests import REBALANCE_MS, consumer_heartbeat, consumer_join
 from group_fakes import GroupTestBed
-from group_requests import HOME
+from group_requests import GROUP, HOME, commit, join, joined, leave
+from harrow.cluster.host.seam import TappedGroup
 from harrow.cluster.host.tap import NoTap
 from harrow.cluster.ids import TopicPartition
 
@@ -19,6 +20,14 @@ class ListedTap(NoTap):
 
     def __init__(self) -> None:
         self.owners: list[tuple[str, int, int, int]] = []
+        self.states: list[tuple[str, int, int, int]] = []
+        self.timeouts_ms: set[int] = set()
+
+    def group(self, group: str, now: TappedGroup, *, partition: int, leader_epoch: int) -> None:
+        """One call."""
+        assert (group, partition) == (GROUP, HOME)
+        self.states.append((now.state, now.generation, now.members, leader_epoch))
+        self.timeouts_ms.add(now.timeout_ms)
 
     def member(
         self, group: str, member: str, client: str, *, generation: int, partitions: Iterable[TopicPartition],
@@ -43,3 +52,46 @@ def test_a_new_coordinator_reports_the_owners_of_a_consumer_group(
     bed.resign(HOME)
     bed.lead(HOME)
     assert tap.owners[1:] == [("a", 1, 3, 2)]
+
+
+def test_the_tap_has_each_state_of_a_classic_group(bed: GroupTestBed, tap: ListedTap) -> None:
+    member, _ = joined(bed)
+    second = join(bed).response.member_id
+    join(bed, second)
+    leave(bed, second)
+    leave(bed, member)
+    assert tap.states == [
+        ("CompletingRebalance", 1, 1, 1),
+        ("Stable", 1, 1, 1),
+        ("PreparingRebalance", 1, 2, 1),
+        ("PreparingRebalance", 1, 1, 1),
+        ("Empty", 2, 0, 1),
+    ]
+    assert max(tap.timeouts_ms) == 60_000
+
+
+def test_the_tap_has_each_state_of_a_consumer_group(bed: GroupTestBed, tap: ListedTap) -> None:
+    consumer_join(bed, "a")
+    consumer_join(bed, "b")
+    assert tap.states == [("Stable", 1, 1, 1), ("Reconciling", 2, 2, 1)]
+    assert max(tap.timeouts_ms) >= REBALANCE_MS
+    consumer_heartbeat(bed, "a", -1)
+    consumer_heartbeat(bed, "b", -1)
+    assert tap.states[-1] == ("Empty", 4, 0, 1)
+
+
+def test_a_new_coordinator_reports_the_state_that_its_log_has(
+    bed: GroupTestBed, tap: ListedTap
+) -> None:
+    joined(bed)
+    join(bed, join(bed).response.member_id)  # a rebalance, which the log does not have
+    assert tap.states[-1] == ("PreparingRebalance", 1, 2, 1)
+    before = len(tap.states)
+    bed.resign(HOME)
+    bed.lead(HOME)
+    assert tap.states[before:] == [("Stable", 1, 1, 2)]
+
+
+def test_commits_without_a_member_have_no_state(bed: GroupTestBed, tap: ListedTap) -> None:
+    assert not commit(bed, 7).response.topics[0].partitions[0].error_code
+    assert not tap.states

@@ -13,6 +13,8 @@ import pytest
 from harrow.cluster.host.coordinator_tap import (
     COMMIT_DTYPE,
     COMMIT_ROW,
+    GROUP_DTYPE,
+    GROUP_ROW,
     MEMBER_DTYPE,
     MEMBER_OWNS,
     MEMBER_RELEASED,
@@ -21,7 +23,13 @@ from harrow.cluster.host.coordinator_tap import (
     TRANSACTION_ROW,
 )
 from harrow.cluster.host.real.clock import RealClock
-from harrow.cluster.host.seam import OFFSET_COMMITTED, OFFSET_SENT, Committer
+from harrow.cluster.host.seam import (
+    GROUP_STATES,
+    OFFSET_COMMITTED,
+    OFFSET_SENT,
+    Committer,
+    TappedGroup,
+)
 from harrow.cluster.host.tap import (
     FETCHED,
     FLAG_FILTERED,
@@ -264,6 +272,21 @@ def test_a_later_coordinator_reports_an_owner_again(tmp_path: Path) -> None:
     owns, released = MEMBER_OWNS, MEMBER_RELEASED
     assert found == [(owns, 5, 0), (owns, 5, 1), (released, 7, 1), (owns, 7, 0), (released, 7, 0)]
     assert rows["instance"].tolist() == [0, 0, 0, 0, zlib.crc32(b"host-1")]
+
+
+def test_a_group_has_a_row_for_each_change(tmp_path: Path) -> None:
+    t = tap(tmp_path)
+    for state, members in (("Reconciling", 2), ("Empty", 0)):
+        now = TappedGroup(state, 7, members, 45_000)
+        t.group("billing", now, partition=3, leader_epoch=5)
+    t.close()
+    rows = coordinator_rows(tmp_path, "tap.groups", GROUP_DTYPE)
+    assert [GROUP_STATES[row["state"]] for row in rows] == ["Reconciling", "Empty"]
+    assert rows["members"].tolist() == [2, 0]
+    assert [int(rows[0][name]) for name in ("partition", "generation", "leader_epoch", "timeout_ms")] == [
+        3, 7, 5, 45_000
+    ]  # fmt: skip
+    assert GROUP_ROW.size == np.dtype(GROUP_DTYPE).itemsize
 
 
 def test_a_fetch_of_committed_data_marks_what_the_client_drops(tmp_path: Path) -> None:

@@ -116,6 +116,9 @@ class ListTap:
         row = {"group": group, "member": member, "client": client, **fields}
         self.rows.append(("member", row))
 
+    def group(self, group: str, now: Any, **fields: Any) -> None:
+        self.rows.append(("group", {"group": group, "now": now, **fields}))
+
     def close(self) -> None:
         pass
 
