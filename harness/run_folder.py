@@ -13,6 +13,7 @@ faults.jsonl        what the nemesis did, one row an event                (`faul
 verdict.json        the verdict                                           (`checks/verdict.py`)
 jobs/*.log          what each process of `exactly_once/` logged
 promises.json       what the checks of promises found                 (`promises/findings.py`, schema 1)
+groups.json         the states of consumer groups when it ended       (`histories/group_states.py`, schema 1)
 report.html         the picture of the run                                (`reports/picture.py`)
 run.json            what the run was: seed, brokers, settings, data folders, judged topics, its start (here, schema 1)
 
@@ -41,11 +42,12 @@ FAULTS = "faults.jsonl"
 VERDICT = "verdict.json"
 REPORT = "report.html"
 RUN = "run.json"
+GROUPS = "groups.json"
 RUN_SCHEMA_VERSION = 1
 
 DATA_FOLDERS = (CLUSTER, HISTORY, LAID_OUT, DRAIN, PROMISES)
 """What is large, and may be removed when the verdict is known."""
-RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN, PROMISE_FINDINGS)
+RESULT_FILES = (SCHEDULE, FAULTS, VERDICT, REPORT, RUN, PROMISE_FINDINGS, GROUPS)
 
 
 def schedule_name(block: int) -> str:

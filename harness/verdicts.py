@@ -84,8 +84,10 @@ class RunVerifier:
     ) -> list[str]:
         """Wait for convergence and do the final read; return the reasons of a failure."""
         from .clients.final_read import read_all
+        from .final_groups import record_groups
 
         shutil.rmtree(self._folder / run_folder.DRAIN, ignore_errors=True)
+        (self._folder / run_folder.GROUPS).unlink(missing_ok=True)
         reasons: list[str] = []
         try:
             cluster.await_replicated(CONVERGE_TIMEOUT_S)
@@ -100,6 +102,7 @@ class RunVerifier:
                 contents=contents,
                 logs=_leaders_logs(self._folder, view, topics) if contents else None,
             )
+            record_groups(self._folder, cluster.bootstrap_servers)
         except HarrowError as error:
             reasons.append(str(error))
         return reasons

@@ -149,6 +149,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "transaction without marker stops the readers of committed data",
         "transactions without markers stop the readers of committed data",
     ),
+    _kind(
+        "stuck-group",
+        "consumer group is in a rebalance that does not end",
+        "consumer groups are in rebalances that do not end",
+    ),
     # brokers that disagree, or whose logs are damaged
     _kind(
         "inconsistent-offsets",

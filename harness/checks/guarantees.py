@@ -24,7 +24,8 @@ What the taps of the coordinators show (`kernels/transactions.py`, `kernels/grou
 * `commit-beyond-lso`: a group committed an offset that it cannot have reached;
 * `two-owners`: two members of one generation owned a partition at the same time;
 * `stuck-transaction`, `stuck-lso`: a transaction that should have ended is open after healing, on its coordinator or
-  only in the log of a partition.
+  only in the log of a partition;
+* `stuck-group`: a consumer group is in a rebalance for longer than the timeouts of its members (`stuck_groups.py`).
 
 What the application promised of a topic (`promises/topic_checks.py`):
 
@@ -75,7 +76,7 @@ INTEGRITY = frozenset(
 DUPLICATION = frozenset({"duplicate", "duplicate-output"})
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
 GROUPS = frozenset({"committed-offset-regression", "commit-beyond-lso", "two-owners"})
-LIVENESS = frozenset({"stuck-transaction", "stuck-lso"})
+LIVENESS = frozenset({"stuck-transaction", "stuck-lso", "stuck-group"})
 EXCESS = frozenset({"unexpected"})
 ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "split-key"}) | {
     "out-of-order-output"

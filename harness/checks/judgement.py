@@ -19,7 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from harrow.cluster.errors import HarrowError
+
 from .. import run_folder
+from ..histories.group_states import read_group_rows, read_groups
 from ..histories.layout import Layout, lay_out
 from ..histories.origin import started_ns
 from ..promises.findings import PromiseFindings, read_findings
@@ -35,6 +38,7 @@ from .merged_results import MergedResults, merged
 from .partition_jobs import Replicas, plan_jobs
 from .plans import PartitionJob, pack
 from .spark_client import SparkHandle
+from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
 from .traces import judged_events, leadership_claims, planted_bugs
 from .verdict import Status, Verdict
 
@@ -87,7 +91,9 @@ def judge_laid_out(
     )
     results = _run(layout.folder, jobs, spark or SparkHandle.of_run(place.parent), engine)
     promised = promised or read_findings(place, topics) or PromiseFindings()
-    found = merged(results, leadership_claims(events, set(topics)), promised)
+    groups = _judge_groups(place, windows or [])
+    claims = [*leadership_claims(events, set(topics)), *groups.anomalies]
+    found = merged(results, claims, promised)
     chosen, why = (
         (guarantees, None)
         if guarantees is not None
@@ -101,6 +107,8 @@ def judge_laid_out(
     doubts.add(partition_doubts(results, not_allowed, layout.clients, times, promised))
     doubts.add(count_doubts(found.counts, chosen, empty_topics(results, topics), promised))
     doubts.add(_doubts_of_promises(promised, not_allowed))
+    allowed_doubts = doubts.reasons if STUCK_GROUP in not_allowed else doubts.notes
+    allowed_doubts += groups.doubts
     if windows is not None:
         doubts.add(_doubts_of_faults(windows, found, topics, times))
     status, allowed = _status(found.anomaly_counts, chosen, doubts.reasons)
@@ -121,6 +129,16 @@ def judge_laid_out(
     )  # fmt: skip
     verdict.write(place / run_folder.VERDICT)
     return verdict
+
+
+def _judge_groups(place: Path, windows: Sequence[FaultWindow]) -> GroupFindings:
+    """Return the groups that are stuck; a file that cannot be read is a doubt."""
+    try:
+        end = read_groups(place)
+        rows = read_group_rows(place) if end is not None else []
+    except (HarrowError, OSError) as error:
+        return GroupFindings(doubts=[str(error)])
+    return stuck_groups(rows, end, [(window.start_ns, window.end_ns) for window in windows])
 
 
 def _doubts_of_promises(promised: PromiseFindings, not_allowed: frozenset[str]) -> Doubts:

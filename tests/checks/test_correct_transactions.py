@@ -262,25 +262,6 @@ def a_static_member_that_restarts(h: PartitionHistory) -> None:
     h.offset(2, B)
 
 
-def a_static_member_that_restarts_while_its_coordinator_is_deposed(h: PartitionHistory) -> None:
-    h.owns(A, epoch=1, instance=7)
-    h.owns(B, epoch=2, instance=7)  # the next coordinator found it in the log
-    h.releases(A, epoch=1)
-    h.owns(B, epoch=1, instance=7)  # late rows of the coordinator that was deposed
-
-
-def a_static_member_whose_coordinator_dies_before_its_row(h: PartitionHistory) -> None:
-    h.owns(A, epoch=1, instance=7)
-    h.owns(B, epoch=2, instance=7)
-    h.releases(B, epoch=2)
-
-
-def a_release_that_its_coordinator_writes_late(h: PartitionHistory) -> None:
-    h.owns(A, epoch=1)
-    h.owns(B, epoch=2)
-    h.releases(A, epoch=1)
-
-
 def a_coordinator_that_loads_its_group(h: PartitionHistory) -> None:
     a_commit(h)
     h.owns(A)
@@ -450,26 +431,6 @@ def a_committed_reader_beyond_an_open_transaction(h: PartitionHistory) -> None:
     h.finish()
 
 
-def two_members_of_one_generation(h: PartitionHistory) -> None:
-    h.owns(A)
-    h.owns(B)
-
-
-def two_coordinators_that_give_one_generation_twice(h: PartitionHistory) -> None:
-    h.owns(A, epoch=1)
-    h.owns(B, epoch=2)
-
-
-def two_static_members_of_one_generation(h: PartitionHistory) -> None:
-    h.owns(A, epoch=1, instance=7)
-    h.owns(B, epoch=2, instance=8)
-
-
-def a_static_member_and_its_next_incarnation_at_one_coordinator(h: PartitionHistory) -> None:
-    h.owns(A, instance=7)
-    h.owns(B, instance=7)
-
-
 def a_transaction_without_timeout(h: PartitionHistory) -> None:
     h.state(1, timeout_ms=1_000)
     h.send()
@@ -506,10 +467,6 @@ WRONG: tuple[tuple[Story, str], ...] = (
     (a_coordinator_that_loses_a_commit, "committed-offset-regression"),
     (an_offset_beyond_the_end, "commit-beyond-lso"),
     (a_committed_reader_beyond_an_open_transaction, "commit-beyond-lso"),
-    (two_members_of_one_generation, "two-owners"),
-    (two_coordinators_that_give_one_generation_twice, "two-owners"),
-    (two_static_members_of_one_generation, "two-owners"),
-    (a_static_member_and_its_next_incarnation_at_one_coordinator, "two-owners"),
     (a_transaction_without_timeout, "stuck-transaction"),
     (markers_that_do_not_come, "stuck-transaction"),
     (a_completed_transaction_without_marker, "stuck-lso"),

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 from harrow.cluster import Cluster, broker_folder
+from harrow.cluster.host.seam import TappedGroup
+from harrow.cluster.host.tap import RealTap
 from harrow.harness import run_folder
 from harrow.harness.checks import judge
 from harrow.harness.checks.verdict import Status
+from harrow.harness.histories.group_states import GroupsAtTheEnd, write_groups
 from judged_runs import TOPIC, RunFolder, record_batch
+from manual_host import ManualHost
 
 NODES: tuple[int, ...] = (1, 2, 3)
 
@@ -105,3 +109,41 @@ def test_a_cluster_writes_the_files_that_its_description_names(tmp_path: Path) -
         assert found == {1: [folder / "one", folder / "two"]}
         assert run_folder.trace_files(tmp_path) == [folder / broker_folder.TRACE]
         assert run_folder.tap_files(cluster.folder) == [folder / broker_folder.TAP]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "status"), [("no-loss", Status.INVALID), ("at-most-once", Status.VALID)]
+)
+def test_a_stuck_group_is_an_anomaly_of_the_run(
+    tmp_path: Path, guarantee: str, status: Status
+) -> None:
+    run = run_with(tmp_path, dict.fromkeys(NODES, "data"), {})
+    host = ManualHost()
+    tap = RealTap(str(run.folder / run_folder.CLUSTER / "broker-2"), host.clock)
+    for state, members in (("Stable", 1), ("PreparingRebalance", 2)):
+        tap.group("billing", TappedGroup(state, 1, members, 10_000), partition=7, leader_epoch=5)
+        host.advance(1_000)
+    tap.close()
+    host.advance(60_000)
+    asked_ns = host.clock.monotonic_ns()
+    write_groups(
+        run.folder, GroupsAtTheEnd(asked_ns=asked_ns, states={"billing": "PreparingRebalance"})
+    )
+    verdict = judge(run.done(), topics=[TOPIC], guarantee=guarantee, engine="local")
+    assert (verdict.status, verdict.anomaly_counts) == (status, {"stuck-group": 1})
+    (anomaly,) = verdict.anomalies
+    assert anomaly.operations[-1]["group"] == "billing"
+    assert [row["state"] for row in anomaly.operations] == ["Stable", "PreparingRebalance"]
+    assert "before, it was Stable with 1 member" in verdict.causes["stuck-group"][0]
+    assert "1 consumer group is in a rebalance that does not end (stuck-group)" in str(verdict)
+
+
+def test_a_group_whose_coordinator_has_no_tap_leaves_a_doubt(tmp_path: Path) -> None:
+    run = run_with(tmp_path, dict.fromkeys(NODES, "data"), {})
+    write_groups(run.folder, GroupsAtTheEnd(asked_ns=1, states={"billing": "Reconciling"}))
+    verdict = judge(run.done(), topics=[TOPIC], guarantee="no-loss", engine="local")
+    assert verdict.status is Status.UNKNOWN
+    assert "no tap of a coordinator" in verdict.reasons[0]
+    allowed = judge(run.done(), topics=[TOPIC], guarantee="at-most-once", engine="local")
+    assert allowed.status is Status.VALID
+    assert any("no tap of a coordinator" in note for note in allowed.notes)

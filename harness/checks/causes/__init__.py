@@ -1,7 +1,7 @@
 """One line of cause for each kind of anomaly: which fault, which broker and which setting led to it.
 
 * `evidence.py`: `RunEvidence`, what the run recorded; `recorded.py` reads it from the run folder;
-* `rules.py`: the rule of each kind; the rules are in `losses.py`, `duplicates.py` and `commits.py`;
+* `rules.py`: the rule of each kind; the rules are in `losses.py`, `duplicates.py`, `commits.py` and `groups.py`;
 * `faults.py`: what a fault did to a broker, in words.
 
 The facts: acknowledged batches that no log has, and the requests that appended a record twice (`kernels/evidence.py`,

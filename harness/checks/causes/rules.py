@@ -12,6 +12,7 @@ from ..verdict import Anomaly
 from .commits import committed_early
 from .duplicates import duplicated, reordered
 from .evidence import RunEvidence
+from .groups import group_waits
 from .losses import lost, not_stored, same_offsets
 from .transactions import outputs_doubled, outputs_missing, outputs_unexpected
 
@@ -50,5 +51,6 @@ RULES: Mapping[str, Rule] = {
     "inconsistent-offsets": same_offsets,
     "nonmonotonic-send": reordered,
     "out-of-order": reordered,
+    "stuck-group": group_waits,
 }
 """The rule of each kind for which there can be evidence; the other kinds explain themselves by their operations."""
