@@ -3,6 +3,9 @@
 Owns: `ConsumerMember`, which a job uses as it uses `GroupMember`. A membership ends when the coordinator assigns other
 partitions or fences the member. The caller ends its transaction and joins again, which says that the partitions of
 before are revoked. A member epoch that rises without another assignment is taken over into the membership.
+
+Some members do not revoke: they keep their partitions and send heartbeats, until the coordinator fences them when the
+rebalance timeout has passed. Until then they own what they process.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from .wire import WireClient, pause_ms
 
 VERSION = 1
 JOINING = 0
+SLOW_PART = 0.4
+"""How many of the members that must revoke partitions do not."""
 FENCED = (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id)
 
 
@@ -38,6 +43,7 @@ class ConsumerMember:
         """What the coordinator assigned last."""
         self._owned: tuple[int, ...] = ()
         """What the coordinator knows that this member owns."""
+        self._revoking = self._is_slow = False
 
     async def join(self) -> Membership:
         """Join, or revoke what is no longer assigned, until there is an assignment; begin to send heartbeats."""
@@ -50,6 +56,7 @@ class ConsumerMember:
                 continue
             if self._owned == self._assigned:
                 break
+        self._revoking = False
         membership = Membership(
             member_id=self._member_id, generation=self._epoch,
             partitions=[TopicPartition(self._topic, number) for number in self._owned],
@@ -73,7 +80,15 @@ class ConsumerMember:
                 self._failed(error)
             else:
                 membership.generation = self._epoch
-                membership.over = self._assigned != self._owned
+                membership.over = self._assigned != self._owned and not self._keeps()
+
+    def _keeps(self) -> bool:
+        """Whether the member must revoke partitions, and does not."""
+        if set(self._owned) <= set(self._assigned):
+            return False
+        if not self._revoking:
+            self._revoking, self._is_slow = True, self._host.random.random() < SLOW_PART
+        return self._is_slow
 
     async def _heartbeat(self, owned: tuple[int, ...]) -> None:
         """One heartbeat with all fields; KafkaError for an error that is not retriable."""

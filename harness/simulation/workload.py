@@ -59,6 +59,10 @@ class SimulatedWorkload:
     def calm(self) -> None:
         """The faults have ended."""
 
+    def moving_groups(self) -> list[str]:
+        """Return a line for each group that is not stable; this workload has none."""
+        return []
+
     def left_open(self) -> list[str]:
         """Return what keeps the run from its end, beside replicas, sends and reads."""
         return []

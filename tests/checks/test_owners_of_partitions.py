@@ -1,4 +1,4 @@
-"""Owners of a partition at one coordinator and at two of them: which histories have `two-owners`, and which do not (L2).
+"""Owners of a partition, at one coordinator and at two: which histories have `two-owners`, and which have not (L2).
 
 The rows of a history are in the order of time; `epoch` is the leader epoch of the coordinator that wrote a row.
 """
