@@ -7,7 +7,8 @@ Without a transactional id InitProducerId gives an idempotent producer a new id 
 names an id and an epoch (KIP-360), the same id with the next epoch.
 
 Old versions have INVALID_PRODUCER_EPOCH where newer ones have PRODUCER_FENCED. AddPartitionsToTxn from v4 on is for
-brokers. May fail: KafkaError, which becomes the response's error; COORDINATOR_NOT_AVAILABLE while the registry cannot
+brokers, whose connections carry other requests too: only a client's request waits for the markers of the transaction
+before. May fail: KafkaError, which becomes the response's error; COORDINATOR_NOT_AVAILABLE while the registry cannot
 be reached.
 
 Source: Kafka's KafkaApis, TransactionCoordinator.
@@ -110,6 +111,7 @@ class ProducerApi:
                 _partitions(body.v3_and_below_topics),
                 0,
                 lambda errors: _respond_to_client(request, errors),
+                may_wait=True,
             )
             return
         if not request.from_broker:
@@ -143,6 +145,8 @@ class ProducerApi:
         partitions: Collection[TopicPartition],
         client_version: int,
         done: Callable[[Errors], None],
+        *,
+        may_wait: bool = False,
     ) -> None:
         cache = self._service.cache
         unknown = [tp for tp in partitions if cache.partition(tp) is None]
@@ -156,6 +160,7 @@ class ProducerApi:
             partitions,
             client_version,
             lambda error: done(dict.fromkeys(partitions, error)),
+            may_wait=may_wait,
         )
 
     # ---- AddOffsetsToTxn ---------------------------------------------------------------------------
@@ -171,7 +176,9 @@ class ProducerApi:
         count = self._service.partition_count(OFFSETS)
         home = TopicPartition(OFFSETS.name, partition_for(body.group_id, count))
         producer = Producer(producer_id=body.producer_id, epoch=body.producer_epoch)
-        self._service.add_partitions(body.transactional_id, producer, (home,), 0, done)
+        self._service.add_partitions(
+            body.transactional_id, producer, (home,), 0, done, may_wait=True
+        )
 
     # ---- EndTxn ------------------------------------------------------------------------------------
 

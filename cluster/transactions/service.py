@@ -9,6 +9,7 @@ What may fail: KafkaError with the code for the client; RegistryError while no p
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..config import BrokerConfig
@@ -48,6 +49,7 @@ class TransactionService:
         self.cache = cache
         self._config = config
         self._producer_ids = producer_ids
+        self._wait_ms = config.number("add.partitions.to.txn.retry.backoff.max.ms")
         self._timeout_ms_max = config.number("transaction.max.timeout.ms")
         number = config.number
         environment = TransactionEnvironment(
@@ -163,20 +165,51 @@ class TransactionService:
         partitions: Collection[TopicPartition],
         client_version: int,
         done: Callable[[ErrorCode], None],
+        *,
+        may_wait: bool = False,
     ) -> None:
-        """Add partitions to the transaction, which begins with the first; `done` follows once."""
+        """Add partitions to the transaction, which begins with the first; `done` follows once.
+
+        `may_wait`: while the markers of the transaction before are being written, wait for them, at most
+        `add.partitions.to.txn.retry.backoff.max.ms`. A client that gets CONCURRENT_TRANSACTIONS waits longer.
+        """
+        transaction: Transaction | None = None
         try:
             shard = self.shard_of(transactional_id)
             transaction = shard.get(transactional_id)
             now_ms = self.host.clock.wall_ms()
             value = rules.add_partitions(transaction, producer, partitions, client_version, now_ms)
         except KafkaError as error:
-            done(error.code)
+            concurrent = error.code is ErrorCode.concurrent_transactions
+            if may_wait and concurrent and transaction is not None and transaction.is_ending:
+                again = partial(
+                    self.add_partitions,
+                    transactional_id,
+                    producer,
+                    partitions,
+                    client_version,
+                    done,
+                )
+                self._once_ended(transaction, again)
+            else:
+                done(error.code)
             return
         if value is None:
             done(ErrorCode.none)
         else:
             shard.write(transaction, value, done)
+
+    def _once_ended(self, transaction: Transaction, call: Callable[[], None]) -> None:
+        """Call once: when the transaction has ended, or when it takes too long."""
+        waiting = [call]
+
+        def call_first() -> None:
+            timer.cancel()
+            while waiting:
+                waiting.pop()()
+
+        timer = self.host.tasks.call_later(self._wait_ms, call_first)
+        transaction.once_ended(call_first)
 
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]

@@ -190,6 +190,8 @@ class TransactionShard:
             if value.state in PREPARED:
                 self._send_markers(transaction)
             done(ErrorCode.none)
+            if value.state in ENDED:
+                transaction.call_waiting()
 
         def failed(error: ErrorCode) -> None:
             if value.state not in ENDED:

@@ -15,7 +15,7 @@ Source: Kafka's TransactionMetadata and TxnTransitMetadata; KIP-360, KIP-890.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from ..errors import ErrorCode, KafkaError
@@ -84,12 +84,31 @@ class TransactionValue:
 class Transaction:
     """One transactional id: its value, and the transition that is being written."""
 
-    __slots__ = ("pending", "transactional_id", "value")
+    __slots__ = ("_on_ended", "pending", "transactional_id", "value")
 
     def __init__(self, transactional_id: str, value: TransactionValue) -> None:
         self.transactional_id = transactional_id
         self.value = value
         self.pending: TransactionState | None = None
+        self._on_ended: list[Callable[[], None]] = []
+
+    # ---- the end of its markers ----------------------------------------------------------------------
+
+    @property
+    def is_ending(self) -> bool:
+        """True while its markers are being written, and its completion."""
+        return self.pending in (COMPLETE_COMMIT, COMPLETE_ABORT)
+
+    def once_ended(self, call: Callable[[], None]) -> None:
+        """Call once when it has ended; never when its coordinator changes before."""
+        assert self.is_ending, f"{self.transactional_id}: {self.pending} is no end"
+        self._on_ended.append(call)
+
+    def call_waiting(self) -> None:
+        """It has ended, and its value says so: call what waits for that."""
+        calls, self._on_ended = self._on_ended, []
+        for call in calls:
+            call()
 
     # ---- transitions -------------------------------------------------------------------------------
 

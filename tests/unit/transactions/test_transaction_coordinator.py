@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from coordinator_fakes import Sent
 from harrow.cluster.errors import ErrorCode
 from harrow.cluster.host.tap import NoTap
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from transaction_fakes import BILLS, NAME, ORDERS, TransactionBed
 
@@ -54,6 +56,69 @@ def test_nothing_takes_effect_before_its_record_is_committed(bed: TransactionBed
     assert bed.described()[0] == "PrepareCommit", "COMPLETE is not committed yet"
     bed.replicas.acknowledge()
     assert bed.described()[0] == "CompleteCommit"
+
+
+def ending(bed: TransactionBed) -> None:
+    """A commit whose markers are not written yet."""
+    bed.init()
+    bed.add(100, 0)
+    bed.brokers.automatic = False
+    assert bed.end(100, 0, commit=True, version=4).response.error_code is Code.none
+
+
+def add_next(bed: TransactionBed) -> Sent:
+    """The first request of the next transaction."""
+    s = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, 3, "request")
+    topic = s.AddPartitionsToTxnTopic(name=BILLS.topic, partitions=(BILLS.partition,))
+    return bed.send(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        v3_and_below_transactional_id=NAME,
+        v3_and_below_producer_id=100,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=(topic,),
+    )
+
+
+def error_of(sent: Sent) -> ErrorCode:
+    row = sent.response.results_by_topic_v3_and_below[0].results_by_partition[0]
+    return ErrorCode(row.partition_error_code)
+
+
+def test_the_next_transaction_of_a_client_waits_for_the_markers_of_the_last_one(
+    bed: TransactionBed,
+) -> None:
+    ending(bed)
+    waiting = add_next(bed)
+    assert not waiting.has_response
+    bed.brokers.answer()
+    bed.host.run_due()
+    assert error_of(waiting) is Code.none
+    assert bed.described()[0] == "Ongoing"
+    bed.host.advance(1_000)
+    assert bed.described()[0] == "Ongoing", "the request is not served again"
+
+
+def test_the_next_transaction_does_not_wait_for_long(bed: TransactionBed) -> None:
+    ending(bed)
+    waiting = add_next(bed)
+    bed.host.advance(99)
+    assert not waiting.has_response
+    bed.host.advance(1)
+    assert error_of(waiting) is CONCURRENT
+    bed.brokers.answer()
+    bed.host.run_due()
+    assert bed.described()[0] == "CompleteCommit"
+
+
+def test_the_next_transaction_waits_for_no_coordinator_that_was_deposed(
+    bed: TransactionBed,
+) -> None:
+    ending(bed)
+    waiting = add_next(bed)
+    bed.replicas.resign(0)
+    bed.host.advance(100)
+    assert error_of(waiting) is Code.not_coordinator
 
 
 def listed(bed: TransactionBed, pattern: str) -> tuple[ErrorCode, list[str]]:
