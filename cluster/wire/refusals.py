@@ -43,6 +43,9 @@ class _Mirror:
     item: str
     key: str = ""  # the field for the item when the request lists plain values
     inner: _Mirror | None = None
+    last_version: int | None = (
+        None  # later versions have the error above the list, which is then empty
+    )
     fill: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -52,6 +55,7 @@ def _topics(
     *,
     request_list: str = "partitions",
     key: str = "",
+    last_version: int | None = None,
     fill: Mapping[str, Any] | None = None,
 ) -> _Mirror:
     """The mirror of topics with partitions, the most frequent shape; the arguments are classes of the response."""
@@ -62,7 +66,13 @@ def _topics(
         key=key,
         fill=fill or {},
     )
-    return _Mirror(request_list="topics", response_list="topics", item=topic, inner=inner)
+    return _Mirror(
+        request_list="topics",
+        response_list="topics",
+        item=topic,
+        inner=inner,
+        last_version=last_version,
+    )
 
 
 _OFFSET_FETCH_PARTITION = {"committed_offset": -1, "metadata": ""}
@@ -105,19 +115,13 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
             "OffsetFetchResponsePartition",
             request_list="partition_indexes",
             key="partition_index",
+            last_version=1,
             fill=_OFFSET_FETCH_PARTITION,
         ),
         _Mirror(
             request_list="groups",
             response_list="groups",
             item="OffsetFetchResponseGroup",
-            inner=_topics(
-                "OffsetFetchResponseTopics",
-                "OffsetFetchResponsePartitions",
-                request_list="partition_indexes",
-                key="partition_index",
-                fill=_OFFSET_FETCH_PARTITION,
-            ),
         ),
     ),
     ApiKey.FIND_COORDINATOR: (
@@ -235,7 +239,8 @@ def refusal(api_key: int, version: int, request: Any, code: ErrorCode, message: 
     text = message or None
     values: dict[str, Any] = {"error_code": code, "error_message": text, **_TOP.get(api_key, {})}
     for mirror in _MIRRORS.get(api_key, ()):
-        _add_mirrored_list(s, mirror, request, code, text, values)
+        if mirror.last_version is None or version <= mirror.last_version:
+            _add_mirrored_list(s, mirror, request, code, text, values)
     return s.root(**values)
 
 
