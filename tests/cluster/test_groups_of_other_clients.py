@@ -1,6 +1,6 @@
 """kafka-python and aiokafka in classic groups, unmodified: members come, leave, poll too late and return (G2).
 
-The members of a test are in one process; each poll is short, so that they take turns.
+The members of a test are in one process.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
+from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
 
@@ -34,40 +35,70 @@ PARTITIONS = 4
 SESSION_MS, HEARTBEAT_MS = 3_000, 200
 
 
+class PollingMember:
+    """A kafka-python consumer that is polled in a thread of its own: a poll may wait for the other members."""
+
+    def __init__(self, *topics: str, **settings: Any) -> None:
+        self.consumer: Any = KafkaConsumer(
+            session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS, enable_auto_commit=False,
+            auto_offset_reset="earliest", **settings,
+        )  # fmt: skip
+        self.consumer.subscribe(topics)
+        self.may_poll = Event()
+        self.may_poll.set()
+        self.is_idle = Event()
+        self._ended = False
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended:
+            if not self.may_poll.is_set():
+                self.is_idle.set()
+                self.may_poll.wait()
+                self.is_idle.clear()
+            self.consumer.poll(timeout_ms=50)
+        self.consumer.close()
+
+    @property
+    def owned(self) -> list[int]:
+        """The partitions that the member has."""
+        return sorted(tp.partition for tp in self.consumer.assignment())
+
+    def close(self) -> None:
+        """Leave the group, where the member is not static."""
+        self._ended = True
+        self.may_poll.set()
+        self._thread.join()
+
+
 class Members:
     """kafka-python consumers of one group, which are closed at the end of a test."""
 
     def __init__(self, harrow: Harrow, exits: ExitStack) -> None:
         self.topic = harrow.topic(f"kp-group-{uuid4().hex[:6]}", partitions=PARTITIONS).name
-        self.group = f"kp-{uuid4().hex[:6]}"
-        self.live: list[Any] = []
-        self._servers = harrow.bootstrap_servers
+        self._settings = {
+            "bootstrap_servers": harrow.bootstrap_servers,
+            "group_id": f"kp-{uuid4().hex[:6]}",
+        }
         self._exits = exits
 
-    def add(self, **settings: Any) -> Any:
-        member: Any = KafkaConsumer(
-            bootstrap_servers=self._servers, group_id=self.group, session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS, enable_auto_commit=False, auto_offset_reset="earliest",
-            **settings,
-        )  # fmt: skip
+    def add(self, **settings: Any) -> PollingMember:
+        """A new member."""
+        member = PollingMember(self.topic, **self._settings, **settings)
         self._exits.callback(member.close)
-        member.subscribe([self.topic])
-        self.live.append(member)
         return member
 
-    def remove(self, member: Any) -> None:
-        self.live.remove(member)
-        member.close()
 
-    def shares(self) -> list[int]:
-        for member in self.live:
-            member.poll(timeout_ms=20)
-        owned = [tp.partition for member in self.live for tp in member.assignment()]
-        complete = sorted(owned) == list(range(PARTITIONS))
-        return sorted(len(member.assignment()) for member in self.live) if complete else []
+def await_shares(*members: PollingMember) -> None:
+    """Wait until the members have all partitions in equal shares."""
 
-    def await_shares(self, *shares: int) -> None:
-        until(lambda: self.shares() == sorted(shares), lambda: f"shares {shares}: {self.shares()}")
+    def shared() -> bool:
+        owned = [member.owned for member in members]
+        complete = sorted(number for numbers in owned for number in numbers) == list(range(4))
+        return complete and {len(numbers) for numbers in owned} == {PARTITIONS // len(members)}
+
+    until(shared, lambda: f"shares: {[member.owned for member in members]}")
 
 
 @pytest.fixture
@@ -81,37 +112,35 @@ def test_kafka_python_members_share_the_partitions_as_they_come_and_leave(
     members: Members, assignor: Any
 ) -> None:
     settings = {"partition_assignment_strategy": [assignor]}
-    members.add(**settings)
-    members.await_shares(4)
+    first = members.add(**settings)
+    await_shares(first)
     second = members.add(**settings)
-    members.await_shares(2, 2)
-    members.remove(second)
-    members.await_shares(4)
+    await_shares(first, second)
+    second.close()
+    await_shares(first)
 
 
 def test_a_static_member_of_kafka_python_returns_to_its_partitions(members: Members) -> None:
-    members.add(group_instance_id="one")
+    first = members.add(group_instance_id="one")
     second = members.add(group_instance_id="two")
-    members.await_shares(2, 2)
-    before = second.assignment()
-    members.remove(second)
+    await_shares(first, second)
+    before = second.owned
+    second.close()
     again = members.add(group_instance_id="two")
-    until(
-        lambda: members.shares() == [2, 2] and again.assignment() == before, "the same partitions"
-    )
+    until(lambda: again.owned == before, "the same partitions")
 
 
 def test_a_kafka_python_member_that_polls_too_late_leaves_and_joins_again(members: Members) -> None:
     late = members.add(max_poll_interval_ms=1_000)
-    members.await_shares(4)
-    members.live.remove(late)
-    members.add()
-    members.await_shares(4)
-    (where,) = [TopicPartition(members.topic, 0)]
+    await_shares(late)
+    late.may_poll.clear()
+    assert late.is_idle.wait(30)
+    other = members.add()
+    await_shares(other)
     with pytest.raises(CommitFailedError):
-        late.commit({where: OffsetAndMetadata(1, "", -1)})
-    members.live.append(late)
-    members.await_shares(2, 2)
+        late.consumer.commit({TopicPartition(members.topic, 0): OffsetAndMetadata(1, "", -1)})
+    late.may_poll.set()
+    await_shares(late, other)
 
 
 # ------------------------------------------------------------------------------------- aiokafka
