@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harrow.cluster.errors import ErrorCode, HarrowError
+from harrow.cluster.listeners import Address
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
@@ -56,7 +57,9 @@ def list_groups(servers: Iterable[str]) -> GroupsAtTheEnd:
     for server in servers:
         host, _, port = server.rpartition(":")
         try:
-            response = ask((host, int(port)), ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION, entity)
+            response = ask(
+                Address(host, int(port)), ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION, entity
+            )
         except HarrowError as error:
             problems.append(str(error))
             continue

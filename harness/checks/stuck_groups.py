@@ -88,7 +88,7 @@ def _judge(own: Sequence[Row], end_ns: int, healed_ns: int) -> list[dict[str, An
         f"{last['generation']} with {counted(last['members'], 'member')}, and the longest timeout of its members is "
         f"{timeout_ns / 1e9:.1f} s: its coordinator, broker {last['node']}, waits for nothing that can still happen"
     )
-    shown = own[max(0, same - 1) :]
+    shown = list(own[max(0, same - 1) :])
     return [
         {
             "name": STUCK_GROUP, "topic": OFFSETS.name, "partition": last["partition"], "offsets": [],

@@ -168,9 +168,7 @@ class AioMembers(AsyncExitStack):
 
 async def aio_until(condition: Callable[[], bool]) -> None:
     """Wait for the members' background tasks."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - the client has no event for it
-            await asyncio.sleep(0.02)
+    await asyncio.to_thread(until, condition, "the shares of the members")
 
 
 def sizes(*members: Any) -> list[int]:
