@@ -11,15 +11,18 @@ use one `Proxy`. The process ends with `stop()`, with the `with` block, or with 
 While a foreign broker is dead, its port at the proxy refuses connections. A broker that appears later, in a response of
 another broker, gets a port at run time.
 
+The connections between the brokers pass here too where `peer_links` says at which addresses they arrive: then rules
+name other brokers (`broker 2`), as on Harrow's own.
+
 What may fail: ConfigError for an argument that cannot be used; ClusterError for a process that did not start or
 respond, with its own message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .broker_folder import CONTROL_SOCKET, PROXY, broker_name
 from .errors import ClusterError, ConfigError
@@ -27,6 +30,17 @@ from .forkserver import fork_server
 from .listeners import Address
 from .managed import ManagedProcess
 from .ports import LOOPBACK, ReservedPort
+
+
+class PeerLink(NamedTuple):
+    """The connections of the broker `source` to one listener of the broker `target`."""
+
+    source: int
+    target: int
+    address: Address
+    """Where they arrive."""
+    upstream: Address
+    """Where the listener is."""
 
 
 class Proxy:
@@ -43,6 +57,7 @@ class Proxy:
         *,
         tap: bool = True,
         seed: int = 0,
+        peer_links: Sequence[PeerLink] = (),
     ) -> None:
         if not upstreams:
             raise ConfigError("upstreams={}: name at least one broker, as {1: ('127.0.0.1', 9092)}")
@@ -51,6 +66,7 @@ class Proxy:
         self.folder = Path(folder).absolute()
         self.upstreams = {node_id: Address(*upstreams[node_id]) for node_id in sorted(upstreams)}
         self._tap = tap
+        self._peer_links = tuple(peer_links)
         self._seed = seed
         self._ports: dict[int, ReservedPort] = {}
         self._process: ManagedProcess | None = None
@@ -74,6 +90,11 @@ class Proxy:
             "brokers": [
                 {"node_id": node_id, "upstream": list(upstream), "address": list(self._address(node_id))}
                 for node_id, upstream in self.upstreams.items()
+            ],
+            "peer_links": [
+                {"source": row.source, "target": row.target, "address": list(row.address),
+                 "upstream": list(row.upstream)}
+                for row in self._peer_links
             ],
         }  # fmt: skip
         self._process = ManagedProcess(fork_server(), "proxy", folder, options)

@@ -7,8 +7,9 @@ The host of the affected broker applies them at once, to open and to new connect
 `slow_link`  sends the broker's frames `delay_ms` later, in order and whole
 `reset`      resets the broker's connections once; both sides may connect again at once
 
-Peers are the other brokers and the registry; `clients=True` adds the clients; `peers="clients"` means the clients only,
-for backends that do not control the links between brokers; `peers="any"` means a single peer that the seed draws.
+Peers are the other brokers and the registry, or the other nodes of a KRaft cluster; `clients=True` adds the clients;
+`peers="clients"` means the clients only, for backends that do not control the links between brokers; `peers="any"`
+means a single peer that the seed draws.
 Healing delivers the held bytes or resets their connections: `heals_by`, or what the seed draws.
 
 Evidence. `isolate` and `cut`: rules are in force and hold bytes back. `slow_link`: rules are in force and at least one
@@ -19,7 +20,7 @@ because no component may send on that link.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -68,13 +69,13 @@ class LinkFault(Fault):
         """Draw the peer where the fault affects a single link."""
         if self.peers != "any":
             return {}
-        return {"peer": rng.choice([*(f"broker {node}" for node in snapshot.brokers), "registry"])}
+        return {"peer": rng.choice(_peers(snapshot.brokers, registry=snapshot.registry_links))}
 
     def peers_of(self, system: System, injection: Injection, node: int) -> list[str]:
         """Name the peers of this broker that the fault affects."""
         if self.peers == "clients":
             return [CLIENTS]
-        peers = [*(f"broker {other}" for other in system.nodes), "registry"]
+        peers = _peers(system.nodes, registry="registry-links" in system.capabilities)
         drawn: str = injection.details.get("peer", "")
         named = [drawn] if drawn else peers
         others = [peer for peer in named if peer != f"broker {node}"]
@@ -215,6 +216,11 @@ class Reset(LinkFault):
         """Nothing is left of it."""
         del system, injection
         return Evidence(proved=True)
+
+
+def _peers(nodes: Iterable[int], *, registry: bool) -> list[str]:
+    """Name the brokers and the registry; the voters of a KRaft quorum are the brokers themselves."""
+    return [*(f"broker {node}" for node in nodes), *(["registry"] if registry else [])]
 
 
 def _observed(

@@ -32,7 +32,8 @@ DEAD, STARTING, RUNNING, PAUSED = "dead", "starting", "running", "paused"
 CAPABILITIES: Mapping[str, str] = {
     "process": "use a backend that starts the brokers itself",
     "pause": "use a backend that starts the brokers itself",
-    "links": "use a backend that controls the links between brokers: local or simulated",
+    "links": "use a backend that controls the links between brokers: local, simulated, or apache on Linux",
+    "registry-links": "use a backend whose brokers have sessions at a registry: local or simulated",
     "client-links": "use a backend whose brokers' connections with clients pass through Harrow",
     "responses": "use a backend whose brokers' connections with clients pass through Harrow",
     "failpoints": "use a backend that runs Harrow's own brokers: local or simulated",
@@ -250,6 +251,8 @@ class ClusterSnapshot:
     running: frozenset[int]
     """Brokers that a fault can affect: alive and not paused."""
     registry_runs: bool = True
+    registry_links: bool = True
+    """Whether the brokers have links to a registry."""
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
     offsets_partitions: int = DEFAULT_OFFSETS_PARTITIONS
     disturbed: frozenset[int] = field(default=frozenset())
@@ -267,6 +270,7 @@ def take_snapshot(
         brokers=tuple(sorted(system.nodes)),
         running=frozenset(running),
         registry_runs=not own or system.registry.status().state == RUNNING,
+        registry_links="registry-links" in system.capabilities,
         session_timeout_ms=system.session_timeout_ms,
         offsets_partitions=system.offsets_partitions,
         disturbed=disturbed,

@@ -1,31 +1,27 @@
 """The proxy in front of one foreign broker: its port, and its connections.
 
 Owns: the host that stands for the broker (folder, control socket, trace, tap), the listening port, the connections of
-clients. The port is open exactly while the broker accepts connections: a client sees a dead broker as it would see it
-without the proxy, as a refused connection. For this the proxy keeps one connection of its own to the broker, on which
-it sends nothing: its end says at once that the broker has died, and the proxy then tries every `PROBE_MS` to connect.
-A connection that times out says nothing (a paused broker, a host behind a firewall), so the port stays as it is.
+clients. The port is open exactly while the broker accepts connections (`upstream_watch.py`): a client sees a dead
+broker as it would see it without the proxy, as a refused connection.
 
 What may fail: ConfigError where the port cannot be bound.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..host.seam import Acceptor, FrameHandler, Link, Peer, Promise
 from ..listeners import Address
 from .addresses import AddressOf
-from .connection import CONNECT_TIMEOUT_MS, ConnectionServices, ProxiedConnection
+from .connection import ConnectionServices, ProxiedConnection
 from .machine import ProxyHost
 from .tap import ProxyTap
 from .tap_transactions import TransactionViews
 from .topic_names import TopicNames
+from .upstream_watch import watch_upstream
 
 LISTENER = "proxy"
 FRAME_BYTES_MOST = 104_857_600
 """Kafka's default of socket.request.max.bytes."""
-PROBE_MS = 20
 UPSTREAM = "upstream"
 """The kind of peer that the foreign broker is on its own links."""
 
@@ -51,6 +47,11 @@ class BrokerProxy:
         self._acceptor: Acceptor | None = None
 
     @property
+    def host(self) -> ProxyHost:
+        """The host that stands for the broker."""
+        return self._host
+
+    @property
     def is_open(self) -> bool:
         """True while the port accepts connections."""
         return self._acceptor is not None
@@ -59,7 +60,11 @@ class BrokerProxy:
         """Open the control socket, and the port when the broker accepts connections."""
         await self._host.start()
         watched: Promise[None] = self._host.tasks.promise()
-        self._host.tasks.spawn(self._watch(watched), name="proxy-watch")
+        watch = watch_upstream(
+            self._host, self._peer, lambda: self.upstream,
+            on_up=self._open_port, on_down=self._close_port, watched=watched,
+        )  # fmt: skip
+        self._host.tasks.spawn(watch, name="proxy-watch")
         await watched
 
     async def stop(self) -> None:
@@ -68,28 +73,6 @@ class BrokerProxy:
         for connection in list(self._connections):
             connection.close()
         await self._host.stop()
-
-    async def _watch(self, watched: Promise[None]) -> None:
-        """Keep the port open while the broker accepts connections; `watched` after the first attempt."""
-        while True:
-            ended: Promise[None] = self._host.tasks.promise()
-            try:
-                await self._host.network.connect(
-                    self._peer, *self.upstream, partial(_watch_handler, ended),
-                    timeout_ms=CONNECT_TIMEOUT_MS,
-                )  # fmt: skip
-            except TimeoutError:
-                ended.set_result(None)
-            except OSError:
-                self._close_port()
-                ended.set_result(None)
-            else:
-                await self._open_port()
-            if not watched.done():
-                watched.set_result(None)
-            if ended.done():
-                await self._host.tasks.sleep(PROBE_MS)
-            await ended
 
     async def _open_port(self) -> None:
         if self._acceptor is None:
@@ -112,24 +95,3 @@ class BrokerProxy:
 
     def _closed(self, connection: ProxiedConnection) -> None:
         self._connections.pop(connection, None)
-
-
-class WatchHandler:
-    """The FrameHandler of the proxy's own connection, on which nothing is sent."""
-
-    __slots__ = ("_ended",)
-
-    def __init__(self, ended: Promise[None]) -> None:
-        self._ended = ended
-
-    def frame_received(self, frame: bytes) -> None:
-        """Nothing: the broker was asked nothing."""
-
-    def link_closed(self, reason: str) -> None:  # noqa: ARG002 - the seam's parameter
-        """The broker has closed the connection, or it has died."""
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-
-def _watch_handler(ended: Promise[None], _link: Link) -> FrameHandler:
-    return WatchHandler(ended)

@@ -3,7 +3,9 @@
 Owns: the broker proxies by node id, the addresses that responses get, and what the taps of all brokers share. A node
 id that a response names for the first time gets a host, a folder and a port of its own before the response leaves.
 
-Options: `brokers`, a list of `{"node_id", "address": [host, port], "upstream": [host, port]}`.
+Options: `brokers`, a list of `{"node_id", "address": [host, port], "upstream": [host, port]}`, and `peer_links`, a list
+of `{"source": node_id, "target": node_id, "address", "upstream"}`: where connections of one broker to another arrive
+(`peer_links.py`).
 Control operations of the process's own socket: `proxy`, the brokers as JSON.
 
 What may fail: ConfigError where a port cannot be bound.
@@ -11,7 +13,7 @@ What may fail: ConfigError where a port cannot be bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..broker_folder import broker_name
@@ -20,6 +22,7 @@ from ..listeners import Address
 from ..ports import LOOPBACK, ReservedPort
 from .broker_proxy import BrokerProxy
 from .machine import MakeHost
+from .peer_links import PeerListener, PeerSource
 from .tap_transactions import TransactionViews
 from .topic_names import TopicNames
 
@@ -37,10 +40,13 @@ class ProxyProcess:
         self._failed: Promise[None] = host.tasks.promise()
         for row in options["brokers"]:
             self._add(int(row["node_id"]), Address(*row["upstream"]), Address(*row["address"]))
+        self._peer_listeners = self._listeners_for_peers(options.get("peer_links", ()))
         host.control.register("proxy", self._op_proxy)
 
     async def start(self) -> None:
         """Start the proxies of all brokers; returns when each has tried to reach its broker."""
+        for listener in self._peer_listeners:
+            listener.start()
         for broker in list(self._brokers.values()):
             await broker.start()
 
@@ -77,6 +83,18 @@ class ProxyProcess:
             "proxy.broker", node_id=node_id, upstream=str(upstream), address=str(address)
         )
         return broker
+
+    def _listeners_for_peers(self, rows: Iterable[Mapping[str, Any]]) -> list[PeerListener]:
+        """Return the listeners of all brokers for the other brokers: one for each address of a broker itself."""
+        sources: dict[tuple[int, Address], dict[int, PeerSource]] = {}
+        for row in rows:
+            source = int(row["source"])
+            found = PeerSource(source, self._brokers[source].host, Address(*row["address"]))
+            sources.setdefault((int(row["target"]), Address(*row["upstream"])), {})[source] = found
+        return [
+            PeerListener(target, self._brokers[target].host, upstream, found)
+            for (target, upstream), found in sources.items()
+        ]
 
     def _op_proxy(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {

@@ -73,9 +73,10 @@ def _apache_description(choice: BackendChoice) -> str:
 
 
 def _apache_capabilities() -> frozenset[str]:
-    from .apache.system import CAPABILITIES
+    from .apache.kafka_listeners import can_relay
+    from .apache.system import CAPABILITIES, RELAYED
 
-    return CAPABILITIES
+    return CAPABILITIES | (RELAYED if can_relay() else frozenset[str]())
 
 
 KINDS: Mapping[str, BackendKind] = {

@@ -27,6 +27,7 @@ EVERYWHERE = frozenset(
         "process",
         "pause",
         "links",
+        "registry-links",
         "client-links",
         "responses",
         "failpoints",

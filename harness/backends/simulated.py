@@ -28,6 +28,7 @@ CAPABILITIES = frozenset(
         "process",
         "pause",
         "links",
+        "registry-links",
         "client-links",
         "responses",
         "failpoints",

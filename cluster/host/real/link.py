@@ -43,7 +43,7 @@ from typing import Any
 
 from ...errors import WireError
 from ..knobs.link_rules import Blocked
-from ..seam import FrameHandler, Part, Peer
+from ..seam import CLOSED_BY_PEER, FrameHandler, Part, Peer
 from .large_frame import OWN_PIECES_BYTES, PIECE_BYTES, LargeFrame
 from .link_context import LinkContext
 from .pieces import JOIN_BYTES, SIZE, joined, pieces_of
@@ -284,7 +284,7 @@ class RealLink:
             self._end(f"{error.strerror or error}", at_close="drop")
             return
         if not count and not self._gates & CLOSED:
-            self._end("closed by the peer", at_close="drop")
+            self._end(CLOSED_BY_PEER, at_close="drop")
 
     def _deliver_one(self, frame: bytes) -> None:
         handler = self._handler

@@ -20,7 +20,7 @@ from .clock import Clock
 from .disk import Disk, DiskFile, Lock, MappedFile
 from .failpoints import Failpoints
 from .host import Control, Host, ProcessHost
-from .network import Acceptor, FrameHandler, Link, Network, Peer
+from .network import CLOSED_BY_PEER, Acceptor, FrameHandler, Link, Network, Peer
 from .observation import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -41,6 +41,7 @@ from .observation import (
 from .tasks import Promise, T, Task, Tasks, Timer
 
 __all__ = [
+    "CLOSED_BY_PEER",
     "COMPLETE_ABORT",
     "COMPLETE_COMMIT",
     "END_UNKNOWN",

@@ -8,6 +8,9 @@ from typing import Protocol
 
 from .buffers import Part
 
+CLOSED_BY_PEER = "closed by the peer"
+"""The reason of a link that the other side has closed in order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:

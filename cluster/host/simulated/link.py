@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import WireError
-from ..seam import FrameHandler, Part, Peer, bytes_of
+from ..seam import CLOSED_BY_PEER, FrameHandler, Part, Peer, bytes_of
 from .after_delivery import DeferredCalls
 from .fabric import RESET_BY_PEER, LinkDirection, NetworkNode
 from .loop import Incarnation
-
-CLOSED_BY_PEER = "closed by the peer"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,11 +30,13 @@ class KafkaInstallation:
     version: str
     java: str
 
-    def command(self, main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
-        """Return the command that runs a class of Kafka's."""
+    def command(
+        self, main_class: str, *arguments: str, heap: str = "256m", options: Sequence[str] = ()
+    ) -> list[str]:
+        """Return the command that runs a class of Kafka's; `options` are the JVM's."""
         return [
             self.java, f"-Xmx{heap}", f"-Xms{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-            "-cp", f"{self.jars}/*", main_class, *arguments,
+            *options, "-cp", f"{self.jars}/*", main_class, *arguments,
         ]  # fmt: skip
 
 

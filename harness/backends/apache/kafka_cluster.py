@@ -1,8 +1,9 @@
 """`KafkaCluster`: Apache Kafka's KRaft nodes as processes of this machine, and Harrow's proxy before them.
 
-Owns: the nodes' folders (`broker-N/`: server.properties, stdout.log, data), their ports, and the proxy. Clients reach
-the nodes through the proxy. All processes end with `stop()`, and with this process however it ends. `RunningCluster` of
-the harness. What may fail: ClusterError with the end of a node's output when it does not start.
+Owns: the nodes' folders (`broker-N/`: server.properties, hosts, stdout.log, data), their ports, and the proxy. Clients
+reach the nodes through the proxy, and so do the nodes each other (`kafka_listeners.py`). All processes end with
+`stop()`, and with this process however it ends. `RunningCluster` of the harness. What may fail: ClusterError with the
+end of a node's output when it does not start.
 """
 
 from __future__ import annotations
@@ -28,13 +29,21 @@ from harrow.faults.errors import CapabilityError
 
 from ...running_cluster import RunningProcess
 from .installation import KafkaInstallation
+from .kafka_listeners import (
+    NODES_MOST,
+    NodeListeners,
+    can_relay,
+    hosts_file,
+    listener_settings,
+    peer_links,
+)
 from .kafka_removals import compacted_topics, removal_events, write_events
 from .kafka_settings import node_settings, server_properties
-from .kafka_views import KafkaView, describe, live_brokers, log_end_offsets, replica_states
+from .kafka_views import KafkaView, described, live_brokers, log_end_offsets, replica_states
 
 FORMAT_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 180.0
-PROPERTIES = "server.properties"
+PROPERTIES, HOSTS = "server.properties", "hosts"
 ENVIRONMENT = {"LC_ALL": "C"}
 NO_REGISTRY = "the backend apache has no registry: its nodes are a KRaft quorum"
 
@@ -43,12 +52,12 @@ class KafkaNode(ForeignProcess):
     """One node: broker and controller."""
 
     def __init__(
-        self, installation: KafkaInstallation, node: int, folder: Path, clients: Address
-    ) -> None:
+        self, installation: KafkaInstallation, node: int, folder: Path, clients: Address, options: Sequence[str]
+    ) -> None:  # fmt: skip
         self.node_id = node
         self.address = clients
         """Where the node itself listens, behind the proxy."""
-        program = installation.command("kafka.Kafka", str(folder / PROPERTIES))
+        program = installation.command("kafka.Kafka", str(folder / PROPERTIES), options=options)
         super().__init__(
             f"Kafka node {node}", folder, program, serves=self._is_unfenced, environment=ENVIRONMENT
         )
@@ -69,9 +78,12 @@ class KafkaCluster(DescribedCluster):
     poll_s = 0.1
 
     def __init__(
-        self, installation: KafkaInstallation, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int
+        self, installation: KafkaInstallation, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int,
+        relayed: bool | None = None,
     ) -> None:  # fmt: skip
+        """`relayed`: whether the links between the nodes pass the proxy; by default where the machine allows it."""
         self.installation = installation
+        self.relayed = (can_relay() if relayed is None else relayed) and brokers <= NODES_MOST
         self.folder = folder.absolute()
         self.config = BrokerConfig.parse(config)
         self._settings = node_settings(config)
@@ -80,6 +92,9 @@ class KafkaCluster(DescribedCluster):
         self.brokers: dict[int, KafkaNode] = {}
         self._topic_ids: dict[str, str] = {}
         """The id with which each topic was first seen."""
+        self._asked_last = 0
+        self._highest_epoch = -1
+        """Of a controller, in any view so far."""
         self._ports: list[ReservedPort] = []
         self._proxy: Proxy | None = None
 
@@ -95,15 +110,17 @@ class KafkaCluster(DescribedCluster):
 
         After an error call `stop`.
         """
-        self._lay_out()
+        listeners = self._lay_out()
+        upstreams = {node: broker.address for node, broker in self.brokers.items()}
+        links = peer_links(listeners) if self.relayed else ()
+        self._proxy = Proxy(self.folder, upstreams, seed=self._seed, peer_links=links)
+        self._proxy.start()  # before the nodes, which reach each other through it
         for broker in self.brokers.values():
             broker.begin()
         for broker in self.brokers.values():
             broker.wait_ready(START_TIMEOUT_S)
         self._await_all()
-        upstreams = {node: broker.address for node, broker in self.brokers.items()}
-        self._proxy = Proxy(self.folder, upstreams, seed=self._seed)
-        self._proxy.start()
+        self.wait_until("open ports of the proxy", self._closed_ports, CONVERGE_TIMEOUT_S)
 
     def stop(self) -> None:
         """End every process and give the ports back; files stay."""
@@ -116,21 +133,26 @@ class KafkaCluster(DescribedCluster):
             port.release()
         self._ports.clear()
 
-    def _lay_out(self) -> None:
+    def _lay_out(self) -> dict[int, NodeListeners]:
+        """Write and format the nodes' folders; return where the nodes listen."""
         nodes = range(1, self._count + 1)
-        clients = {node: self._hold() for node in nodes}
-        controllers = {node: self._hold() for node in nodes}
+        listeners = {
+            node: NodeListeners(self._hold(), self._hold(), self._hold()) for node in nodes
+        }
         cluster_id = base64.urlsafe_b64encode(self._seed.to_bytes(16, "big", signed=False)).decode()
         formats: list[tuple[int, subprocess.Popen[bytes], Path]] = []
         for node in nodes:
             folder = self.folder / broker_name(node)
             shutil.rmtree(folder / DATA, ignore_errors=True)
             folder.mkdir(parents=True, exist_ok=True)
-            text = server_properties(
-                node, clients[node], controllers, folder / DATA, self._settings
-            )
+            named = listener_settings(node, listeners, relayed=self.relayed)
+            text = server_properties(node, named, folder / DATA, self._settings)
             (folder / PROPERTIES).write_text(text, encoding="utf-8")
-            self.brokers[node] = KafkaNode(self.installation, node, folder, clients[node])
+            hosts = folder / HOSTS
+            hosts.write_text(hosts_file(node, nodes), encoding="utf-8")
+            options = [f"-Djdk.net.hosts.file={hosts}"] if self.relayed else []
+            clients = listeners[node].clients
+            self.brokers[node] = KafkaNode(self.installation, node, folder, clients, options)
             formats.append(self._format(node, folder, cluster_id.rstrip("=")))
         for node, process, output in formats:
             if process.wait(FORMAT_TIMEOUT_S) != 0:
@@ -138,6 +160,7 @@ class KafkaCluster(DescribedCluster):
                 raise ClusterError(
                     f"the data folder of Kafka node {node} was not formatted: {said}"
                 )
+        return listeners
 
     def _format(
         self, node: int, folder: Path, cluster_id: str
@@ -161,6 +184,10 @@ class KafkaCluster(DescribedCluster):
             return ""
 
         self.wait_until("complete metadata", lacking, CONVERGE_TIMEOUT_S)
+
+    def _closed_ports(self) -> str:
+        closed = [row["node_id"] for row in self.proxy.brokers() if not row["open"]]
+        return f"closed: those of brokers {closed}" if closed else ""
 
     def _hold(self) -> Address:
         port = ReservedPort()
@@ -195,10 +222,23 @@ class KafkaCluster(DescribedCluster):
         return self._look().cluster
 
     def _look(self) -> KafkaView:
-        """Ask a running broker, and remember the ids of topics that are seen for the first time."""
-        view = describe(self._running().values())
-        self._topic_ids = {**view.topic_ids, **self._topic_ids}
-        return view
+        """Ask a running broker, and remember the ids of topics that are seen for the first time.
+
+        The broker that answered last is asked first. A broker that is cut off answers late or with an old epoch of the
+        controller, and then the next broker is asked.
+        """
+        running = self._running()
+        order = sorted(running, key=lambda node: (node != self._asked_last, node))
+        found: KafkaView | None = None
+        for node, view in described((node, running[node]) for node in order):
+            if found is None or view.cluster.controller_epoch > found.cluster.controller_epoch:
+                self._asked_last, found = node, view
+            if found.cluster.controller_epoch >= self._highest_epoch:
+                break
+        assert found is not None, "described"
+        self._highest_epoch = max(self._highest_epoch, found.cluster.controller_epoch)
+        self._topic_ids = {**found.topic_ids, **self._topic_ids}
+        return found
 
     def _running(self) -> dict[int, Address]:
         return {

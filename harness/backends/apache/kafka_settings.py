@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from harrow.cluster.listeners import Address
 from harrow.faults.errors import CapabilityError
 
 from ...topics import setting_text
@@ -17,6 +16,8 @@ from ...topics import setting_text
 SESSION_TIMEOUT_MS = 3_000
 """Default of `broker.session.timeout.ms`: a JVM on a busy machine misses Harrow's 1.5 s now and then."""
 HEARTBEATS_IN_SESSION = 4
+QUORUM_FETCH_MS_LEAST = 1_000
+"""A voter's fetch waits up to 500 ms at an idle leader."""
 RENAMED = {"zookeeper.session.timeout.ms": "broker.session.timeout.ms"}
 OWN_PREFIX = "harrow."
 WITHOUT_MEANING = frozenset({"harrow.tap", "zookeeper.connect", "replica.fetch.backoff.ms"})
@@ -46,24 +47,24 @@ def node_settings(config: Mapping[str, object]) -> dict[str, str]:
     found.setdefault(
         "broker.heartbeat.interval.ms", str(max(100, session // HEARTBEATS_IN_SESSION))
     )
+    # a controller that is cut off is replaced about as soon as a broker; Kafka's defaults for a session of 3 s
+    found.setdefault(
+        "controller.quorum.fetch.timeout.ms", str(max(QUORUM_FETCH_MS_LEAST, min(2_000, session)))
+    )
+    for name in ("election.timeout.ms", "election.backoff.max.ms"):
+        found.setdefault(f"controller.quorum.{name}", str(max(200, min(1_000, session // 3))))
     return found
 
 
 def server_properties(
-    node: int, clients: Address, controllers: Mapping[int, Address], data: Path, settings: Mapping[str, str]
-) -> str:  # fmt: skip
-    """Return the file's text for a node that is broker and controller."""
-    voters = ",".join(f"{other}@{address}" for other, address in controllers.items())
+    node: int, listeners: Mapping[str, str], data: Path, settings: Mapping[str, str]
+) -> str:
+    """Return the file's text for a node that is broker and controller, with the settings of its listeners."""
     rows = {
         **settings,
+        **listeners,
         "process.roles": "broker,controller",
         "node.id": str(node),
-        "controller.quorum.voters": voters,
-        "listeners": f"CLIENTS://{clients},CONTROLLER://{controllers[node]}",
-        "advertised.listeners": f"CLIENTS://{clients}",
-        "inter.broker.listener.name": "CLIENTS",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(data),
     }
     return "".join(f"{name}={value}\n" for name, value in sorted(rows.items()))

@@ -7,7 +7,7 @@ response.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ClusterError, ErrorCode
@@ -42,24 +42,27 @@ class KafkaView(NamedTuple):
     """The id of each topic."""
 
 
-def describe(addresses: Iterable[Address]) -> KafkaView:
-    """Return the cluster as the first broker that answers knows it."""
-    error = ClusterError("no broker runs that could be asked")
-    for address in addresses:
+def described(addresses: Iterable[tuple[int, Address]]) -> Iterator[tuple[int, KafkaView]]:
+    """Yield the cluster as each broker knows it that answers, with its node id; ClusterError when none answers."""
+    error: ClusterError | None = ClusterError("no broker runs that could be asked")
+    for node, address in addresses:
         try:
             controller, epoch = _quorum_leader(address)
             response = _metadata(address, topics=None)
         except ClusterError as refused:
-            error = refused
+            error = error and refused
             continue
+        error = None
         cluster = ClusterView(
             live=frozenset(int(row.node_id) for row in response.brokers),
             controller=controller,
             controller_epoch=epoch,
             topics={str(row.name): _partitions(row) for row in response.topics},
         )
-        return KafkaView(cluster, {str(row.name): str(row.topic_id) for row in response.topics})
-    raise error
+        topic_ids = {str(row.name): str(row.topic_id) for row in response.topics}
+        yield node, KafkaView(cluster, topic_ids)
+    if error is not None:
+        raise error
 
 
 def _partitions(topic: Any) -> dict[int, PartitionView]:

@@ -1,4 +1,4 @@
-"""The backend `apache` as faults see it: processes by signals, links of clients and requests at the proxy."""
+"""The backend `apache` as faults see it: processes by signals, links and requests at the proxy."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
 
 CAPABILITIES = frozenset({"process", "pause", "client-links", "responses"})
+RELAYED = frozenset({"links"})
+"""Where the links between the nodes pass the proxy."""
 
 
 class KafkaBroker(LocalProcess, HostKnobs):
@@ -45,10 +47,10 @@ class KafkaSystem:
     """A `KafkaCluster` as the fault layer's `System`."""
 
     backend = "apache"
-    capabilities = CAPABILITIES
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
+        self.capabilities = CAPABILITIES | (RELAYED if cluster.relayed else frozenset[str]())
         self._brokers = {node: KafkaBroker(cluster, node) for node in cluster.brokers}
 
     @property

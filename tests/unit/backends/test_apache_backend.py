@@ -14,6 +14,12 @@ from harrow.cluster.listeners import Address
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import CAPABILITIES
 from harrow.harness.backends.apache.installation import find_kafka
+from harrow.harness.backends.apache.kafka_listeners import (
+    NodeListeners,
+    hosts_file,
+    listener_settings,
+    peer_links,
+)
 from harrow.harness.backends.apache.kafka_settings import node_settings, server_properties
 from harrow.harness.backends.kinds import KINDS
 from harrow.harness.commands.backends import command
@@ -79,15 +85,43 @@ def test_settings_of_a_test_become_those_of_a_node() -> None:
         node_settings({"harrow.power.loss": True})
 
 
+LISTENERS = {
+    node: NodeListeners(*(Address("127.0.0.1", port + node) for port in (90, 70, 10)))
+    for node in (1, 2)
+}
+
+
 def test_a_node_is_broker_and_voter() -> None:
-    controllers = {1: Address("127.0.0.1", 11), 2: Address("127.0.0.1", 12)}
-    text = server_properties(
-        2, Address("127.0.0.1", 92), controllers, Path("/data"), {"node.id": "7"}
-    )
+    named = listener_settings(2, LISTENERS, relayed=False)
+    text = server_properties(2, named, Path("/data"), {"node.id": "7"})
     rows = dict(line.split("=", 1) for line in text.splitlines())
     assert rows["node.id"] == "2", "what Harrow must set has priority"
     assert rows["controller.quorum.voters"] == "1@127.0.0.1:11,2@127.0.0.1:12"
-    assert rows["listeners"] == "CLIENTS://127.0.0.1:92,CONTROLLER://127.0.0.1:12"
+    served = "CLIENTS://127.0.0.1:92,BROKERS://127.0.0.1:72"
+    assert rows["listeners"] == f"{served},CONTROLLER://127.0.0.1:12"
+    assert rows["advertised.listeners"] == served
+
+
+def test_nodes_reach_each_other_by_names_that_lead_to_the_proxy() -> None:
+    rows = listener_settings(2, LISTENERS, relayed=True)
+    served = "CLIENTS://127.0.0.1:92,BROKERS://kafka-2:72"
+    assert rows["listeners"] == f"{served},CONTROLLER://kafka-2:12"
+    assert rows["advertised.listeners"] == served
+    assert rows["controller.quorum.voters"] == "1@kafka-1:11,2@kafka-2:12"
+    hosts = dict(reversed(line.split()) for line in hosts_file(2, (1, 2)).splitlines())
+    assert hosts["kafka-1"] == "127.77.2.1"
+    assert hosts["kafka-2"] == hosts["localhost"] == "127.0.0.1", "a node reaches itself directly"
+    assert [tuple(link) for link in peer_links(LISTENERS)] == [
+        (source, target, (f"127.77.{source}.{target}", port), ("127.0.0.1", port))
+        for source, target, port in ((2, 1, 71), (2, 1, 11), (1, 2, 72), (1, 2, 12))
+    ]
+
+
+def test_a_short_session_also_shortens_the_quorums_timeouts() -> None:
+    usual, short = (node_settings({"zookeeper.session.timeout.ms": ms}) for ms in (3000, 500))
+    name = "controller.quorum.{}.timeout.ms"
+    assert [usual[name.format(what)] for what in ("fetch", "election")] == ["2000", "1000"]
+    assert [short[name.format(what)] for what in ("fetch", "election")] == ["1000", "200"]
 
 
 def test_every_backend_has_known_capabilities_only() -> None:
@@ -105,7 +139,7 @@ def test_the_command_says_why_a_backend_cannot_be_used(
     shown = CliRunner().invoke(command, ["--kafka", str(tmp_path)]).output
     assert "local   Harrow's own brokers" in shown
     assert f"not here: --harrow-kafka={tmp_path}: no Apache Kafka there" in shown
-    assert "and cannot use: disk-errors, failpoints, links" in shown
+    assert "and cannot use: disk-errors, failpoints, power-loss" in shown
 
 
 def test_an_unusable_backend_of_the_command_line_is_an_error_and_of_a_mark_a_skip(
