@@ -57,7 +57,6 @@ def preload() -> None:
     import encodings.idna  # imported by the first `bind` or `connect` with a host name, 2 ms in each process
 
     from . import broker
-    from .host.knobs import request_faults
     from .host.power_loss import tracked_disk
     from .host.real import host
     from .proxy import process as proxy
@@ -68,7 +67,6 @@ def preload() -> None:
         host,
         proxy,
         registry,
-        request_faults,
         tracked_disk,
     )  # only their import is needed
     broker.preload()
@@ -192,30 +190,18 @@ def _make(options: Mapping[str, Any], host: Any) -> Any:
 
 def _make_proxied_host(options: Mapping[str, Any], name: str) -> ProxyHost:
     """Make the host that stands for one foreign broker; its folder is beside the proxy's own."""
-    from .host.knobs.request_faults import RequestFault, RequestFaults
     from .host.real.host import RealHost
-    from .host.seam import Peer
 
     class ProxiedHost(RealHost):
-        """A host whose listener closes and opens again, with faults of requests."""
-
-        faults: RequestFaults
-
-        def request_fault(self, peer: Peer, api_key: int) -> RequestFault | None:
-            """Count one request; return the rule of a fault that acts on it."""
-            return self.faults.fire(peer, api_key)
+        """A host whose listener closes and opens again."""
 
         def bind_listener(self, listener: str, address: Address) -> None:
             """Bind an address for a listener; ConfigError."""
             self.offer(listener, bind(address))
 
-    host = ProxiedHost(
+    return ProxiedHost(
         name=name,
         folder=os.path.join(os.path.dirname(options["folder"]), name),
         seed=int(options["seed"]),
         tap=bool(options.get("tap", False)),
     )
-    host.faults = RequestFaults(host.trace)
-    for op, operation in host.faults.operations().items():
-        host.control.register(op, operation)
-    return host

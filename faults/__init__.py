@@ -24,6 +24,7 @@ from .network_faults import cut as cut
 from .network_faults import isolate as isolate
 from .network_faults import reset as reset
 from .network_faults import slow_link as slow_link
+from .network_faults import throttle as throttle
 from .planning import overlapping_schedule as overlapping_schedule
 from .planning import random_schedule as random_schedule
 from .process_faults import kill as kill
@@ -32,6 +33,9 @@ from .process_faults import restart as restart
 from .process_faults import terminate as terminate
 from .registry_faults import pause_registry as pause_registry
 from .registry_faults import restart_registry as restart_registry
+from .request_faults import delay_request as delay_request
+from .request_faults import duplicate_request as duplicate_request
+from .request_faults import lose_request as lose_request
 from .request_faults import lose_response as lose_response
 from .request_faults import refuse_request as refuse_request
 from .schedule import Schedule as Schedule

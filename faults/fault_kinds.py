@@ -14,10 +14,10 @@ from typing import Any
 from .disk_faults import DiskError, PowerLoss, SlowDisk
 from .errors import ConfigError
 from .failpoint_faults import Failpoint
-from .network_faults import Isolate, OneWayCut, Reset, SlowLink
+from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RestartRegistry
-from .request_faults import LoseResponse, RefuseRequest
+from .request_faults import DelayRequest, DuplicateRequest, LoseRequest, LoseResponse, RefuseRequest
 from .spec import Fault
 from .targets import Target
 
@@ -43,8 +43,9 @@ def register(fault: type[Fault]) -> type[Fault]:
 
 
 for _fault in (
-    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Reset,
-    RestartRegistry, PauseRegistry, LoseResponse, RefuseRequest, Failpoint,
+    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
+    Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
+    Failpoint,
 ):  # fmt: skip
     register(_fault)
 

@@ -1,10 +1,11 @@
-"""Faults of the network (K2): isolate a broker from its peers, delay what it sends, reset its connections.
+"""Faults of the network (K2): isolate a broker from its peers, delay or limit what it sends, reset its connections.
 
 The host of the affected broker applies them at once, to open and to new connections.
 
 `isolate`    holds back what the broker sends and what its peers send to it: both directions, or only `direction`
 `cut`        the same in one direction: `direction`, or the direction that the seed draws
 `slow_link`  sends the broker's frames `delay_ms` later, in order and whole
+`throttle`   sends no more than `bytes_per_s` to all its peers together; frames leave in order and whole
 `reset`      resets the broker's connections once; both sides may connect again at once
 
 Peers are the other brokers and the registry, or the other nodes of a KRaft cluster; `clients=True` adds the clients;
@@ -12,9 +13,9 @@ Peers are the other brokers and the registry, or the other nodes of a KRaft clus
 means a single peer that the seed draws.
 Healing delivers the held bytes or resets their connections: `heals_by`, or what the seed draws.
 
-Evidence. `isolate` and `cut`: rules are in force and hold bytes back. `slow_link`: rules are in force and at least one
-frame was sent late. `reset`: the number of connections. A fault of a single link may have no effect (`may_miss`),
-because no component may send on that link.
+Evidence. `isolate` and `cut`: rules are in force and hold bytes back. `slow_link` and `throttle`: rules are in force
+and at least one frame was sent late. `reset`: the number of connections. A fault of a single link may have no effect
+(`may_miss`), because no component may send on that link.
 """
 
 from __future__ import annotations
@@ -24,12 +25,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harrow.cluster.host.knobs.link_rules import DELAY_MS_MOST
+from harrow.cluster.host.knobs.link_rules import BYTES_PER_S_MOST, DELAY_MS_MOST
 
 from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import hit_once, start_again
-from .spec import Fault, Injection, Milliseconds, Seconds, least_and_most, milliseconds_within
+from .spec import (
+    Fault,
+    Injection,
+    Milliseconds,
+    Seconds,
+    least_and_most,
+    milliseconds_within,
+    pair_within,
+)
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
 from .targets import Target
 
@@ -37,6 +46,9 @@ DIRECTIONS = ("both", "in", "out")
 MODES = ("deliver", "reset")
 PEERS = ("all", "any", "clients")
 CLIENTS = "client *"
+BytesPerSecond = float | tuple[float, float]
+THROTTLE_BYTES_PER_S = (20_000, 200_000)
+"""Less than the replication of a busy partition needs, more than heartbeats need."""
 SLOW_LINK_MS = (50, 300)
 """From a link across a continent to a link that is about to fail; below the session timeout."""
 
@@ -181,6 +193,43 @@ class SlowLink(LinkFault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle(LinkFault):
+    """A broker sends slowly to brokers and registry (`clients=True`: to clients as well)."""
+
+    kind: ClassVar[str] = "throttle"
+    bytes_per_s: BytesPerSecond = THROTTLE_BYTES_PER_S
+
+    def __post_init__(self) -> None:
+        LinkFault.__post_init__(self)
+        pair = pair_within(self.bytes_per_s, 1, BYTES_PER_S_MOST)
+        if pair is None:
+            raise ConfigError(
+                f"throttle(bytes_per_s={self.bytes_per_s!r}): expected bytes a second, or a (least, most) pair, "
+                f"from 1 to {BYTES_PER_S_MOST}"
+            )
+        given = pair if isinstance(self.bytes_per_s, list | tuple) else pair[0]
+        object.__setattr__(self, "bytes_per_s", given)
+
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
+        """Draw the rate."""
+        drawn = LinkFault.draw_details(self, snapshot, rng)
+        return {**drawn, "bytes_per_s": round(rng.uniform(*least_and_most(self.bytes_per_s)))}
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Set the rules."""
+        rate = int(injection.details["bytes_per_s"])
+        hit_once(
+            system,
+            injection,
+            lambda node, broker: broker.throttle(self.peers_of(system, injection, node), rate),
+        )
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether rules are in force and at least one frame was sent late."""
+        return _observed(system, injection, lambda status: status.rules > 0 and status.delayed > 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reset(LinkFault):
     """Reset a broker's connections once (`clients=True`: those of clients as well); there is nothing to heal."""
 
@@ -289,6 +338,24 @@ def slow_link(
 ) -> SlowLink:
     """Delay what a broker sends to brokers and registry by `delay_ms`; with `clients=True` to clients too."""
     return SlowLink(target=target, delay_ms=delay_ms, seconds=seconds, clients=clients, peers=peers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def throttle(
+    target: Target | int,
+    *,
+    bytes_per_s: BytesPerSecond = THROTTLE_BYTES_PER_S,
+    seconds: Seconds | None = None,
+    clients: bool = False,
+    peers: str = "all",
+) -> Throttle:
+    """Limit what a broker sends to brokers and registry, all together; `clients=True`: clients too."""
+    return Throttle(
+        target=target,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+        bytes_per_s=bytes_per_s,
+        seconds=seconds,
+        clients=clients,
+        peers=peers,
+    )
 
 
 def reset(target: Target | int, *, clients: bool = False, peers: str = "all") -> Reset:

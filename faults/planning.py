@@ -18,9 +18,16 @@ from typing import Any
 
 from .disk_faults import PowerLoss, SlowDisk
 from .errors import ConfigError
-from .network_faults import Isolate, OneWayCut, Reset, SlowLink
+from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RegistryFault, RestartRegistry
+from .request_faults import (
+    DelayRequest,
+    DuplicateRequest,
+    LoseRequest,
+    LoseResponse,
+    RequestFault,
+)
 from .schedule import Schedule, ScheduledFault
 from .spec import Fault, Seconds
 from .targets import (
@@ -90,13 +97,13 @@ RANDOM_FAULTS: Mapping[str, type[Fault]] = {
     fault.kind: fault
     for fault in (
         Kill, Pause, Isolate, Terminate, PowerLoss, OneWayCut, SlowLink, Restart, RestartRegistry, PauseRegistry, Reset,
-        SlowDisk,
+        SlowDisk, Throttle, LoseResponse, LoseRequest, DelayRequest, DuplicateRequest,
     )
 }  # fmt: skip
 DEFAULT_RANDOM = ("kill", "pause", "isolate")
 ALL_RANDOM = (
     "kill", "pause", "isolate", "cut", "slow_link", "restart_registry", "pause_registry", "terminate", "restart",
-    "reset", "slow_disk",
+    "reset", "slow_disk", "throttle", "lose_request", "delay_request",
 )  # fmt: skip
 """Every kind that any cluster supports; a power loss needs a cluster that writes the journal of unsynced writes."""
 
@@ -157,6 +164,8 @@ def random_schedule(
 
 
 def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> Fault:
+    if issubclass(kind, RequestFault):
+        return kind()  # of any broker: a follower gets no Produce
     given: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
     if not issubclass(kind, RegistryFault):
         given["target"] = role

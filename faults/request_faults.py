@@ -1,26 +1,44 @@
-"""Faults of single requests (K2): a response lost after its request took effect, a request that is refused.
+"""Faults of single requests (K2): a response or a request that is lost, a request that is refused, late or doubled.
 
-Armed on the broker. The n-th matching response does not leave, and its connection is reset: a client's retry then meets
-the appended batch, a duplicate unless the producer is idempotent (H5). Or the n-th matching request is not served, and
-its response has an error code of Kafka's: nothing took effect, and the client decides what to do.
+Armed on the broker, for the n-th matching request or response:
+
+`lose_response`      the request takes effect, its response does not leave, and its connection is reset: a client's
+                     retry then meets the appended batch, a duplicate unless the producer is idempotent (H5)
+`lose_request`       the request is not served, and its connection is reset; with `silent` the connection stays open,
+                     and nothing on it is served any more: the client finds out by its own timeout
+`refuse_request`     the request is not served, and its response has an error code of Kafka's
+`delay_request`      the request, and those behind it on its connection, are served late
+`duplicate_request`  the request is served twice in succession, and one response leaves, as after a retry of the network
 """
 
 from __future__ import annotations
 
 import abc
 import difflib
+import random
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from harrow.cluster.errors import ErrorCode
+from harrow.cluster.host.knobs.request_faults import REQUEST_DELAY_MS_MOST
 from harrow.cluster.wire.api_keys import ApiKey
 
 from .errors import ConfigError
 from .evidence import Evidence
 from .rules import arm_once, disarm, disarmed, fired
-from .spec import Fault, Injection, Seconds
-from .system import ArmedRule, BrokerControl, System
+from .spec import (
+    Fault,
+    Injection,
+    Milliseconds,
+    Seconds,
+    least_and_most,
+    milliseconds_within,
+)
+from .system import ArmedRule, BrokerControl, ClusterSnapshot, System
 from .targets import Target, all_brokers
+
+REQUEST_DELAY_MS = (200, 1_500)
+"""On both sides of a client's retry backoff, below its request timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +67,13 @@ class RequestFault(Fault):
         return False
 
     @abc.abstractmethod
-    def arm(self, broker: BrokerControl, key: int) -> ArmedRule:
+    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
         """Arm the rule for the API `key` on one broker."""
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
         key = int(api_key(self.api, self.kind))
-        arm_once(system, injection, lambda broker: self.arm(broker, key))
+        arm_once(system, injection, lambda broker: self.arm(broker, key, injection))
 
     def probe(self, system: System, injection: Injection) -> Evidence:
         """Observe whether a rule acted; a broker that does not run answers no request."""
@@ -79,8 +97,9 @@ class LoseResponse(RequestFault):
     kind: ClassVar[str] = "lose_response"
     effect: ClassVar[str] = "lost"
 
-    def arm(self, broker: BrokerControl, key: int) -> ArmedRule:
+    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
         """Arm the lost response on one broker."""
+        del injection
         return broker.lose_response(api_key=key, nth=self.nth, client=self.client)
 
 
@@ -96,10 +115,71 @@ class RefuseRequest(RequestFault):
         RequestFault.__post_init__(self)
         error_code(self.error)
 
-    def arm(self, broker: BrokerControl, key: int) -> ArmedRule:
+    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
         """Arm the refusal on one broker."""
+        del injection
         error = int(error_code(self.error))
-        return broker.refuse_request(api_key=key, error=error, nth=self.nth, client=self.client)
+        return broker.fault_request(
+            action="refuse", api_key=key, nth=self.nth, client=self.client, error=error
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseRequest(RequestFault):
+    """Lose the `nth` request to `api`, on each broker of the target; a single lost request is an effect."""
+
+    kind: ClassVar[str] = "lose_request"
+    effect: ClassVar[str] = "lost"
+    silent: bool = False
+
+    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
+        """Arm the lost request on one broker."""
+        del injection
+        action = "drop" if self.silent else "lose"
+        return broker.fault_request(action=action, api_key=key, nth=self.nth, client=self.client)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayRequest(RequestFault):
+    """Serve the `nth` request to `api` late, on each broker of the target; a single late request is an effect."""
+
+    kind: ClassVar[str] = "delay_request"
+    effect: ClassVar[str] = "delayed"
+    delay_ms: Milliseconds = REQUEST_DELAY_MS
+
+    def __post_init__(self) -> None:
+        RequestFault.__post_init__(self)
+        checked = milliseconds_within(
+            self.delay_ms, REQUEST_DELAY_MS_MOST, "delay_request(delay_ms"
+        )
+        object.__setattr__(self, "delay_ms", checked)
+
+    def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
+        """Draw the delay."""
+        del snapshot
+        return {"delay_ms": round(rng.uniform(*least_and_most(self.delay_ms)))}
+
+    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
+        """Arm the delay on one broker."""
+        return broker.fault_request(
+            action="delay", api_key=key, nth=self.nth, client=self.client,
+            delay_ms=int(injection.details["delay_ms"]),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateRequest(RequestFault):
+    """Serve the `nth` request to `api` twice, on each broker of the target; a single doubled request is an effect."""
+
+    kind: ClassVar[str] = "duplicate_request"
+    effect: ClassVar[str] = "duplicated"
+
+    def arm(self, broker: BrokerControl, key: int, injection: Injection) -> ArmedRule:
+        """Arm the second service on one broker."""
+        del injection
+        return broker.fault_request(
+            action="duplicate", api_key=key, nth=self.nth, client=self.client
+        )
 
 
 def api_key(api: str | int, kind: str) -> ApiKey:
@@ -145,3 +225,42 @@ def refuse_request(
 ) -> RefuseRequest:
     """Refuse the n-th request to an API with one of Kafka's error codes, without serving it."""
     return RefuseRequest(target=target, api=api, error=error, nth=nth, client=client)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def lose_request(
+    api: str | int = "Produce",
+    nth: int = 1,
+    target: Target | int = all_brokers,
+    *,
+    client: str = "*",
+    silent: bool = False,
+) -> LoseRequest:
+    """Lose the n-th request to an API before it is served; its connection is reset.
+
+    `silent=True`: the connection stays open and nothing on it is served any more, as behind a firewall that drops
+    packets; the client finds out by its own timeout (`request.timeout.ms`, `socket.timeout.ms`).
+    """
+    return LoseRequest(target=target, api=api, nth=nth, client=client, silent=silent)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def delay_request(
+    api: str | int = "Produce",
+    nth: int = 1,
+    target: Target | int = all_brokers,
+    *,
+    delay_ms: Milliseconds = REQUEST_DELAY_MS,
+    client: str = "*",
+) -> DelayRequest:
+    """Serve the n-th request to an API, and those behind it on its connection, `delay_ms` later."""
+    return DelayRequest(target=target, api=api, nth=nth, client=client, delay_ms=delay_ms)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def duplicate_request(
+    api: str | int = "Produce",
+    nth: int = 1,
+    target: Target | int = all_brokers,
+    *,
+    client: str = "*",
+) -> DuplicateRequest:
+    """Serve the n-th request to an API twice in succession, with one response."""
+    return DuplicateRequest(target=target, api=api, nth=nth, client=client)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target

@@ -151,6 +151,10 @@ class BrokerControl(ProcessControl, Protocol):
         """Send late to these peers."""
         ...
 
+    def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
+        """Send no more than `bytes_per_s` to all these peers together."""
+        ...
+
     def heal_links(self, mode: str) -> None:
         """Remove every link rule: "deliver" what was held back, or "reset" its connections."""
         ...
@@ -167,8 +171,13 @@ class BrokerControl(ProcessControl, Protocol):
         """Arm: the `nth` response to `api_key` does not leave; its connection is reset."""
         ...
 
-    def refuse_request(self, *, api_key: int, error: int, nth: int, client: str) -> ArmedRule:
-        """Arm: the `nth` request of `api_key` is not served, and its response has the error code `error`."""
+    def fault_request(
+        self, *, action: str, api_key: int, nth: int, client: str, error: int = 0, delay_ms: int = 0
+    ) -> ArmedRule:
+        """Arm: `action` happens to the `nth` request of `api_key`: refuse, lose, drop, delay or duplicate.
+
+        `cluster/host/knobs/request_faults.py` says what each action does; `error` is a refusal's, `delay_ms` a delay's.
+        """
         ...
 
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> ArmedRule:

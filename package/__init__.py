@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from harrow.faults import broker as broker
     from harrow.faults import controller as controller
     from harrow.faults import cut as cut
+    from harrow.faults import delay_request as delay_request
     from harrow.faults import disk_error as disk_error
+    from harrow.faults import duplicate_request as duplicate_request
     from harrow.faults import failpoint as failpoint
     from harrow.faults import follower as follower
     from harrow.faults import group_coordinator as group_coordinator
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from harrow.faults import isr_member as isr_member
     from harrow.faults import kill as kill
     from harrow.faults import leader as leader
+    from harrow.faults import lose_request as lose_request
     from harrow.faults import lose_response as lose_response
     from harrow.faults import majority as majority
     from harrow.faults import minority as minority
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from harrow.faults import slow_disk as slow_disk
     from harrow.faults import slow_link as slow_link
     from harrow.faults import terminate as terminate
+    from harrow.faults import throttle as throttle
     from harrow.faults import txn_coordinator as txn_coordinator
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.errors import VerdictError as VerdictError
@@ -63,7 +67,9 @@ _FAULTS = (
     "broker",
     "controller",
     "cut",
+    "delay_request",
     "disk_error",
+    "duplicate_request",
     "failpoint",
     "follower",
     "group_coordinator",
@@ -71,6 +77,7 @@ _FAULTS = (
     "isr_member",
     "kill",
     "leader",
+    "lose_request",
     "lose_response",
     "majority",
     "minority",
@@ -85,6 +92,7 @@ _FAULTS = (
     "slow_link",
     "slow_disk",
     "terminate",
+    "throttle",
     "txn_coordinator",
 )
 _RELATIONS = (
@@ -124,7 +132,9 @@ __all__ = [
     "broker",
     "controller",
     "cut",
+    "delay_request",
     "disk_error",
+    "duplicate_request",
     "failpoint",
     "files",
     "filtered",
@@ -139,6 +149,7 @@ __all__ = [
     "isr_member",
     "kill",
     "leader",
+    "lose_request",
     "lose_response",
     "majority",
     "mapped",
@@ -155,6 +166,7 @@ __all__ = [
     "slow_link",
     "table",
     "terminate",
+    "throttle",
     "txn_coordinator",
     "windowed",
 ]

@@ -32,10 +32,10 @@ from typing import Any
 
 from ..authorizer import ANONYMOUS, BROKER_TYPE, CLUSTER, Authorizer, Operation, Principal
 from ..errors import ErrorCode, KafkaError, WireError
-from ..host.seam import Host, Link, Part, Peer
+from ..host.seam import Host, Link, Part, Peer, RequestFault
 from ..listeners import Listener
 from ..metrics.request_times import RequestTimes
-from ..wire.api import ApiTable
+from ..wire.api import ApiRow, ApiTable
 from ..wire.headers import HeaderReader, RequestHeader, encode_response_header
 from ..wire.request import Request, RequestContext
 from .request_queue import RequestQueue
@@ -108,8 +108,8 @@ class Connection:
     """A FrameHandler that serves the requests of one link."""
 
     __slots__ = (
-        "_busy", "_context", "_full", "_headers", "_held", "_host", "_link", "_most", "_open", "_services", "_slots",
-        "_table", "_waiting", "address", "used_ns",
+        "_busy", "_context", "_dropping", "_full", "_headers", "_held", "_host", "_link", "_most", "_open", "_services",
+        "_slots", "_table", "_waiting", "address", "used_ns",
     )  # fmt: skip
 
     def __init__(self, services: ListenerServices, link: Link) -> None:
@@ -127,6 +127,7 @@ class Connection:
         self._slots: deque[ResponseSlot] = deque()
         self._waiting: deque[Request] = deque()
         self._busy = False
+        self._dropping = False  # a fault drops every request from now on
         self._full = False  # as many requests are unanswered as may be
         self._held = False  # the queue of waiting requests is full
         self._open = True
@@ -161,6 +162,9 @@ class Connection:
             slot.complete,
         )
         if self._busy or self._waiting:
+            if self._dropping:
+                self._slots.pop()
+                return
             self._waiting.append(request)
             self._services.queue.added()
         else:
@@ -216,9 +220,9 @@ class Connection:
         try:
             if row.operations:
                 self._authorize(request.principal, row.operations)
-            refusal = self._host.network.refuse_request(self._link.peer, request.api_key)
-            if refusal:
-                (row.refuse or Request.fail)(request, ErrorCode(refusal))
+            fault = self._host.network.request_fault(self._link.peer, request.api_key)
+            if fault is not None:
+                self._inject(fault, request, row)
                 return
             running = row.handler(request)
         except WireError:
@@ -229,6 +233,30 @@ class Connection:
         if running is not None:
             self._busy = True
             self._host.tasks.spawn(self._run(request, running), name=f"api-{request.api_key}")
+
+    def _inject(self, fault: RequestFault, request: Request, row: ApiRow) -> None:
+        """Do what a fault wants done with a request."""
+        if fault.action == "refuse":
+            (row.refuse or Request.fail)(request, ErrorCode(fault.error))
+        elif fault.action == "lose":
+            self._shut(reset=True)
+        elif fault.action == "drop":
+            self._busy = self._dropping = True
+            self._drop_waiting()
+        else:
+            self._busy = True
+            serve = self._serve_late if fault.action == "delay" else self._serve_twice
+            running = self._run(request, serve(fault, request, row))
+            self._host.tasks.spawn(running, name=f"api-{request.api_key}")
+
+    async def _serve_late(self, fault: RequestFault, request: Request, row: ApiRow) -> None:
+        await self._host.tasks.sleep(fault.delay_ms)
+        await _serve(row, request)
+
+    async def _serve_twice(self, _: RequestFault, request: Request, row: ApiRow) -> None:
+        copy = request.copy(_without_response)
+        await _serve(row, request)
+        await _serve(row, copy)
 
     def _authorize(self, principal: Principal, operations: Sequence[Operation]) -> None:
         authorize = self._services.authorizer.authorize
@@ -284,6 +312,9 @@ class Connection:
     def _drop(self) -> None:
         self._open = False
         self._slots.clear()
+        self._drop_waiting()
+
+    def _drop_waiting(self) -> None:
         dropped = len(self._waiting)
         self._waiting.clear()
         if dropped:
@@ -320,6 +351,18 @@ class Connection:
         header = encode_response_header(slot.api_key, slot.version, slot.correlation_id)
         self._link.send((header, *parts))
         return True
+
+
+async def _serve(row: ApiRow, request: Request) -> None:
+    running = row.handler(request)
+    if running is not None:
+        await running
+
+
+def _without_response(_: Sequence[Part] | None, on_send: Callable[[bool], None] | None) -> None:
+    """Take a response that does not leave: what it says took effect, and no client learns of it."""
+    if on_send is not None:
+        on_send(True)
 
 
 def _report_bug(host: Host, request: Request, error: Exception) -> None:

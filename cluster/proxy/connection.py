@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import ErrorCode
-from ..host.seam import Link, Peer
+from ..host.seam import Link, Peer, RequestFault
 from ..listeners import Address
 from ..wire import messages
 from ..wire.api_keys import ApiKey
@@ -30,7 +30,7 @@ from ..wire.produce import decode_acks
 from ..wire.refusals import refusal
 from .addresses import AddressOf, rewrite
 from .apis import check_passes, cut_api_versions, is_unknown_api_versions, unsupported_api_versions
-from .machine import ProxyHost, RequestFault
+from .machine import ProxyHost
 from .pending import PendingRequest, PendingRequests
 from .tap import ProxyTap
 
@@ -64,7 +64,7 @@ class ProxiedConnection:
     """A FrameHandler of the client's link; `UpstreamHandler` is that of the broker's."""
 
     __slots__ = (
-        "_client", "_headers", "_holds", "_named", "_open", "_pending", "_services", "_upstream",
+        "_client", "_dropping", "_headers", "_holds", "_named", "_open", "_pending", "_services", "_upstream",
         "_upstream_held",
     )  # fmt: skip
 
@@ -75,6 +75,8 @@ class ProxiedConnection:
         self._headers = HeaderReader()
         self._pending = PendingRequests()
         self._named = False
+        self._dropping = False
+        """Whether a fault drops every request from now on."""
         self._open = True
         self._upstream_held = False
         self._holds = 0
@@ -101,6 +103,8 @@ class ProxiedConnection:
 
     def frame_received(self, frame: bytes) -> None:
         """Forward one request."""
+        if self._dropping:
+            return
         header = self._headers.read(frame)
         client, services = self._client, self._services
         if not self._named:
@@ -113,7 +117,7 @@ class ProxiedConnection:
             self._respond(request, head + unsupported_api_versions())
             return
         check_passes(header.api_key, header.version)
-        fault = services.host.request_fault(client.peer, header.api_key)
+        fault = services.host.network.request_fault(client.peer, header.api_key)
         if fault is not None:
             self._inject(fault, request)
         else:
@@ -123,6 +127,8 @@ class ProxiedConnection:
         if fault.action == "lose":
             self._end()
             self._client.close(reset=True)
+        elif fault.action == "drop":
+            self._dropping = True
         elif fault.action == "refuse":
             self._refuse(request, fault.error)
         elif fault.action == "delay":

@@ -8,35 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ..host.seam import Peer, ProcessHost
+from ..host.seam import ProcessHost
 from ..listeners import Address
-
-
-class RequestFault(Protocol):
-    """A fault that acts on one request."""
-
-    @property
-    def action(self) -> str:
-        """`refuse`, `lose`, `delay` or `duplicate`."""
-        ...
-
-    @property
-    def error(self) -> int:
-        """The error code of a refusal."""
-        ...
-
-    @property
-    def delay_ms(self) -> int:
-        """The delay."""
-        ...
 
 
 class ProxyHost(ProcessHost, Protocol):
     """The host of one foreign broker."""
-
-    def request_fault(self, peer: Peer, api_key: int) -> RequestFault | None:
-        """Count one request; return the fault that acts on it."""
-        ...
 
     def bind_listener(self, listener: str, address: Address) -> None:
         """Bind `address`, so that `network.listen` may serve `listener` there (again); ConfigError."""

@@ -98,6 +98,13 @@ class Request:
         self.received_ns = received_ns
         self._complete: Complete | None = complete
 
+    def copy(self, complete: Complete) -> Request:
+        """Return the same request with a response of its own."""
+        return Request(
+            self.api_key, self.version, self.correlation_id, self.client_id, self.frame, self.body_at, self.context,
+            self.received_ns, complete,
+        )  # fmt: skip
+
     def __repr__(self) -> str:
         return (
             f"<Request {self.api_key} v{self.version} #{self.correlation_id} "

@@ -87,6 +87,10 @@ class HostKnobs:
         """Send late to these peers."""
         self._call("links.slow", peers=list(peers), delay_ms=delay_ms)
 
+    def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
+        """Limit what is sent to these peers."""
+        self._call("links.throttle", peers=list(peers), bytes_per_s=bytes_per_s)
+
     def heal_links(self, mode: str) -> None:
         """Remove every link rule."""
         self._call("links.heal", mode=mode)
@@ -116,9 +120,13 @@ class HostKnobs:
             lambda: self._call("responses.clear", id=rule),
         )
 
-    def refuse_request(self, *, api_key: int, error: int, nth: int, client: str) -> HostRule:
-        """Arm a refused request."""
-        rule = self._call("requests.refuse", api_key=api_key, error=error, nth=nth, client=client)
+    def fault_request(
+        self, *, action: str, api_key: int, nth: int, client: str, error: int = 0, delay_ms: int = 0
+    ) -> HostRule:
+        """Arm a fault of one request."""
+        rule = self._call(
+            f"requests.{action}", api_key=api_key, nth=nth, client=client, error=error, delay_ms=delay_ms
+        )  # fmt: skip
         return HostRule(
             lambda: self._call("requests")["rules"],
             ("id", rule["id"]),

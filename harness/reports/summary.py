@@ -23,6 +23,7 @@ MARGIN = 14
 STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
 MARKS = {
     "kill": "✕", "terminate": "✕", "restart": "↻", "pause": "‖", "isolate": "⊘", "cut": "⊘", "slow_link": "≈",
+    "throttle": "≈",
     "restart_registry": "↻", "pause_registry": "‖",
 }  # fmt: skip
 FAULTS_MOST = 8

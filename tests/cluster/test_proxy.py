@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from time import monotonic_ns
 from typing import Any
 from uuid import uuid4
 
@@ -31,7 +30,6 @@ from raw_kafka import RawKafka, produce_request
 from waiting import until
 
 NOT_ENOUGH_REPLICAS = 19
-DELAY_MS = 300
 CLOSED = (ConnectionError, TimeoutError)
 
 
@@ -208,8 +206,8 @@ def test_a_lost_response_leaves_the_record_and_a_row_that_says_so(proxy: Proxy) 
 
 def test_a_refused_request_is_not_forwarded_and_its_response_keeps_its_turn(proxy: Proxy) -> None:
     topic = create(proxy)
-    rule = HostKnobs(partial(proxy.control, 1)).refuse_request(
-        api_key=0, error=NOT_ENOUGH_REPLICAS, nth=2, client="*"
+    rule = HostKnobs(partial(proxy.control, 1)).fault_request(
+        action="refuse", api_key=0, error=NOT_ENOUGH_REPLICAS, nth=2, client="*"
     )
     with raw(proxy) as client:
         request = partial(produce_request, topic, 0, acks=-1, timeout_ms=1000, version=9)
@@ -225,44 +223,6 @@ def test_a_refused_request_is_not_forwarded_and_its_response_keeps_its_turn(prox
     assert rule.status().fired == 1
     refused = where(batch_rows(proxy.folder), topic=topic, error=NOT_ENOUGH_REPLICAS)
     assert [(dict(row)["base_offset"], dict(row)["count"]) for row in refused] == [(-1, 1)]
-
-
-def test_a_lost_request_is_not_forwarded_and_its_connection_is_reset(proxy: Proxy) -> None:
-    topic = create(proxy)
-    proxy.control(1, "requests.lose", api_key=0, nth=1, client="raw")
-    with raw(proxy) as client, pytest.raises(ConnectionError):
-        client.produce(topic, 0, ["never there"])
-    with raw(proxy) as client:
-        assert client.produce(topic, 0, ["there"]).base_offset == 0
-    (rule,) = [row for row in proxy.control(1, "requests")["rules"] if row["action"] == "lose"]
-    assert (rule["fired"], rule["armed"], rule["seen"]) == (True, False, 1)
-
-
-def test_a_duplicated_request_takes_effect_twice_and_is_answered_once(proxy: Proxy) -> None:
-    topic = create(proxy)
-    proxy.control(1, "requests.duplicate", api_key=0, client="raw")
-    with raw(proxy) as client:
-        assert client.produce(topic, 0, ["twice"]).base_offset == 0
-        assert client.produce(topic, 0, ["once"]).base_offset == 2
-        assert not client.ready()
-    rows = where(batch_rows(proxy.folder), kind=PRODUCED, topic=topic)
-    found = sorted((dict(row)["base_offset"], dict(row)["flags"]) for row in rows)
-    assert found == [(0, 0), (1, FLAG_LOST), (2, 0)]
-
-
-def test_a_delayed_request_is_forwarded_late_and_those_behind_it_stay_behind_it(
-    proxy: Proxy,
-) -> None:
-    topic = create(proxy)
-    proxy.control(1, "requests.delay", api_key=0, delay_ms=DELAY_MS, client="raw")
-    request = partial(produce_request, topic, 0, acks=-1, timeout_ms=1000, version=9)
-    with raw(proxy) as client:
-        begun_ns = monotonic_ns()
-        for value in ("first", "second"):
-            client.send(ApiKey.PRODUCE, 9, request(values=[value]))
-        answers = [client.take()[1].responses[0].partition_responses[0] for _ in range(2)]
-    assert [row.base_offset for row in answers] == [0, 1]
-    assert monotonic_ns() - begun_ns >= DELAY_MS * 1_000_000
 
 
 @pytest.mark.parametrize(

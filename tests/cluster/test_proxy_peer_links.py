@@ -230,6 +230,18 @@ def test_a_slow_broker_sends_late_and_receives_at_once(brokers: Brokers) -> None
     assert brokers.op(2, "links")["delayed_bytes"] == 0
 
 
+def test_a_throttled_broker_sends_slowly_to_all_its_peers_together(brokers: Brokers) -> None:
+    pairs = [brokers.connect(1, 2), brokers.connect(1, 3)]
+    brokers.op(1, "links.throttle", peers=["broker *"], bytes_per_s=20_000)
+    begun = time.monotonic()
+    for here, _ in pairs:
+        here.send(b"x" * 2_000)
+    for _, there in pairs:
+        assert there.receive() == b"x" * 2_000
+    assert time.monotonic() - begun >= 4_000 / 20_000 - 0.01
+    assert brokers.op(1, "links")["delayed_bytes"] > 0
+
+
 def test_a_reset_counts_the_connections_of_both_ways(brokers: Brokers) -> None:
     ends = [*brokers.connect(1, 2), *brokers.connect(3, 1)]
     brokers.connect(2, 3)

@@ -16,11 +16,14 @@ from harrow import (
     Topic,
     controller,
     cut,
+    delay_request,
+    duplicate_request,
     failpoint,
     follower,
     isolate,
     kill,
     leader,
+    lose_request,
     lose_response,
     pause,
     pause_registry,
@@ -31,6 +34,7 @@ from harrow import (
     slow_disk,
     slow_link,
     terminate,
+    throttle,
 )
 from harrow.faults import Fault
 from harrow.harness.backends.local import gone, process_state
@@ -96,6 +100,10 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "a slow disk": lambda topic: slow_disk(leader(topic, 0), delay_ms=15, seconds=1),
     "lose a response": lambda topic: lose_response("Produce", nth=3),
     "refuse a request": lambda topic: refuse_request("Produce", "NOT_ENOUGH_REPLICAS", nth=3),
+    "lose a request": lambda topic: lose_request("Produce", nth=3),
+    "delay a request": lambda topic: delay_request("Produce", nth=3),
+    "duplicate a request": lambda topic: duplicate_request("Produce", nth=3),
+    "throttled": lambda topic: throttle(leader(topic, 0), bytes_per_s=30_000, seconds=1.5, clients=True),
     "crash after append": lambda topic: failpoint("log.after-append", leader(topic, 0), seconds=1),
     "stop after append": lambda topic: failpoint("log.after-append", leader(topic, 0), "stop", seconds=2.5),
 }  # fmt: skip

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from harrow import Harrow, isolate, kill, leader
+from harrow import (
+    Harrow,
+    delay_request,
+    duplicate_request,
+    isolate,
+    kill,
+    leader,
+    lose_request,
+    throttle,
+)
 from harrow.cluster.errors import ConfigError
 from harrow.faults import Schedule, ScheduledFault
 from harrow.harness.simulation import SimulationOptions, run_schedule, run_seed
@@ -54,6 +65,24 @@ def test_a_schedule_of_real_processes_replays_in_a_simulation_byte_for_byte(
     assert simulated.kinds == {"isolate": 1, "kill": 1}
     assert run_schedule(real).trace_sha256 == simulated.trace_sha256
     assert run_schedule(simulated.schedule).trace_sha256 == simulated.trace_sha256
+
+
+def test_faults_of_requests_and_bandwidth_act_in_a_simulation_and_repeat() -> None:
+    faults = (
+        lose_request("Produce", nth=3),
+        lose_request("Produce", nth=2, silent=True),
+        delay_request("Produce", delay_ms=400),
+        duplicate_request("Produce", nth=2),
+        throttle(leader("orders"), bytes_per_s=20_000, seconds=0.5),
+    )
+    steps = tuple(
+        ScheduledFault(id=str(number), fault=fault) for number, fault in enumerate(faults, 1)
+    )
+    schedule = replace(run_seed(5, SMALL).schedule, steps=steps)
+    done = run_schedule(schedule)
+    assert done.status == "valid", (done.anomalies, done.reasons)
+    assert done.kinds == Counter(fault.kind for fault in faults)
+    assert run_schedule(done.schedule).trace_sha256 == done.trace_sha256
 
 
 def test_a_schedule_of_more_brokers_than_the_cluster_has_is_refused(harrow: Harrow) -> None:

@@ -130,6 +130,10 @@ class FakeBroker(FakeProcess):
         self._asked()
         self.link_state.rules += [{"peers": peer, "delay_ms": delay_ms} for peer in peers]
 
+    def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
+        self._asked()
+        self.link_state.rules += [{"peers": peer, "bytes_per_s": bytes_per_s} for peer in peers]
+
     def heal_links(self, mode: str) -> None:
         self._asked()
         self.actions.append(f"heal links: {mode}")
@@ -143,7 +147,7 @@ class FakeBroker(FakeProcess):
     def links(self) -> LinkStatus:
         self._asked()
         rules = self.link_state.rules
-        slow = any("delay_ms" in rule for rule in rules)
+        slow = any("delay_ms" in rule or "bytes_per_s" in rule for rule in rules)
         return LinkStatus(
             rules=len(rules),
             held=0 if slow else self.link_state.held * len(rules),
@@ -159,8 +163,12 @@ class FakeBroker(FakeProcess):
     def lose_response(self, *, api_key: int, nth: int, client: str) -> FakeRule:
         return self._arm(api_key=api_key, nth=nth, client=client)
 
-    def refuse_request(self, *, api_key: int, error: int, nth: int, client: str) -> FakeRule:
-        return self._arm(api_key=api_key, error=error, nth=nth, client=client)
+    def fault_request(
+        self, *, action: str, api_key: int, nth: int, client: str, error: int = 0, delay_ms: int = 0
+    ) -> FakeRule:
+        return self._arm(
+            action=action, api_key=api_key, nth=nth, client=client, error=error, delay_ms=delay_ms
+        )
 
     def arm_failpoint(self, *, name: str, action: str, nth: int, delay_ms: int) -> FakeRule:
         return self._arm(name=name, action=action, nth=nth, delay_ms=delay_ms)

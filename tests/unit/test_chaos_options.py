@@ -54,7 +54,15 @@ def test_five_brokers_and_every_kind_have_a_folder_and_a_command_of_their_own() 
         "all",
     )
     kinds = {"kill", "pause", "isolate", "cut", "slow_link", "restart_registry", "pause_registry"}
-    assert set(ALL_RANDOM) == kinds | {"terminate", "restart", "reset", "slow_disk"}
+    assert set(ALL_RANDOM) == kinds | {
+        "terminate",
+        "restart",
+        "reset",
+        "slow_disk",
+        "throttle",
+        "lose_request",
+        "delay_request",
+    }
 
 
 def test_with_every_kind_less_than_half_of_the_brokers_may_be_down_at_once() -> None:

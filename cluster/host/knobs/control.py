@@ -9,6 +9,7 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     links.block        peers ["broker 2", "registry", "client *"],    holds back what these peers send, are sent
                        direction "both", "in" or "out"
     links.slow         peers, delay_ms                                sends to these peers late, in order
+    links.throttle     peers, bytes_per_s                             sends to all these peers together no faster
     links.heal         mode "deliver" or "reset", peers               removes rules; delivers or drops what was held
     links.reset        peers                                          resets the links once; how many there were
     links              none                                           the rules, what they hold back, what left late
@@ -16,9 +17,10 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     responses          none                                           the rules, and which of them fired
     responses.clear    id (without id: all)                           removes rules
     requests.refuse    api_key, error, nth, client                    the id of a rule: the request is refused, unserved
-    requests.lose      api_key, nth, client                           at a proxy: it is not forwarded; a reset
-    requests.delay     api_key, delay_ms, nth, client                 at a proxy: it is forwarded late
-    requests.duplicate api_key, nth, client                           at a proxy: it is forwarded twice
+    requests.lose      api_key, nth, client                           it is not served, and its connection is reset
+    requests.drop      api_key, nth, client                           it and all behind it are not served; no response
+    requests.delay     api_key, delay_ms, nth, client                 it is served late
+    requests.duplicate api_key, nth, client                           it is served twice
     requests           none                                           the rules, and which of them fired
     requests.clear     id (without id: all)                           removes rules
     failpoint.arm      name, action, nth, delay_ms                    arms: "crash", "stop", "delay" or "error"

@@ -1,14 +1,15 @@
-"""Faults of single requests at a proxy: refuse, lose, delay or duplicate the n-th request of an API.
+"""Faults of single requests: refuse, lose, drop, delay or duplicate the n-th request of an API.
 
 Owns: the rules, set over the control socket. A rule counts the requests of its API from clients that match
 (`request_rules.py`), and acts on the n-th, once:
 
-    refuse     the request is not forwarded, and its response has the error code `error`
-    lose       the request is not forwarded, and its connection is reset
-    delay      the request, and those behind it on its connection, are forwarded `delay_ms` later
-    duplicate  the request is forwarded twice, and the second response does not reach the client
+    refuse     the request is not served, and its response has the error code `error`
+    lose       the request is not served, and its connection is reset
+    drop       neither it nor any later request of its connection is served or answered; the connection stays open
+    delay      the request, and those behind it on its connection, are served `delay_ms` later
+    duplicate  the request is served twice in succession, and the second response does not leave
 
-The operations have the names and fields of `refused_requests.py`, which a broker's own host has, and three more.
+A proxy forwards a request where a broker serves it.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, ErrorCode
 from ..seam import Peer, Trace
-from .refused_requests import check_error_number
 from .request_rules import RequestRule, RequestRules
 
-REFUSE, LOSE, DELAY, DUPLICATE = "refuse", "lose", "delay", "duplicate"
+REFUSE, LOSE, DROP, DELAY, DUPLICATE = "refuse", "lose", "drop", "delay", "duplicate"
 EVENTS = {
-    REFUSE: "request.refused", LOSE: "request.lost", DELAY: "request.delayed", DUPLICATE: "request.duplicated",
+    REFUSE: "request.refused", LOSE: "request.lost", DROP: "request.dropped", DELAY: "request.delayed",
+    DUPLICATE: "request.duplicated",
 }  # fmt: skip
-DELAY_MS_MOST = 600_000
+REQUEST_DELAY_MS_MOST = 600_000
+ERROR_NUMBERS = frozenset(int(code) for code in ErrorCode) - {0}
 
 
 @dataclass(slots=True, kw_only=True)
-class RequestFault(RequestRule):
+class RequestFaultRule(RequestRule):
     """Do `action` with the `nth` request of `api_key` from a peer that matches `client`."""
 
     action: str
@@ -40,22 +42,24 @@ class RequestFault(RequestRule):
 
     def __post_init__(self) -> None:
         RequestRule.__post_init__(self)  # super() does not work in a class with slots
-        if self.action == REFUSE:
-            check_error_number(self.error)
-        if self.action == DELAY and not 0 < self.delay_ms <= DELAY_MS_MOST:
+        if self.action == REFUSE and self.error not in ERROR_NUMBERS:
             raise ConfigError(
-                f"delay_ms={self.delay_ms}: expected a number from 1 to {DELAY_MS_MOST}"
+                f"error={self.error}: expected the number of one of Kafka's error codes"
+            )
+        if self.action == DELAY and not 0 < self.delay_ms <= REQUEST_DELAY_MS_MOST:
+            raise ConfigError(
+                f"delay_ms={self.delay_ms}: expected a number from 1 to {REQUEST_DELAY_MS_MOST}"
             )
 
 
 class RequestFaults:
-    """The armed rules of one broker at a proxy."""
+    """The armed rules of one host, and what fired."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._rules = RequestRules[RequestFault]()
+        self._rules = RequestRules[RequestFaultRule]()
 
-    def fire(self, peer: Peer, api_key: int) -> RequestFault | None:
+    def fire(self, peer: Peer, api_key: int) -> RequestFaultRule | None:
         """Count one request; return the rule that acts on it. Without rules: one test."""
         rule = self._rules.fire(peer, api_key)
         if rule is not None:
@@ -68,15 +72,12 @@ class RequestFaults:
         """The control operations."""
         return {
             "requests": lambda _: {"rules": self._rules.report()},
-            "requests.refuse": partial(self._op_arm, REFUSE),
-            "requests.lose": partial(self._op_arm, LOSE),
-            "requests.delay": partial(self._op_arm, DELAY),
-            "requests.duplicate": partial(self._op_arm, DUPLICATE),
+            **{f"requests.{action}": partial(self._op_arm, action) for action in EVENTS},
             "requests.clear": self._rules.op_clear,
         }
 
     def _op_arm(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        rule = RequestFault(
+        rule = RequestFaultRule(
             id=self._rules.next_id(),
             api_key=int(request["api_key"]),
             nth=int(request.get("nth", 1)),

@@ -1,7 +1,7 @@
 """Rules that act once, on the n-th matching request or response of an API: counting, arming, clearing.
 
 Owns: `RequestRule`, and `RequestRules`, the armed rules of one kind on one host. A pattern without a space is a
-client's name (`orders-*`), with one a peer (`broker 2`). `lost_responses.py` and `refused_requests.py` say what a rule
+client's name (`orders-*`), with one a peer (`broker 2`). `lost_responses.py` and `request_faults.py` say what a rule
 does.
 """
 

@@ -181,11 +181,12 @@ class RealLink:
         """Apply the rules: hold back, delay or release frames in both directions; no frame is lost."""
         rules = self._context.rules
         blocked, delay_ms = rules.blocked(self._peer), rules.delay_ms(self._peer)
+        bytes_per_s = rules.bytes_per_s(self._peer)
         if blocked.inward:
             self._shut(HELD)
         else:
             self._open(HELD)
-        self.delay(delay_ms)
+        self.delay(delay_ms, bytes_per_s)
         if blocked.outward == self._out_held:
             return
         self._out_held = blocked.outward
@@ -194,13 +195,16 @@ class RealLink:
         else:
             self._flush_soon()
 
-    def delay(self, delay_ms: int) -> None:
-        """Delay what is sent from now on; 0: send delayed frames now, and later ones at once."""
+    def delay(self, delay_ms: int, bytes_per_s: int = 0) -> None:
+        """Delay or limit what is sent from now on; both 0: send delayed frames now, and later ones at once."""
         slow = self._slow
-        if delay_ms:
+        if delay_ms or bytes_per_s:
             if slow is None:
-                slow = SlowSend(self._context.loop, self._queue.extend, self._flush_soon)
-            slow.delay_ms = delay_ms
+                context = self._context
+                slow = SlowSend(
+                    context.loop, self._queue.extend, self._flush_soon, context.bandwidth
+                )
+            slow.delay_ms, slow.bytes_per_s = delay_ms, bytes_per_s
             self._slow = slow
         elif slow is not None:
             self._slow = None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from ..knobs.bandwidth import Bandwidth
 from ..knobs.link_rules import LinkRules
 
 READ_BYTES = 256 * 1024
@@ -39,6 +40,8 @@ class LinkContext(Generic[LinkT]):
     rules: LinkRules
     log: Callable[[str, str], None]
     links: set[LinkT]
+    bandwidth: Bandwidth = field(default_factory=Bandwidth)
+    """What all throttled links share."""
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(READ_BYTES)))
     delivering: bool = False
     """True while a link delivers frames."""

@@ -2,10 +2,10 @@
 
 Owns: this host's listening sockets (bound before the process starts serving), all its links, the rules on them.
 
-Faults (control operations `links.block`, `links.slow`, `links.reset`, `links.heal`, `links`, `responses.lose`,
-`responses.clear`, `responses`): rules apply at once to live links (see `link.py`). Connecting to a blocked peer waits
-until it is healed or the caller's time is up, as behind a firewall that drops packets. An accepted link has no peer
-name until its first request; naming it applies the rules of that name.
+Faults (control operations `links…`, `responses…` and `requests…` of `knobs/control.py`): rules of links apply at once
+to live links (see `link.py`). Connecting to a blocked peer waits until it is healed or the caller's time is up, as
+behind a firewall that drops packets. An accepted link has no peer name until its first request; naming it applies the
+rules of that name.
 
 What may fail: `connect` raises OSError or TimeoutError; running out of descriptors pauses accepting.
 """
@@ -22,7 +22,7 @@ from typing import Any
 from ...errors import ConfigError
 from ..knobs.link_rules import LinkRules, matches_any
 from ..knobs.lost_responses import LostResponses
-from ..knobs.refused_requests import RefusedRequests
+from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
 from .link import RealLink
 from .link_context import LinkContext
@@ -132,7 +132,7 @@ class RealNetwork:
         self._trace = trace
         self._rules = LinkRules()
         self._lost = LostResponses(clock, trace)
-        self._refused = RefusedRequests(trace)
+        self._request_faults = RequestFaults(trace)
         self._links: set[RealLink] = set()
         self._context = LinkContext(loop=loop, rules=self._rules, log=self.log, links=self._links)
         self._acceptors: list[RealAcceptor] = []
@@ -183,9 +183,9 @@ class RealNetwork:
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         return self._lost.lose(peer, api_key)
 
-    def refuse_request(self, peer: Peer, api_key: int) -> int:
-        """Return the error code with which a fault wants this request refused, 0 for none."""
-        return self._refused.refuse(peer, api_key)
+    def request_fault(self, peer: Peer, api_key: int) -> RequestFaultRule | None:
+        """Count one request, and return the fault that acts on it."""
+        return self._request_faults.fire(peer, api_key)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
@@ -233,12 +233,19 @@ class RealNetwork:
         self._apply()
         self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
 
+    def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
+        """Send at most so much to these peers together, on live links and new ones."""
+        self._rules.throttle(peers, bytes_per_s)
+        self._apply()
+        self._trace.emit("links.throttled", peers=list(peers), bytes_per_s=bytes_per_s)
+
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
         """Remove rules: "deliver" the held frames in order, or "reset" the links; returns how many links were held."""
         if mode not in ("deliver", "reset"):
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self._links if any(link.blocked)]
         self._rules.heal(peers)
+        self._context.bandwidth.clear()
         freed = [link for link in held if not any(self._rules.blocked(link.peer))]
         if mode == "reset":
             for link in freed:
@@ -279,8 +286,9 @@ class RealNetwork:
         """The control operations of the network."""
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
+            "links.throttle": self._op_throttle,
             "links.heal": self._op_heal, "links.reset": self._op_reset,
-            **self._lost.operations(), **self._refused.operations(),
+            **self._lost.operations(), **self._request_faults.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -303,6 +311,10 @@ class RealNetwork:
         self.slow(list(fields["peers"]), int(fields["delay_ms"]))
         met = [str(link.peer) for link in self._links if self._rules.delay_ms(link.peer)]
         return {"links": sorted(met)}
+
+    def _op_throttle(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.throttle(list(fields["peers"]), int(fields["bytes_per_s"]))
+        return {}
 
     def _op_reset(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"links": self.reset(list(fields["peers"]))}

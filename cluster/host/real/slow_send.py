@@ -1,4 +1,4 @@
-"""Frames of a slow link, which wait until the delay of a link rule is over (K2).
+"""Frames of a slow link, which wait until the delay of a link rule is over, or its rate lets them leave (K2).
 
 Owns: the waiting frames of one slow link, in the order in which they were sent, and one timer for the first.
 
@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..knobs.bandwidth import NS_PER_S, Bandwidth
 from .pieces import Piece
 
 Release = Callable[[Sequence[Piece]], None]
@@ -39,18 +40,23 @@ class SlowSend:
     """The delay of one link; created when a rule makes the link slow."""
 
     __slots__ = (
-        "_frames", "_loop", "_release", "_released", "_timer", "delay_ms", "delayed_bytes", "waiting_bytes",
+        "_bandwidth", "_frames", "_loop", "_release", "_released", "_timer", "bytes_per_s", "delay_ms",
+        "delayed_bytes", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, release: Release, released: Callable[[], None]
-    ) -> None:
+        self, loop: asyncio.AbstractEventLoop, release: Release, released: Callable[[], None],
+        bandwidth: Bandwidth | None = None,
+    ) -> None:  # fmt: skip
+        self._bandwidth = bandwidth or Bandwidth()
         self._loop = loop
         self._released = released
         self._frames: deque[Waiting] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._release = release
         self.delay_ms = 0
+        self.bytes_per_s = 0
+        """0: no limit."""
         self.waiting_bytes = 0
         """Bytes of the frames that wait."""
         self.delayed_bytes = 0
@@ -58,7 +64,11 @@ class SlowSend:
 
     def add(self, pieces: Sequence[Piece], size: int) -> None:
         """Add a frame that was sent now."""
-        self._frames.append(Waiting(time.monotonic() + self.delay_ms / 1000, pieces, size))
+        leaves_s = time.monotonic()
+        if self.bytes_per_s:
+            now_ns = time.monotonic_ns()
+            leaves_s = self._bandwidth.departure_ns(now_ns, size, self.bytes_per_s) / NS_PER_S
+        self._frames.append(Waiting(leaves_s + self.delay_ms / 1000, pieces, size))
         self.waiting_bytes += size
         if self._timer is None:
             self._wait()

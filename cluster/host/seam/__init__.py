@@ -20,7 +20,7 @@ from .clock import Clock
 from .disk import Disk, DiskFile, Lock, MappedFile
 from .failpoints import Failpoints
 from .host import Control, Host, ProcessHost
-from .network import CLOSED_BY_PEER, Acceptor, FrameHandler, Link, Network, Peer
+from .network import CLOSED_BY_PEER, Acceptor, FrameHandler, Link, Network, Peer, RequestFault
 from .observation import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -72,6 +72,7 @@ __all__ = [
     "Peer",
     "ProcessHost",
     "Promise",
+    "RequestFault",
     "T",
     "Tap",
     "TappedGroup",

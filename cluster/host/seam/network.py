@@ -105,6 +105,25 @@ class Acceptor(Protocol):
         ...
 
 
+class RequestFault(Protocol):
+    """What a fault wants done with one request (`knobs/request_faults.py`)."""
+
+    @property
+    def action(self) -> str:
+        """`refuse`, `lose`, `drop`, `delay` or `duplicate`."""
+        ...
+
+    @property
+    def error(self) -> int:
+        """The error code of a refusal."""
+        ...
+
+    @property
+    def delay_ms(self) -> int:
+        """The delay."""
+        ...
+
+
 class Network(Protocol):
     """Sockets that carry frames, and the link rules that faults set (isolation, lost responses)."""
 
@@ -130,8 +149,8 @@ class Network(Protocol):
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         ...
 
-    def refuse_request(self, peer: Peer, api_key: int) -> int:
-        """Return the error code with which a fault wants this request refused, 0 for none."""
+    def request_fault(self, peer: Peer, api_key: int) -> RequestFault | None:
+        """Count one request, and return the fault that acts on it."""
         ...
 
     def after_delivery(self, call: Callable[[], object]) -> None:

@@ -6,7 +6,8 @@ drawn from the world's seed (`latency.py`), so that frames of different links ov
 its order, as TCP does.
 
 Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a direction; its frames in flight
-then wait and are delivered, in order, after healing. A slow link adds to every latency. A reset loses the frames in
+then wait and are delivered, in order, after healing. A slow link adds to every latency, a throttled one to the time at
+which a frame leaves. A reset loses the frames in
 flight, in both directions. The end of a connection waits in a blocked direction as data does. A machine without power
 sends nothing: its peers detect that by their own timeouts, or by a reset (RST) when the machine has power again.
 """
@@ -18,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from ..knobs.bandwidth import Bandwidth
 from ..knobs.link_rules import LinkRules
 from ..seam import Peer
 from .latency import NS_PER_BYTE, Latency
@@ -29,12 +31,21 @@ RESET_BY_PEER = "Connection reset by peer"
 class NetworkNode:
     """A machine as the network sees it; it outlives the processes on the machine."""
 
-    __slots__ = ("delayed_frames", "identity", "incarnations", "name", "powered", "rules")
+    __slots__ = (
+        "bandwidth",
+        "delayed_frames",
+        "identity",
+        "incarnations",
+        "name",
+        "powered",
+        "rules",
+    )
 
     def __init__(self, name: str, identity: Peer) -> None:
         self.name = name
         self.identity = identity
         self.rules = LinkRules()
+        self.bandwidth = Bandwidth()
         self.delayed_frames = 0
         """Number of frames that a link rule sent late."""
         self.powered = True
@@ -83,11 +94,10 @@ class LinkDirection:
 
     def push(self, frame: bytes, end: str = "") -> None:
         """Send a frame or, with `end`, the end of the connection."""
-        fabric = self.fabric
-        delay = fabric.latency_ns(
-            self.source.network_node, self.target.network_node
-        ) + NS_PER_BYTE * len(frame)
-        arrives = max(self.last_ns, fabric.loop.now_ns + delay)
+        fabric, source, target = self.fabric, self.source.network_node, self.target.network_node
+        delay = fabric.latency_ns(source, target) + NS_PER_BYTE * len(frame)
+        leaves = fabric.departure_ns(source, target, len(frame))
+        arrives = max(self.last_ns, leaves + delay)
         self.last_ns = arrives
         self.queue.append(InFlightFrame(arrives, frame, end))
         if not self.blocked:
@@ -108,15 +118,20 @@ class LinkDirection:
             return
         self.blocked = blocked
         if not blocked and self.queue:
-            fabric, held = self.fabric, self.queue
-            now_ns = fabric.loop.now_ns
-            self.queue, self.last_ns = deque(), now_ns
-            for frame in held:
-                self.last_ns = max(self.last_ns, now_ns + fabric.latency_ns(source, target))
-                self.queue.append(frame._replace(arrives_ns=self.last_ns))
-                fabric.loop.call_after(
-                    self.target.incarnation, self.last_ns - now_ns, self.target.arrived
-                )
+            self.send_again()
+
+    def send_again(self) -> None:
+        """Send the frames in flight now: what held them back is gone."""
+        source, target = self.source.network_node, self.target.network_node
+        fabric, held = self.fabric, self.queue
+        now_ns = fabric.loop.now_ns
+        self.queue, self.last_ns = deque(), now_ns
+        for frame in held:
+            self.last_ns = max(self.last_ns, now_ns + fabric.latency_ns(source, target))
+            self.queue.append(frame._replace(arrives_ns=self.last_ns))
+            fabric.loop.call_after(
+                self.target.incarnation, self.last_ns - now_ns, self.target.arrived
+            )
 
 
 class Fabric:
@@ -144,6 +159,22 @@ class Fabric:
         if delay_ms:
             source.delayed_frames += 1
         return self.latency.draw_ns(self._random, delay_ms)
+
+    def end_throttle(self, source: NetworkNode) -> None:
+        """Send now what waits for the bandwidth of `source`."""
+        if source.bandwidth.busy_until_ns > self.loop.now_ns:
+            for direction in list(self._directions):
+                if direction.source.network_node is source and not direction.blocked:
+                    direction.send_again()
+        source.bandwidth.clear()
+
+    def departure_ns(self, source: NetworkNode, target: NetworkNode, size: int) -> int:
+        """Return when a frame that is sent now leaves `source`: later where a rule limits what it sends."""
+        rate = source.rules.bytes_per_s(target.identity)
+        if not rate:
+            return self.loop.now_ns
+        source.delayed_frames += 1
+        return source.bandwidth.departure_ns(self.loop.now_ns, size, rate)
 
     @staticmethod
     def blocked(source: NetworkNode, target: NetworkNode) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import ConfigError
 from ..knobs.link_rules import matches_any
 from ..knobs.lost_responses import LostResponses
-from ..knobs.refused_requests import RefusedRequests
+from ..knobs.request_faults import RequestFaultRule, RequestFaults
 from ..seam import Clock, FrameHandler, Link, Peer, Trace
 from .after_delivery import DeferredCalls
 from .fabric import Fabric, LinkDirection, NetworkNode
@@ -87,7 +87,7 @@ class SimNetwork:
         self._bound = dict(listeners)
         self._listening: list[int] = []
         self._lost = LostResponses(clock, trace)
-        self._refused = RefusedRequests(trace)
+        self._request_faults = RequestFaults(trace)
         self.deferred_calls = DeferredCalls(tasks.call_soon, lambda: incarnation.running)
         self._context = SimLinkContext(
             network_node=node,
@@ -175,9 +175,9 @@ class SimNetwork:
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
         return self._lost.lose(peer, api_key)
 
-    def refuse_request(self, peer: Peer, api_key: int) -> int:
-        """Return the error code with which a fault wants this request refused, 0 for none."""
-        return self._refused.refuse(peer, api_key)
+    def request_fault(self, peer: Peer, api_key: int) -> RequestFaultRule | None:
+        """Count one request, and return the fault that acts on it."""
+        return self._request_faults.fire(peer, api_key)
 
     def after_delivery(self, call: Callable[[], object]) -> None:
         """Run `call` after the delivery of frames that is in progress; without one, on the next turn of the loop."""
@@ -200,12 +200,19 @@ class SimNetwork:
         self.network_node.delayed_frames = 0
         self._trace.emit("links.slowed", peers=list(peers), delay_ms=delay_ms)
 
+    def throttle(self, peers: Sequence[str], bytes_per_s: int) -> None:
+        """Send at most so much to these peers together, on live links and new ones."""
+        self.network_node.rules.throttle(peers, bytes_per_s)
+        self.network_node.delayed_frames = 0
+        self._trace.emit("links.throttled", peers=list(peers), bytes_per_s=bytes_per_s)
+
     def heal(self, mode: str = "deliver", peers: Sequence[str] | None = None) -> int:
         """Remove rules: "deliver" the held frames in order, or "reset" the links; returns how many links were held."""
         if mode not in ("deliver", "reset"):
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self.links if link.inward.blocked or link.outward.blocked]
         self.network_node.rules.heal(peers)
+        self.fabric.end_throttle(self.network_node)
         if mode == "reset":
             for link in held:
                 link.break_off()
@@ -236,8 +243,9 @@ class SimNetwork:
         """The control operations of the network."""
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
+            "links.throttle": self._op_throttle,
             "links.heal": self._op_heal, "links.reset": self._op_reset,
-            **self._lost.operations(), **self._refused.operations(),
+            **self._lost.operations(), **self._request_faults.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -252,6 +260,10 @@ class SimNetwork:
 
     def _op_slow(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         self.slow(list(fields["peers"]), int(fields["delay_ms"]))
+        return {}
+
+    def _op_throttle(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.throttle(list(fields["peers"]), int(fields["bytes_per_s"]))
         return {}
 
     def _op_reset(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,6 +20,10 @@ FAULT_WORDS: Mapping[str, str] = {
     "disk_error": "had a disk that failed",
     "slow_disk": "had a slow disk",
     "lose_response": "lost responses",
+    "lose_request": "lost requests",
+    "delay_request": "served requests late",
+    "duplicate_request": "served requests twice",
+    "throttle": "sent slowly",
 }
 """What happened to a broker, by kind of fault."""
 AT_ONCE = frozenset({"kill", "terminate", "restart", "power_loss", "reset"})

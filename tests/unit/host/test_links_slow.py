@@ -54,6 +54,48 @@ class Ends(LinkEnds):
             return True
 
 
+def test_throttled_links_share_the_rate_and_send_frames_whole_and_in_order() -> None:
+    async def main() -> None:
+        with closing(Ends()) as first:
+            second = LinkEnds(Peer("broker", "3"), first.context)
+            with closing(second):
+                first.rules.throttle(["broker *"], 20_000)
+                for ends in (first, second):
+                    ends.link.apply()
+                begun = time.monotonic()
+                for number in range(5):
+                    first.link.send([bytes([number]) * 500])
+                    second.link.send([bytes([number]) * 500])
+                for number in range(5):
+                    assert await first.frame() == bytes([number]) * 500
+                    assert await second.frame() == bytes([number]) * 500
+                assert time.monotonic() - begun >= 10 * 504 / 20_000 - 0.01
+                assert first.link.report()["delayed_bytes"] == 5 * 504
+
+    run(main())
+
+
+def test_what_waits_for_its_rate_leaves_when_the_throttle_ends() -> None:
+    async def main() -> None:
+        with closing(Ends()) as ends:
+            ends.rules.throttle(["broker 2"], 1)
+            ends.link.apply()
+            ends.link.send([b"would take a minute" * 4])
+            await ends.turn(20)
+            assert ends.has_received_nothing()
+            ends.heal()
+            assert await ends.frame() == b"would take a minute" * 4
+            ends.link.send([b"at once"])
+            assert await ends.frame() == b"at once"
+
+    run(main())
+
+
+def test_a_rate_that_cannot_be_used_is_refused() -> None:
+    with pytest.raises(ConfigError, match="bytes_per_s 0: expected a number from 1"):
+        LinkRules().throttle(["*"], 0)
+
+
 def test_slow_link_sends_each_frame_after_its_delay_and_in_order() -> None:
     async def main() -> None:
         with closing(Ends()) as ends:

@@ -230,6 +230,18 @@ def test_slow_link_delays_frames_until_it_is_reset(pair: Pair) -> None:
     assert end.frames[-1] == b"re:y"
 
 
+def test_throttled_machine_sends_at_its_rate_until_it_is_healed(pair: Pair) -> None:
+    end = pair.connect()
+    pair.host.knobs.throttle(["*"], 1_000)
+    for number in range(10):
+        end.link.send((bytes([number]) * 100,))
+    pair.world.loop.run_for(350)
+    assert 1 <= len(pair.accepted[0].frames) <= 3, "a frame for each 100 ms"
+    pair.host.knobs.heal()
+    pair.world.loop.run_for(60)
+    assert pair.accepted[0].frames == [bytes([number]) * 100 for number in range(10)]
+
+
 def test_connect_to_a_paused_process_succeeds_and_it_reads_later(pair: Pair) -> None:
     pair.server.pause()
     end = pair.connect()
