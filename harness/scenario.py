@@ -2,8 +2,8 @@
 
 Owns: the variants (settings of the topic and of the producer, and the guarantee), the repertoires (which kinds of
 fault may be drawn), `Scenario` (drawn from a seed, or read from a recorded schedule) and its run. A run counts only if
-it had acknowledged records, a fault that overlapped traffic and, with a repertoire of which every kind may move a
-leader, an election on the topic; else its verdict is `unknown`, whatever the checks say.
+it had acknowledged records, a fault that overlapped traffic and, where a leader of the topic died, an election on the
+topic; else its verdict is `unknown`, whatever the checks say.
 
     safe              acks=all, idempotent, min.insync.replicas=2: nothing may be lost, doubled or reordered
     acks-1            a leader acknowledges alone: a record may be lost with it (H2)
@@ -44,6 +44,8 @@ from .workload import Workload
 if TYPE_CHECKING:
     from .checks import Verdict
 
+DEADLY = frozenset({"kill", "terminate", "restart", "power_loss"})
+"""Kinds that end the broker's process."""
 CALM_S = 0.7
 BOUND_S = 120.0
 """How much longer than planned the faults of one run may take before it is ended."""
@@ -152,7 +154,7 @@ class Scenario:
     transforms: bool = False
     """As in `ChaosVariant`."""
     needs_election: bool = False
-    """Whether a run without an election does not count."""
+    """Whether a run in which a leader died, and no other was elected, does not count."""
     variant: str = "safe"
     repertoire: str = "usual"
 
@@ -237,6 +239,7 @@ def run_scenario(
     begun = time.monotonic()
     status, totals, reasons, acknowledged = "unknown", dict[str, int](), list[str](), 0
     elections = faults = 0
+    must_elect = scenario.needs_election
     ran: Harrow | None = None
     try:
         with Harrow(
@@ -253,13 +256,14 @@ def run_scenario(
             elections = count_elections(folder, scenario.topic)
             if harrow.backend != LOCAL:  # its brokers write no trace
                 elections = leader_epochs(harrow, scenario.topic)
+            must_elect = scenario.needs_election and leader_died(folder, scenario.topic)
     except Exception as error:  # the failure of one run is reported as that run's result
         status, reasons = "unknown", [*reasons, f"{type(error).__name__}: {error}"]
     lacking = [
         what
         for what, count in (
             ("acknowledged record", acknowledged),
-            ("election", elections or not scenario.needs_election),
+            ("election", elections or not must_elect),
             ("fault", faults),
         )
         if not count
@@ -331,6 +335,22 @@ def _break(harrow: Harrow, scenario: Scenario) -> int:
 def leader_epochs(harrow: Harrow, topic: str) -> int:
     """Return the sum of the leader epochs of a topic's partitions: how often a leader was elected after the first."""
     return sum(view.leader_epoch for view in harrow.cluster.describe().topics[topic].values())
+
+
+def leader_died(folder: Path, topic: str) -> bool:
+    """Whether a fault ended the process of a leader of the topic: only then is an election certain.
+
+    A leader that is paused or cut off remains the leader until its session ends, and a broker that plays another role
+    need not lead a partition of the topic.
+    """
+    recorded = folder / run_folder.SCHEDULE
+    steps = Schedule.from_json(recorded.read_text()).steps if recorded.exists() else ()
+    return any(
+        step.fired_ms is not None
+        and step.fault.kind in DEADLY
+        and (step.fault.target.role, step.fault.target.topic) == ("leader", topic)
+        for step in steps
+    )
 
 
 def count_elections(folder: Path, topic: str = TOPIC) -> int:

@@ -42,11 +42,13 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     registry.expired         session, name
     links.blocked            peers, direction
     links.slowed             peers, delay_ms
+    links.throttled          peers, bytes_per_s
     links.healed             mode, links
     links.reset              peers, links
     response.lost            rule, peer, api_key
     request.refused          rule, peer, api_key, error
-    request.lost             rule, peer, api_key, error (at a proxy, as the next two)
+    request.lost             rule, peer, api_key, error
+    request.dropped          rule, peer, api_key, error (and every later request of the connection)
     request.delayed          rule, peer, api_key, error
     request.duplicated       rule, peer, api_key, error
     proxy.broker             node_id, upstream, address (of the proxy's own host)

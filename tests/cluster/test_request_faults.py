@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 from harrow.cluster.host.tap import FLAG_LOST, PRODUCED
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.harness.backends.knobs import HostKnobs, HostRule
@@ -128,7 +128,7 @@ def test_a_duplicated_batch_is_in_the_log_twice_unless_the_producer_is_idempoten
     }  # fmt: skip
     rule = served.arm("duplicate", client="doubled")
     producer = Producer(settings)
-    failed: list[KafkaException] = []
+    failed: list[KafkaError] = []
     for number in range(20):
         producer.produce(
             topic, str(number), on_delivery=lambda error, _: failed.append(error) if error else None

@@ -15,7 +15,21 @@ import pytest
 from apache_kafka import MISSING
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from harrow import Harrow, VerdictError, isolate, kill, leader, lose_response, pause, refuse_request
+from harrow import (
+    Harrow,
+    VerdictError,
+    delay_request,
+    duplicate_request,
+    isolate,
+    kill,
+    leader,
+    lose_request,
+    lose_response,
+    pause,
+    refuse_request,
+    slow_disk,
+    throttle,
+)
 from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.apache.installation import find_kafka
 from harrow.harness.backends.apache.source import KafkaClusters
@@ -79,11 +93,15 @@ def test_the_users_test_runs_unchanged_and_what_the_backend_lacks_is_skipped_wit
     )
 
 
-def test_faults_of_requests_and_of_clients_links_act_on_kafka(kafka: Harrow) -> None:
+def test_faults_of_requests_and_of_links_act_on_kafka(kafka: Harrow) -> None:
     orders = kafka.topic("orders", partitions=1)
     faults = (
         lose_response("Produce", nth=3, target=leader(orders, 0)),
         refuse_request("Produce", "NOT_ENOUGH_REPLICAS", nth=3, target=leader(orders, 0)),
+        lose_request("Produce", nth=3, target=leader(orders, 0)),
+        delay_request("Produce", target=leader(orders, 0), delay_ms=300),
+        duplicate_request("Produce", target=leader(orders, 0)),
+        throttle(leader(orders, 0), bytes_per_s=20_000, seconds=0.5),
         isolate(leader(orders, 0), peers="clients", seconds=0.5),
         pause(leader(orders, 0), seconds=0.5),
     )
@@ -95,10 +113,29 @@ def test_faults_of_requests_and_of_clients_links_act_on_kafka(kafka: Harrow) -> 
     assert chaos.effects == len(faults)
     assert kafka.verify(orders, guarantee="no-loss").valid
     with (
-        pytest.raises(CapabilityError, match=r"'links'.*'apache'"),
-        kafka.chaos(isolate(leader(orders))),
+        pytest.raises(CapabilityError, match=r"'slow-disk'.*'apache'"),
+        kafka.chaos(slow_disk(leader(orders))),
     ):
         pass
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_duplicated_request_doubles_a_batch_unless_the_producer_is_idempotent(
+    kafka: Harrow, idempotent: bool
+) -> None:
+    orders = kafka.topic("orders", partitions=1)
+    with kafka.chaos(duplicate_request("Produce", nth=5)) as chaos:
+        sent = 0
+        while chaos.running:
+            settings = {"acks": "all", "enable.idempotence": idempotent}
+            produce(kafka.bootstrap_servers, "orders", range(sent, sent + 20), **settings)
+            sent += 20
+    if idempotent:
+        assert kafka.verify(orders, guarantee="exactly-once").valid
+        return
+    with pytest.raises(VerdictError) as found:
+        kafka.verify(orders, guarantee="exactly-once")
+    assert set(found.value.verdict.anomaly_names()) == {"duplicate"}
 
 
 def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> None:

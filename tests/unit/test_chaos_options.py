@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from click import UsageError
+from harrow import controller, isolate, kill, leader, pause, terminate
 from harrow.cluster.errors import ConfigError
-from harrow.faults import Schedule, ScheduledFault, one, power_loss
+from harrow.faults import Fault, Schedule, ScheduledFault, one, power_loss
 from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, random_schedule
 from harrow.harness.commands.chaos import command, folder_name, summary
 from harrow.harness.run_settings import RunSettings
@@ -18,6 +19,7 @@ from harrow.harness.scenario import (
     ChaosResult,
     cap_of,
     kinds_in_effect,
+    leader_died,
     recorded_scenario,
     repeat_command,
 )
@@ -122,3 +124,25 @@ def test_a_recorded_schedule_runs_on_the_cluster_that_it_describes() -> None:
         recorded_scenario(Schedule(steps=(step,)), "again")
     with pytest.raises(ConfigError, match="did you mean brokers"):
         RunSettings.from_json({"broker": 3})
+
+
+@pytest.mark.parametrize(
+    ("fault", "fired", "died"),
+    [
+        (kill(leader("orders")), True, True),
+        (terminate(leader("orders", 1)), True, True),
+        (kill(leader("orders")), False, False),
+        (kill(leader("bills")), True, False),
+        (kill(controller()), True, False),
+        (pause(leader("orders"), seconds=0.5), True, False),
+        (isolate(leader("orders"), seconds=9), True, False),
+    ],
+    ids=str,
+)
+def test_an_election_is_demanded_only_where_a_leader_of_the_topic_died(
+    tmp_path: Path, fault: Fault, fired: bool, died: bool
+) -> None:
+    assert not leader_died(tmp_path, "orders"), "no schedule"
+    step = ScheduledFault(id="1", fault=fault, nodes=(1,), fired_ms=7 if fired else None)
+    (tmp_path / "schedule.json").write_text(Schedule(steps=(step,)).to_json())
+    assert leader_died(tmp_path, "orders") is died

@@ -72,7 +72,11 @@ class RequestFaults:
         """The control operations."""
         return {
             "requests": lambda _: {"rules": self._rules.report()},
-            **{f"requests.{action}": partial(self._op_arm, action) for action in EVENTS},
+            "requests.refuse": partial(self._op_arm, REFUSE),
+            "requests.lose": partial(self._op_arm, LOSE),
+            "requests.drop": partial(self._op_arm, DROP),
+            "requests.delay": partial(self._op_arm, DELAY),
+            "requests.duplicate": partial(self._op_arm, DUPLICATE),
             "requests.clear": self._rules.op_clear,
         }
 

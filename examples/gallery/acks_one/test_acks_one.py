@@ -18,6 +18,6 @@ from twins import PlaceOrders, twins
 )
 def test_no_placed_order_is_lost(harrow: Harrow, place_orders: PlaceOrders) -> None:
     orders = harrow.topic("orders")
-    with harrow.chaos(isolate(leader(orders, 0), seconds=1.2, heals_by="reset")) as chaos:
+    with harrow.chaos(isolate(leader(orders, 0), seconds=2.5, heals_by="reset")) as chaos:
         placed = place_orders(harrow.bootstrap_servers, orders_while(lambda: chaos.running))
     harrow.verify(orders, guarantee="no-loss", record_id="order", expected=placed)

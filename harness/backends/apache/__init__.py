@@ -2,12 +2,12 @@
 
     installation.py    where Kafka and Java are, or why the backend cannot be used here
     kafka_cluster.py   the cluster: KRaft nodes as processes, Harrow's proxy before them
+    kafka_listeners.py where each node listens, and how the nodes reach each other through the proxy
     kafka_views.py     the state of the cluster, asked by Kafka's own requests
     kafka_settings.py  the settings of a test as a node's server.properties
     system.py          the cluster as faults see it
     source.py          a source of such clusters for `Harrow`
 
 Clients reach the brokers through the proxy (`cluster/proxy/`), which writes the history and injects the faults of links
-and requests. Harrow asks the brokers directly. The brokers talk to each other directly, so faults of the links between
-brokers are missing from the capabilities.
+and requests, and so do the nodes each other. Harrow asks the brokers directly.
 """

@@ -108,7 +108,8 @@ def test_nodes_reach_each_other_by_names_that_lead_to_the_proxy() -> None:
     assert rows["listeners"] == f"{served},CONTROLLER://kafka-2:12"
     assert rows["advertised.listeners"] == served
     assert rows["controller.quorum.voters"] == "1@kafka-1:11,2@kafka-2:12"
-    hosts = dict(reversed(line.split()) for line in hosts_file(2, (1, 2)).splitlines())
+    rows_of_hosts = (line.split() for line in hosts_file(2, (1, 2)).splitlines())
+    hosts = {name: address for address, name in rows_of_hosts}
     assert hosts["kafka-1"] == "127.77.2.1"
     assert hosts["kafka-2"] == hosts["localhost"] == "127.0.0.1", "a node reaches itself directly"
     assert [tuple(link) for link in peer_links(LISTENERS)] == [
