@@ -235,6 +235,18 @@ def test_a_cluster_on_zookeeper_lacks_the_registry_and_the_error_says_what_to_do
         check_capabilities(system, fault, fault.capabilities())
 
 
+def test_brokers_without_sessions_at_a_registry_have_no_link_to_one() -> None:
+    system = FakeSystem()
+    system.capabilities -= {"registry-links", "registry"}
+    fault = isolate(leader("orders", 0))
+    injection = fault.resolve(take_snapshot(system), random.Random(3))
+    assert fault.peers_of(system, injection, 1) == ["broker 2", "broker 3"]
+    single = cut(leader("orders", 0), peers="any")
+    for seed in range(30):
+        injection = single.resolve(take_snapshot(system), random.Random(seed))
+        assert single.peers_of(system, injection, 1)[0] in ("broker 2", "broker 3")
+
+
 def test_each_fault_needs_only_capabilities_that_have_a_remedy() -> None:
     refining = {"registry-links"}  # says which peers the capability "links" means
     assert set().union(*(fault.capabilities() for fault in ALL)) == set(CAPABILITIES) - refining
