@@ -134,7 +134,7 @@ def test_a_duplicated_request_doubles_a_batch_unless_the_producer_is_idempotent(
         assert kafka.verify(orders, guarantee="exactly-once").valid
         return
     with pytest.raises(VerdictError) as found:
-        kafka.verify(orders, guarantee="exactly-once")
+        kafka.verify(orders, guarantee="exactly-once", record_id=lambda record: record.json)
     assert set(found.value.verdict.anomaly_names()) == {"duplicate"}
 
 
