@@ -96,6 +96,7 @@ def harrow_fixture(
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
     backend: str | None = None,
+    kafka: str | None = None,
 ) -> Any:
     """Make a fixture that yields a `Harrow` for each test. The variable that you assign it to is the fixture's name.
 
@@ -110,11 +111,13 @@ def harrow_fixture(
     * `seed`: all random values of the tests derive from it, instead of the seed of the run.
     * `plant`: the dotted name of a module with a planted bug, or several (docs/zoo.md).
     * `backend`: where the brokers run, `"local"` or `"apache"` (docs/backends.md).
+    * `kafka`: the folder of the Apache Kafka of the backend `apache`.
 
     An unknown argument or an invalid value is a `pytest.UsageError` that names the valid ones.
     """
     given = {
         "brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant, "backend": backend,
+        "kafka": kafka,
     }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_fixture")
 
@@ -133,6 +136,7 @@ def harrow_session_fixture(
     seed: int | None = None,
     plant: str | Sequence[str] | None = None,
     backend: str | None = None,
+    kafka: str | None = None,
 ) -> Any:
     """Make a session-scoped fixture: one `Harrow`, with one cluster, for all tests of a worker.
 
@@ -141,7 +145,9 @@ def harrow_session_fixture(
     topic. A verdict judges the topic since its creation, so an anomaly that one test found is found by later tests
     too; give a test a topic of its own where that matters.
     """
-    given = {"brokers": brokers, "config": config, "seed": seed, "plant": plant, "backend": backend}
+    given = {
+        "brokers": brokers, "config": config, "seed": seed, "plant": plant, "backend": backend, "kafka": kafka,
+    }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_session_fixture")
 
     def harrow_session(request: pytest.FixtureRequest) -> Iterator[Harrow]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .backend_choice import BACKENDS, LOCAL, BackendChoice
+from .backend_choice import BACKENDS, LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
 from .seeds import SEED_MAX
 from .user_spark import data_folder
 
@@ -54,8 +54,8 @@ class Options:
     """A folder or URL that the executors of `spark` can read, where they cannot read the run folders."""
     backend: str = LOCAL
     """Where the brokers run: `local` or `apache` (`harness/backends/kinds.py`)."""
-    kafka: str = ""
-    """The folder of the Apache Kafka that the backend `apache` starts; empty: the environment names it."""
+    origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where the brokers come from: the options of backends by name, such as `kafka` (`backend_choice.ORIGINS`)."""
     repeat: int = 1
     """How often each test with a Harrow fixture runs, always with the same seed."""
     shrink: int = 0
@@ -66,7 +66,7 @@ class Options:
     @property
     def backend_choice(self) -> BackendChoice:
         """Where the brokers run, and where they come from."""
-        return BackendChoice(self.backend, self.kafka)
+        return choose_backend(self.backend, self.origins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,11 +237,9 @@ OPTIONS: tuple[OptionSpec, ...] = (
         doc="where the brokers run: local (default) or apache; `harrow backends` says what can be used here",
         marker=True,
     ),
-    OptionSpec(
-        name="kafka",
-        parse=str,
-        metavar="FOLDER",
-        doc="the Apache Kafka release of the backend apache (default: KAFKA_HOME)",
+    *(
+        OptionSpec(name=row.option, parse=str, metavar=row.metavar, doc=row.doc, marker=True)
+        for row in ORIGINS.values()
     ),
     OptionSpec(
         name="spark",
@@ -334,6 +332,13 @@ def read_marker(item: pytest.Item) -> dict[str, Any]:
             raise pytest.UsageError(f"{source}: takes named arguments only, got {marker.args!r}")
         merged = merge(merged, check_arguments(marker.kwargs, source))
     return merged
+
+
+def make_options(*layers: Mapping[str, Any]) -> Options:
+    """Return the options of a test from layers of values by name; a later layer has priority."""
+    values = merge(*layers)
+    origins = {name: values.pop(name) for name in ORIGIN_OPTIONS if name in values}
+    return Options(origins=origins, **values)
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from _pytest import python
 from _pytest.unittest import TestCaseFunction
 
 from . import options
+from .backend_choice import ORIGIN_OPTIONS
 from .fixtures import factory_arguments, runs_of, uses_harrow
 from .workers import WORKER
 
@@ -71,7 +72,7 @@ def repeat_line(item: pytest.Item) -> str:
     for row in options.OPTIONS:
         given = config.getoption(row.flag)
         if (
-            row.name in ("brokers", "scope", "backend", "kafka", "spark", "spark_data")
+            row.name in ("brokers", "scope", "backend", "spark", "spark_data", *ORIGIN_OPTIONS)
             and given is not None
         ):
             words.append(f"{row.flag}={given}")

@@ -66,7 +66,7 @@ class Worker:
         """Return the options of a test. Priority: flag, factory argument, marker, ini, default."""
         marker = read_marker(item) if item is not None else {}
         layers = ({"seed": self.seed}, self.ini, marker, arguments, self.flags)
-        return Options(**declared.merge(*layers))
+        return declared.make_options(*layers)
 
     def run_folder(self, options: Options) -> Path:
         """Return the folder of the whole run; all workers share it."""

@@ -6,11 +6,12 @@ skipped with that reason; a backend that the command line names and that cannot 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..backend_choice import APACHE, LOCAL, BackendChoice
+from ..backend_choice import APACHE, LOCAL, BackendChoice, origin_words
 
 if TYPE_CHECKING:
     from ..clusters import ClusterSource
@@ -20,7 +21,8 @@ BeforeStart = Callable[[], None] | None
 
 def backend_words(choice: BackendChoice) -> str:
     """Return the options of a command that choose the backend."""
-    return f"--backend {choice.name}" + (f" --kafka {choice.kafka}" if choice.kafka else "")
+    words = [("backend", choice.name), *origin_words(choice)]
+    return " ".join(f"--{option} {shlex.quote(value)}" for option, value in words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +64,13 @@ def _apache_source(choice: BackendChoice, before_start: BeforeStart) -> ClusterS
     from .apache.installation import find_kafka
     from .apache.source import KafkaClusters
 
-    return KafkaClusters(find_kafka(choice.kafka), before_start)
+    return KafkaClusters(find_kafka(choice.origin), before_start)
 
 
 def _apache_description(choice: BackendChoice) -> str:
     from .apache.installation import find_kafka
 
-    kafka = find_kafka(choice.kafka)
+    kafka = find_kafka(choice.origin)
     return f"Apache Kafka {kafka.version} in {kafka.jars}, run by {kafka.java}"
 
 

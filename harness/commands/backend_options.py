@@ -1,33 +1,43 @@
-"""The options `--backend` and `--kafka` of commands that start a cluster."""
+"""The option `--backend` of commands that start a cluster, and those that say where its brokers come from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any, TypeVar
 
 import click
 from harrow.faults.errors import CapabilityError
 
-from ..backend_choice import LOCAL, BackendChoice
+from ..backend_choice import LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
 from ..backends.kinds import KINDS, check_backend
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 
+def origin_options(command: C) -> C:
+    """Add an option for each backend that has one; the parameters have the options' names."""
+    for origin in reversed(list(ORIGINS.values())):
+        command = click.option(
+            f"--{origin.option}", default="", metavar=origin.metavar, help=origin.doc
+        )(command)
+    return command
+
+
 def backend_options(command: C) -> C:
-    """Add the options; the parameters are `backend` and `kafka`."""
-    kafka = click.option(
-        "--kafka", default="", metavar="FOLDER", help="the Apache Kafka of the backend apache (default: KAFKA_HOME)"
-    )  # fmt: skip
+    """Add the options; the parameters are `backend` and those of `origin_options`."""
     name = click.option(
         "--backend", type=click.Choice(list(KINDS)), default=LOCAL, show_default=True, help="where the brokers run"
     )  # fmt: skip
-    return name(kafka(command))
+    return name(origin_options(command))
 
 
-def chosen_backend(name: str, kafka: str) -> BackendChoice:
-    """Return the backend of the options; a click error where it cannot be used here."""
-    choice = BackendChoice(name, kafka)
+def take_backend(given: MutableMapping[str, Any]) -> BackendChoice:
+    """Remove the options from the values of a command, and return their backend.
+
+    A click error where the backend cannot be used here.
+    """
+    name = given.pop("backend")
+    choice = choose_backend(name, {option: given.pop(option) for option in ORIGIN_OPTIONS})
     try:
         check_backend(choice)
     except CapabilityError as error:

@@ -6,20 +6,19 @@ import click
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import CAPABILITIES
 
-from ..backend_choice import BackendChoice
+from ..backend_choice import choose_backend
 from ..backends.kinds import KINDS
+from .backend_options import origin_options
 
 
 @click.command()
-@click.option(
-    "--kafka", metavar="FOLDER", default="", help="An Apache Kafka release (default: KAFKA_HOME)."
-)
-def command(kafka: str) -> None:
+@origin_options
+def command(**origins: str) -> None:
     """List the backends, where the brokers of a test may run, and what faults may ask of each."""
     for name, kind in KINDS.items():
         click.echo(f"{name:<8}{kind.brokers}")
         try:
-            click.echo(f"        here: {kind.describe(BackendChoice(name, kafka))}")
+            click.echo(f"        here: {kind.describe(choose_backend(name, origins))}")
         except CapabilityError as error:
             click.echo(f"        not here: {error}")
         able = kind.capabilities()

@@ -37,7 +37,7 @@ from ..scenario import (
 )
 from ..schedule_files import read_schedule
 from ..user_spark import UserSpark
-from .backend_options import backend_options, chosen_backend
+from .backend_options import backend_options, take_backend
 from .chaos_program import chaos_of_program
 from .out_option import out_option
 from .progress import ProgressLine
@@ -122,7 +122,7 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
             raise click.UsageError(f"--{option} {why}")
     recorded = None if given["file"] is None else read_schedule(given["file"])
     given["spark"] = UserSpark(given["spark"], given.pop("spark_data"))
-    given["backend"] = chosen_backend(given["backend"], given.pop("kafka"))
+    given["backend"] = take_backend(given)
     if program:
         sys.exit(chaos_of_program(program, recorded, explicit, given))
     if recorded is not None:

@@ -16,6 +16,7 @@ import click
 from harrow.faults.schedule import Schedule
 
 from .. import out_folder
+from ..backend_choice import ORIGIN_OPTIONS, origin_words
 from ..backends.kinds import new_source
 from ..checks.guarantees import parse
 from ..live_counts import RunCounter
@@ -97,9 +98,10 @@ def repeat_program(
     flags = {"file": "schedule", "plants": "plant", "topics": "topic", "settings": "set"}
     spark, backend = given["spark"], given["backend"]
     parts: dict[str, object] = {
-        "spark": spark.address, "spark_data": spark.data, "backend": backend.name, "kafka": backend.kafka,
+        "spark": spark.address, "spark_data": spark.data, "backend": backend.name, **dict(origin_words(backend)),
     }  # fmt: skip
-    for name in sorted(explicit - {"seed", "out"}):
+    of_other_backends = set(ORIGIN_OPTIONS) - set(parts)
+    for name in sorted(explicit - {"seed", "out"} - of_other_backends):
         several: Any = parts.get(name, given.get(name))
         for value in several if isinstance(several, tuple) else (several,):  # pyright: ignore[reportUnknownVariableType] - options of click
             words += [
