@@ -55,6 +55,8 @@ class DescribedCluster(abc.ABC):
 
     poll_s = POLL_S
     """The pause between two looks of a wait."""
+    has_replica_logs = True
+    """Whether the logs of all replicas are below the cluster's folder; else copies of what the leaders return."""
 
     @abc.abstractmethod
     def describe(self) -> ClusterView:
@@ -82,10 +84,18 @@ class DescribedCluster(abc.ABC):
         """Wait until every partition has a leader and its ISR holds every replica."""
         self.wait_until("full ISRs", lambda: isr_not_full(self.describe()), timeout_s)
 
-    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+    def topic_created(self, name: str) -> None:  # noqa: B027 - a cluster that ends with the test has nothing to note
+        """Note that the test created a topic, where the cluster outlives the test."""
+
+    def await_replicated(
+        self,
+        timeout_s: float = CONVERGE_TIMEOUT_S,
+        topics: Sequence[str] = (),  # noqa: ARG002 - see below
+    ) -> None:
         """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO.
 
-        The leader then delivers every record, and the replicas' logs are equal.
+        The leader then delivers every record, and the replicas' logs are equal. `topics`: those that are judged; a
+        cluster that others use too waits only for them.
         """
 
         def lacking() -> str:

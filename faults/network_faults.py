@@ -69,7 +69,7 @@ class LinkFault(Fault):
     def capabilities(self) -> frozenset[str]:
         """Name what a backend must be able to do: control the links with clients, with brokers, or both."""
         if self.peers == "clients":
-            return frozenset({"client-links", "process"})
+            return frozenset({"client-links"})
         return self.needs | ({"client-links"} if self.clients else frozenset[str]())
 
     @property

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-LOCAL, APACHE = "local", "apache"
-BACKENDS = (LOCAL, APACHE)
+LOCAL, APACHE, EXTERNAL = "local", "apache", "external"
+BACKENDS = (LOCAL, APACHE, EXTERNAL)
 
 
 class Origin(NamedTuple):
@@ -25,6 +25,11 @@ class Origin(NamedTuple):
 ORIGINS: Mapping[str, Origin] = {
     APACHE: Origin(
         "kafka", "FOLDER", "the Apache Kafka release of the backend apache (default: KAFKA_HOME)"
+    ),
+    EXTERNAL: Origin(
+        "bootstrap",
+        "HOST:PORT",
+        "the cluster of the backend external, as for a client's bootstrap.servers",
     ),
 }
 """By the name of the backend."""

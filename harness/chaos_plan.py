@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harrow.cluster.errors import ConfigError
+from harrow.faults.errors import CapabilityError
 from harrow.faults.planning import (
     DEFAULT_RANDOM,
     check_faults,
@@ -79,7 +80,14 @@ class ChaosRequest:
             check_targets(self.faults, view, nodes)
             cap = cap_for(self.faults, len(nodes), self.cap, default)
             return in_turn(self.faults, seed, duration_s=self.duration, first_id=first_id, cap=cap)
-        kinds = possible_kinds(DEFAULT_RANDOM, capabilities) if self.kinds is None else self.kinds
+        kinds = self.kinds
+        if kinds is None:
+            kinds = possible_kinds(DEFAULT_RANDOM, capabilities)
+            if not kinds:
+                raise CapabilityError(
+                    f"random faults are {', '.join(DEFAULT_RANDOM)}, and this cluster's backend can inject none of "
+                    "them; name what it can: lose_response(…), refuse_request(…), isolate(…, peers='clients')"
+                )
         return random_schedule(
             seed, kinds, duration_s=self.duration or RANDOM_SECONDS, topics=topics, first_id=first_id,
             cap=self.cap or default,

@@ -97,6 +97,7 @@ def harrow_fixture(
     plant: str | Sequence[str] | None = None,
     backend: str | None = None,
     kafka: str | None = None,
+    bootstrap: str | None = None,
 ) -> Any:
     """Make a fixture that yields a `Harrow` for each test. The variable that you assign it to is the fixture's name.
 
@@ -110,14 +111,15 @@ def harrow_fixture(
       brokers, config and plants share a cluster; topics then get unique names, so use `topic.name`.
     * `seed`: all random values of the tests derive from it, instead of the seed of the run.
     * `plant`: the dotted name of a module with a planted bug, or several (docs/zoo.md).
-    * `backend`: where the brokers run, `"local"` or `"apache"` (docs/backends.md).
+    * `backend`: where the brokers run, `"local"`, `"apache"` or `"external"` (docs/backends.md).
     * `kafka`: the folder of the Apache Kafka of the backend `apache`.
+    * `bootstrap`: the address of the cluster of the backend `external`.
 
     An unknown argument or an invalid value is a `pytest.UsageError` that names the valid ones.
     """
     given = {
         "brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant, "backend": backend,
-        "kafka": kafka,
+        "kafka": kafka, "bootstrap": bootstrap,
     }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_fixture")
 
@@ -137,6 +139,7 @@ def harrow_session_fixture(
     plant: str | Sequence[str] | None = None,
     backend: str | None = None,
     kafka: str | None = None,
+    bootstrap: str | None = None,
 ) -> Any:
     """Make a session-scoped fixture: one `Harrow`, with one cluster, for all tests of a worker.
 
@@ -147,6 +150,7 @@ def harrow_session_fixture(
     """
     given = {
         "brokers": brokers, "config": config, "seed": seed, "plant": plant, "backend": backend, "kafka": kafka,
+        "bootstrap": bootstrap,
     }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_session_fixture")
 

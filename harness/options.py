@@ -53,7 +53,7 @@ class Options:
     spark_data: str = ""
     """A folder or URL that the executors of `spark` can read, where they cannot read the run folders."""
     backend: str = LOCAL
-    """Where the brokers run: `local` or `apache` (`harness/backends/kinds.py`)."""
+    """Where the brokers run: a name of `backend_choice.BACKENDS`."""
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     """Where the brokers come from: the options of backends by name, such as `kafka` (`backend_choice.ORIGINS`)."""
     repeat: int = 1
@@ -234,7 +234,7 @@ OPTIONS: tuple[OptionSpec, ...] = (
         name="backend",
         parse=_one_of(BACKENDS),
         metavar="NAME",
-        doc="where the brokers run: local (default) or apache; `harrow backends` says what can be used here",
+        doc=f"where the brokers run: {', '.join(BACKENDS)} (default {LOCAL}); see `harrow backends`",
         marker=True,
     ),
     *(

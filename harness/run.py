@@ -91,7 +91,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         self._early_spark = early_spark
         self._source = OwnCluster() if clusters is None else clusters
         self.backend = self._source.backend
-        """Where the brokers run: `local` or `apache`."""
+        """Where the brokers run: `local`, `apache` or `external`."""
         parent = self.folder.parent
         chosen = UserSpark(spark) if isinstance(spark, str) else spark
         handle = (lambda: spark_of_run(parent, chosen)) if isinstance(chosen, UserSpark) else chosen
@@ -165,10 +165,12 @@ class Harrow(RecordingClients, PipelineVerifier):
                 seed=self._seed,
                 plants=self._plants,
             )
+            self.brokers = len(self._cluster.brokers)  # of an external cluster, as many as it has
             self._traced = trace_ends(self._cluster.folder)
             run_folder.write_run(
                 self.folder, seed=self.seed, brokers=self.brokers, config=self._config,
                 log_dirs=self._cluster.log_dirs(), started_ns=started_ns,
+                leaders_only=not self._cluster.has_replica_logs,
             )  # fmt: skip
         return self._cluster
 
@@ -193,14 +195,15 @@ class Harrow(RecordingClients, PipelineVerifier):
             if self._source.shared
             else name
         )
-        replicas = min(3, self.brokers) if replication_factor is None else replication_factor
+        brokers = len(self.cluster.brokers)
+        replicas = min(3, brokers) if replication_factor is None else replication_factor
         topic = Topic(
             name=unique,
             partitions=partitions,
             replication_factor=replicas,
             config=dict(config or {}),
         )
-        check_topic(topic, self.brokers)
+        check_topic(topic, brokers)
         existing = self._topics.get(name)
         if existing is not None and (name in self._topics_of_test or topic != existing):
             raise ConfigError(

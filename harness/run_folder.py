@@ -83,11 +83,16 @@ def write_run(
     config: Mapping[str, object],
     log_dirs: Mapping[int, Sequence[str]],
     started_ns: int,
+    leaders_only: bool = False,
 ) -> None:
-    """Write `run.json`. `started_ns`: the cluster's first use, in nanoseconds of the monotonic clock."""
+    """Write `run.json`. `started_ns`: the cluster's first use, in nanoseconds of the monotonic clock.
+
+    `leaders_only`: the data folders have copies of what the leaders returned, and no log of another replica.
+    """
     body = {
         "schema_version": RUN_SCHEMA_VERSION, "started_ns": started_ns, "seed": seed, "brokers": brokers,
         "config": dict(config), "log_dirs": {str(node): list(names) for node, names in log_dirs.items()},
+        "leaders_only": leaders_only,
     }  # fmt: skip
     (run / RUN).write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
 

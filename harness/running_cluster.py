@@ -2,6 +2,7 @@
 
     local    `harrow.cluster.Cluster`                       Harrow's own brokers
     apache   `harness/backends/apache/kafka_cluster.py`     Apache Kafka, started by Harrow
+    external `harness/backends/external/external_cluster.py` brokers that Harrow did not start
 
 Faults do not use it: they act through `System` (`faults/system.py`). What a backend does not have raises
 CapabilityError, which skips the test with its reason.
@@ -108,6 +109,11 @@ class RunningCluster(Protocol):
         ...
 
     @property
+    def has_replica_logs(self) -> bool:
+        """Whether the logs of all replicas are below `folder`; else copies of what the leaders return."""
+        ...
+
+    @property
     def bootstrap_servers(self) -> str:
         """`host:port,…` of every broker, dead ones too."""
         ...
@@ -157,6 +163,15 @@ class RunningCluster(Protocol):
         """Wait until ISRs are full and all replicas have the same end, which is committed."""
         ...
 
-    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
-        """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO."""
+    def await_replicated(
+        self, timeout_s: float = CONVERGE_TIMEOUT_S, topics: Sequence[str] = ()
+    ) -> None:
+        """Wait until ISRs are full, and the leader's HW and the LEO of every replica are the leader's LEO.
+
+        `topics`: those that are judged; a cluster that others use too waits only for them.
+        """
+        ...
+
+    def topic_created(self, name: str) -> None:
+        """Note that the test created a topic: a cluster that outlives the test deletes it."""
         ...

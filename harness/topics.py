@@ -72,7 +72,8 @@ def create_topic(cluster: RunningCluster, topic: Topic) -> None:
         created = cast("Any", admin).create_topics([new_topic], operation_timeout=CREATE_TIMEOUT_S)
         created[topic.name].result(CREATE_TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
-        raise HarrowError(f"topic {topic.name} could not be created: {error}") from error
+        raise HarrowError(f"topic {topic.name} could not be created: {_reason(error)}") from error
+    cluster.topic_created(topic.name)
     _await_leaders(cluster, topic)
 
 
@@ -87,6 +88,15 @@ def consumer_groups(bootstrap_servers: str) -> list[str]:
     except (KafkaException, TimeoutError) as error:
         raise HarrowError(f"the consumer groups could not be listed: {error}") from error
     return sorted(group.group_id for group in listing.valid)
+
+
+def _reason(error: Exception) -> str:
+    from confluent_kafka import KafkaError
+
+    first = error.args[0] if error.args else None
+    if isinstance(first, KafkaError) and first.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return "it exists, and its records are not this test's; choose another name, or delete it first"
+    return str(error)
 
 
 def _settings(bootstrap_servers: str) -> dict[str, str | int | float | bool]:

@@ -90,7 +90,7 @@ class RunVerifier:
         (self._folder / run_folder.GROUPS).unlink(missing_ok=True)
         reasons: list[str] = []
         try:
-            cluster.await_replicated(CONVERGE_TIMEOUT_S)
+            cluster.await_replicated(CONVERGE_TIMEOUT_S, topics)
             view = cluster.describe()
             existing = view.topics
             reasons += [_deleted(topic) for topic in topics if topic not in existing]
@@ -164,11 +164,15 @@ def _replicas(
 ) -> dict[tuple[str, int], PartitionReplicas]:
     from .checks.partition_jobs import PartitionReplicas
 
-    return {
-        (where.topic, where.partition): PartitionReplicas(replicas=view.replicas, isr=view.isr)
-        for where, view in cluster.describe().partitions()
-        if where.topic in topics
-    }
+    found: dict[tuple[str, int], PartitionReplicas] = {}
+    for where, view in cluster.describe().partitions():
+        if where.topic in topics:
+            everywhere = cluster.has_replica_logs
+            found[where.topic, where.partition] = PartitionReplicas(
+                replicas=view.replicas if everywhere else (view.leader,),
+                isr=view.isr if everywhere else (view.leader,),
+            )
+    return found
 
 
 def _leaders_logs(

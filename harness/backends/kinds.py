@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..backend_choice import APACHE, LOCAL, BackendChoice, origin_words
+from ..backend_choice import APACHE, EXTERNAL, LOCAL, BackendChoice, origin_words
 
 if TYPE_CHECKING:
     from ..clusters import ClusterSource
@@ -81,6 +81,27 @@ def _apache_capabilities() -> frozenset[str]:
     return CAPABILITIES | (RELAYED if can_relay() else frozenset[str]())
 
 
+def _external_source(choice: BackendChoice, before_start: BeforeStart) -> ClusterSource:
+    from .external.bootstrap import parse_bootstrap
+    from .external.source import ExternalClusters
+
+    parse_bootstrap(choice.origin)
+    return ExternalClusters(choice.origin, before_start)
+
+
+def _external_description(choice: BackendChoice) -> str:
+    from .external.bootstrap import find_brokers
+
+    found = find_brokers(choice.origin)
+    return f"the cluster {found.cluster_id or 'without an id'} of {len(found.addresses)} brokers at {choice.origin}"
+
+
+def _external_capabilities() -> frozenset[str]:
+    from .external.system import CAPABILITIES
+
+    return CAPABILITIES
+
+
 KINDS: Mapping[str, BackendKind] = {
     LOCAL: BackendKind(
         brokers="Harrow's own brokers, as processes of this machine",
@@ -93,6 +114,12 @@ KINDS: Mapping[str, BackendKind] = {
         describe=_apache_description,
         capabilities=_apache_capabilities,
         source=_apache_source,
+    ),
+    EXTERNAL: BackendKind(
+        brokers="a cluster that is running, behind a proxy; Harrow starts and stops no broker",
+        describe=_external_description,
+        capabilities=_external_capabilities,
+        source=_external_source,
     ),
 }
 

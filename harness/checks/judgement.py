@@ -42,6 +42,12 @@ from .stuck_groups import STUCK_GROUP, GroupFindings, stuck_groups
 from .traces import judged_events, leadership_claims, planted_bugs
 from .verdict import Status, Verdict
 
+LEADERS_ONLY = (
+    "the logs on the brokers' disks were not judged, because Harrow cannot read them: each partition was judged by "
+    "what its leader returned, and the other replicas were compared with nothing"
+)
+"""A note of a verdict on a cluster that Harrow did not start."""
+
 
 class PlanCollector(Protocol):
     """Has plans judged on Spark: a `SparkHandle`, or the `PlanQueries` of a session."""
@@ -109,6 +115,8 @@ def judge_laid_out(
     doubts.add(_doubts_of_promises(promised, not_allowed))
     allowed_doubts = doubts.reasons if STUCK_GROUP in not_allowed else doubts.notes
     allowed_doubts += groups.doubts
+    if run_folder.read_run(place).get("leaders_only"):
+        doubts.notes.append(LEADERS_ONLY)
     if windows is not None:
         doubts.add(_doubts_of_faults(windows, found, topics, times))
     status, allowed = _status(found.anomaly_counts, chosen, doubts.reasons)

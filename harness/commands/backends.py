@@ -16,13 +16,13 @@ from .backend_options import origin_options
 def command(**origins: str) -> None:
     """List the backends, where the brokers of a test may run, and what faults may ask of each."""
     for name, kind in KINDS.items():
-        click.echo(f"{name:<8}{kind.brokers}")
+        click.echo(f"{name:<10}{kind.brokers}")
         try:
-            click.echo(f"        here: {kind.describe(choose_backend(name, origins))}")
+            click.echo(f"          here: {kind.describe(choose_backend(name, origins))}")
         except CapabilityError as error:
-            click.echo(f"        not here: {error}")
+            click.echo(f"          not here: {error}")
         able = kind.capabilities()
-        click.echo(f"        faults can use: {', '.join(sorted(able))}")
+        click.echo(f"          faults can use: {', '.join(sorted(able))}")
         lacking = sorted(set(CAPABILITIES) - able)
         if lacking:
-            click.echo(f"        and cannot use: {', '.join(lacking)}")
+            click.echo(f"          and cannot use: {', '.join(lacking)}")

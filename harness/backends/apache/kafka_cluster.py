@@ -260,9 +260,11 @@ class KafkaCluster(DescribedCluster):
 
     # ----------------------------------------------------------------- waits
 
-    def await_replicated(self, timeout_s: float = CONVERGE_TIMEOUT_S) -> None:
+    def await_replicated(
+        self, timeout_s: float = CONVERGE_TIMEOUT_S, topics: Sequence[str] = ()
+    ) -> None:
         """Wait until ISRs are full and the replicas' logs are equal; then note what Kafka may have removed of them."""
-        super().await_replicated(timeout_s)
+        super().await_replicated(timeout_s, topics)
         self._note_removals()
 
     await_converged = await_replicated

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harrow.cluster.broker_folder import TRACE
+from harrow.cluster.ids import TopicPartition
 from harrow.cluster.listeners import Address
 from harrow.cluster.view import ClusterView
 from harrow.cluster.wire import messages
@@ -58,13 +59,23 @@ def removal_events(
     events: list[dict[str, Any]] = []
     for where, start in log_start_offsets(node, address, view).items():
         if where.topic in compacted and where in ends:
-            events.append(_event("log.cleaning", where, first_uncleanable=ends[where]))
+            events.append(cleaning_event(where, ends[where]))
         if start > 0:
-            events.append(_event("log.segments-deleted", where, base_offsets=[start - 1]))
+            events.append(deleted_event(where, start))
     return events
 
 
-def _event(name: str, where: Any, **fields: object) -> dict[str, Any]:
+def cleaning_event(where: TopicPartition, end: int) -> dict[str, Any]:
+    """Return the event of a log that compaction may have cleaned up to `end`."""
+    return _event("log.cleaning", where, first_uncleanable=end)
+
+
+def deleted_event(where: TopicPartition, start: int) -> dict[str, Any]:
+    """Return the event of a log that begins at `start`, above 0."""
+    return _event("log.segments-deleted", where, base_offsets=[start - 1])
+
+
+def _event(name: str, where: TopicPartition, **fields: object) -> dict[str, Any]:
     return {
         "t_ns": time.monotonic_ns(), "event": name, "topic": where.topic, "partition": where.partition, **fields,
     }  # fmt: skip

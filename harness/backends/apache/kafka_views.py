@@ -33,7 +33,7 @@ QUORUM_TIMEOUT_S = 1.5
 
 def live_brokers(address: Address) -> frozenset[int]:
     """Return the brokers that are not fenced, as one broker knows them."""
-    return frozenset(int(row.node_id) for row in _metadata(address, topics=()).brokers)
+    return frozenset(int(row.node_id) for row in metadata(address, topics=()).brokers)
 
 
 class KafkaView(NamedTuple):
@@ -49,8 +49,8 @@ def described(addresses: Iterable[tuple[int, Address]]) -> Iterator[tuple[int, K
     error: ClusterError | None = ClusterError("no broker runs that could be asked")
     for node, address in addresses:
         try:
-            controller, epoch = _quorum_leader(address)
-            response = _metadata(address, topics=None)
+            controller, epoch = quorum_leader(address)
+            response = metadata(address, topics=None)
         except ClusterError as refused:
             error = error and refused
             continue
@@ -59,7 +59,7 @@ def described(addresses: Iterable[tuple[int, Address]]) -> Iterator[tuple[int, K
             live=frozenset(int(row.node_id) for row in response.brokers),
             controller=controller,
             controller_epoch=epoch,
-            topics={str(row.name): _partitions(row) for row in response.topics},
+            topics={str(row.name): partition_views(row) for row in response.topics},
         )
         topic_ids = {str(row.name): str(row.topic_id) for row in response.topics}
         yield node, KafkaView(cluster, topic_ids)
@@ -67,7 +67,8 @@ def described(addresses: Iterable[tuple[int, Address]]) -> Iterator[tuple[int, K
         raise error
 
 
-def _partitions(topic: Any) -> dict[int, PartitionView]:
+def partition_views(topic: Any) -> dict[int, PartitionView]:
+    """Return the partitions of a topic of a Metadata response."""
     return {
         int(row.partition_index): PartitionView(
             leader=int(row.leader_id),
@@ -79,13 +80,15 @@ def _partitions(topic: Any) -> dict[int, PartitionView]:
     }
 
 
-def _metadata(address: Address, *, topics: tuple[()] | None) -> Any:
+def metadata(address: Address, *, topics: tuple[()] | None) -> Any:
+    """Return the Metadata response of one broker; topics None: of all topics."""
     s = messages.schema(ApiKey.METADATA, METADATA_VERSION, "request")
     entity = s.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     return ask(address, ApiKey.METADATA, METADATA_VERSION, entity, timeout_s=TIMEOUT_S)
 
 
-def _quorum_leader(address: Address) -> tuple[int | None, int]:
+def quorum_leader(address: Address) -> tuple[int | None, int]:
+    """Return the leader of the KRaft quorum and its epoch, as one broker knows them."""
     s = messages.schema(DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, "request")
     partition = s.PartitionData(partition_index=0)
     entity = s.DescribeQuorumRequest(
@@ -104,9 +107,9 @@ def replica_states(node: int, address: Address, view: ClusterView) -> list[dict[
     """Return a row for each replica of a broker: topic, partition, leader_epoch, is_leader, leo; hw, lso of leaders."""
     here = _replicas_of(node, view)
     led = {where: row for where, row in here.items() if row.leader == node}
-    ends = _offsets(address, here, DEBUGGER, LATEST)
-    high_watermarks = _offsets(address, led, CONSUMER, LATEST)
-    stable = _offsets(address, led, CONSUMER, LATEST, READ_COMMITTED)
+    ends = offsets(address, here, DEBUGGER, LATEST)
+    high_watermarks = offsets(address, led, CONSUMER, LATEST)
+    stable = offsets(address, led, CONSUMER, LATEST, READ_COMMITTED)
     return [
         {
             "topic": where.topic, "partition": where.partition, "is_leader": where in led,
@@ -120,23 +123,26 @@ def replica_states(node: int, address: Address, view: ClusterView) -> list[dict[
 
 def log_start_offsets(node: int, address: Address, view: ClusterView) -> dict[TopicPartition, int]:
     """Return the log start offset of each replica of a broker."""
-    return _offsets(address, _replicas_of(node, view), DEBUGGER, EARLIEST)
+    return offsets(address, _replicas_of(node, view), DEBUGGER, EARLIEST)
 
 
 def log_end_offsets(node: int, address: Address, view: ClusterView) -> dict[TopicPartition, int]:
     """Return the log end offset of each replica of a broker."""
-    return _offsets(address, _replicas_of(node, view), DEBUGGER, LATEST)
+    return offsets(address, _replicas_of(node, view), DEBUGGER, LATEST)
 
 
 def _replicas_of(node: int, view: ClusterView) -> dict[TopicPartition, PartitionView]:
     return {where: row for where, row in view.partitions() if node in row.replicas}
 
 
-def _offsets(
+def offsets(
     address: Address, partitions: Iterable[TopicPartition], replica: int, timestamp: int,
     isolation: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:  # fmt: skip
-    """Return the offset of each partition that this broker answers for, without those with an error."""
+    """Return the offset of each partition that this broker answers for, without those with an error.
+
+    `replica`: CONSUMER, or DEBUGGER, which Kafka's brokers also answer for a follower; `timestamp`: LATEST or EARLIEST.
+    """
     s = messages.schema(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, "request")
     rows: dict[str, list[Any]] = {}
     for where in partitions:

@@ -138,7 +138,7 @@ def test_the_command_says_why_a_backend_cannot_be_used(
     for name in ("HARROW_KAFKA", "KAFKA_HOME"):
         monkeypatch.delenv(name, raising=False)
     shown = CliRunner().invoke(command, ["--kafka", str(tmp_path)]).output
-    assert "local   Harrow's own brokers" in shown
+    assert "local     Harrow's own brokers" in shown
     assert f"not here: --harrow-kafka={tmp_path}: no Apache Kafka there" in shown
     assert "and cannot use: disk-errors, failpoints, power-loss" in shown
 
@@ -162,7 +162,9 @@ def test_an_unusable_backend_of_the_command_line_is_an_error_and_of_a_mark_a_ski
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*backend apache: no Apache Kafka is named: *"])
     result = pytester.runpytest_subprocess(*arguments, "--harrow-backend=docked")
-    result.stderr.fnmatch_lines(["*--harrow-backend: 'docked': expected local or apache*"])
+    result.stderr.fnmatch_lines(
+        ["*--harrow-backend: 'docked': expected local or apache or external*"]
+    )
     result = pytester.runpytest_subprocess(*arguments)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*SKIPPED*no Apache Kafka is named*"])

@@ -1,0 +1,77 @@
+"""The topics that a test created on a cluster that outlives the test, and their removal.
+
+Owns: the id of each topic when it was created. A topic is deleted by its name only while it has that id, so a topic of
+the same name that another program created later stays.
+
+What may fail: ClusterError, which names the topics that stay.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from harrow.cluster.errors import ClusterError
+
+DELETE_TIMEOUT_S = 30.0
+POLL_S = 0.05
+
+TopicIds = Callable[[], Mapping[str, str]]
+"""Asks the cluster for the id of each topic."""
+
+
+class CreatedTopics:
+    """Topics by name, with their ids."""
+
+    def __init__(self, topic_ids: TopicIds) -> None:
+        self._topic_ids = topic_ids
+        self._created: dict[str, str] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(self._created)
+
+    def add(self, name: str) -> None:
+        """Note that this topic was created now."""
+        self._created[name] = self._topic_ids().get(name, "")
+
+    def delete(self, bootstrap_servers: str) -> None:
+        """Delete them, and wait until the cluster does not list them any more."""
+        created, self._created = self._created, {}
+        if not created:
+            return
+        try:
+            there = self._topic_ids()
+            names = [name for name, id_ in created.items() if there.get(name) == id_]
+            _delete(names, bootstrap_servers)
+            self._await_removal({name: created[name] for name in names})
+        except (ClusterError, KafkaException, TimeoutError) as error:
+            raise ClusterError(
+                f"the test created the topics {', '.join(sorted(created))}, and they could not be deleted: {error}; "
+                "delete them with Kafka's tools"
+            ) from error
+
+    def _await_removal(self, created: Mapping[str, str]) -> None:
+        deadline = time.monotonic() + DELETE_TIMEOUT_S
+        while True:
+            there = self._topic_ids()
+            left = [name for name, id_ in created.items() if there.get(name) == id_]
+            if not left:
+                return
+            if time.monotonic() > deadline:
+                raise ClusterError(f"the cluster still lists {', '.join(left)}")
+            time.sleep(POLL_S)
+
+
+def _delete(names: list[str], bootstrap_servers: str) -> None:
+    if not names:
+        return
+    admin: Any = AdminClient(
+        {"bootstrap.servers": bootstrap_servers, "client.id": "harrow", "log_level": 0}
+    )
+    for deleted in admin.delete_topics(names, operation_timeout=DELETE_TIMEOUT_S).values():
+        deleted.result(DELETE_TIMEOUT_S)

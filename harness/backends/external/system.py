@@ -1,0 +1,111 @@
+"""The backend `external` as faults see it: links of clients and requests at the proxy, and no process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from harrow.faults.errors import CapabilityError
+from harrow.faults.system import RUNNING, HasTraffic, ProcessControl, ProcessStatus
+
+from ..knobs import HostKnobs, HostRule
+from ..local_traffic import AcknowledgedTraffic
+from .external_cluster import NO_REGISTRY, ExternalCluster
+
+if TYPE_CHECKING:
+    from harrow.cluster.view import ClusterView
+
+CAPABILITIES = frozenset({"client-links", "responses"})
+
+
+class ExternalBrokerControl(HostKnobs):
+    """What the proxy does before one broker."""
+
+    def __init__(self, cluster: ExternalCluster, node: int) -> None:
+        super().__init__(lambda op, **fields: cluster.control(node, op, **fields))
+        self._broker = cluster.brokers[node]
+
+    def status(self) -> ProcessStatus:
+        """Running: faults act on the proxy, which lives. Which brokers are dead is in the view of the cluster."""
+        return ProcessStatus(state=RUNNING, incarnation=self._broker.incarnations)
+
+    def kill(self) -> None:
+        """Harrow cannot."""
+        self._broker.kill()
+
+    def terminate(self) -> None:
+        """Harrow cannot."""
+        self._broker.terminate()
+
+    def pause(self) -> None:
+        """Harrow cannot."""
+        self._broker.pause()
+
+    def resume(self) -> None:
+        """Harrow cannot."""
+        self._broker.resume()
+
+    def start(self) -> None:
+        """Harrow cannot."""
+        self._broker.start()
+
+    def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
+        """Harrow cannot."""
+        raise CapabilityError(
+            f"no power loss ({seed}, {kept_fraction}): the broker is not Harrow's"
+        )
+
+    def power_lost(self) -> Mapping[str, int] | None:
+        """No power was lost."""
+        return None
+
+    def slow_disk(self, delay_ms: int) -> HostRule:
+        """Harrow cannot."""
+        raise CapabilityError(
+            f"the disk cannot be slowed down by {delay_ms} ms: it is not Harrow's"
+        )
+
+
+class ExternalSystem:
+    """An `ExternalCluster` as the fault layer's `System`."""
+
+    backend = "external"
+    capabilities = CAPABILITIES
+
+    def __init__(self, cluster: ExternalCluster) -> None:
+        self._cluster = cluster
+        self._brokers: dict[int, ExternalBrokerControl] = {}
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Every broker's node id, also of brokers that appeared later."""
+        return tuple(sorted(self._cluster.brokers))
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """As the brokers have it, else Kafka's default."""
+        return self._cluster.session_timeout_ms
+
+    @property
+    def offsets_partitions(self) -> int:
+        """`offsets.topic.num.partitions`."""
+        return self._cluster.config.number("offsets.topic.num.partitions")
+
+    def broker(self, node: int) -> ExternalBrokerControl:
+        """Return one broker."""
+        if node not in self._brokers:
+            self._brokers[node] = ExternalBrokerControl(self._cluster, node)
+        return self._brokers[node]
+
+    @property
+    def registry(self) -> ProcessControl:
+        """There is none."""
+        raise CapabilityError(NO_REGISTRY)
+
+    def describe(self) -> ClusterView:
+        """Ask one of the brokers."""
+        return self._cluster.describe()
+
+    def watch_traffic(self) -> HasTraffic:
+        """Return a traffic detector over the proxy's taps."""
+        return AcknowledgedTraffic(self._cluster.folder)
