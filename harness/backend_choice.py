@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-LOCAL, APACHE, EXTERNAL = "local", "apache", "external"
-BACKENDS = (LOCAL, APACHE, EXTERNAL)
+LOCAL, APACHE, DOCKER, EXTERNAL = "local", "apache", "docker", "external"
+BACKENDS = (LOCAL, APACHE, DOCKER, EXTERNAL)
 
 
 class Origin(NamedTuple):
@@ -26,6 +26,7 @@ ORIGINS: Mapping[str, Origin] = {
     APACHE: Origin(
         "kafka", "FOLDER", "the Apache Kafka release of the backend apache (default: KAFKA_HOME)"
     ),
+    DOCKER: Origin("image", "IMAGE", "the image of the backend docker (default: HARROW_IMAGE)"),
     EXTERNAL: Origin(
         "bootstrap",
         "HOST:PORT",

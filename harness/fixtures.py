@@ -97,6 +97,7 @@ def harrow_fixture(
     plant: str | Sequence[str] | None = None,
     backend: str | None = None,
     kafka: str | None = None,
+    image: str | None = None,
     bootstrap: str | None = None,
 ) -> Any:
     """Make a fixture that yields a `Harrow` for each test. The variable that you assign it to is the fixture's name.
@@ -111,15 +112,16 @@ def harrow_fixture(
       brokers, config and plants share a cluster; topics then get unique names, so use `topic.name`.
     * `seed`: all random values of the tests derive from it, instead of the seed of the run.
     * `plant`: the dotted name of a module with a planted bug, or several (docs/zoo.md).
-    * `backend`: where the brokers run, `"local"`, `"apache"` or `"external"` (docs/backends.md).
+    * `backend`: where the brokers run, `"local"`, `"apache"`, `"docker"` or `"external"` (docs/backends.md).
     * `kafka`: the folder of the Apache Kafka of the backend `apache`.
+    * `image`: the image of the backend `docker`.
     * `bootstrap`: the address of the cluster of the backend `external`.
 
     An unknown argument or an invalid value is a `pytest.UsageError` that names the valid ones.
     """
     given = {
         "brokers": brokers, "config": config, "scope": scope, "seed": seed, "plant": plant, "backend": backend,
-        "kafka": kafka, "bootstrap": bootstrap,
+        "kafka": kafka, "image": image, "bootstrap": bootstrap,
     }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_fixture")
 
@@ -139,6 +141,7 @@ def harrow_session_fixture(
     plant: str | Sequence[str] | None = None,
     backend: str | None = None,
     kafka: str | None = None,
+    image: str | None = None,
     bootstrap: str | None = None,
 ) -> Any:
     """Make a session-scoped fixture: one `Harrow`, with one cluster, for all tests of a worker.
@@ -150,7 +153,7 @@ def harrow_session_fixture(
     """
     given = {
         "brokers": brokers, "config": config, "seed": seed, "plant": plant, "backend": backend, "kafka": kafka,
-        "bootstrap": bootstrap,
+        "image": image, "bootstrap": bootstrap,
     }  # fmt: skip
     arguments = options.check_arguments(given, "harrow_session_fixture")
 

@@ -91,7 +91,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         self._early_spark = early_spark
         self._source = OwnCluster() if clusters is None else clusters
         self.backend = self._source.backend
-        """Where the brokers run: `local`, `apache` or `external`."""
+        """Where the brokers run: `local`, `apache`, `docker` or `external`."""
         parent = self.folder.parent
         chosen = UserSpark(spark) if isinstance(spark, str) else spark
         handle = (lambda: spark_of_run(parent, chosen)) if isinstance(chosen, UserSpark) else chosen

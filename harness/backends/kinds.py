@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..backend_choice import APACHE, EXTERNAL, LOCAL, BackendChoice, origin_words
+from ..backend_choice import APACHE, DOCKER, EXTERNAL, LOCAL, BackendChoice, origin_words
 
 if TYPE_CHECKING:
     from ..clusters import ClusterSource
@@ -81,6 +81,18 @@ def _apache_capabilities() -> frozenset[str]:
     return CAPABILITIES | (RELAYED if can_relay() else frozenset[str]())
 
 
+def _docker_source(choice: BackendChoice, before_start: BeforeStart) -> ClusterSource:
+    from .docker.source import DockerClusters
+
+    return DockerClusters(choice.origin, before_start)
+
+
+def _docker_description(choice: BackendChoice) -> str:
+    from .docker.source import describe
+
+    return describe(choice.origin)
+
+
 def _external_source(choice: BackendChoice, before_start: BeforeStart) -> ClusterSource:
     from .external.bootstrap import parse_bootstrap
     from .external.source import ExternalClusters
@@ -114,6 +126,12 @@ KINDS: Mapping[str, BackendKind] = {
         describe=_apache_description,
         capabilities=_apache_capabilities,
         source=_apache_source,
+    ),
+    DOCKER: BackendKind(
+        brokers="an image with Apache Kafka, started by Harrow behind a proxy",
+        describe=_docker_description,
+        capabilities=_apache_capabilities,
+        source=_docker_source,
     ),
     EXTERNAL: BackendKind(
         brokers="a cluster that is running, behind a proxy; Harrow starts and stops no broker",

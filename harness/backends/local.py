@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harrow.cluster.errors import ClusterError
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus
@@ -19,7 +19,6 @@ from .local_traffic import watch
 
 if TYPE_CHECKING:
     from harrow.cluster import Cluster
-    from harrow.cluster.managed import ManagedProcess
     from harrow.cluster.view import ClusterView
 
 EVERYWHERE = frozenset(
@@ -54,10 +53,41 @@ def gone(pid: int | None) -> bool:
     return process_state(pid) in ("", "Z", "X", "x")
 
 
+class SignalledProcess(Protocol):
+    """What a fault needs of a process: a `ManagedProcess`, or a container."""
+
+    @property
+    def state(self) -> str:
+        """`dead`, `starting`, `running` or `paused`."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None without a process."""
+        ...
+
+    @property
+    def incarnations(self) -> int:
+        """How often it has been started."""
+        ...
+
+    def check_ready(self) -> None:
+        """Notice what a starting process said; never waits. ClusterError when it did not start."""
+        ...
+
+    def begin(self) -> None:
+        """Start it and return before it serves. No-op while it is alive."""
+        ...
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal; returns before it takes effect. No-op on a dead process."""
+        ...
+
+
 class LocalProcess:
     """One managed process; `ProcessControl` of the fault layer."""
 
-    def __init__(self, process: ManagedProcess) -> None:
+    def __init__(self, process: SignalledProcess) -> None:
         self._process = process
         self._error = ""
 
@@ -124,7 +154,7 @@ class LocalBroker(LocalProcess, HostKnobs):
         """Roll the files back if that is due; return the counts of what was removed."""
         if self._power is not None and self._process.state == DEAD:
             (seed, kept_fraction), self._power = self._power, None
-            self._lost = self._process.roll_back(seed=seed, keep=kept_fraction)
+            self._lost = self._cluster.brokers[self._node].roll_back(seed=seed, keep=kept_fraction)
         return self._lost
 
     def start(self) -> None:

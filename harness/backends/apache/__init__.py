@@ -3,6 +3,7 @@
     installation.py    where Kafka and Java are, or why the backend cannot be used here
     kafka_cluster.py   the cluster: KRaft nodes as processes, Harrow's proxy before them
     kafka_listeners.py where each node listens, and how the nodes reach each other through the proxy
+    kafka_node.py      one node as a process
     kafka_views.py     the state of the cluster, asked by Kafka's own requests
     kafka_settings.py  the settings of a test as a node's server.properties
     system.py          the cluster as faults see it

@@ -19,7 +19,6 @@ from harrow.cluster.broker_folder import DATA, broker_name
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.convergence import CONVERGE_TIMEOUT_S, DescribedCluster
 from harrow.cluster.errors import ClusterError
-from harrow.cluster.foreign_process import ForeignProcess
 from harrow.cluster.listeners import Address
 from harrow.cluster.planting import Plant
 from harrow.cluster.ports import LOOPBACK, ReservedPort
@@ -37,38 +36,15 @@ from .kafka_listeners import (
     listener_settings,
     peer_links,
 )
+from .kafka_node import PROPERTIES, KafkaNode, Node, format_command
 from .kafka_removals import compacted_topics, removal_events, write_events
 from .kafka_settings import node_settings, server_properties
 from .kafka_views import KafkaView, described, live_brokers, log_end_offsets, replica_states
 
 FORMAT_TIMEOUT_S = 120.0
-START_TIMEOUT_S = 180.0
-PROPERTIES, HOSTS = "server.properties", "hosts"
-ENVIRONMENT = {"LC_ALL": "C"}
-NO_REGISTRY = "the backend apache has no registry: its nodes are a KRaft quorum"
-
-
-class KafkaNode(ForeignProcess):
-    """One node: broker and controller."""
-
-    def __init__(
-        self, installation: KafkaInstallation, node: int, folder: Path, clients: Address, options: Sequence[str]
-    ) -> None:  # fmt: skip
-        self.node_id = node
-        self.address = clients
-        """Where the node itself listens, behind the proxy."""
-        program = installation.command("kafka.Kafka", str(folder / PROPERTIES), options=options)
-        super().__init__(
-            f"Kafka node {node}", folder, program, serves=self._is_unfenced, environment=ENVIRONMENT
-        )
-
-    @property
-    def port(self) -> int:
-        """The node's own port, behind the proxy."""
-        return self.address.port
-
-    def _is_unfenced(self) -> bool:
-        return self.node_id in live_brokers(self.address)
+NODE_START_TIMEOUT_S = 180.0
+HOSTS = "hosts"
+NO_REGISTRY = "Kafka's nodes are a KRaft quorum: there is no registry"
 
 
 class KafkaCluster(DescribedCluster):
@@ -89,7 +65,8 @@ class KafkaCluster(DescribedCluster):
         self._settings = node_settings(config)
         self._count = brokers
         self._seed = seed
-        self.brokers: dict[int, KafkaNode] = {}
+        self.cluster_id = base64.urlsafe_b64encode(seed.to_bytes(16, "big")).decode().rstrip("=")
+        self.brokers: dict[int, Node] = {}
         self._topic_ids: dict[str, str] = {}
         """The id with which each topic was first seen."""
         self._asked_last = 0
@@ -118,7 +95,7 @@ class KafkaCluster(DescribedCluster):
         for broker in self.brokers.values():
             broker.begin()
         for broker in self.brokers.values():
-            broker.wait_ready(START_TIMEOUT_S)
+            broker.wait_ready(NODE_START_TIMEOUT_S)
         self._await_all()
         self.wait_until("open ports of the proxy", self._closed_ports, CONVERGE_TIMEOUT_S)
 
@@ -139,8 +116,6 @@ class KafkaCluster(DescribedCluster):
         listeners = {
             node: NodeListeners(self._hold(), self._hold(), self._hold()) for node in nodes
         }
-        cluster_id = base64.urlsafe_b64encode(self._seed.to_bytes(16, "big", signed=False)).decode()
-        formats: list[tuple[int, subprocess.Popen[bytes], Path]] = []
         for node in nodes:
             folder = self.folder / broker_name(node)
             shutil.rmtree(folder / DATA, ignore_errors=True)
@@ -151,27 +126,32 @@ class KafkaCluster(DescribedCluster):
             hosts = folder / HOSTS
             hosts.write_text(hosts_file(node, nodes), encoding="utf-8")
             options = [f"-Djdk.net.hosts.file={hosts}"] if self.relayed else []
-            clients = listeners[node].clients
-            self.brokers[node] = KafkaNode(self.installation, node, folder, clients, options)
-            formats.append(self._format(node, folder, cluster_id.rstrip("=")))
+            self.brokers[node] = self._new_node(node, folder, listeners[node].clients, options)
+        self._format()
+        return listeners
+
+    def _new_node(self, node: int, folder: Path, clients: Address, options: Sequence[str]) -> Node:
+        """Return the node whose server.properties is in `folder`, not started; `options` are its JVM's."""
+        return KafkaNode(self.installation, node, folder, clients, options)
+
+    def _format(self) -> None:
+        """Format the data folders, all at the same time."""
+        formats = [
+            (node, *self._begin_format(broker.folder)) for node, broker in self.brokers.items()
+        ]
         for node, process, output in formats:
             if process.wait(FORMAT_TIMEOUT_S) != 0:
                 said = output.read_text(errors="replace")[-2000:]
                 raise ClusterError(
                     f"the data folder of Kafka node {node} was not formatted: {said}"
                 )
-        return listeners
 
-    def _format(
-        self, node: int, folder: Path, cluster_id: str
-    ) -> tuple[int, subprocess.Popen[bytes], Path]:
-        command = self.installation.command(
-            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(folder / PROPERTIES)
-        )
+    def _begin_format(self, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
+        command = format_command(self.installation, folder, self.cluster_id)
         output = folder / "format.log"
         with output.open("wb") as file:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)  # noqa: S603 - Kafka's own tool
-        return node, process, output
+        return process, output
 
     def _await_all(self) -> None:
         everyone = frozenset(self.brokers)

@@ -25,6 +25,17 @@ KAFKA_DEFAULTS: Mapping[str, object] = {"zookeeper.session.timeout.ms": SESSION_
 """It becomes `broker.session.timeout.ms`; all other defaults are those of Harrow's own brokers."""
 
 
+def kafka_config(
+    brokers: int, config: Mapping[str, object], plants: Sequence[str]
+) -> dict[str, object]:
+    """Return the settings of a Kafka cluster; `config`: what the test changes. CapabilityError for planted bugs."""
+    if plants:
+        raise CapabilityError(
+            f"the bugs {', '.join(plants)} can be planted in Harrow's own brokers only; use the backend local"
+        )
+    return {**cluster_defaults(brokers), **TEST_DEFAULTS, **KAFKA_DEFAULTS, **config}
+
+
 class KafkaClusters(NewClusters[KafkaCluster]):
     """New clusters of one Apache Kafka."""
 
@@ -40,17 +51,9 @@ class KafkaClusters(NewClusters[KafkaCluster]):
         self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]
     ) -> KafkaCluster:  # fmt: skip
         """Return a KRaft cluster; CapabilityError for planted bugs."""
-        if plants:
-            raise CapabilityError(
-                f"the bugs {', '.join(plants)} can be planted in Harrow's own brokers only; use the backend local"
-            )
-        defaults = {**cluster_defaults(brokers), **TEST_DEFAULTS, **KAFKA_DEFAULTS}
+        settings = kafka_config(brokers, config, plants)
         return KafkaCluster(
-            self._installation,
-            folder=folder,
-            brokers=brokers,
-            config={**defaults, **config},
-            seed=seed,
+            self._installation, folder=folder, brokers=brokers, config=settings, seed=seed
         )
 
     def system(self, cluster: RunningCluster) -> System:

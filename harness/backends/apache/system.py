@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import HasTraffic, ProcessControl
 
+from ...backend_choice import APACHE
 from ..knobs import HostKnobs, HostRule
 from ..local import LocalProcess
 from ..local_traffic import AcknowledgedTraffic
@@ -46,9 +47,8 @@ class KafkaBroker(LocalProcess, HostKnobs):
 class KafkaSystem:
     """A `KafkaCluster` as the fault layer's `System`."""
 
-    backend = "apache"
-
-    def __init__(self, cluster: KafkaCluster) -> None:
+    def __init__(self, cluster: KafkaCluster, backend: str = APACHE) -> None:
+        self.backend = backend
         self._cluster = cluster
         self.capabilities = CAPABILITIES | (RELAYED if cluster.relayed else frozenset[str]())
         self._brokers = {node: KafkaBroker(cluster, node) for node in cluster.brokers}

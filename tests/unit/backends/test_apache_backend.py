@@ -163,7 +163,7 @@ def test_an_unusable_backend_of_the_command_line_is_an_error_and_of_a_mark_a_ski
     result.stderr.fnmatch_lines(["*backend apache: no Apache Kafka is named: *"])
     result = pytester.runpytest_subprocess(*arguments, "--harrow-backend=docked")
     result.stderr.fnmatch_lines(
-        ["*--harrow-backend: 'docked': expected local or apache or external*"]
+        ["*--harrow-backend: 'docked': expected local or apache or docker or external*"]
     )
     result = pytester.runpytest_subprocess(*arguments)
     result.assert_outcomes(skipped=1)

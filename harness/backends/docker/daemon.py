@@ -1,0 +1,136 @@
+"""The Docker daemon of this machine, the image, and the labels of Harrow's containers.
+
+Owns: which containers are whose. A container has two labels: the process that started it (pid and start time), and the
+machine that this pid belongs to (boot and pid namespace). `sweep` removes containers of processes that have ended; it
+leaves those of other machines and other pid namespaces, which may share the daemon.
+
+What may fail: CapabilityError where the packages, the daemon or the image are missing, with the remedy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harrow.faults.errors import CapabilityError
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+OWNER, MACHINE = "harrow.owner", "harrow.machine"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+VARIABLE = "HARROW_IMAGE"
+SOCKET = "/var/run/docker.sock"
+TIMEOUT_S = 60
+
+
+def connect() -> DockerClient:
+    """Return a client of the daemon; the caller closes it. CapabilityError when there is none on this machine."""
+    try:
+        import docker
+        import testcontainers  # noqa: F401 - the backend needs both
+    except ImportError:
+        raise CapabilityError(
+            "the backend docker needs testcontainers: pip install pytest-harrow[docker]"
+        ) from None
+    host = os.environ.get("DOCKER_HOST", "")
+    if host and not host.startswith("unix:"):
+        raise CapabilityError(
+            f"DOCKER_HOST={host}: the backend docker needs the daemon of this machine, because containers have its "
+            "network and its folders; unset DOCKER_HOST"
+        )
+    place = host.removeprefix("unix://") or SOCKET
+    with socket.socket(
+        socket.AF_UNIX
+    ) as probe:  # docker's own client leaves its socket open when this fails
+        try:
+            probe.connect(place)
+        except OSError as error:
+            raise CapabilityError(
+                f"no Docker daemon answers at {place}: {error}; start it"
+            ) from None
+    client = docker.from_env(timeout=TIMEOUT_S)
+    try:
+        client.ping()
+    except docker.errors.DockerException as error:
+        client.close()
+        raise CapabilityError(f"the Docker daemon at {place} does not answer: {error}") from None
+    return client
+
+
+def chosen_image(name: str) -> str:
+    """Return the image of the option, else that of the environment; CapabilityError when none is named."""
+    image = name or os.environ.get(VARIABLE, "")
+    if not image:
+        raise CapabilityError(
+            "no image is named: give one with Apache Kafka, as --harrow-image=apache/kafka:4.2.0 or HARROW_IMAGE"
+        )
+    return image
+
+
+def has_image(client: DockerClient, image: str) -> bool:
+    """Whether the daemon has the image."""
+    import docker
+
+    try:
+        client.images.get(image)
+    except docker.errors.ImageNotFound:
+        return False
+    return True
+
+
+def require_image(client: DockerClient, image: str) -> None:
+    """Pull the image where the daemon has none; CapabilityError when that fails."""
+    import docker
+
+    if has_image(client, image):
+        return
+    try:
+        client.images.pull(image)
+    except (docker.errors.DockerException, OSError) as error:
+        raise CapabilityError(
+            f"the image {image} is not here and cannot be pulled: {error}; docker pull {image}"
+        ) from None
+
+
+# ---------------------------------------------------------------------------------- whose containers
+
+
+def machine() -> str:
+    """Return what tells pids of this machine and pid namespace from those of others."""
+    return f"{BOOT_ID.read_text().strip()}.{os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def owner(pid: int | None = None) -> str:
+    """Return the label's value of a process: its pid and its start time; empty when it does not exist."""
+    number = os.getpid() if pid is None else pid
+    try:
+        text = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return f"{number}.{text.rpartition(')')[2].split()[19]}"
+
+
+def labels() -> dict[str, str]:
+    """Return the labels of the containers that this process starts."""
+    return {OWNER: owner(), MACHINE: machine()}
+
+
+def sweep(client: DockerClient) -> list[str]:
+    """Remove the containers that processes of this machine left when they ended; return their names."""
+    import docker
+
+    removed: list[str] = []
+    for container in client.containers.list(
+        all=True, filters={"label": [f"{MACHINE}={machine()}"]}, ignore_removed=True
+    ):
+        whose = container.labels.get(OWNER, "")
+        pid = whose.partition(".")[0]
+        if pid.isdigit() and owner(int(pid)) != whose:
+            with contextlib.suppress(docker.errors.DockerException):  # another process removes it
+                container.remove(force=True, v=True)
+                removed.append(str(container.name))
+    return removed

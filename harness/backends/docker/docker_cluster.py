@@ -1,0 +1,104 @@
+"""`DockerCluster`: the KRaft cluster of the backend `apache`, with containers of one image in place of processes.
+
+Each container has the network of this machine, so addresses, proxy and links are those of the backend `apache`. It has
+the cluster's folder at the same path, and runs as the user of this process: settings, data folders and the checks of
+the replicas' logs are the same too. The image needs /bin/sh, `java` on its path, and Kafka's jars in /opt/kafka/libs,
+as `apache/kafka` has them. A node formats its data folder at its first start.
+
+All containers end with `stop()`; where this process ends without it, the guard removes them (`guard.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import docker
+from harrow.cluster.errors import ClusterError
+from harrow.cluster.listeners import Address
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from ..apache.installation import KafkaInstallation
+from ..apache.kafka_cluster import KafkaCluster
+from ..apache.kafka_node import format_command, server_command
+from ..apache.kafka_views import live_brokers
+from .daemon import OWNER, connect, labels, require_image, sweep
+from .guard import Guard
+from .node import ContainerNode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+JARS = Path("/opt/kafka/libs")
+FORMATTED = "meta.properties"
+"""A data folder with this file is formatted."""
+CLUSTER = "harrow.cluster"
+
+
+class DockerCluster(KafkaCluster):
+    """A cluster of `brokers` containers of `image`."""
+
+    def __init__(
+        self, image: str, *, folder: Path, brokers: int, config: Mapping[str, object], seed: int
+    ) -> None:
+        installation = KafkaInstallation(jars=JARS, version=image, java="java")
+        super().__init__(installation, folder=folder, brokers=brokers, config=config, seed=seed)
+        self._image = image
+        self._labels = {**labels(), CLUSTER: f"{labels()[OWNER]}.{id(self)}"}
+        self._guard: Guard | None = None
+
+    def start(self) -> None:
+        """Start all containers and the proxy; CapabilityError without a daemon or the image."""
+        with contextlib.closing(connect()) as client:
+            sweep(client)
+            require_image(client, self._image)
+        testcontainers_config.ryuk_disabled = True  # the guard does its work, without another image
+        self._guard = Guard(f"{CLUSTER}={self._labels[CLUSTER]}")
+        try:
+            super().start()
+        except docker.errors.DockerException as error:
+            raise ClusterError(f"the containers of {self._image} did not start: {error}") from error
+
+    def stop(self) -> None:
+        """Remove the containers, and end the proxy and the guard."""
+        try:
+            super().stop()
+        finally:
+            guard, self._guard = self._guard, None
+            if guard is not None:
+                guard.close()
+
+    def _new_node(
+        self, node: int, folder: Path, clients: Address, options: Sequence[str]
+    ) -> ContainerNode:
+        made = (
+            DockerContainer(self._image)
+            .with_command(["-c", self._script(folder, options)])
+            .with_volume_mapping(self.folder, str(self.folder), "rw")
+            .with_kwargs(
+                entrypoint="/bin/sh", network_mode="host", user=f"{os.getuid()}:{os.getgid()}", labels=self._labels,
+                working_dir=str(folder),
+            )
+        )  # fmt: skip
+        return ContainerNode(
+            f"Kafka node {node} ({self._image})", node, folder, clients, made, lambda: node in live_brokers(clients)
+        )  # fmt: skip
+
+    def _script(self, folder: Path, options: Sequence[str]) -> str:
+        data = shlex.quote(str(folder / "data" / FORMATTED))
+        return (
+            f"test -f {data} || {_quoted(format_command(self.installation, folder, self.cluster_id))} || exit 1; "
+            f"exec {_quoted(server_command(self.installation, folder, options))}"
+        )
+
+    def _format(self) -> None:
+        """Nothing: each node formats its data folder at its first start."""
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return shlex.join(words)
