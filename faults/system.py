@@ -3,6 +3,8 @@
     local       processes on this machine         `harness/backends/local.py`
     simulated   machines on a virtual clock       `harness/backends/simulated.py`
     apache      Apache Kafka behind a proxy       `harness/backends/apache/system.py`
+    docker      the same in containers            `harness/backends/apache/system.py`
+    external    brokers behind a proxy            `harness/backends/external/system.py`
 
 Rules of every implementation:
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from harrow.cluster.errors import ConfigError
 from harrow.faults.errors import CapabilityError
 from harrow.faults.planning import (
+    ALL_RANDOM,
     DEFAULT_RANDOM,
     check_faults,
     in_turn,
@@ -82,16 +83,25 @@ class ChaosRequest:
             return in_turn(self.faults, seed, duration_s=self.duration, first_id=first_id, cap=cap)
         kinds = self.kinds
         if kinds is None:
-            kinds = possible_kinds(DEFAULT_RANDOM, capabilities)
-            if not kinds:
-                raise CapabilityError(
-                    f"random faults are {', '.join(DEFAULT_RANDOM)}, and this cluster's backend can inject none of "
-                    "them; name what it can: lose_response(…), refuse_request(…), isolate(…, peers='clients')"
-                )
+            kinds = injectable_kinds(DEFAULT_RANDOM, capabilities)
         return random_schedule(
             seed, kinds, duration_s=self.duration or RANDOM_SECONDS, topics=topics, first_id=first_id,
             cap=self.cap or default,
         )  # fmt: skip
+
+
+def injectable_kinds(kinds: Sequence[str], capabilities: frozenset[str]) -> tuple[str, ...]:
+    """Return those of the kinds of random faults that a backend can inject, else all that it can.
+
+    CapabilityError where it can inject none.
+    """
+    found = possible_kinds(kinds, capabilities) or possible_kinds(ALL_RANDOM, capabilities)
+    if not found:
+        raise CapabilityError(
+            f"the backend can inject none of the random faults {', '.join(ALL_RANDOM)}; name what it can, such as "
+            "lose_response(…), refuse_request(…) or isolate(…, peers='clients')"
+        )
+    return found
 
 
 def default_cap(topics: Iterable[Topic], min_insync_replicas: int) -> int:

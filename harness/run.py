@@ -26,12 +26,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from harrow.cluster.errors import ConfigError, HarrowError
-from harrow.faults.planning import possible_kinds
 from harrow.faults.schedule import Schedule
 
 from . import run_folder
 from .chaos import Chaos
-from .chaos_plan import ChaosRequest
+from .chaos_plan import ChaosRequest, injectable_kinds
 from .checks.guarantees import GUARANTEE_OF_SIMULATIONS
 from .clusters import OwnCluster, failed_tasks, trace_ends
 from .errors import VerdictError
@@ -286,8 +285,11 @@ class Harrow(RecordingClients, PipelineVerifier):
         return self._chaos
 
     def possible_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the kinds of random faults that the backend can inject; the first call starts the cluster."""
-        return possible_kinds(kinds, self._source.system(self.cluster).capabilities)
+        """Return those of the kinds of random faults that the backend can inject; the first call starts the cluster.
+
+        Where it can inject none of them: all that it can. CapabilityError without any.
+        """
+        return injectable_kinds(kinds, self._source.system(self.cluster).capabilities)
 
     def _chaos_ended(self, schedule: Schedule) -> None:
         self._chaos = None

@@ -2,7 +2,8 @@
 
     local    `harrow.cluster.Cluster`                       Harrow's own brokers
     apache   `harness/backends/apache/kafka_cluster.py`     Apache Kafka, started by Harrow
-    external `harness/backends/external/external_cluster.py` brokers that Harrow did not start
+    docker   `harness/backends/docker/docker_cluster.py`    the same in containers
+    external `harness/backends/external/external_cluster.py`  brokers that Harrow did not start
 
 Faults do not use it: they act through `System` (`faults/system.py`). What a backend does not have raises
 CapabilityError, which skips the test with its reason.

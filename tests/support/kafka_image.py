@@ -1,7 +1,7 @@
-"""An image with Apache Kafka for the tests of the backend `docker`: HARROW_IMAGE, where the daemon has it.
+"""The image with Apache Kafka for the tests of the backend `docker`: HARROW_IMAGE, where the daemon has it.
 
-Without a registry, an image is made of files of a machine that has Java and Kafka's jars: a root file system with
-/bin/sh, Java and its libraries, and the jars in /opt/kafka/libs, given to `docker import`.
+Where no registry can be reached, `docker import` makes an image of a folder with /bin/sh, Java, its libraries, and the
+jars in /opt/kafka/libs; `-c "ENV PATH=…"` puts Java on the path.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 It runs as a program of its own, `python guard.py LABEL`, in a session of its own: it reads its standard input to the
 end, which its starter holds open, and then removes every container with the label. So it imports nothing of Harrow.
+Where the starter did not say that it had stopped the cluster, the daemon may still be making a container that the
+starter asked for: the guard looks again a little later.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 STOP_TIMEOUT_S = 60.0
+STOPPED = b"stopped"
+AGAIN_AFTER_S = 3.0
 
 
 class Guard:
@@ -26,7 +31,8 @@ class Guard:
     def close(self) -> None:
         """Let it remove what is left, and wait for that."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(OSError), self._process.stdin as end:
+            end.write(STOPPED)
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -47,5 +53,8 @@ def remove_containers(label: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdin.buffer.read()
+    stopped = sys.stdin.buffer.read() == STOPPED
     remove_containers(sys.argv[1])
+    if not stopped:
+        time.sleep(AGAIN_AFTER_S)
+        remove_containers(sys.argv[1])
