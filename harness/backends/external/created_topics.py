@@ -18,6 +18,7 @@ from harrow.cluster.errors import ClusterError
 
 DELETE_TIMEOUT_S = 30.0
 POLL_S = 0.05
+UNKNOWN = ""
 
 TopicIds = Callable[[], Mapping[str, str]]
 """Asks the cluster for the id of each topic."""
@@ -36,8 +37,13 @@ class CreatedTopics:
         return frozenset(self._created)
 
     def add(self, name: str) -> None:
-        """Note that this topic was created now."""
-        self._created[name] = self._topic_ids().get(name, "")
+        """Note that this topic was created now; the broker that is asked may learn it a little later."""
+        self._created[name] = UNKNOWN
+        deadline = time.monotonic() + DELETE_TIMEOUT_S
+        while self._created[name] == UNKNOWN and time.monotonic() < deadline:
+            self._created[name] = self._topic_ids().get(name, UNKNOWN)
+            if self._created[name] == UNKNOWN:
+                time.sleep(POLL_S)
 
     def delete(self, bootstrap_servers: str) -> None:
         """Delete them, and wait until the cluster does not list them any more."""
@@ -49,6 +55,7 @@ class CreatedTopics:
             names = [name for name, id_ in created.items() if there.get(name) == id_]
             _delete(names, bootstrap_servers)
             self._await_removal({name: created[name] for name in names})
+            _check_known(created)
         except (ClusterError, KafkaException, TimeoutError) as error:
             raise ClusterError(
                 f"the test created the topics {', '.join(sorted(created))}, and they could not be deleted: {error}; "
@@ -65,6 +72,12 @@ class CreatedTopics:
             if time.monotonic() > deadline:
                 raise ClusterError(f"the cluster still lists {', '.join(left)}")
             time.sleep(POLL_S)
+
+
+def _check_known(created: Mapping[str, str]) -> None:
+    unknown = sorted(name for name, id_ in created.items() if id_ == UNKNOWN)
+    if unknown:
+        raise ClusterError(f"the cluster did not tell the ids of {', '.join(unknown)}")
 
 
 def _delete(names: list[str], bootstrap_servers: str) -> None:

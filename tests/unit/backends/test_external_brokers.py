@@ -15,6 +15,7 @@ from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.external.bootstrap import NEEDED, find_brokers, parse_bootstrap
 from harrow.harness.backends.external.broker_settings import check_settings, session_timeout_ms
+from harrow.harness.backends.external.created_topics import CreatedTopics
 
 SIZE = struct.Struct(">i")
 Answer = Callable[[int], bytes | None]
@@ -136,3 +137,12 @@ def test_the_session_timeout_has_the_name_of_the_brokers_mode() -> None:
     assert session_timeout_ms({"broker.session.timeout.ms": "500"}) == 500
     assert session_timeout_ms({"zookeeper.session.timeout.ms": "700"}) == 700
     assert session_timeout_ms({}) == 9000
+
+
+def test_a_topic_whose_id_is_known_late_is_deleted_by_its_id() -> None:
+    answers: list[dict[str, str]] = [{}, {"orders": "id-1"}, {"orders": "id-2"}]
+    topics = CreatedTopics(lambda: answers.pop(0) if len(answers) > 1 else answers[0])
+    topics.add("orders")
+    assert topics.names == {"orders"}
+    topics.delete("127.0.0.1:1")  # no request is sent: the topic of this name has another id
+    assert topics.names == frozenset()
