@@ -15,6 +15,9 @@ from .errors import FaultError as FaultError
 from .errors import NemesisError as NemesisError
 from .errors import TargetError as TargetError
 from .evidence import Evidence as Evidence
+from .extensions import INTERFACE as INTERFACE
+from .extensions import add_extension as add_extension
+from .extensions import hookimpl as hookimpl
 from .failpoint_faults import failpoint as failpoint
 from .fault_kinds import FAULTS as FAULTS
 from .fault_kinds import fault_from_json as fault_from_json
@@ -25,6 +28,7 @@ from .network_faults import isolate as isolate
 from .network_faults import reset as reset
 from .network_faults import slow_link as slow_link
 from .network_faults import throttle as throttle
+from .outside import OutsideFault as OutsideFault
 from .planning import overlapping_schedule as overlapping_schedule
 from .planning import random_schedule as random_schedule
 from .process_faults import kill as kill
@@ -38,6 +42,7 @@ from .request_faults import duplicate_request as duplicate_request
 from .request_faults import lose_request as lose_request
 from .request_faults import lose_response as lose_response
 from .request_faults import refuse_request as refuse_request
+from .roles import Role as Role
 from .schedule import Schedule as Schedule
 from .schedule import ScheduledFault as ScheduledFault
 from .spec import Fault as Fault

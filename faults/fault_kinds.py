@@ -1,7 +1,8 @@
 """Fault kinds by name, for schedule files, commands and plugins.
 
-`FAULTS` maps a kind to its class; `register` adds a class. A fault's JSON is its kind, its target and the
-parameters that differ from the defaults.
+`FAULTS` maps a kind to its class; `register` adds a class. Extensions add theirs (`extensions.py`), which are looked up
+only for a name that is not in the table. A fault's JSON is its kind, its target and the parameters that differ from
+the defaults.
 """
 
 from __future__ import annotations
@@ -48,15 +49,32 @@ for _fault in (
     Failpoint,
 ):  # fmt: skip
     register(_fault)
+OWN_KINDS = frozenset(FAULTS)
+"""The faults of Harrow itself."""
+
+
+def fault_kind(name: str) -> type[Fault] | None:
+    """Return the class of a kind, one of an extension too; None where there is none."""
+    return FAULTS.get(name) or extension_kinds().get(name)
+
+
+def extension_kinds() -> Mapping[str, type[Fault]]:
+    """Return the faults of extensions, by kind; the first call loads all extensions."""
+    from .extensions import added_faults
+
+    return added_faults(FAULTS)
 
 
 def fault_from_json(raw: Mapping[str, Any]) -> Fault:
     """Build the fault that `Fault.to_json` wrote; ConfigError names what does not exist."""
     name = str(raw.get("name"))
-    kind = FAULTS.get(name)
+    kind = fault_kind(name)
     if kind is None:
-        hint = _hint(name, RENAMED_KINDS, FAULTS)
-        raise ConfigError(f"no fault {name!r}{hint} (known: {', '.join(FAULTS)})")
+        known_kinds = {**FAULTS, **extension_kinds()}
+        hint = _hint(name, RENAMED_KINDS, known_kinds)
+        raise ConfigError(
+            f"no fault {name!r}{hint} (known: {', '.join(known_kinds)}; a fault of an extension needs its distribution)"
+        )
     parameters = {key: value for key, value in raw.items() if key not in ("name", "target")}
     known = [row.name for row in fields(kind)]
     for key in parameters:
@@ -65,7 +83,10 @@ def fault_from_json(raw: Mapping[str, Any]) -> Fault:
             raise ConfigError(f"fault {name}: no parameter {key!r}{hint}")
     if "target" not in raw:
         raise ConfigError(f"fault {name}: no target")
-    return kind(target=Target.from_json(raw["target"]), **parameters)
+    try:
+        return kind(target=Target.from_json(raw["target"]), **parameters)
+    except TypeError as error:
+        raise ConfigError(f"fault {name}: {error}") from None
 
 
 def _hint(word: str, renamed: Mapping[str, str], known: Iterable[str]) -> str:

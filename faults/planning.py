@@ -12,15 +12,16 @@ record, so that a cap of all brokers is valid for it: liveness is checked only a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from .disk_faults import PowerLoss, SlowDisk
 from .errors import ConfigError
+from .fault_kinds import FAULTS, OWN_KINDS, extension_kinds, fault_kind
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
 from .process_faults import Kill, Pause, Restart, Terminate
-from .registry_faults import PauseRegistry, RegistryFault, RestartRegistry
+from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import (
     DelayRequest,
     DuplicateRequest,
@@ -45,6 +46,7 @@ GAP_MS = (0, 400)
 """Between two faults without times of their own: long enough for traffic to continue."""
 FIRST_GAP_MS = (0, 60)
 """Before the first fault: short, so that a short workload meets it."""
+WEIGHT_MAX = 1000
 OVERLAP_MS = (100, 1200)
 """Between the beginnings of faults that may overlap; they last about two seconds on average."""
 
@@ -110,17 +112,56 @@ ALL_RANDOM = (
 
 def possible_kinds(kinds: Sequence[str], capabilities: frozenset[str]) -> tuple[str, ...]:
     """Return those of the kinds whose faults a backend with these capabilities can inject, in the same order."""
+    found = ((name, drawable_kind(name)) for name in kinds)
     return tuple(
         name
-        for name in kinds
-        if name not in RANDOM_FAULTS  # `random_schedule` refuses it
-        or _random_fault(RANDOM_FAULTS[name], one, None).capabilities() <= capabilities
+        for name, kind in found
+        if kind is None  # `random_schedule` refuses it
+        or _random_fault(kind, one, None).capabilities() <= capabilities
     )
+
+
+def drawable_kind(name: str) -> type[Fault] | None:
+    """Return the class of a kind that random faults can draw; None where they cannot."""
+    if name in RANDOM_FAULTS or name in OWN_KINDS:
+        return RANDOM_FAULTS.get(name)
+    kind = fault_kind(name)
+    return kind if kind is not None and not _missing_parameters(kind) else None
+
+
+def _missing_parameters(kind: type[Fault]) -> list[str]:
+    """Return the parameters that a fault of this kind needs, besides the target."""
+    return [
+        row.name
+        for row in fields(kind)
+        if row.default is MISSING and row.default_factory is MISSING and row.name != "target"
+    ]
+
+
+def check_drawable(names: Iterable[str]) -> None:
+    """Raise ConfigError for a kind that random faults cannot draw."""
+    for name in names:
+        if drawable_kind(name) is None:
+            own = {kind: FAULTS[kind] for kind in FAULTS if kind not in OWN_KINDS}
+            added = {**own, **extension_kinds()}
+            more = [kind for kind in added if drawable_kind(kind) is not None]
+            why = ""
+            if name in added:
+                missing = ", ".join(_missing_parameters(added[name]))
+                why = f"; {name} cannot be drawn, because it needs {missing}"
+            known = ", ".join([*RANDOM_FAULTS, *more])
+            raise ConfigError(f"fault {name!r}: expected one of {known}{why}")
+
+
+def _drawable(name: str) -> type[Fault]:
+    kind = drawable_kind(name)
+    assert kind is not None, name
+    return kind
 
 
 def random_schedule(
     seed: int,
-    faults: Sequence[str] = DEFAULT_RANDOM,
+    faults: Sequence[str] | Mapping[str, int] = DEFAULT_RANDOM,
     duration_s: float = 5.0,
     *,
     topics: Sequence[TopicLike] = (),
@@ -132,21 +173,21 @@ def random_schedule(
 ) -> Schedule:
     """Draw faults of random roles that fill `duration_s`.
 
-    `faults`: kinds that may take part, of `RANDOM_FAULTS`; with `swarm` the seed picks which of them do.
+    `faults`: kinds that may take part, of `RANDOM_FAULTS` or of extensions; with `swarm` the seed picks which of them
+    do. A mapping says how often each is drawn, else `Fault.random_weight` does.
     """
-    for name in faults:
-        if name not in RANDOM_FAULTS:
-            raise ConfigError(f"fault {name!r}: expected one of {', '.join(RANDOM_FAULTS)}")
+    check_drawable(faults)
     if not faults or duration_s <= 0:
         raise ConfigError(
             f"faults={list(faults)}, duration_s={duration_s}: expected a fault and a time"
         )
     rng = random.Random(seed)  # noqa: S311 - repeatable, not secret
     kinds = rng.sample(list(faults), rng.randint(1, len(faults))) if swarm else list(faults)
+    drawn = [name for name in kinds for _ in range(_weight(name, faults))]
     steps: list[ScheduledFault] = []
     planned_ms = 0.0
     while planned_ms < duration_s * 1000:
-        kind = RANDOM_FAULTS[rng.choice(kinds)]
+        kind = _drawable(rng.choice(drawn))
         fault = _random_fault(kind, _random_role(rng, topics, groups), seconds)
         # The first fault must fire: a run without any fault proves nothing.
         step = ScheduledFault(id=str(first_id + len(steps)), fault=fault, required=not steps)
@@ -167,9 +208,18 @@ def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> F
     if issubclass(kind, RequestFault):
         return kind()  # of any broker: a follower gets no Produce
     given: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
-    if not issubclass(kind, RegistryFault):
+    if next(row for row in fields(kind) if row.name == "target").default is MISSING:
         given["target"] = role
     return kind(**given)
+
+
+def _weight(name: str, given: Sequence[str] | Mapping[str, int]) -> int:
+    weight: object = given[name] if isinstance(given, Mapping) else _drawable(name).random_weight
+    if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= WEIGHT_MAX:
+        raise ConfigError(
+            f"fault {name!r}: its weight is {weight!r}, expected a number from 1 to {WEIGHT_MAX}"
+        )
+    return weight
 
 
 def _random_role(rng: random.Random, topics: Sequence[TopicLike], groups: Sequence[str]) -> Target:
@@ -222,9 +272,7 @@ def overlapping_schedule(
     """Draw faults at random times of `duration_ms`, which overlap; see the module's head."""
     rng = random.Random(f"{seed}/overlapping")  # noqa: S311 - repeatable, not secret
     given = dict(WEIGHTS if weights is None else weights)
-    for kind in given:
-        if kind not in (*RANDOM_FAULTS, KILL_ALL):
-            raise ConfigError(f"fault {kind!r}: expected one of {', '.join(RANDOM_FAULTS)}")
+    check_drawable(kind for kind in given if kind != KILL_ALL)
     kinds = [kind for kind in given if rng.random() < TAKES_PART] or list(given)
     count = max(2, int(duration_ms / session_ms * rng.uniform(*SESSIONS_BETWEEN)))
     drawn = [
@@ -257,7 +305,7 @@ def _drawn_fault(kind: str, rng: random.Random, topics: Sequence[TopicLike]) -> 
     elif draw < 0.7:
         role = controller()
     make = _DRAWN.get(kind)
-    return make(role, rng) if make is not None else _random_fault(RANDOM_FAULTS[kind], role, None)
+    return make(role, rng) if make is not None else _random_fault(_drawable(kind), role, None)
 
 
 _DRAWN: Mapping[str, Callable[[Target, random.Random], Fault]] = {

@@ -52,6 +52,8 @@ class Fault(abc.ABC):
     needs: ClassVar[frozenset[str]] = frozenset({"process"})
     """Capabilities of the backend (`system.CAPABILITIES`) without which it cannot be injected."""
     waits_for_traffic: ClassVar[bool] = False
+    random_weight: ClassVar[int] = 1
+    """How often random faults draw this kind beside others: twice as often with 2; at least 1."""
     hides_cluster: ClassVar[bool] = False
     """While the fault lasts the registry does not respond: roles are resolved against the last known view, and the
     healing of other faults may take as long."""

@@ -246,10 +246,10 @@ class System(Protocol):
 def check_capabilities(system: System, fault: object, needs: frozenset[str]) -> None:
     """Raise CapabilityError for the first thing that `fault` needs and `system` cannot do."""
     for name in sorted(needs - system.capabilities):
-        assert name in CAPABILITIES, name
+        remedy = CAPABILITIES.get(name, "use the backend of the extension that has it")
         raise CapabilityError(
             f"{fault} needs the capability {name!r}, which this cluster of the backend {system.backend!r} lacks; "
-            f"{CAPABILITIES[name]}"
+            f"{remedy}"
         )
 
 

@@ -14,7 +14,7 @@ from harrow.cluster.view import ClusterView
 
 from .errors import ConfigError
 from .spec import Fault
-from .targets import Target
+from .targets import ROLES, Target, extension_roles
 
 INTERNAL = "__"
 
@@ -60,6 +60,8 @@ def missing_groups(faults: Iterable[Fault], groups: Iterable[str]) -> list[str]:
 def brokers_at_once(target: Target, brokers: int) -> int:
     """Return how many of `brokers` a target hits at most."""
     some = {"minority": (brokers - 1) // 2, "majority": brokers // 2 + 1, "all_brokers": brokers}
+    if target.role not in ROLES:
+        return extension_roles()[target.role].most(brokers)
     return some.get(target.role, 1)
 
 

@@ -4,9 +4,9 @@ A target is resolved against a `ClusterSnapshot` when its fault fires, with the 
 node ids of brokers that run at that moment. `leader(orders)` is the leader of a random partition, `leader(orders,
 0)` the leader of partition 0. `TargetError` when no broker plays the role now (an election is going on).
 
-Roles are a table (`ROLES`); each is a pure function (target, snapshot, random) → node ids. Source: Jepsen's nemesis
-targets. A group's coordinator leads the partition of `__consumer_offsets` that `internal_topics.partition_for`
-computes.
+Roles are a table (`ROLES`); each is a pure function (target, snapshot, random) → node ids. Extensions add roles
+(`roles.py`). Source: Jepsen's nemesis targets. A group's coordinator leads the partition of `__consumer_offsets` that
+`internal_topics.partition_for` computes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 from harrow.cluster.internal_topics import OFFSETS, TRANSACTIONS, partition_for
 
 from .errors import ConfigError, TargetError
+from .roles import Role
 from .system import ClusterSnapshot
 
 
@@ -46,16 +47,18 @@ class Target:
     group: str | None = None
     node: int | None = None
     transactional_id: str | None = None
+    name: str | None = None
+    """What a role of an extension is a role in, such as the name of a service."""
 
     def __str__(self) -> str:
-        named = (self.topic, self.group, self.transactional_id)
+        named = (self.topic, self.group, self.transactional_id, self.name)
         given = [repr(v) for v in named if v is not None]
         given += [str(v) for v in (self.partition, self.node) if v is not None]
         return self.role if self.role in PLAIN else f"{self.role}({', '.join(given)})"
 
     def resolve(self, snapshot: ClusterSnapshot, rng: random.Random) -> tuple[int, ...]:
         """Return the node ids, sorted, at least one; TargetError when no broker plays the role now."""
-        nodes = ROLES[self.role](self, snapshot, rng)
+        nodes = _role(self.role)(self, snapshot, rng)
         if not nodes:
             raise TargetError(f"{self}: no running broker plays this role at this moment")
         return tuple(sorted(nodes))
@@ -68,9 +71,8 @@ class Target:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Target:
         """Read what `to_json` wrote; ConfigError for a role or field that does not exist."""
-        role = raw.get("role")
-        if role not in ROLES:
-            raise ConfigError(f"target role {role!r}: expected one of {', '.join(ROLES)}")
+        role = str(raw.get("role"))
+        _role(role)
         known = [row.name for row in fields(cls)]
         for name in raw:
             if name not in known:
@@ -78,6 +80,31 @@ class Target:
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ConfigError(f"target {role}: no field {name!r}{hint}")
         return cls(**raw)
+
+
+def extension_roles() -> Mapping[str, Role]:
+    """Return the roles of extensions, by name; the first call loads all extensions."""
+    from .extensions import added_roles
+
+    return added_roles(ROLES)
+
+
+def _role(
+    name: str,
+) -> Callable[[Target, ClusterSnapshot, random.Random], tuple[int, ...]]:
+    """Return the function of a role; ConfigError for a role that does not exist."""
+    if name in ROLES:
+        return ROLES[name]
+    added = extension_roles()
+    if name not in added:
+        known = [*ROLES, *added]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(
+            f"target role {name!r}{hint}: expected one of {', '.join(known)}; a role of an extension needs its "
+            "distribution"
+        )
+    return added[name].nodes
 
 
 def _topic_name(topic: object, role: str) -> str:

@@ -27,7 +27,7 @@ class PipelineVerifier:
         *,
         guarantee: str | None = None,
         record_id: IdSource | None = None,
-        relation: Relation | None = None,
+        relation: Relation | str | None = None,
         group: str | None = None,
     ) -> Verdict:
         """Judge what came out of a pipeline for what went in; raise VerdictError unless the verdict is valid.
@@ -36,8 +36,9 @@ class PipelineVerifier:
 
         `sink`: a topic, `table(url_or_connection, query)`, `files(path)`, a pandas, polars, Arrow or Spark frame, or an
         iterable of rows. `relation`: what an input requires: `identity`, `mapped(f)`, `filtered(f)`, `flat_mapped(f)`,
-        `folded(f, initial)`, `windowed(seconds, f)`; without it, an output with the same record id. `record_id`: by
-        what outputs and inputs belong together: a field path of the JSON value or row, or a function of the `Record`.
+        `folded(f, initial)`, `windowed(seconds, f)`, or the name of an extension's; without it, an output with the same
+        record id. `record_id`: by what outputs and inputs belong together: a field path of the JSON value or row, or a
+        function of the `Record`.
         `guarantee`: no-loss, at-least-once (the default), at-most-once, exactly-once, ordered, or several with commas.
         `group`: the pipeline's consumer group, where others commit offsets of the source too.
 

@@ -24,22 +24,20 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM
+from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, check_drawable
 from harrow.faults.schedule import Schedule
 
 from . import exactly_once, run_folder
 from .backend_choice import HARROWS_BROKERS, LOCAL, BackendChoice
 from .backends.kinds import backend_words, new_source
+from .chaos_workloads import new_workload
 from .errors import VerdictError
-from .exactly_once import TransformWorkload
 from .run import Harrow
-from .run_settings import EXACTLY_ONCE, TOPIC, settings_of
+from .run_settings import EXACTLY_ONCE, ORDERS, TOPIC, settings_of
 from .user_spark import HARROWS_OWN, UserSpark
-from .workload import Workload
 
 if TYPE_CHECKING:
     from .checks import Verdict
@@ -66,6 +64,11 @@ class ChaosVariant:
     must_be_valid: bool = False
     """Whether a seed that is not valid is a defect."""
 
+    @property
+    def workload(self) -> str:
+        """What its clients do, unless the caller names a workload."""
+        return EXACTLY_ONCE if self.transforms else ORDERS
+
 
 VARIANTS: Mapping[str, ChaosVariant] = {
     "safe": ChaosVariant(must_be_valid=True),
@@ -86,6 +89,17 @@ VARIANTS: Mapping[str, ChaosVariant] = {
 
 REPERTOIRES: Mapping[str, tuple[str, ...]] = {"usual": DEFAULT_RANDOM, "all": ALL_RANDOM}
 """Kinds of fault that may be drawn; each seed picks some of them (swarm)."""
+
+
+def kinds_of(repertoire: str) -> tuple[str, ...]:
+    """Return the kinds of a repertoire: a name of the table, or kinds with commas; ConfigError for an unknown kind."""
+    if repertoire in REPERTOIRES:
+        return REPERTOIRES[repertoire]
+    kinds = tuple(word.strip() for word in repertoire.split(",") if word.strip())
+    check_drawable(kinds)
+    return kinds
+
+
 USUAL_BROKERS = 3
 SEGMENT_BYTES_USUAL = 1 << 20
 """Simulations have smaller segments now and then."""
@@ -151,8 +165,8 @@ class Scenario:
     """Arguments of `Harrow.chaos`."""
     plants: tuple[str, ...] = ()
     """Modules of planted bugs."""
-    transforms: bool = False
-    """As in `ChaosVariant`."""
+    workload: str = ORDERS
+    """What its clients do (`chaos_workloads.py`)."""
     needs_election: bool = False
     """Whether a run in which a leader died, and no other was elected, does not count."""
     variant: str = "safe"
@@ -167,19 +181,24 @@ def drawn_scenario(
     brokers: int,
     repertoire: str,
     plants: Sequence[str] = (),
+    workload: str | None = None,
 ) -> Scenario:
-    """Return the scenario of one seed, with random faults."""
+    """Return the scenario of one seed, with random faults. `workload`: by default the variant's."""
     chosen = VARIANTS[variant]
+    repeat = repeat_command(seed, seconds, variant, brokers, repertoire, plants)
+    if workload is not None:
+        repeat += f" --workload {workload}"
+    workload = workload or chosen.workload
     return Scenario(
         seed=seed, brokers=brokers, guarantee=chosen.guarantee, variant=variant, repertoire=repertoire,
-        repeat=repeat_command(seed, seconds, variant, brokers, repertoire, plants), plants=tuple(plants),
+        repeat=repeat, plants=tuple(plants),
         partitions=partitions_of(chosen, brokers),
-        config=chosen.config, topic_config=chosen.topic, producer=chosen.producer, transforms=chosen.transforms,
+        config=chosen.config, topic_config=chosen.topic, producer=chosen.producer, workload=workload,
         faults={
-            "duration": seconds, "cap": cap_of(chosen, repertoire, brokers), "kinds": REPERTOIRES[repertoire],
+            "duration": seconds, "cap": cap_of(chosen, repertoire, brokers), "kinds": kinds_of(repertoire),
         },
         # a slow link or a short absence of the registry alone need not move a leader; a job also meets coordinators
-        needs_election=repertoire == "usual" and not chosen.transforms,
+        needs_election=repertoire == "usual" and workload == ORDERS,
     )  # fmt: skip
 
 
@@ -200,7 +219,7 @@ def recorded_scenario(schedule: Schedule, repeat: str) -> Scenario:
         seed=settings.seed, brokers=settings.brokers, partitions=settings.partitions, topic=settings.topic,
         replication_factor=settings.replication_factor, config=config, topic_config=settings.topic_config,
         guarantee=settings.guarantee, repeat=repeat, faults={"schedule": schedule}, repertoire="recorded",
-        producer=producer, plants=tuple(settings.plants), transforms=settings.workload == EXACTLY_ONCE,
+        producer=producer, plants=tuple(settings.plants), workload=settings.workload,
     )  # fmt: skip
 
 
@@ -216,6 +235,7 @@ def run_seed(
     repertoire: str = "usual",
     plants: Sequence[str] = (),
     backend: BackendChoice = HARROWS_BROKERS,
+    workload: str | None = None,
 ) -> ChaosResult:
     """Run the scenario for one seed; never raises for what the cluster or the checks did."""
     scenario = drawn_scenario(
@@ -225,6 +245,7 @@ def run_seed(
         brokers=brokers,
         repertoire=repertoire,
         plants=plants,
+        workload=workload,
     )
     if backend != HARROWS_BROKERS:
         scenario = replace(scenario, repeat=f"{scenario.repeat} {backend_words(backend)}")
@@ -252,7 +273,7 @@ def run_scenario(
             totals = {name: count for name, count in verdict.anomaly_counts.items() if count}
             if unfinished:
                 status, totals["unfinished"] = "invalid", len(unfinished)
-            acknowledged = int(verdict.operation_counts.get("acknowledged", 0))
+            acknowledged = _acknowledged(verdict)
             elections = count_elections(folder, scenario.topic)
             if harrow.backend != LOCAL:  # its brokers write no trace
                 elections = leader_epochs(harrow, scenario.topic)
@@ -300,21 +321,20 @@ def _break_and_judge(harrow: Harrow, scenario: Scenario) -> tuple[int, Verdict, 
         scenario.topic, partitions=scenario.partitions, replication_factor=scenario.replication_factor,
         config=scenario.topic_config,
     )  # fmt: skip
-    unfinished: list[str] = []
-    if scenario.transforms:
-        workload = TransformWorkload(harrow, topic, scenario.producer)
-        with workload:
-            effects = _break(harrow, scenario)
-        judge, unfinished = workload.judge, workload.problems
-    else:
-        with Workload(harrow, topic, producer=dict(scenario.producer)):
-            effects = _break(harrow, scenario)
-        judge = partial(harrow.verify, guarantee=scenario.guarantee)
+    workload = new_workload(scenario.workload, harrow, topic, scenario.producer)
+    with workload:
+        effects = _break(harrow, scenario)
     try:
-        verdict = judge()
+        verdict = workload.judge(scenario.guarantee)
     except VerdictError as error:
         verdict = error.verdict
-    return effects, verdict, unfinished
+    return effects, verdict, list(getattr(workload, "problems", ()))
+
+
+def _acknowledged(verdict: Verdict) -> int:
+    """Return how many records were acknowledged, by the recorders or else by the taps."""
+    counts = verdict.operation_counts
+    return int(counts.get("acknowledged", 0) or counts.get("records_acknowledged_on_the_wire", 0))
 
 
 def _break(harrow: Harrow, scenario: Scenario) -> int:

@@ -19,7 +19,7 @@ from . import run_folder
 from .user_spark import HARROWS_OWN, UserSpark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from harrow.cluster.view import ClusterView
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .checks.partition_jobs import PartitionReplicas
     from .promises.findings import PromiseFindings
     from .promises.pipeline_promise import PipelinePromise
+    from .promises.record_check import RecordCheck
     from .promises.topic_promise import TopicPromise
     from .running_cluster import RunningCluster
 
@@ -64,13 +65,18 @@ class RunVerifier:
             from .checks.guarantees import parse
 
             parse(guarantee)
+        from .extensions import checks_for
         from .promises.findings import write_findings
 
+        checks = checks_for(guarantee)
         run_folder.add_topics(self._folder, topics)
-        reasons = self._bring_to_rest(cluster, topics, contents=promise is not None)
+        contents = promise is not None or bool(checks)
+        reasons = self._bring_to_rest(cluster, topics, contents=contents)
         promised = None
         if promise is not None and not reasons:
             promised = self._judge_promise(topics, promise)
+        if checks and not reasons:
+            promised = self._judge_checks(topics, checks, promised)
         write_findings(self._folder, topics, promised)
         verdict = self._ask(cluster, topics, guarantee, promised)
         if reasons:
@@ -123,6 +129,21 @@ class RunVerifier:
             return PromiseFindings(reasons=(str(error),))
         except Exception as error:
             return PromiseFindings(reasons=(f"the checks of the promises crashed: {error!r}",))
+
+    def _judge_checks(
+        self, topics: Sequence[str], checks: Mapping[str, RecordCheck], promised: PromiseFindings | None
+    ) -> PromiseFindings:  # fmt: skip
+        """Judge the checks of extensions; what prevents it is a reason."""
+        from .promises.check_join import judge_checks, with_findings
+        from .promises.findings import PromiseFindings
+
+        try:
+            found = judge_checks(self._folder, topics, checks, spark=self._spark())
+        except HarrowError as error:
+            found = PromiseFindings(reasons=(str(error),))
+        except Exception as error:
+            found = PromiseFindings(reasons=(f"the checks of extensions crashed: {error!r}",))
+        return with_findings(promised, found)
 
     def _ask(
         self, cluster: RunningCluster, topics: Sequence[str], guarantee: str | None, promised: PromiseFindings | None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .checks import Verdict
     from .clients.consumer import Consumer
     from .clients.producer import Producer
     from .run import Harrow
@@ -82,6 +83,9 @@ class Workload:
         value: Callable[[int], str] | None = None,
     ) -> None:
         self.counts = WorkloadCounts()
+        self.problems: list[str] = []
+        """None: what its clients report (`counts.problems`) is judged by its effect."""
+        self._harrow = harrow
         self._topic = topic
         self._interval_s = 1 / rate
         self._random = harrow.random
@@ -110,6 +114,10 @@ class Workload:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def judge(self, guarantee: str) -> Verdict:
+        """Judge the topics of the run; raise VerdictError unless the verdict is valid."""
+        return self._harrow.verify(guarantee=guarantee)
 
     def stop(self) -> None:
         """End both threads after the orders in flight have their delivery reports."""

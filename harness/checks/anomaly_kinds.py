@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harrow.cluster.errors import ConfigError
+
 from ..wording import counted
 
 
@@ -19,6 +21,8 @@ class AnomalyKind:
     name: str
     singular: str
     plural: str
+    after: str = ""
+    """Of a check of an extension: the anomaly of Harrow than which it is a little less bad; empty: the last."""
 
     def sentence(self, count: int) -> str:
         """Return what was found, without the name: "31 records are not in the topic"."""
@@ -221,14 +225,27 @@ SEVERITY: tuple[AnomalyKind, ...] = (
 _RANKS = {kind.name: rank for rank, kind in enumerate(SEVERITY)}
 
 
-def rank(name: str) -> int:
+def kind_of(name: str) -> AnomalyKind | None:
+    """Return the kind with this name, one of an extension too; None where there is none."""
+    if name in _RANKS:
+        return SEVERITY[_RANKS[name]]
+    from ..extensions import added_kinds
+
+    try:
+        return added_kinds().get(name)
+    except ConfigError:  # a stored verdict can be read where an extension is broken
+        return None
+
+
+def rank(name: str) -> float:
     """Return the place of an anomaly's name in the order of severity; 0 is the worst, an unknown name is last."""
-    return _RANKS.get(name, len(SEVERITY))
+    if name in _RANKS:
+        return _RANKS[name]
+    added = kind_of(name)
+    return len(SEVERITY) if added is None else _RANKS.get(added.after, len(SEVERITY)) + 0.5
 
 
 def described(name: str, count: int) -> str:
     """Return a sentence on all anomalies of one name, with the name: "31 records … (lost-write)"."""
-    at = rank(name)
-    if at == len(SEVERITY):
-        return f"{count:,} {name}"
-    return f"{SEVERITY[at].sentence(count)} ({name})"
+    kind = kind_of(name)
+    return f"{count:,} {name}" if kind is None else f"{kind.sentence(count)} ({name})"

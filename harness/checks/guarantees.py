@@ -59,7 +59,7 @@ Only a simulation can find these (`SIMULATED`), because it observes every client
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from harrow.cluster.errors import ConfigError
 
@@ -114,16 +114,32 @@ def parse(guarantee: str) -> list[str]:
     """Return the guarantees of a text such as "exactly-once, ordered". Raises ConfigError for an unknown guarantee."""
     words = [word.strip() for word in guarantee.replace("+", ",").split(",") if word.strip()]
     for word in words:
-        if word not in FORBIDDEN:
-            raise ConfigError(f"unknown guarantee {word!r}; use {', '.join(FORBIDDEN)}")
+        if word not in FORBIDDEN and word not in (added := _added_guarantees()):
+            raise ConfigError(f"unknown guarantee {word!r}; use {', '.join([*FORBIDDEN, *added])}")
     if not words:
         raise ConfigError(f"no guarantee in {guarantee!r}; use {', '.join(FORBIDDEN)}")
     return words
 
 
 def forbidden(guarantees: Iterable[str]) -> frozenset[str]:
-    """Return every anomaly that at least one of `guarantees` forbids."""
-    return frozenset[str]().union(*(FORBIDDEN[name] for name in guarantees))
+    """Return every anomaly of Harrow that at least one of `guarantees` forbids."""
+    return frozenset[str]().union(*(FORBIDDEN.get(name, frozenset()) for name in guarantees))
+
+
+def unjudged(guarantees: Iterable[str], judged: Container[str]) -> list[str]:
+    """Return a reason for each guarantee of an extension whose check did not run."""
+    return [
+        f"{name} could not be judged: its check runs when a test calls verify(), and this run has no result of it"
+        for name in guarantees
+        if name not in FORBIDDEN and name not in judged
+    ]
+
+
+def _added_guarantees() -> list[str]:
+    """Return the guarantees of extensions; their checks say which anomalies these forbid."""
+    from ..extensions import added_checks
+
+    return list(added_checks())
 
 
 def derive(acks: Sequence[int], idempotent: Sequence[bool]) -> tuple[list[str], str]:

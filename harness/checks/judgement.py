@@ -32,7 +32,7 @@ from .client_names import named_client
 from .doubts import Doubts, count_doubts, empty_topics, partition_doubts
 from .examples import shown_anomalies
 from .fault_windows import FaultWindow, overlap_doubts, read_fault_windows
-from .guarantees import derive, forbidden, parse
+from .guarantees import derive, forbidden, parse, unjudged
 from .log_changes import log_changes
 from .merged_results import MergedResults, merged
 from .partition_jobs import Replicas, plan_jobs
@@ -105,7 +105,9 @@ def judge_laid_out(
         if guarantees is not None
         else promised.guarantees(*_derive(layout, found.counts))
     )
-    not_allowed = forbidden(chosen)
+    added = {name: tuple(names) for name, names in promised.added_guarantees.items()}
+    chosen = list(dict.fromkeys([*chosen, *added]))
+    not_allowed = forbidden(chosen).union(*added.values())
     found.counts["unacknowledged"] += sum(
         part.rows for topic in topics for part in layout.pending.get(topic, ())
     )
@@ -117,9 +119,10 @@ def judge_laid_out(
     allowed_doubts += groups.doubts
     if run_folder.read_run(place).get("leaders_only"):
         doubts.notes.append(LEADERS_ONLY)
+    doubts.add(Doubts(reasons=unjudged(chosen, added)))
     if windows is not None:
         doubts.add(_doubts_of_faults(windows, found, topics, times))
-    status, allowed = _status(found.anomaly_counts, chosen, doubts.reasons)
+    status, allowed = _status(found.anomaly_counts, chosen, not_allowed, doubts.reasons)
     for row in found.anomalies:
         row["explanation"] = named_client(row["explanation"], layout.clients)
     anomalies = shown_anomalies(
@@ -133,6 +136,7 @@ def judge_laid_out(
             anomalies, place, topics, started_ns=started, facts=found.facts, clients=layout.clients
         ),
         reasons=tuple(doubts.reasons), notes=(*allowed, *doubts.notes), planted=planted_bugs(place), started_ns=started,
+        added_guarantees=added,
         elapsed_ms=round((time.perf_counter() - began) * 1000, 1),
     )  # fmt: skip
     verdict.write(place / run_folder.VERDICT)
@@ -203,10 +207,9 @@ def _derive(layout: Layout, counts: Counter[str]) -> tuple[list[str], str]:
 
 
 def _status(
-    anomaly_counts: Counter[str], guarantees: Sequence[str], reasons: list[str]
-) -> tuple[Status, list[str]]:
+    anomaly_counts: Counter[str], guarantees: Sequence[str], not_allowed: frozenset[str], reasons: list[str]
+) -> tuple[Status, list[str]]:  # fmt: skip
     """Return the status of the verdict, and notes on anomalies that the guarantees allow."""
-    not_allowed = forbidden(guarantees)
     broken = [name for name in anomaly_counts if name in not_allowed]
     listed = ", ".join(guarantees)
     allowed = [

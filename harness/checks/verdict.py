@@ -77,6 +77,10 @@ class Verdict:
     """What was not judged and is not needed for the guarantees; anomalies that the guarantees allow."""
     planted: tuple[str, ...] = ()
     """Bugs that were planted in the brokers, each as `module: title`; empty for unchanged brokers."""
+    added_guarantees: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
+    """Those of `guarantees` that a check of an extension judged, each with the anomalies that it forbids."""
     started_ns: int = 0
     """The start of the test on the monotonic clock; 0 when nothing was recorded."""
     elapsed_ms: float = 0.0
@@ -111,6 +115,9 @@ class Verdict:
             )
         data["anomalies"] = tuple(_anomaly(row) for row in data["anomalies"])
         data["causes"] = {name: tuple(found) for name, found in data["causes"].items()}
+        data["added_guarantees"] = {
+            name: tuple(found) for name, found in data.get("added_guarantees", {}).items()
+        }
         data["status"] = Status(data["status"])
         for name in ("guarantees", "reasons", "notes", "planted"):
             data[name] = tuple(data.get(name, ()))

@@ -100,13 +100,18 @@ def kinds_by_severity(verdict: Verdict) -> list[str]:
     """Return the names of all anomalies that were found: forbidden before allowed, then the worst first."""
     return sorted(
         verdict.anomaly_names(),
-        key=lambda name: (not breaks(name, verdict.guarantees), rank(name), name),
+        key=lambda name: (not breaks(name, verdict), rank(name), name),
     )
 
 
-def breaks(name: str, guarantees: Iterable[str]) -> list[str]:
-    """Return the guarantees that forbid this anomaly."""
-    return [word for word in guarantees if name in FORBIDDEN.get(word, frozenset())]
+def breaks(name: str, verdict: Verdict) -> list[str]:
+    """Return the guarantees of the verdict that forbid this anomaly."""
+    added = verdict.added_guarantees
+    return [
+        word
+        for word in verdict.guarantees
+        if name in FORBIDDEN.get(word, frozenset()) or name in added.get(word, ())
+    ]
 
 
 def _headline(verdict: Verdict) -> str:
@@ -118,7 +123,9 @@ def _headline(verdict: Verdict) -> str:
     if verdict.status is Status.VALID:
         return f"VALID: {listed} {'hold' if plural else 'holds'}{why}"
     found = verdict.anomaly_names()
-    broken = [word for word in verdict.guarantees if any(breaks(name, [word]) for name in found)]
+    broken = [
+        word for word in verdict.guarantees if any(word in breaks(name, verdict) for name in found)
+    ]
     broken = broken or list(verdict.guarantees)
     others = f"; judged: {listed}" if len(broken) < len(verdict.guarantees) else ""
     verb = "do not hold" if len(broken) > 1 else "does not hold"
@@ -126,9 +133,7 @@ def _headline(verdict: Verdict) -> str:
 
 
 def _kind(verdict: Verdict, name: str) -> list[str]:
-    allowed = (
-        "" if breaks(name, verdict.guarantees) else f"; {', '.join(verdict.guarantees)} allows this"
-    )
+    allowed = "" if breaks(name, verdict) else f"; {', '.join(verdict.guarantees)} allows this"
     lines = [described(name, verdict.anomaly_counts[name]) + allowed]
     causes = verdict.causes.get(name, ())
     lines += [f"  cause: {shortened(cause, LINE_MOST)}" for cause in causes[:CAUSES_MOST]]

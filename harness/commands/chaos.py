@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,17 +20,20 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from harrow.cluster.errors import ConfigError
 from harrow.faults.schedule import Schedule
 from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
+from ..chaos_workloads import check_workload
 from ..live_counts import RunCounter, SeedsCounter
 from ..scenario import (
     REPERTOIRES,
     USUAL_BROKERS,
     VARIANTS,
     ChaosResult,
+    kinds_of,
     recorded_scenario,
     run_scenario,
     run_seed,
@@ -45,7 +48,7 @@ from .settings import plant_option
 from .spark_options import spark_options
 from .worker_processes import results_of
 
-OF_SEEDS = ("seeds", "jobs", "variant")
+OF_SEEDS = ("seeds", "jobs", "variant", "workload")
 """Options without a meaning for a program of the user's."""
 OF_PROGRAMS = ("guarantee", "topics", "settings")
 
@@ -67,6 +70,10 @@ OF_PROGRAMS = ("guarantee", "topics", "settings")
 )
 @click.option("--variant", type=click.Choice(list(VARIANTS)), default="safe", show_default=True)
 @click.option(
+    "--workload", metavar="NAME", callback=lambda *given: checked(check_workload, given[-1]),
+    help="orders, exactly-once, or a workload of an extension (default: that of the variant)",
+)  # fmt: skip
+@click.option(
     "--brokers",
     type=click.IntRange(1, 64),
     default=USUAL_BROKERS,
@@ -75,10 +82,12 @@ OF_PROGRAMS = ("guarantee", "topics", "settings")
 )
 @click.option(
     "--faults",
-    type=click.Choice(list(REPERTOIRES)),
+    metavar="NAME",
     default="usual",
     show_default=True,
-    help="; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in REPERTOIRES.items()),
+    callback=lambda *given: checked(kinds_of, given[-1]),
+    help="; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in REPERTOIRES.items())
+    + "; or kinds with commas, also those of extensions",
 )
 @out_option
 @spark_options
@@ -130,6 +139,16 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
     sys.exit(chaos_of_seeds(given))
 
 
+def checked(check: Callable[[str], object], value: str | None) -> str | None:
+    """Return the value of an option; a click error says why it cannot be used."""
+    if value is not None:
+        try:
+            check(value)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
 # ------------------------------------------------------------------------------------- many seeds
 
 
@@ -153,7 +172,7 @@ def chaos_of_schedule(recorded: Schedule, given: Mapping[str, Any]) -> int:
 def chaos_of_seeds(given: Mapping[str, Any]) -> int:
     """Run the scenario for many seeds; return the exit code."""
     first, count, variant = given["seed"], given["seeds"], given["variant"]
-    base = _claim(given, folder_name(variant, given["brokers"], given["faults"]))
+    base = _claim(given, folder_name(variant, given["brokers"], given["faults"], given["workload"]))
     console, results = Console(), list[ChaosResult]()
     counter = SeedsCounter(base / f"seed-{number}" for number in range(first, first + count))
 
@@ -164,7 +183,7 @@ def chaos_of_seeds(given: Mapping[str, Any]) -> int:
         partial(
             run_seed, number, base / f"seed-{number}", seconds=given["seconds"], variant=variant,
             spark=given["spark"], keep=given["keep"], brokers=given["brokers"], repertoire=given["faults"],
-            plants=given["plants"], backend=given["backend"],
+            plants=given["plants"], backend=given["backend"], workload=given["workload"],
         )
         for number in range(first, first + count)
     ]  # fmt: skip
@@ -194,10 +213,11 @@ def _claim(given: Mapping[str, Any], name: str) -> Path:
 # -------------------------------------------------------------------------------------- results
 
 
-def folder_name(variant: str, brokers: int, faults: str) -> str:
+def folder_name(variant: str, brokers: int, faults: str, workload: str | None = None) -> str:
     """Return the folder of runs of one sort below `--out`: they share a ledger."""
     usual = (brokers, faults) == (USUAL_BROKERS, "usual")
-    return f"chaos-{variant}" if usual else f"chaos-{variant}-{brokers}-{faults}"
+    name = f"chaos-{variant}" if workload is None else f"chaos-{variant}-{workload}"
+    return name if usual else f"{name}-{brokers}-{faults.replace(',', '-')}"
 
 
 def _line(result: ChaosResult, name: str) -> str:

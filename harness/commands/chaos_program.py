@@ -22,7 +22,7 @@ from ..checks.guarantees import parse
 from ..live_counts import RunCounter
 from ..program import ProgramResult, find_program, run_program
 from ..run import Harrow
-from ..scenario import REPERTOIRES
+from ..scenario import kinds_of
 from ..seeds import fresh_seed
 from .progress import ProgressLine
 from .settings import parse_settings
@@ -46,7 +46,7 @@ def chaos_of_program(
         plants=given["plants"], spark=given["spark"], repeat=repeat, clusters=new_source(given["backend"]),
     ) as harrow:  # fmt: skip
         if recorded is None:
-            chaos["kinds"] = harrow.possible_kinds(REPERTOIRES[given["faults"]])
+            chaos["kinds"] = harrow.possible_kinds(kinds_of(given["faults"]))
         for name, partitions in topics:
             harrow.topic(name, partitions=partitions)
         counter = RunCounter(harrow.folder)

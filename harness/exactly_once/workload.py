@@ -85,7 +85,7 @@ class TransformWorkload:
         self._source.__enter__()
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         self.jobs.stop_kills()
         try:
             self._source.stop()
@@ -102,10 +102,10 @@ class TransformWorkload:
         """How many orders brokers have acknowledged."""
         return self._source.counts.acknowledged
 
-    def judge(self) -> Verdict:
+    def judge(self, guarantee: str = GUARANTEE) -> Verdict:
         """Judge the output; raise VerdictError unless the verdict is valid."""
         return self._harrow.verify_pipeline(
-            self._orders, self._bills, guarantee=GUARANTEE, record_id="order", relation=mapped(bill_of), group=GROUP,
+            self._orders, self._bills, guarantee=guarantee, record_id="order", relation=mapped(bill_of), group=GROUP,
         )  # fmt: skip
 
     def _uncommitted(self) -> list[str]:

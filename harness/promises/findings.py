@@ -38,6 +38,8 @@ class PromiseFindings:
     """Whether the caller said what the application believes that it sent (`expected=`)."""
     accounted_topics: Sequence[str] = ()
     """Topics of which these checks know all records by other topics: a refused send to them is a missing output."""
+    added_guarantees: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Guarantees of extensions that were judged (`check_join.py`), each with the anomalies that it forbids."""
     knows_order: bool = False
     """Whether these checks judged the order of all records that have an order."""
 

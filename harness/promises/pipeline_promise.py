@@ -21,7 +21,7 @@ from .pipeline_join import PipelineInputs, check_pipeline
 from .pipeline_results import PipelineResults, PipelineRun
 from .pipeline_words import PipelineWords
 from .record_ids import IdSource
-from .relations import KeyedRelation, Relation
+from .relations import KeyedRelation, Relation, identity
 from .shapes import Rows
 from .sinks import Files, StagedSink, Table, stage, topic_of
 
@@ -29,8 +29,26 @@ if TYPE_CHECKING:
     from ..checks.spark_client import SparkHandle
 
 DEFAULT_GUARANTEE = "at-least-once"
+EXPECTED_RELATIONS = (
+    "identity, mapped(f), filtered(f), flat_mapped(f), folded(f, initial), windowed(seconds, f)"
+)
 SINK_FOLDER = "sink"
 OUTPUT_TIMES = "output-times.npy"
+
+
+def named_relation(name: str) -> Relation:
+    """Return the relation that an extension added under a name, or `identity`."""
+    from ..extensions import added_relations
+
+    if name == "identity":
+        return identity
+    added = added_relations()
+    if name not in added:
+        more = f" or the name of an extension's ({', '.join(added)})" if added else ""
+        raise ConfigError(
+            f"verify_pipeline(relation={name!r}): expected {EXPECTED_RELATIONS}{more}"
+        )
+    return added[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +66,16 @@ class PipelinePromise:
     @classmethod
     def of(
         cls, source: object, sink: object, *, guarantee: str | None, record_id: IdSource | None,
-        relation: Relation | None, group: str | None,
+        relation: Relation | str | None, group: str | None,
     ) -> PipelinePromise:  # fmt: skip
         """Return the promise. Raises ConfigError for a wrong argument."""
         if not isinstance(source, (str, Topic)):
             raise ConfigError(f"verify_pipeline(source={source!r:.80}): expected a topic")
+        if isinstance(relation, str):
+            relation = named_relation(relation)
         if relation is not None and not isinstance(relation, Relation):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
-                f"verify_pipeline(relation={relation!r:.80}): expected identity, mapped(f), filtered(f), "
-                "flat_mapped(f), folded(f, initial) or windowed(seconds, f)"
+                f"verify_pipeline(relation={relation!r:.80}): expected {EXPECTED_RELATIONS}"
             )
         sink_topic = topic_of(sink)
         if sink_topic == str(source):

@@ -44,7 +44,7 @@ class NoKeyError(HarrowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """What a pipeline owes for its inputs. Made by `identity`, `mapped` and the others, never directly."""
+    """What a pipeline owes for its inputs."""
 
     @property
     def name(self) -> str:
@@ -215,6 +215,8 @@ class Windowed(KeyedRelation):
         return self.function(Window.of(records, key, start_ms, start_ms + size_ms))
 
 
+OWN_RELATIONS = ("identity", "mapped", "filtered", "flat_mapped", "folded", "windowed")
+"""The names of Harrow's relations; extensions add others, as subclasses of `RecordRelation` or `KeyedRelation`."""
 identity = Identity()
 """The output is the input: same key and same value."""
 

@@ -90,7 +90,7 @@ def _kind(verdict: Verdict, name: str) -> Row:
     return {
         "name": name,
         "text": described(name, verdict.anomaly_counts[name]),
-        "allowed": not breaks(name, verdict.guarantees),
+        "allowed": not breaks(name, verdict),
         "causes": [shortened(cause, TEXT_MOST) for cause in verdict.causes.get(name, ())],
     }
 

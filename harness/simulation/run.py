@@ -28,11 +28,12 @@ from harrow.cluster.invariants import InvariantViolation
 from harrow.cluster.simulation import SimulatedCluster
 from harrow.faults.background import SCHEMA_VERSION as FAULTS_SCHEMA_VERSION
 from harrow.faults.nemesis import Nemesis, Row
+from harrow.faults.outside import OutsideFault
 from harrow.faults.schedule import Schedule
 
 from ..backends.simulated import SimulatedSystem, drive
 from ..histories.memory import MemoryHistory
-from ..run_settings import EXACTLY_ONCE, SINK, RunSettings, settings_of
+from ..run_settings import EXACTLY_ONCE, SINK, WORKLOADS, RunSettings, settings_of
 from .checks import (
     FoundAnomaly,
     acknowledged_values,
@@ -104,6 +105,15 @@ def run_schedule(schedule: Schedule, *, keep_trace: bool = False) -> SimulationR
     if not settings.idempotent:
         raise ConfigError(
             "idempotent=false: simulated producers are idempotent; replay it on real processes"
+        )
+    if settings.workload not in WORKLOADS:
+        raise ConfigError(
+            f"workload {settings.workload!r}: a simulation has {', '.join(WORKLOADS)}; replay it on real processes"
+        )
+    outside = [step.fault for step in schedule.steps if isinstance(step.fault, OutsideFault)]
+    if outside:
+        raise ConfigError(
+            f"{outside[0]} hits something outside of the cluster; replay it on real processes"
         )
     preload()
     # reference counts free almost everything of a run; its cycles are collected once, at its end

@@ -1,0 +1,95 @@
+"""The workloads of `harrow chaos`, Harrow's own and those of extensions (J4).
+
+    orders          one producer of orders and one consumer                          `workload.py`
+    exactly-once    a consume-transform-produce job in three processes               `exactly_once/`
+    others          of extensions: `harrow chaos --workload NAME`
+
+A workload works while it is entered. The faults begin and end meanwhile. Then `judge` makes the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harrow.cluster.errors import ConfigError
+
+from .run_settings import EXACTLY_ONCE, ORDERS, WORKLOADS
+
+if TYPE_CHECKING:
+    from .checks import Verdict
+    from .run import Harrow
+    from .topics import Topic
+
+METHODS = ("__enter__", "__exit__", "judge")
+
+
+class ChaosWorkload(Protocol):
+    """Clients that work while it is entered."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What it left unfinished although every fault was healed: the run is then invalid. Read after `judge`."""
+        ...
+
+    def __enter__(self) -> object:
+        """Begin to work."""
+        ...
+
+    def __exit__(self, *error: object) -> None:
+        """Stop, when everything that was begun is done."""
+        ...
+
+    def judge(self, guarantee: str) -> Verdict:
+        """Judge the run; VerdictError unless the verdict is valid."""
+        ...
+
+
+def check_workload(name: str) -> None:
+    """Raise ConfigError for a workload that does not exist."""
+    if name in WORKLOADS:
+        return
+    from .extensions import added_workloads
+
+    known = [*WORKLOADS, *added_workloads()]
+    if name not in known:
+        raise ConfigError(
+            f"workload {name!r}: expected one of {', '.join(known)}; a workload of an extension needs its distribution"
+        )
+
+
+def new_workload(
+    name: str, harrow: Harrow, topic: Topic, producer: Mapping[str, Any]
+) -> ChaosWorkload:
+    """Return a workload on `topic`. `producer`: settings of its producer, by confluent-kafka's names."""
+    check_workload(name)
+    if name == ORDERS:
+        return _orders(harrow, topic, producer)
+    if name == EXACTLY_ONCE:
+        return _exactly_once(harrow, topic, producer)
+    from harrow.faults.extensions import EXTENSIONS
+
+    from .extensions import added_workloads
+
+    harrow.workload = name
+    workload: Any = added_workloads()[name](harrow, topic, producer)
+    lacking = [method for method in METHODS if not callable(getattr(workload, method, None))]
+    if lacking:
+        raise ConfigError(
+            f"the workload {name!r} of {EXTENSIONS.owner('harrow_workloads', name)} is {workload!r:.80}, which has no "
+            f"{', '.join(lacking)}; see harrow.harness.chaos_workloads.ChaosWorkload"
+        )
+    made: ChaosWorkload = workload
+    return made
+
+
+def _orders(harrow: Harrow, topic: Topic, producer: Mapping[str, Any]) -> ChaosWorkload:
+    from .workload import Workload
+
+    return Workload(harrow, topic, producer=dict(producer))
+
+
+def _exactly_once(harrow: Harrow, topic: Topic, producer: Mapping[str, Any]) -> ChaosWorkload:
+    from .exactly_once import TransformWorkload
+
+    return TransformWorkload(harrow, topic, producer)
