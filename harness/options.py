@@ -163,6 +163,21 @@ def _plants(value: object) -> tuple[str, ...]:
     return modules
 
 
+def _backend(value: object) -> str:
+    """Return the name of a backend. Extensions are looked up only for a name that Harrow does not have."""
+    if value in BACKENDS:
+        return str(value)
+    from harrow.cluster.errors import ConfigError
+
+    from .backends.kinds import backend_kind
+
+    try:
+        backend_kind(str(value))
+    except ConfigError as error:
+        raise ValueError(f"{error}{_nearest(str(value), BACKENDS)}") from None
+    return str(value)
+
+
 def _path(value: object) -> Path:
     return Path(str(value))
 
@@ -232,7 +247,7 @@ OPTIONS: tuple[OptionSpec, ...] = (
     ),
     OptionSpec(
         name="backend",
-        parse=_one_of(BACKENDS),
+        parse=_backend,
         metavar="NAME",
         doc=f"where the brokers run: {', '.join(BACKENDS)} (default {LOCAL}); see `harrow backends`",
         marker=True,

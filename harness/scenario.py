@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harrow.cluster.errors import ConfigError
 from harrow.faults.planning import ALL_RANDOM, DEFAULT_RANDOM, check_drawable
 from harrow.faults.schedule import Schedule
 
@@ -96,7 +97,10 @@ def kinds_of(repertoire: str) -> tuple[str, ...]:
     if repertoire in REPERTOIRES:
         return REPERTOIRES[repertoire]
     kinds = tuple(word.strip() for word in repertoire.split(",") if word.strip())
-    check_drawable(kinds)
+    try:
+        check_drawable(kinds or ("",))
+    except ConfigError as error:
+        raise ConfigError(f"{error}; or one of {', '.join(REPERTOIRES)}") from None
     return kinds
 
 

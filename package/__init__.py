@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harrow.cluster import Cluster as Cluster
     from harrow.cluster import HarrowError as HarrowError
+    from harrow.faults import add_extension as add_extension
     from harrow.faults import all_brokers as all_brokers
     from harrow.faults import broker as broker
     from harrow.faults import controller as controller
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from harrow.faults import failpoint as failpoint
     from harrow.faults import follower as follower
     from harrow.faults import group_coordinator as group_coordinator
+    from harrow.faults import hookimpl as hookimpl
     from harrow.faults import isolate as isolate
     from harrow.faults import isr_member as isr_member
     from harrow.faults import kill as kill
@@ -46,10 +48,15 @@ if TYPE_CHECKING:
     from harrow.faults import throttle as throttle
     from harrow.faults import txn_coordinator as txn_coordinator
     from harrow.harness.checks import Verdict as Verdict
+    from harrow.harness.checks.anomaly_kinds import AnomalyKind as AnomalyKind
     from harrow.harness.errors import VerdictError as VerdictError
     from harrow.harness.fixtures import harrow_fixture as harrow_fixture
     from harrow.harness.fixtures import harrow_session_fixture as harrow_session_fixture
     from harrow.harness.promises.record import Record as Record
+    from harrow.harness.promises.record_check import Finding as Finding
+    from harrow.harness.promises.record_check import RecordCheck as RecordCheck
+    from harrow.harness.promises.relations import KeyedRelation as KeyedRelation
+    from harrow.harness.promises.relations import RecordRelation as RecordRelation
     from harrow.harness.promises.relations import Window as Window
     from harrow.harness.promises.relations import filtered as filtered
     from harrow.harness.promises.relations import flat_mapped as flat_mapped
@@ -63,6 +70,8 @@ if TYPE_CHECKING:
     from harrow.harness.topics import Topic as Topic
 
 _FAULTS = (
+    "add_extension",
+    "hookimpl",
     "all_brokers",
     "broker",
     "controller",
@@ -96,6 +105,8 @@ _FAULTS = (
     "txn_coordinator",
 )
 _RELATIONS = (
+    "KeyedRelation",
+    "RecordRelation",
     "Window",
     "filtered",
     "flat_mapped",
@@ -105,10 +116,13 @@ _RELATIONS = (
     "windowed",
 )
 _HOME = {
+    "AnomalyKind": "harrow.harness.checks.anomaly_kinds",
     "Cluster": "harrow.cluster",
+    "Finding": "harrow.harness.promises.record_check",
     "Harrow": "harrow.harness.run",
     "HarrowError": "harrow.cluster",
     "Record": "harrow.harness.promises.record",
+    "RecordCheck": "harrow.harness.promises.record_check",
     "Topic": "harrow.harness.topics",
     "Verdict": "harrow.harness.checks",
     "VerdictError": "harrow.harness.errors",
@@ -120,14 +134,20 @@ _HOME = {
     **dict.fromkeys(_RELATIONS, "harrow.harness.promises.relations"),
 }
 __all__ = [
+    "AnomalyKind",
     "Cluster",
+    "Finding",
     "Harrow",
     "HarrowError",
+    "KeyedRelation",
     "Record",
+    "RecordCheck",
+    "RecordRelation",
     "Topic",
     "Verdict",
     "VerdictError",
     "Window",
+    "add_extension",
     "all_brokers",
     "broker",
     "controller",
@@ -144,6 +164,7 @@ __all__ = [
     "group_coordinator",
     "harrow_fixture",
     "harrow_session_fixture",
+    "hookimpl",
     "identity",
     "isolate",
     "isr_member",

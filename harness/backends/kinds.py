@@ -1,5 +1,7 @@
 """The backends by name: what each is, whether it can be used here, and its source of clusters (J2).
 
+Extensions add backends (J4); they are looked up only for a name that Harrow does not have.
+
 A backend that cannot be used raises CapabilityError, which says why. A test that asks for what its backend lacks is
 skipped with that reason; a backend that the command line names and that cannot be used is an error of usage.
 """
@@ -10,6 +12,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from harrow.cluster.errors import ConfigError
 
 from ..backend_choice import APACHE, DOCKER, EXTERNAL, LOCAL, BackendChoice, origin_words
 
@@ -40,12 +44,34 @@ class BackendKind:
 
 def check_backend(choice: BackendChoice) -> str:
     """Return what would be started here; CapabilityError where the backend cannot be used."""
-    return KINDS[choice.name].describe(choice)
+    return backend_kind(choice.name).describe(choice)
 
 
 def new_source(choice: BackendChoice, before_start: BeforeStart = None) -> ClusterSource:
     """Return a source of new clusters; CapabilityError where the backend cannot be used."""
-    return KINDS[choice.name].source(choice, before_start)
+    source = backend_kind(choice.name).source(choice, before_start)
+    if choice.name not in KINDS and source.backend != choice.name:
+        raise ConfigError(
+            f"the source of the backend {choice.name!r} has backend = {source.backend!r}, expected its name"
+        )
+    return source
+
+
+def backend_kind(name: str) -> BackendKind:
+    """Return the backend with this name, one of an extension too; ConfigError where there is none."""
+    return KINDS[name] if name in KINDS else all_backends(name)[name]
+
+
+def all_backends(wanted: str = "") -> Mapping[str, BackendKind]:
+    """Return every backend, those of extensions too; ConfigError where `wanted` is none of them."""
+    from ..extensions import added_backends
+
+    found = {**KINDS, **added_backends()}
+    if wanted and wanted not in found:
+        raise ConfigError(
+            f"{wanted!r}: expected one of {', '.join(found)}; a backend of an extension needs its distribution"
+        )
+    return found
 
 
 def _local_source(_: BackendChoice, before_start: BeforeStart) -> ClusterSource:
@@ -141,4 +167,12 @@ KINDS: Mapping[str, BackendKind] = {
     ),
 }
 
-__all__ = ["KINDS", "BackendKind", "backend_words", "check_backend", "new_source"]
+__all__ = [
+    "KINDS",
+    "BackendKind",
+    "all_backends",
+    "backend_kind",
+    "backend_words",
+    "check_backend",
+    "new_source",
+]

@@ -25,6 +25,7 @@ COMMANDS = {
     "offsets": "show log start offsets, high watermarks, committed offsets and lag",
     "watch": "watch leaders, ISRs and high watermarks of a running cluster",
     "backends": "list where the brokers of a test can run here, and what faults can do there",
+    "extensions": "list what other distributions add to Harrow here",
     "failpoints": "list the failpoints of the broker's code",
     "dump-log": "print the files of a log folder like Kafka's DumpLogSegments",
 }

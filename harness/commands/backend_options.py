@@ -6,6 +6,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, TypeVar
 
 import click
+from harrow.cluster.errors import ConfigError
 from harrow.faults.errors import CapabilityError
 
 from ..backend_choice import LOCAL, ORIGIN_OPTIONS, ORIGINS, BackendChoice, choose_backend
@@ -26,7 +27,8 @@ def origin_options(command: C) -> C:
 def backend_options(command: C) -> C:
     """Add the options; the parameters are `backend` and those of `origin_options`."""
     name = click.option(
-        "--backend", type=click.Choice(list(KINDS)), default=LOCAL, show_default=True, help="where the brokers run"
+        "--backend", metavar="NAME", default=LOCAL, show_default=True,
+        help=f"where the brokers run: {', '.join(KINDS)}, or a backend of an extension",
     )  # fmt: skip
     return name(origin_options(command))
 
@@ -40,6 +42,6 @@ def take_backend(given: MutableMapping[str, Any]) -> BackendChoice:
     choice = choose_backend(name, {option: given.pop(option) for option in ORIGIN_OPTIONS})
     try:
         check_backend(choice)
-    except CapabilityError as error:
+    except (CapabilityError, ConfigError) as error:
         raise click.UsageError(f"--backend {name}: {error}") from None
     return choice

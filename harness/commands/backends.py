@@ -7,7 +7,7 @@ from harrow.faults.errors import CapabilityError
 from harrow.faults.system import CAPABILITIES
 
 from ..backend_choice import choose_backend
-from ..backends.kinds import KINDS
+from ..backends.kinds import all_backends
 from .backend_options import origin_options
 
 
@@ -15,7 +15,7 @@ from .backend_options import origin_options
 @origin_options
 def command(**origins: str) -> None:
     """List the backends, where the brokers of a test may run, and what faults may ask of each."""
-    for name, kind in KINDS.items():
+    for name, kind in all_backends().items():
         click.echo(f"{name:<10}{kind.brokers}")
         try:
             click.echo(f"          here: {kind.describe(choose_backend(name, origins))}")

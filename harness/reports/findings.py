@@ -81,6 +81,7 @@ def _verdict(data: Row) -> Verdict:
         causes=data.get("causes") or {},
         reasons=tuple(map(str, data.get("reasons") or ())),
         notes=tuple(map(str, data.get("notes") or ())),
+        added_guarantees=data.get("added_guarantees") or {},
         started_ns=int(data.get("started_ns") or 0),
         elapsed_ms=float(data.get("elapsed_ms") or 0),
     )
