@@ -115,7 +115,10 @@ def parse(guarantee: str) -> list[str]:
     words = [word.strip() for word in guarantee.replace("+", ",").split(",") if word.strip()]
     for word in words:
         if word not in FORBIDDEN and word not in (added := _added_guarantees()):
-            raise ConfigError(f"unknown guarantee {word!r}; use {', '.join([*FORBIDDEN, *added])}")
+            raise ConfigError(
+                f"unknown guarantee {word!r}; use {', '.join([*FORBIDDEN, *added])}; "
+                "a guarantee of an extension needs its distribution"
+            )
     if not words:
         raise ConfigError(f"no guarantee in {guarantee!r}; use {', '.join(FORBIDDEN)}")
     return words

@@ -5,7 +5,7 @@
     other python                run as a script
     console with output         the commands are run; each shown line is found in their output, in this order
     console without output      the program, its subcommand and its options exist (`documented_commands.py`)
-    ini, toml                   read by a run of pytest with strict configuration
+    ini, toml                   read by a run of pytest with strict configuration; entry points name files of the page
     yaml                        parsed; the commands of its steps are checked like those of a console block
     json                        parsed
     text, no language           nothing
@@ -163,7 +163,13 @@ class DocumentedProject:
     # --------------------------------------------------------------------------------- settings
 
     def _settings(self, block: Block) -> None:
-        """Have pytest read the settings; an unknown one is an error."""
+        """Have pytest read the settings; an unknown one is an error. Entry points name files of the page."""
+        if (project := _project(block)) is not None:
+            modules = {Path(other.name).stem for other in self._blocks if other.name}
+            points: dict[str, dict[str, str]] = project.get("entry-points", {})
+            for named in (value for group in points.values() for value in group.values()):
+                assert named in modules, f"{block.place}: no block of the page is {named}.py"
+            return
         folder = self._folder / f"settings-{block.line}"
         folder.mkdir()
         (folder / SETTINGS_FILES[block.language]).write_text(block.code, encoding="utf-8")
@@ -180,6 +186,11 @@ def _sections(block: Block) -> Iterable[str]:
     parser = configparser.ConfigParser()
     parser.read_string(block.code)
     return parser.sections()
+
+
+def _project(block: Block) -> dict[str, Any] | None:
+    """Return the metadata of a distribution; None for other settings."""
+    return tomllib.loads(block.code).get("project") if block.language == "toml" else None
 
 
 def check_workflow(block: Block) -> None:

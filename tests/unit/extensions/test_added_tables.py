@@ -84,7 +84,7 @@ def test_a_backend_is_found_by_its_name() -> None:
         shown = CliRunner().invoke(cli, ["backends"]).output
         assert "racks   Harrow's brokers in racks\n        here: racks of racks" in shown
         with pytest.raises(
-            ConfigError, match="'rack': expected one of local, apache.*, racks; a backend of an"
+            ConfigError, match=r"'rack': expected one of local, apache.*, racks; a backend of an"
         ):
             check_backend(BackendChoice("rack"))
 
@@ -157,7 +157,7 @@ def test_a_workload_is_chosen_by_its_name_and_repeated() -> None:
         harrow: Any = type("Run", (), {})()
         with pytest.raises(
             ConfigError,
-            match="'shop' of the extension of this test is .* no __enter__, __exit__, judge",
+            match=r"'shop' of the extension of this test is .* no __enter__, __exit__, judge",
         ):
             new_workload("shop", harrow, harrow, {})
     assert (
