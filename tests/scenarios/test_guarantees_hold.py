@@ -1,4 +1,4 @@
-"""Guarantees hold under faults, on real processes, through the fixture as users have it (H4, J1)."""
+"""Guarantees hold under faults, on real processes, through the fixture as users have it (H4, J1, M3)."""
 
 from __future__ import annotations
 

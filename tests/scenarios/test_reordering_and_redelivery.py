@@ -1,4 +1,4 @@
-"""Reordering by requests in flight, and redelivery after a crash, each with and without its remedy (H6, H7)."""
+"""Reordering by requests in flight, and redelivery after a crash, each with and without its remedy (H6, H7, M3)."""
 
 from __future__ import annotations
 

@@ -1,50 +1,57 @@
-"""acks=0 and acks=1 lose records by design, and the verdict reports it so (H1, H2).
+"""acks=0 and acks=1 lose records by design, and the verdict reports it so (H1, H2, M3).
 
-The faults are directed: the loss happens in every run.
+The faults are directed: the loss happens in every run, on every backend.
 `test_guarantees_break.py` and `test_guarantees_hold.py` have the other scenarios of this part.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from brokers_by_hand import PlacedTopic, besides_the_controller, place
 from harrow import Harrow
 from harrow.harness.errors import VerdictError
-from waiting import until
+from placed_topics import TwoReplicas, two_replicas
 
-PATIENT_ISR = {"replica.lag.time.max.ms": 60_000, "min.insync.replicas": 1}
+PATIENT_ISR: dict[str, object] = {
+    "replica.lag.time.max.ms": 60_000,
+    "min.insync.replicas": 1,
+    "zookeeper.session.timeout.ms": 6_000,  # a follower that is paused for a moment stays in the ISR
+}
 
 
 @pytest.fixture
-def orders(harrow: Harrow) -> PlacedTopic:
+def orders(harrow: Harrow) -> TwoReplicas:
     """A topic on all brokers except the controller."""
-    return place(harrow.cluster, "orders", *besides_the_controller(harrow.cluster))
+    return two_replicas(harrow, "orders")
 
 
-def fail_over(orders: PlacedTopic, leader: int, follower: int) -> None:
-    """Kills the leader, waits until the follower leads, and restarts the old leader until it is in sync."""
-    orders.cluster.brokers[leader].kill()
-    orders.await_state(leader=follower, isr=(follower,))
-    orders.cluster.brokers[leader].start()
-    orders.cluster.await_full_isr(30)
+def fail_over(orders: TwoReplicas) -> None:
+    """Wait until the follower of the killed leader leads, and restart the old leader until it is in sync."""
+    orders.await_leader(orders.follower)
+    orders.cluster.brokers[orders.leader].start()
+    orders.cluster.await_full_isr(60)
+
+
+def send(producer: Any, count: int, what: str) -> None:
+    """Send records, and wait until the client counts them as delivered."""
+    for number in range(count):
+        producer.produce("orders", f"{what} {number}", key="k", partition=0)
+    assert producer.flush(30) == 0, what
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
 def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
-    harrow: Harrow, orders: PlacedTopic
+    harrow: Harrow, orders: TwoReplicas
 ) -> None:
     """H1: the client gets no response and assumes success; the verdict names the loss and reports it as allowed."""
-    leader, follower = orders.nodes()
     producer = harrow.producer(acks=0, enable_idempotence=False, message_timeout_ms=30_000)
-    for number in range(20):
-        producer.produce("orders", f"before {number}", key="k", partition=0)
-    assert producer.flush(30) == 0
-    orders.await_ends(leo={leader: 20, follower: 20})
-    orders.cluster.brokers[leader].pause()
-    for number in range(30):
-        producer.produce("orders", f"unread {number}", key="k", partition=0)
-    assert producer.flush(30) == 0, "with acks=0 the client counts a sent record as delivered"
-    fail_over(orders, leader, follower)
+    send(producer, 20, "before")
+    orders.await_ends(20)
+    orders.cluster.brokers[orders.leader].pause()
+    send(producer, 30, "unread")
+    orders.cluster.brokers[orders.leader].kill()
+    fail_over(orders)
     verdict = harrow.verify("orders")
     assert verdict.guarantees == ("best-effort",), "derived from acks=0"
     assert verdict.anomaly_counts["lost-write"] == 30
@@ -56,27 +63,23 @@ def test_killing_a_paused_leader_with_acks_0_loses_unread_records(
 
 
 @pytest.mark.harrow(brokers=3, config=PATIENT_ISR)
-def test_killing_an_isolated_leader_with_acks_1_loses_its_records(
-    harrow: Harrow, orders: PlacedTopic
+def test_killing_a_leader_with_acks_1_loses_what_its_paused_follower_has_not(
+    harrow: Harrow, orders: TwoReplicas
 ) -> None:
     """H2: the leader acknowledges, and is killed before its follower has fetched."""
-    leader, follower = orders.nodes()
-    with orders.raw(leader) as raw:
-        for number in range(20):
-            assert raw.produce("orders", 0, [f"before {number}"], acks=1).error_code == 0
-        orders.await_ends(leo={leader: 20, follower: 20})
-        peer = [f"broker {leader}"]
-        orders.cluster.control(follower, "links.block", peers=peer, direction="both")
-        for number in range(30):
-            assert raw.produce("orders", 0, [f"alone {number}"], acks=1).error_code == 0
-    orders.cluster.brokers[leader].kill()
-    orders.await_state(leader=follower, isr=(follower,))
-    orders.cluster.control(follower, "links.heal", mode="reset")
-    orders.cluster.brokers[leader].start()
-    orders.cluster.await_full_isr(30)
-    assert orders.seen(leader).leo == 20, "it truncated to the new leader's log"
+    producer = harrow.producer(acks=1, enable_idempotence=False, linger_ms=0)
+    send(producer, 20, "before")
+    orders.await_ends(20)
+    follower = orders.cluster.brokers[orders.follower]
+    follower.pause()
+    for number in range(30):
+        send(producer, 1, f"alone {number}")
+    orders.cluster.brokers[orders.leader].kill()
+    follower.resume()
+    fail_over(orders)
+    # a fetch that waited when the follower was paused may have its response, with the first record
+    assert orders.end(orders.leader) in (20, 21), "it truncated to the new leader's log"
     with pytest.raises(VerdictError) as found:
         harrow.verify("orders", guarantee="no-loss")
     assert found.value.verdict.anomaly_names() == {"lost-write"}
-    assert found.value.verdict.anomaly_counts["lost-write"] == 30
-    until(lambda: orders.events(leader, "partition.truncated"), "the truncation is in the trace")
+    assert found.value.verdict.anomaly_counts["lost-write"] in (29, 30)
