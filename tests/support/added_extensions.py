@@ -52,7 +52,7 @@ def points(*found: Any) -> Callable[[], Iterable[EntryPoint]]:
 @contextmanager
 def added(**hooks: Callable[..., Any]) -> Iterator[Any]:
     """Let this process have an extension with these hooks."""
-    module = module_with(**hooks)
+    module = module_with("shop", INTERFACE, **hooks)
     EXTENSIONS.add(module, "the extension of this test")
     try:
         yield module
