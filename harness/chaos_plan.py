@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,14 +35,14 @@ class ChaosRequest:
     faults: tuple[Fault, ...]
     duration: float | None
     cap: int | None
-    kinds: Sequence[str] | None
-    """None: the usual ones that the backend can inject."""
+    kinds: Sequence[str] | Mapping[str, int] | None
+    """None: the usual ones that the backend can inject. A mapping has their weights."""
     schedule: Schedule | None
 
     @classmethod
     def of(
-        cls, faults: Sequence[object], duration: float | None, cap: int | None, kinds: Sequence[str] | None,
-        schedule: Schedule | None,
+        cls, faults: Sequence[object], duration: float | None, cap: int | None,
+        kinds: Sequence[str] | Mapping[str, int] | None, schedule: Schedule | None,
     ) -> ChaosRequest:  # fmt: skip
         """Check the arguments; ConfigError says what to write instead."""
         if schedule is not None and (faults or duration is not None or cap is not None):

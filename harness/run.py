@@ -90,7 +90,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         self._early_spark = early_spark
         self._source = OwnCluster() if clusters is None else clusters
         self.backend = self._source.backend
-        """Where the brokers run: `local`, `apache`, `docker` or `external`."""
+        """Where the brokers run: `local`, `apache`, …"""
         parent = self.folder.parent
         chosen = UserSpark(spark) if isinstance(spark, str) else spark
         handle = (lambda: spark_of_run(parent, chosen)) if isinstance(chosen, UserSpark) else chosen
@@ -239,7 +239,7 @@ class Harrow(RecordingClients, PipelineVerifier):
         *faults: Fault,
         duration: float | None = None,
         cap: int | None = None,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[str] | Mapping[str, int] | None = None,
         schedule: Schedule | None = None,
     ) -> Chaos:
         """Return a block that injects `faults` into the cluster, in sequence and in the background.
@@ -251,8 +251,9 @@ class Harrow(RecordingClients, PipelineVerifier):
           faults: random ones of the kinds `kinds`, for 5 s.
         * `duration`: seconds after the first traffic. The faults are injected once in the given order, and again in
           random orders while the block lasts and the duration has not passed.
-        * `kinds`: names as in a schedule file (`harrow.faults.planning.RANDOM_FAULTS`: kill, pause, isolate, …).
-          Default: kill, pause and isolate, as far as the backend can inject them.
+        * `kinds`: names as in a schedule file (`harrow.faults.planning.RANDOM_FAULTS`: kill, pause, isolate, …), those
+          of extensions too; `{"kill": 3, "pause": 1}` draws kills three times as often. Default: kill, pause and
+          isolate, as far as the backend can inject them.
         * `cap`: the maximum number of brokers that are disturbed at the same time. Default: as many as may fail while
           every topic accepts acks=all, and at least what a named target such as `majority` needs.
         * `schedule`: a recorded schedule to replay, `Schedule.from_json(text)`; it has its own duration and cap.

@@ -50,7 +50,7 @@ def usual_units(pairing: Pairing, source: ChunkRows) -> UnitColumns | None:
 
 def _units_of_outputs(pairing: Pairing, source: ChunkRows) -> UnitColumns | None:
     relation, rows = pairing.relation, list(range(len(source)))
-    if isinstance(relation, Mapped):
+    if type(relation) is Mapped:  # a subclass may have outputs of its own
         given: list[Any] = list(map(relation.function, source.records()))
         return _units_of(pairing, rows, [0] * len(rows), given)
     if isinstance(relation, FlatMapped):
