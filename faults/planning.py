@@ -214,7 +214,7 @@ def _random_fault(kind: type[Fault], role: Target, seconds: Seconds | None) -> F
 
 
 def _weight(name: str, given: Sequence[str] | Mapping[str, int]) -> int:
-    weight: object = given[name] if isinstance(given, Mapping) else _drawable(name).random_weight
+    weight: Any = given[name] if isinstance(given, Mapping) else _drawable(name).random_weight
     if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= WEIGHT_MAX:
         raise ConfigError(
             f"fault {name!r}: its weight is {weight!r}, expected a number from 1 to {WEIGHT_MAX}"

@@ -53,6 +53,26 @@ OF_SEEDS = ("seeds", "jobs", "variant", "workload")
 OF_PROGRAMS = ("guarantee", "topics", "settings")
 
 
+def checked(check: Callable[[str], object], value: str | None) -> str | None:
+    """Return the value of an option; a click error says why it cannot be used."""
+    if value is not None:
+        try:
+            check(value)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
+def check_faults(_: click.Context, __: click.Parameter, value: str) -> str | None:
+    """Check `--faults`."""
+    return checked(kinds_of, value)
+
+
+def check_workload_option(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Check `--workload`."""
+    return checked(check_workload, value)
+
+
 @click.command()
 @click.option(
     "--seeds", type=click.IntRange(1, 100_000), default=20, show_default=True, help="how many"
@@ -70,7 +90,7 @@ OF_PROGRAMS = ("guarantee", "topics", "settings")
 )
 @click.option("--variant", type=click.Choice(list(VARIANTS)), default="safe", show_default=True)
 @click.option(
-    "--workload", metavar="NAME", callback=lambda *given: checked(check_workload, given[-1]),
+    "--workload", metavar="NAME", callback=check_workload_option,
     help="orders, exactly-once, or a workload of an extension (default: that of the variant)",
 )  # fmt: skip
 @click.option(
@@ -85,7 +105,7 @@ OF_PROGRAMS = ("guarantee", "topics", "settings")
     metavar="NAME",
     default="usual",
     show_default=True,
-    callback=lambda *given: checked(kinds_of, given[-1]),
+    callback=check_faults,
     help="; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in REPERTOIRES.items())
     + "; or kinds with commas, also those of extensions",
 )
@@ -137,16 +157,6 @@ def command(ctx: click.Context, /, program: tuple[str, ...], **given: Any) -> No
     if recorded is not None:
         sys.exit(chaos_of_schedule(recorded, given))
     sys.exit(chaos_of_seeds(given))
-
-
-def checked(check: Callable[[str], object], value: str | None) -> str | None:
-    """Return the value of an option; a click error says why it cannot be used."""
-    if value is not None:
-        try:
-            check(value)
-        except ConfigError as error:
-            raise click.BadParameter(str(error)) from None
-    return value
 
 
 # ------------------------------------------------------------------------------------- many seeds

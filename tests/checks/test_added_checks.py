@@ -95,9 +95,8 @@ def billed(tmp_path: Path) -> PromisedRun:
 
 def found(run: PromisedRun, check: RecordCheck | None = None, **given: Any) -> PromiseFindings:
     chosen = check or BilledOnce()
-    return judge_checks(
-        run.write(), [TOPIC], {chosen.guarantee: chosen}, **{"engine": "local", **given}
-    )
+    arguments: dict[str, Any] = {"engine": "local", **given}
+    return judge_checks(run.write(), [TOPIC], {chosen.guarantee: chosen}, **arguments)
 
 
 def test_records_of_a_group_are_judged_together_across_partitions(billed: PromisedRun) -> None:

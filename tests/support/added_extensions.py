@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
 from types import ModuleType, SimpleNamespace
@@ -50,7 +50,7 @@ def points(*found: Any) -> Callable[[], Iterable[EntryPoint]]:
 
 
 @contextmanager
-def added(**hooks: Callable[..., Any]) -> Iterator[Any]:
+def added(**hooks: Callable[..., Any]) -> Generator[Any]:
     """Let this process have an extension with these hooks."""
     module = module_with("shop", INTERFACE, **hooks)
     EXTENSIONS.add(module, "the extension of this test")

@@ -49,7 +49,8 @@ def verdicts_on(backend: Sequence[str] = (), tests: Iterable[str] = FILES) -> di
 
 def verdicts_in(report: Path) -> dict[str, str]:
     """Return what each test of a JUnit report came to: its verdicts, or why it was skipped, or that it failed."""
-    return {case.attrib["name"]: _result(case) for case in ET.parse(report).iter("testcase")}
+    root: ET.Element = ET.fromstring(report.read_text(encoding="utf-8"))
+    return {case.attrib["name"]: _result(case) for case in root.iter("testcase")}
 
 
 def _result(case: ET.Element) -> str:

@@ -46,6 +46,10 @@ def racks(source: Any = RackedClusters) -> BackendKind:
     )
 
 
+def no_workload(*_: object) -> object:
+    return object()
+
+
 def pipeline(relation: Any) -> Any:
     return PipelinePromise.of(
         "orders", "bills", guarantee=None, record_id="order", relation=relation, group=None
@@ -145,7 +149,7 @@ def test_a_test_runs_on_the_backend_of_an_extension(pytester: pytest.Pytester) -
 
 
 def test_a_workload_is_chosen_by_its_name_and_repeated() -> None:
-    with added(harrow_workloads=lambda: {"shop": lambda *_: object()}):
+    with added(harrow_workloads=lambda: {"shop": no_workload}):
         scenario = drawn_scenario(
             3, seconds=1, variant="acks-1", brokers=3, repertoire="kill,pause", workload="shop"
         )
@@ -191,7 +195,7 @@ def test_the_command_refuses_names_that_do_not_exist(arguments: list[str], said:
 def test_the_command_lists_what_each_extension_adds() -> None:
     with added(
         harrow_relations=lambda: {"same": Same()},
-        harrow_workloads=lambda: {"shop": lambda *_: object()},
+        harrow_workloads=lambda: {"shop": no_workload},
     ):
         shown = CliRunner().invoke(cli, ["extensions"]).output
     assert shown == "the extension of this test\n    relation  same\n    workload  shop\n"

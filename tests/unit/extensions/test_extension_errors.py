@@ -13,7 +13,8 @@ from harrow.faults.extensions import Extensions, hookimpl
 def names(found: Any) -> list[tuple[str, object]]:
     if not isinstance(found, list):
         raise TypeError(f"{found!r} is no list")
-    return [(str(name), name) for name in found]
+    listed: list[object] = found
+    return [(str(name), name) for name in listed]
 
 
 def nothing() -> list[str]:
