@@ -62,12 +62,12 @@ def _result(case: ET.Element) -> str:
         problem = case.find(kind)
         if problem is not None:
             return f"{kind}: {problem.attrib.get('message', '')[:300]}"
-    lines = (
-        row.attrib["value"]
+    verdicts: list[str] = [
+        _verdict(row.attrib["value"])
         for row in case.iter("property")
         if row.attrib["name"].startswith("harrow.verdict")
-    )
-    return ", ".join(dict.fromkeys(filter(None, map(_verdict, lines)))) or "no verdict"
+    ]
+    return ", ".join(dict.fromkeys(text for text in verdicts if text)) or "no verdict"
 
 
 def _verdict(line: str) -> str:

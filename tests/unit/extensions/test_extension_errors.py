@@ -11,9 +11,9 @@ from harrow.faults.extensions import Extensions, hookimpl
 
 
 def names(found: Any) -> list[tuple[str, object]]:
-    if not isinstance(found, list):
-        raise TypeError(f"{found!r} is no list")
     listed: list[object] = found
+    if type(listed) is not list:
+        raise TypeError(f"{found!r} is no list")
     return [(str(name), name) for name in listed]
 
 
