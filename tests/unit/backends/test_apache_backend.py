@@ -162,7 +162,9 @@ def test_an_unusable_backend_of_the_command_line_is_an_error_and_of_a_mark_a_ski
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*backend apache: no Apache Kafka is named: *"])
     result = pytester.runpytest_subprocess(*arguments, "--harrow-backend=docked")
-    result.stderr.fnmatch_lines(["*--harrow-backend: 'docked': expected one of local, apache, docker, external*"])
+    result.stderr.fnmatch_lines(
+        ["*--harrow-backend: 'docked': expected one of local, apache, docker, external*"]
+    )
     result = pytester.runpytest_subprocess(*arguments)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*SKIPPED*no Apache Kafka is named*"])
