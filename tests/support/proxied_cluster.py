@@ -24,6 +24,8 @@ from harrow.harness.histories.tap import map_tap
 
 NAMES = ("client", "topic", "group", "member", "transactional_id")
 TIMES = ("invoked_ns", "completed_ns", "created_ns", "time_ns", "pad", "pad2")
+UNSEEN = ("leader_epoch", "instance")
+"""Fields of rows of members that responses do not show: a proxy writes -1 and 0."""
 Row = tuple[tuple[str, Any], ...]
 
 
@@ -64,7 +66,7 @@ def _rows(folder: Path, name: str, map_rows: Any) -> Counter[Row]:
     for path in broker_files(folder, name):
         names = read_names(path.with_name(TAP_NAMES))
         rows = map_rows(path)
-        fields = [field for field in rows.dtype.names or () if field not in TIMES]
+        fields = [field for field in rows.dtype.names or () if field not in (*TIMES, *UNSEEN)]
         for row in rows:
             values = {field: row[field].item() for field in fields}
             values |= {field: names[values[field]] for field in NAMES if field in values}
