@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from apache_kafka import MISSING
+from harrow.harness.backends.apache.kafka_listeners import can_relay
 from kafka_reference import JARS
 from scenario_verdicts import FILES, SCENARIOS, verdicts_in, verdicts_on
 
@@ -21,6 +22,8 @@ ROW = re.compile(
 )
 TABLE = {name: (ours, kafkas) for name, _, ours, kafkas in ROW.findall(PAGE.read_text("utf-8"))}
 SKIPPED = "skipped: "
+NO_LINKS = "skipped: links"
+"""Of a scenario that cuts links between nodes, on a machine where these cannot pass the proxy."""
 
 REPORT = """<testsuites><testsuite>
 <testcase name="test_a"><properties>
@@ -74,7 +77,10 @@ def test_a_report_of_a_run_is_read(tmp_path: Path) -> None:
 def test_the_table_says_what_the_scenarios_came_to_on_kafka(file: str) -> None:
     backend = ["--harrow-backend=apache", f"--harrow-kafka={JARS}"]
     found = verdicts_on(backend, [file])
-    assert found == {name: TABLE[name][1] for name in found}
+    wanted = {name: TABLE[name][1] for name in found}
+    if not can_relay():
+        wanted |= {name: NO_LINKS for name, result in found.items() if result == NO_LINKS}
+    assert found == wanted
     assert {name.partition("[")[0] for name in found} == names_of(file)
 
 
