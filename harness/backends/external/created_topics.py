@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from harrow.cluster.errors import ClusterError
 
 DELETE_TIMEOUT_S = 30.0
@@ -46,15 +47,19 @@ class CreatedTopics:
                 time.sleep(POLL_S)
 
     def delete(self, bootstrap_servers: str) -> None:
-        """Delete them, and wait until the cluster does not list them any more."""
+        """Delete them, and wait until topics of these names can be created again."""
         created, self._created = self._created, {}
         if not created:
             return
         try:
             there = self._topic_ids()
-            names = [name for name, id_ in created.items() if there.get(name) == id_]
-            _delete(names, bootstrap_servers)
-            self._await_removal({name: created[name] for name in names})
+            mine = {name: id_ for name, id_ in created.items() if there.get(name) == id_}
+            if mine:
+                admin: Any = AdminClient(
+                    {"bootstrap.servers": bootstrap_servers, "client.id": "harrow", "log_level": 0}
+                )
+                _delete(admin, list(mine))
+                self._await_removal(admin, mine)
             _check_known(created)
         except (ClusterError, KafkaException, TimeoutError) as error:
             raise ClusterError(
@@ -62,15 +67,18 @@ class CreatedTopics:
                 "delete them with Kafka's tools"
             ) from error
 
-    def _await_removal(self, created: Mapping[str, str]) -> None:
+    def _await_removal(self, admin: Any, created: Mapping[str, str]) -> None:
+        """Brokers forget a topic before the controller does, which then still refuses a topic of this name."""
         deadline = time.monotonic() + DELETE_TIMEOUT_S
         while True:
             there = self._topic_ids()
-            left = [name for name, id_ in created.items() if there.get(name) == id_]
+            listed = [name for name, id_ in created.items() if there.get(name) == id_]
+            free = (name for name in created if name not in there)
+            left = listed or [name for name in free if _is_refused(admin, name)]
             if not left:
                 return
             if time.monotonic() > deadline:
-                raise ClusterError(f"the cluster still lists {', '.join(left)}")
+                raise ClusterError(f"the cluster still has {', '.join(left)}")
             time.sleep(POLL_S)
 
 
@@ -80,11 +88,16 @@ def _check_known(created: Mapping[str, str]) -> None:
         raise ClusterError(f"the cluster did not tell the ids of {', '.join(unknown)}")
 
 
-def _delete(names: list[str], bootstrap_servers: str) -> None:
-    if not names:
-        return
-    admin: Any = AdminClient(
-        {"bootstrap.servers": bootstrap_servers, "client.id": "harrow", "log_level": 0}
-    )
+def _delete(admin: Any, names: list[str]) -> None:
     for deleted in admin.delete_topics(names, operation_timeout=DELETE_TIMEOUT_S).values():
         deleted.result(DELETE_TIMEOUT_S)
+
+
+def _is_refused(admin: Any, name: str) -> bool:
+    """Whether a topic of this name is refused because there is one; nothing is created."""
+    new = NewTopic(name, num_partitions=1, replication_factor=1)
+    try:
+        admin.create_topics([new], validate_only=True)[name].result(DELETE_TIMEOUT_S)
+    except KafkaException as error:
+        return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+    return False
