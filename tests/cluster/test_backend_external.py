@@ -233,13 +233,13 @@ def test_a_setting_that_the_brokers_lack_is_named(
 def test_a_broker_that_starts_later_is_used_too(tmp_path: Path) -> None:
     with Cluster(brokers=2, folder=tmp_path / "theirs") as theirs:
         theirs.brokers[2].terminate()
-        until(lambda: theirs.describe().live == {1}, "one broker is left")
+        until(lambda: theirs.describe().live == frozenset({1}), "one broker is left")
         source = ExternalClusters(f"127.0.0.1:1,{theirs.bootstrap_servers}")
         with Harrow(tmp_path / "run", clusters=source) as harrow:
             assert list(harrow.cluster.brokers) == [1]
             orders = harrow.topic("orders")
             theirs.brokers[2].start()
-            until(lambda: theirs.describe().live == {1, 2}, "both run")
+            until(lambda: theirs.describe().live == frozenset({1, 2}), "both run")
 
             def seen() -> bool:
                 admin: Any = AdminClient({"bootstrap.servers": harrow.bootstrap_servers})

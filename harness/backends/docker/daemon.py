@@ -30,8 +30,8 @@ TIMEOUT_S = 60
 def connect() -> DockerClient:
     """Return a client of the daemon; the caller closes it. CapabilityError when there is none on this machine."""
     try:
-        import docker
-        import testcontainers  # noqa: F401 - the backend needs both
+        import docker.errors
+        import testcontainers  # noqa: F401  # pyright: ignore[reportUnusedImport] - the backend needs both
     except ImportError:
         raise CapabilityError(
             "the backend docker needs testcontainers: pip install pytest-harrow[docker]"
@@ -73,7 +73,7 @@ def chosen_image(name: str) -> str:
 
 def has_image(client: DockerClient, image: str) -> bool:
     """Whether the daemon has the image."""
-    import docker
+    import docker.errors
 
     try:
         client.images.get(image)
@@ -84,7 +84,7 @@ def has_image(client: DockerClient, image: str) -> bool:
 
 def require_image(client: DockerClient, image: str) -> None:
     """Pull the image where the daemon has none; CapabilityError when that fails."""
-    import docker
+    import docker.errors
 
     if has_image(client, image):
         return
@@ -121,7 +121,7 @@ def labels() -> dict[str, str]:
 
 def sweep(client: DockerClient) -> list[str]:
     """Remove the containers that processes of this machine left when they ended; return their names."""
-    import docker
+    import docker.errors
 
     removed: list[str] = []
     for container in client.containers.list(

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import docker
+import docker.errors
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import Address
 from testcontainers.core.config import testcontainers_config

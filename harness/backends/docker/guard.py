@@ -42,7 +42,7 @@ class Guard:
 
 def remove_containers(label: str) -> None:
     """Remove every container with the label; one that another process removes is no error."""
-    import docker
+    import docker.errors
 
     with contextlib.closing(docker.from_env()) as client:
         for container in client.containers.list(

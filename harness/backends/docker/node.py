@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import docker
+import docker.errors
 from harrow.cluster.broker_folder import STDOUT
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import Address
