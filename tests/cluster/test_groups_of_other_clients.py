@@ -33,6 +33,8 @@ SETTINGS = {
 pytestmark = pytest.mark.harrow(scope="session", config=SETTINGS)
 PARTITIONS = 4
 SESSION_MS, HEARTBEAT_MS = 3_000, 200
+POLL_MS = 1_000
+"""kafka-python 3.0 now and then waits for ever for the coordinator when many short polls end during its search."""
 
 
 class PollingMember:
@@ -57,7 +59,7 @@ class PollingMember:
                 self.is_idle.set()
                 self.may_poll.wait()
                 self.is_idle.clear()
-            self.consumer.poll(timeout_ms=50)
+            self.consumer.poll(timeout_ms=POLL_MS)
         self.consumer.close()
 
     @property

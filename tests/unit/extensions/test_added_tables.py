@@ -86,7 +86,7 @@ def test_a_backend_is_found_by_its_name() -> None:
         assert check_backend(BackendChoice("racks")) == "racks of racks"
         assert isinstance(new_source(BackendChoice("racks")), RackedClusters)
         shown = CliRunner().invoke(cli, ["backends"]).output
-        assert "racks   Harrow's brokers in racks\n        here: racks of racks" in shown
+        assert "racks     Harrow's brokers in racks\n          here: racks of racks" in shown
         with pytest.raises(
             ConfigError, match=r"'rack': expected one of local, apache.*, racks; a backend of an"
         ):
