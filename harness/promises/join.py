@@ -16,7 +16,9 @@ What bounds memory: a mapper holds one chunk; a reducer holds the rows of a buck
 mapper should yield fixed-width columns and not contents; the code that shows a record reads it again from its chunk.
 
 Spark moves whole frames (Arrow IPC, a frame for each chunk and bucket), because its own conversion of rows costs more
-than the checks. They are compressed (LZ4): most columns have few values, and the JVM copies each byte several times. A join of at most `TASK_ROWS` rows is a single task without shuffle: a task costs 40 ms, a shuffle 100.
+than the checks. They are compressed (LZ4): most columns have few values, and the JVM copies each byte several times.
+
+A join of at most `TASK_ROWS` rows is a single task without shuffle: a task costs 40 ms, a shuffle 100.
 
 `engine="local"` runs the same stages in this process, for tests; `LOCAL_BUCKETS` buckets there.
 """

@@ -80,7 +80,7 @@ def test_stages_see_all_rows_of_a_hash_together(
 
 
 def test_a_small_join_is_one_task_and_a_large_one_has_bounded_tasks() -> None:
-    packed = join.packed([Numbers(n, 50_000) for n in range(6)])
+    packed = join.packed([Numbers(n, 200_000) for n in range(6)])
     assert [len(task) for task in packed] == [2, 2, 2]
     assert [len(task) for task in join.packed([Numbers(0, 1)] * 9)] == [9]
     assert [len(task) for task in join.packed([Numbers(0, 10**9), Numbers(0, 1)])] == [1, 1]
