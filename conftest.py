@@ -6,13 +6,15 @@ and makes none beside the tests. Their pytest loads no plugins that none of them
 of its start.
 """
 
+import functools
 import gc
 import os
 import shutil
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from typing import cast
+from types import ModuleType
 
 import pytest
 
@@ -38,13 +40,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.environ.setdefault("PYTEST_ADDOPTS", "-p no:faker -p no:hypothesispytest")
 
 
-@pytest.fixture(autouse=True, scope="module")
+@functools.cache
+def uses_kafka_python(module: str) -> bool:
+    """Whether a test module imports from the client."""
+    users = (str(getattr(value, "__module__", "")) for value in vars(sys.modules[module]).values())
+    return any(user.partition(".")[0] == "kafka" for user in users)
+
+
+@pytest.fixture(autouse=True)
 def unclosed_sockets_of_kafka_python(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect the sockets that kafka-python leaves open in this module, so that no later test is blamed for them."""
+    """Collect the sockets that kafka-python leaves open in a test, so that no later test is blamed for them."""
     yield
-    module = cast("object", request.module)  # pyright: ignore[reportUnknownMemberType] - pytest gives it no type
-    users = (str(getattr(value, "__module__", "")) for value in vars(module).values())
-    if any(user.partition(".")[0] == "kafka" for user in users):
+    module: object = request.module  # pyright: ignore[reportUnknownMemberType] - pytest gives it no type
+    if isinstance(module, ModuleType) and uses_kafka_python(module.__name__):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
