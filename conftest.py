@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from types import ModuleType
+from typing import cast
 
 import pytest
 
@@ -51,7 +52,7 @@ def uses_kafka_python(module: str) -> bool:
 def unclosed_sockets_of_kafka_python(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collect the sockets that kafka-python leaves open in a test, so that no later test is blamed for them."""
     yield
-    module: object = request.module  # pyright: ignore[reportUnknownMemberType] - pytest gives it no type
+    module = cast("object", request.module)  # pyright: ignore[reportUnknownMemberType] - pytest gives it no type
     if isinstance(module, ModuleType) and uses_kafka_python(module.__name__):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
