@@ -12,8 +12,9 @@ judged as any other record.
 
 After an unclean election (`OutputFacts.unclean_epoch`) records and markers of earlier leader epochs may be gone. A
 missing output is then no anomaly but a loss, unless it was sent to leaders of that epoch or later ones only. So is a
-duplicate output, because an aborted batch without its marker takes the end of its producer's next transaction.
-All other anomalies stay anomalies, for every partition.
+duplicate output, because an aborted batch without its marker takes the end of its producer's next transaction. So is a
+difference of replicas that compaction made: a replica had removed records for what came behind them (a later output of
+the same key, the marker that aborts them), and that is gone. All other anomalies stay anomalies, for every partition.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def judge_output(
         if replica.is_leader:
             required |= {value for _, value in records_of_log(replica.data)[0]}
     low = max((replica.low for replica in outputs), default=0)
-    records = {replica.node: _records_of(replica, low) for replica in outputs}
+    records = {replica.node: _records_of(replica, low, facts.unclean_epoch) for replica in outputs}
     leading = next((records[replica.node] for replica in outputs if replica.is_leader), NOTHING)
     compacted = {
         (offset, value) for offset, value in facts.seen.items()
@@ -84,10 +85,13 @@ def judge_output(
     for replica in outputs:
         here = records[replica.node]
         more, fewer = here.committed - leading.committed, leading.committed - here.committed
+        where = f"committed records of {tp} on broker {replica.node} and the leader"
         if all(map(leading.has_compacted, more)) and all(map(here.has_compacted, fewer)):
             compacted |= more
+        elif leading.lacks_old(more, here) and here.lacks_old(fewer, leading):
+            compacted |= more
+            findings.losses.append(("replica-divergence", where))
         else:
-            where = f"committed records of {tp} on broker {replica.node} and the leader"
             findings.anomalies.append(("replica-divergence", where))
         findings.anomalies += judge_index(tp, replica)
     deleted = [value for offset, value in sorted(facts.seen.items()) if offset < low]
@@ -104,25 +108,36 @@ class _ReplicaRecords(NamedTuple):
     """Also those of open and aborted transactions, and of markers."""
     last: Mapping[bytes, int]
     """For each value, the last offset at which it is committed."""
+    old: Set[int]
+    """Offsets of leader epochs before the last unclean election."""
 
     def has_compacted(self, record: Record) -> bool:
         """Whether the record is gone, and its value is committed behind it."""
         offset, value = record
         return offset not in self.offsets and self.last.get(value, -1) > offset
 
+    def lacks_old(self, records: Set[Record], other: _ReplicaRecords) -> bool:
+        """Whether compaction may have removed each of these records of `other` before an unclean election."""
+        end = max(self.offsets, default=-1)
+        return all(
+            offset in other.old and offset not in self.offsets and offset < end
+            for offset, value in records
+            if not self.has_compacted((offset, value))
+        )
 
-NOTHING = _ReplicaRecords(frozenset(), frozenset(), {})
+
+NOTHING = _ReplicaRecords(frozenset(), frozenset(), {}, frozenset())
 
 
-def _records_of(replica: ReplicaLog, low: int) -> _ReplicaRecords:
+def _records_of(replica: ReplicaLog, low: int, unclean_epoch: int) -> _ReplicaRecords:
     committed = [record for record in records_of_log(replica.data)[0] if record[0] >= low]
-    offsets = {
-        record.offset for at, size, _ in headers(replica.data)
+    epochs = {
+        record.offset: header.leader_epoch for at, size, header in headers(replica.data)
         for record in decode_records(replica.data[at : at + size])
     }  # fmt: skip
-    return _ReplicaRecords(
-        frozenset(committed), offsets, {value: offset for offset, value in committed}
-    )
+    old = {offset for offset, epoch in epochs.items() if epoch < unclean_epoch}
+    last = {value: offset for offset, value in committed}
+    return _ReplicaRecords(frozenset(committed), epochs.keys(), last, old)
 
 
 def _count(

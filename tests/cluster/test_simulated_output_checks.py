@@ -128,6 +128,27 @@ def test_a_record_that_was_read_and_that_compaction_does_not_explain_is_inconsis
     assert "inconsistent-offsets" in found(run.judge().anomalies)
 
 
+ANOTHER = [output(1, 2, b"0:17"), marker(2, 2)]
+ABORT_LOST = [FIRST, *ANOTHER, marker(3, 1)]
+"""An unclean election took the marker that aborted the first output: the next commit of its producer counts for it."""
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower"),
+    [(ABORT_LOST, [*ANOTHER, marker(3, 1)]), ([*ANOTHER, marker(3, 1)], ABORT_LOST)],
+    ids=["at-follower", "at-leader"],
+)
+def test_compaction_for_a_marker_that_an_unclean_election_took_is_a_loss(
+    leader: list[bytes], follower: list[bytes]
+) -> None:
+    run = Run(leader=leader, follower=follower, seen={0: VALUE, 1: b"0:17"})
+    findings = run.judge()
+    assert "replica-divergence" in found(findings.losses)
+    assert not {"replica-divergence", "inconsistent-offsets"} & set(found(findings.anomalies))
+    clean = Run(leader=leader, follower=follower, seen={}, unclean=False)
+    assert "replica-divergence" in found(clean.judge().anomalies)
+
+
 @pytest.mark.parametrize(
     ("leader", "follower"),
     [
