@@ -78,10 +78,14 @@ def start_client(program: str, servers: str, job: Job, step: str) -> subprocess.
 
 
 def commit_as_heir(servers: str, job: Job, timeout_s: float) -> None:
-    """A new producer with the job's transactional id commits a record in each partition of the sink."""
+    """A new producer with the job's transactional id commits a record in each partition of the sink.
+
+    The next start of the id ends when the markers are written, so readers of committed data then receive both.
+    """
     heir = transactional_producer(servers, job.transactional_id)
     heir.init_transactions(timeout_s)
     heir.begin_transaction()
     for partition in (0, 1):
         send(heir, job.sink, f"heir-{partition}", partition=partition)
     heir.commit_transaction(timeout_s)
+    transactional_producer(servers, job.transactional_id).init_transactions(timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from threading import Event
 from typing import Any
 
@@ -12,6 +13,8 @@ from .core import bill_of
 
 GROUP = "billing"
 BATCH = 100
+COMMIT_S, RETRY_S = 30.0, 0.1
+"""How long a commit waits for a coordinator, and between two attempts."""
 
 
 class BillingService:
@@ -50,15 +53,32 @@ class BillingService:
         self._commit()
 
     def _commit(self) -> None:
-        try:
-            self._consumer.commit(asynchronous=False)
-        except KafkaException as error:
-            if not _belongs_to_a_rebalance(error):
-                raise
+        deadline = time.monotonic() + COMMIT_S
+        while True:
+            try:
+                self._consumer.commit(asynchronous=False)
+                return
+            except KafkaException as error:
+                if _belongs_to_a_rebalance(error):
+                    return
+                if not _is_without_coordinator(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_S)
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failed.append(error)
+
+
+def _is_without_coordinator(error: KafkaException) -> bool:
+    """Whether the group has no coordinator at this moment: its broker failed, and another one takes the group over."""
+    code = error.args[0].code()
+    return code in (
+        KafkaError._WAIT_COORD,  # noqa: SLF001 - confluent's public name of a local error
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
 
 
 def _belongs_to_a_rebalance(error: KafkaException) -> bool:
