@@ -22,7 +22,6 @@ from .fixtures import (
     harrow,
     harrow_session,
     runs_of,
-    uses_harrow,
     wants_verdict,
 )
 from .run_index import RunIndex
@@ -49,15 +48,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the options, choose the seed, declare the marker."""
     config.addinivalue_line("markers", options.MARKER_LINE)
     worker = start_worker(config)
+    chosen = worker.options(None, {})
     if not is_worker(config):
         worker.check_backend()
         config.stash[SUMMARY] = summary = VerdictSummary()
         config.pluginmanager.register(summary, "harrow-summary")
         config.pluginmanager.register(RunIndex(), "harrow-index")
-        if worker.options(None, {}).repeat > 1:
+        if chosen.repeat > 1:
             from .repeating import RepeatSummary
 
             config.pluginmanager.register(RepeatSummary(), "harrow-repeats")
+    if chosen.shrink:
+        from .search.in_tests import ShrinkFailures
+
+        config.pluginmanager.register(ShrinkFailures(chosen.shrink), "harrow-shrink")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -125,17 +129,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly and any(map(wants_verdict, session.items)):
         worker = session.config.stash[WORKER]
         worker.spark(worker.options(None, {})).request()
-
-
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test for `--harrow-shrink`: when it fails, again with ever fewer faults."""
-    runs = item.config.stash[WORKER].options(None, {}).shrink
-    if not runs or not uses_harrow(item):
-        return None
-    from .search.in_tests import run_and_shrink
-
-    run_and_shrink(item, nextitem, runs)
-    return True
 
 
 @pytest.hookimpl(tryfirst=True)

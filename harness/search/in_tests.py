@@ -22,7 +22,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from harrow.faults.schedule import Schedule, ScheduledFault
 
-from ..fixtures import REPLAYS, RUNS, USED, Replays, TestState, runs_of
+from ..fixtures import REPLAYS, RUNS, USED, Replays, TestState, runs_of, uses_harrow
 from ..repeating import PROPERTY_FAILURE
 from .pasted import pasted_test
 from .shrinking import Shrunk, shrink
@@ -32,6 +32,22 @@ FOLDER = "-shrink"
 UNKNOWN = "unknown"
 Block = tuple[str, int]
 """The name of a fixture, and the number of the chaos block in the test."""
+
+
+class ShrinkFailures:
+    """The plugin of `--harrow-shrink`; `runs_most`: further runs of each failed test."""
+
+    def __init__(self, runs_most: int) -> None:
+        self._runs_most = runs_most
+
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> bool | None:
+        """Run a test that uses Harrow: when it fails, again with ever fewer faults."""
+        if not uses_harrow(item):
+            return None
+        run_and_shrink(item, nextitem, self._runs_most)
+        return True
 
 
 def run_and_shrink(item: pytest.Item, nextitem: pytest.Item | None, runs_most: int) -> None:
