@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from harrow.cluster import Cluster
 from harrow.cluster.supervisor import sweep_orphans
+from harrow.faults.errors import CapabilityError
 
 from .backend_choice import LOCAL
 from .backends.local import LocalSystem
@@ -68,6 +69,14 @@ class StartableCluster(RunningCluster, Protocol):
     def start(self) -> None:
         """Start every process."""
         ...
+
+
+def refuse_plants(plants: Sequence[str]) -> None:
+    """Raise CapabilityError for planted bugs; for clusters of other brokers than Harrow's own."""
+    if plants:
+        raise CapabilityError(
+            f"the bugs {', '.join(plants)} can be planted in Harrow's own brokers only; use the backend local"
+        )
 
 
 class NewClusters(abc.ABC, Generic[ClusterT]):

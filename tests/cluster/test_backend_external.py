@@ -26,6 +26,7 @@ from harrow import (
 from harrow.cluster.errors import HarrowError
 from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.external.source import ExternalClusters
+from load_on_cluster import produce_numbers
 from long_runs import long_run
 from waiting import until
 
@@ -45,15 +46,6 @@ def external(theirs: Cluster, tmp_path: Path) -> Iterator[Harrow]:
     source = ExternalClusters(theirs.bootstrap_servers)
     with Harrow(tmp_path / "run", seed=5, clusters=source) as harrow:
         yield harrow
-
-
-def produce(servers: str, topic: str, values: range, **config: object) -> None:
-    settings: dict[str, object] = {"bootstrap.servers": servers, "linger.ms": 1, **config}
-    producer = Producer(settings)  # pyright: ignore[reportArgumentType] - plain settings
-    for value in values:
-        producer.produce(topic, str(value), key=str(value % 5), partition=0)
-        producer.poll(0.001)
-    assert producer.flush(60) == 0
 
 
 def create(servers: str, *topics: str, **config: str) -> None:
@@ -96,7 +88,9 @@ def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(
     sent = 0
     with external.chaos(*faults) as chaos:
         while chaos.running:
-            produce(external.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
+            produce_numbers(
+                external.bootstrap_servers, "orders", range(sent, sent + 20), acks="all"
+            )
             sent += 20
     assert chaos.effects == len(faults)
     verdict = external.verify(orders, guarantee="no-loss")
@@ -114,7 +108,7 @@ def test_faults_of_requests_and_of_clients_links_act_and_others_are_missing(
 def test_a_record_that_the_cluster_lost_is_found_missing(external: Harrow, theirs: Cluster) -> None:
     create(theirs.bootstrap_servers, "weak", **{"unclean.leader.election.enable": "true"})
     topic = "weak"
-    produce(external.bootstrap_servers, topic, range(10), acks="all")
+    produce_numbers(external.bootstrap_servers, topic, range(10), acks="all")
     led = theirs.leader(topic, 0)
     assert led is not None
     followers = [broker for node, broker in theirs.brokers.items() if node != led]
@@ -122,7 +116,7 @@ def test_a_record_that_the_cluster_lost_is_found_missing(external: Harrow, their
         broker.pause()
     weak = {"acks": 1, "enable.idempotence": False}
     for first in (10, 20, 30):  # a fetch that waits at the leader takes the first batch
-        produce(external.bootstrap_servers, topic, range(first, first + 10), **weak)
+        produce_numbers(external.bootstrap_servers, topic, range(first, first + 10), **weak)
     theirs.brokers[led].kill()
     for broker in followers:
         broker.resume()
@@ -163,7 +157,7 @@ def test_topics_of_the_test_end_with_it_and_no_other_topic_does(
 
 def test_a_topic_that_was_created_again_cannot_be_judged(external: Harrow, theirs: Cluster) -> None:
     orders = external.topic("orders")
-    produce(external.bootstrap_servers, "orders", range(5))
+    produce_numbers(external.bootstrap_servers, "orders", range(5))
     delete(theirs.bootstrap_servers, "orders")
     until(lambda: "orders" not in theirs.describe().topics, "it is deleted")
     create(theirs.bootstrap_servers, "orders")
@@ -175,7 +169,7 @@ def test_a_topic_that_was_created_again_cannot_be_judged(external: Harrow, their
 def test_what_kafka_removed_legally_is_no_loss(external: Harrow) -> None:
     orders = external.topic("orders")
     for values in (range(30), range(30, 50)):
-        produce(external.bootstrap_servers, "orders", values)
+        produce_numbers(external.bootstrap_servers, "orders", values)
     admin: Any = AdminClient({"bootstrap.servers": external.bootstrap_servers})
     where = TopicPartition("orders", 0)
     admin.delete_records([TopicPartition("orders", 0, 30)])[where].result(30)
@@ -251,5 +245,5 @@ def test_a_broker_that_starts_later_is_used_too(tmp_path: Path) -> None:
             until(seen, "clients find it")
             assert list(harrow.cluster.brokers) == [1, 2]
             assert harrow.cluster.control(2, "links")["rules"] == []
-            produce(harrow.bootstrap_servers, "orders", range(10))
+            produce_numbers(harrow.bootstrap_servers, "orders", range(10))
             assert harrow.verify(orders).valid

@@ -5,7 +5,7 @@ last two are named by a host name of the node (`kafka-2`). Each node's JVM has a
 name is the loopback address and the name of another node is an address of this pair, 127.77.<source>.<target>, at which
 the proxy listens. So the proxy knows by the address which broker connects to which, for replication and for the quorum.
 
-Only Linux has all of 127.0.0.0/8. Elsewhere (`CAN_RELAY` is false) the nodes reach each other directly.
+Only Linux has all of 127.0.0.0/8. Elsewhere (`can_relay` is false) the nodes reach each other directly.
 """
 
 from __future__ import annotations

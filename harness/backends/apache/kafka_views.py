@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ClusterError, ErrorCode
-from harrow.cluster.ids import TopicPartition
+from harrow.cluster.ids import TopicPartition, by_topic
 from harrow.cluster.listeners import Address
 from harrow.cluster.view import ClusterView, PartitionView
 from harrow.cluster.wire import messages
@@ -44,12 +44,17 @@ class KafkaView(NamedTuple):
     """The id of each topic."""
 
 
-def described(addresses: Iterable[tuple[int, Address]]) -> Iterator[tuple[int, KafkaView]]:
-    """Yield the cluster as each broker knows it that answers, with its node id; ClusterError when none answers."""
+def described(
+    addresses: Iterable[tuple[int, Address]], *, quorum: bool = True
+) -> Iterator[tuple[int, KafkaView]]:
+    """Yield the cluster as each broker knows it that answers, with its node id; ClusterError when none answers.
+
+    The controller is the leader of the KRaft quorum; without a `quorum` the broker that Metadata names, of epoch 0.
+    """
     error: ClusterError | None = ClusterError("no broker runs that could be asked")
     for node, address in addresses:
         try:
-            controller, epoch = quorum_leader(address)
+            leader, epoch = _quorum_leader(address) if quorum else (None, 0)
             response = metadata(address, topics=None)
         except ClusterError as refused:
             error = error and refused
@@ -57,9 +62,9 @@ def described(addresses: Iterable[tuple[int, Address]]) -> Iterator[tuple[int, K
         error = None
         cluster = ClusterView(
             live=frozenset(int(row.node_id) for row in response.brokers),
-            controller=controller,
+            controller=leader if quorum else int(response.controller_id),
             controller_epoch=epoch,
-            topics={str(row.name): partition_views(row) for row in response.topics},
+            topics={str(row.name): _partition_views(row) for row in response.topics},
         )
         topic_ids = {str(row.name): str(row.topic_id) for row in response.topics}
         yield node, KafkaView(cluster, topic_ids)
@@ -67,7 +72,7 @@ def described(addresses: Iterable[tuple[int, Address]]) -> Iterator[tuple[int, K
         raise error
 
 
-def partition_views(topic: Any) -> dict[int, PartitionView]:
+def _partition_views(topic: Any) -> dict[int, PartitionView]:
     """Return the partitions of a topic of a Metadata response."""
     return {
         int(row.partition_index): PartitionView(
@@ -87,7 +92,7 @@ def metadata(address: Address, *, topics: tuple[()] | None) -> Any:
     return ask(address, ApiKey.METADATA, METADATA_VERSION, entity, timeout_s=TIMEOUT_S)
 
 
-def quorum_leader(address: Address) -> tuple[int | None, int]:
+def _quorum_leader(address: Address) -> tuple[int | None, int]:
     """Return the leader of the KRaft quorum and its epoch, as one broker knows them."""
     s = messages.schema(DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, "request")
     partition = s.PartitionData(partition_index=0)
@@ -144,18 +149,21 @@ def offsets(
     `replica`: CONSUMER, or DEBUGGER, which Kafka's brokers also answer for a follower; `timestamp`: LATEST or EARLIEST.
     """
     s = messages.schema(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, "request")
-    rows: dict[str, list[Any]] = {}
-    for where in partitions:
-        row = s.ListOffsetsPartition(
-            partition_index=where.partition, current_leader_epoch=-1, timestamp=timestamp
+    topics = tuple(
+        s.ListOffsetsTopic(
+            name=name,
+            partitions=tuple(
+                s.ListOffsetsPartition(
+                    partition_index=where.partition, current_leader_epoch=-1, timestamp=timestamp
+                )
+                for where in found
+            ),
         )
-        rows.setdefault(where.topic, []).append(row)
-    if not rows:
+        for name, found in by_topic(partitions).items()
+    )
+    if not topics:
         return {}
-    entity = s.ListOffsetsRequest(
-        replica_id=replica, isolation_level=isolation,
-        topics=tuple(s.ListOffsetsTopic(name=name, partitions=tuple(found)) for name, found in rows.items()),
-    )  # fmt: skip
+    entity = s.ListOffsetsRequest(replica_id=replica, isolation_level=isolation, topics=topics)
     response = ask(address, ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, entity, timeout_s=TIMEOUT_S)
     return {
         TopicPartition(str(topic.name), int(row.partition_index)): int(row.offset)

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harrow.cluster.supervisor import cluster_defaults
-from harrow.faults.errors import CapabilityError
 
 from ...backend_choice import APACHE
-from ...clusters import TEST_DEFAULTS, NewClusters
+from ...clusters import TEST_DEFAULTS, NewClusters, refuse_plants
 from .kafka_cluster import KafkaCluster
 from .kafka_settings import SESSION_TIMEOUT_MS
 from .system import KafkaSystem
@@ -29,10 +28,7 @@ def kafka_config(
     brokers: int, config: Mapping[str, object], plants: Sequence[str]
 ) -> dict[str, object]:
     """Return the settings of a Kafka cluster; `config`: what the test changes. CapabilityError for planted bugs."""
-    if plants:
-        raise CapabilityError(
-            f"the bugs {', '.join(plants)} can be planted in Harrow's own brokers only; use the backend local"
-        )
+    refuse_plants(plants)
     return {**cluster_defaults(brokers), **TEST_DEFAULTS, **KAFKA_DEFAULTS, **config}
 
 

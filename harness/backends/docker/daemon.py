@@ -43,9 +43,8 @@ def connect() -> DockerClient:
             "network and its folders; unset DOCKER_HOST"
         )
     place = host.removeprefix("unix://") or SOCKET
-    with socket.socket(
-        socket.AF_UNIX
-    ) as probe:  # docker's own client leaves its socket open when this fails
+    # docker's own client leaves its socket open when this fails
+    with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(place)
         except OSError as error:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import docker.errors
+from harrow.cluster.broker_folder import DATA
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import Address
 from testcontainers.core.config import testcontainers_config
@@ -49,7 +50,8 @@ class DockerCluster(KafkaCluster):
         installation = KafkaInstallation(jars=JARS, version=image, java="java")
         super().__init__(installation, folder=folder, brokers=brokers, config=config, seed=seed)
         self._image = image
-        self._labels = {**labels(), CLUSTER: f"{labels()[OWNER]}.{id(self)}"}
+        mine = labels()
+        self._labels = {**mine, CLUSTER: f"{mine[OWNER]}.{id(self)}"}
         self._guard: Guard | None = None
 
     def start(self) -> None:
@@ -90,15 +92,11 @@ class DockerCluster(KafkaCluster):
         )  # fmt: skip
 
     def _script(self, folder: Path, options: Sequence[str]) -> str:
-        data = shlex.quote(str(folder / "data" / FORMATTED))
+        data = shlex.quote(str(folder / DATA / FORMATTED))
         return (
-            f"test -f {data} || {_quoted(format_command(self.installation, folder, self.cluster_id))} || exit 1; "
-            f"exec {_quoted(server_command(self.installation, folder, options))}"
+            f"test -f {data} || {shlex.join(format_command(self.installation, folder, self.cluster_id))} || exit 1; "
+            f"exec {shlex.join(server_command(self.installation, folder, options))}"
         )
 
     def _format(self) -> None:
         """Nothing: each node formats its data folder at its first start."""
-
-
-def _quoted(words: Sequence[str]) -> str:
-    return shlex.join(words)

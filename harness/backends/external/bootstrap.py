@@ -10,25 +10,17 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from harrow.cluster.errors import ClusterError
 from harrow.cluster.listeners import PORT_MOST, Address
-from harrow.cluster.view import ClusterView
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.faults.errors import CapabilityError
 
 from ...raw_requests import ask
-from ..apache.kafka_views import (
-    DESCRIBE_QUORUM,
-    METADATA_VERSION,
-    KafkaView,
-    metadata,
-    partition_views,
-    quorum_leader,
-)
+from ..apache.kafka_views import DESCRIBE_QUORUM, METADATA_VERSION, metadata
 
 TIMEOUT_S = 5.0
 NEEDED: Mapping[int, int] = {
@@ -115,30 +107,6 @@ def _ask(address: Address) -> ExternalBrokers:
     )  # fmt: skip
 
 
-def external_view(addresses: Iterable[Address], *, quorum: bool) -> KafkaView:
-    """Return the cluster as the first broker that answers knows it; ClusterError when none answers.
-
-    The controller is the leader of the KRaft quorum, or without a quorum the broker that Metadata names. A controller
-    that is no broker is None: nothing can be done to it.
-    """
-    error = ClusterError("no broker of the cluster is known")
-    for address in addresses:
-        try:
-            controller, epoch = quorum_leader(address) if quorum else (None, 0)
-            response = metadata(address, topics=None)
-        except ClusterError as refused:
-            error = refused
-            continue
-        live = frozenset(int(row.node_id) for row in response.brokers)
-        controller = controller if quorum else int(response.controller_id)
-        cluster = ClusterView(
-            live=live, controller=controller if controller in live else None, controller_epoch=epoch,
-            topics={str(row.name): partition_views(row) for row in response.topics},
-        )  # fmt: skip
-        return KafkaView(cluster, {str(row.name): str(row.topic_id) for row in response.topics})
-    raise error
-
-
 def _api_versions(address: Address) -> dict[int, tuple[int, int]]:
     s = messages.schema(ApiKey.API_VERSIONS, 0, "request")
     response: Any = ask(
@@ -170,6 +138,6 @@ def _unreachable(address: Address) -> str:
         return str(error)
 
 
-def shown(addresses: Sequence[Address]) -> str:
+def shown(addresses: Iterable[Address]) -> str:
     """Return the addresses as a user writes them."""
     return ",".join(map(str, addresses))

@@ -37,9 +37,10 @@ from ..apache.kafka_views import (
     LATEST,
     READ_COMMITTED,
     KafkaView,
+    described,
     offsets,
 )
-from .bootstrap import ExternalBrokers, external_view, find_brokers, shown
+from .bootstrap import ExternalBrokers, find_brokers, shown
 from .broker_settings import check_settings, known_config, read_settings, session_timeout_ms
 from .created_topics import CreatedTopics
 from .external_broker import ExternalBroker
@@ -92,7 +93,7 @@ class ExternalCluster(DescribedCluster):
         """Delete the topics that the test created, and end the proxy; files stay, and so does the cluster."""
         try:
             if self._proxy is not None:
-                self._created.delete(shown(self._upstreams()))
+                self._created.delete(shown(self._upstreams().values()))
         finally:
             proxy, self._proxy = self._proxy, None
             if proxy is not None:
@@ -124,10 +125,9 @@ class ExternalCluster(DescribedCluster):
     @property
     def brokers(self) -> dict[int, ExternalBroker]:
         """The brokers that the proxy has a port for."""
-        addresses = {int(row["node_id"]): Address(*row["address"]) for row in self.proxy.brokers()}
         return {
             node: ExternalBroker(node, self.folder / broker_name(node), address, self.live_brokers)
-            for node, address in addresses.items()
+            for node, address in self.proxy.addresses.items()
         }
 
     def live_brokers(self) -> frozenset[int]:
@@ -143,20 +143,26 @@ class ExternalCluster(DescribedCluster):
         return self._look().cluster
 
     def _look(self) -> KafkaView:
-        """Ask a broker, and remember the ids of topics that are seen for the first time."""
-        assert self._found is not None, "started"
-        view = external_view(self._upstreams(), quorum=self._found.quorum)
-        self._topic_ids = {**view.topic_ids, **self._topic_ids}
-        return view
+        """Ask a broker, and remember the ids of topics that are seen for the first time.
 
-    def _upstreams(self) -> list[Address]:
-        return [Address(*row["upstream"]) for row in self.proxy.brokers()]
+        A controller that is no broker is None: nothing can be done to it.
+        """
+        assert self._found is not None, "started"
+        _, view = next(described(self._upstreams().items(), quorum=self._found.quorum))
+        self._topic_ids = {**view.topic_ids, **self._topic_ids}
+        if view.cluster.controller in view.cluster.live:
+            return view
+        return view._replace(cluster=replace(view.cluster, controller=None))
+
+    def _upstreams(self) -> dict[int, Address]:
+        """Where the proxy reaches each broker."""
+        return {int(row["node_id"]): Address(*row["upstream"]) for row in self.proxy.brokers()}
 
     def _leaders(
         self, view: ClusterView
     ) -> dict[int, tuple[Address, dict[TopicPartition, PartitionView]]]:
         """Return each leader's address and the partitions that it leads."""
-        addresses = {int(row["node_id"]): Address(*row["upstream"]) for row in self.proxy.brokers()}
+        addresses = self._upstreams()
         found: dict[int, tuple[Address, dict[TopicPartition, PartitionView]]] = {}
         for where, partition in view.partitions():
             if partition.leader in addresses:
@@ -244,15 +250,16 @@ class ExternalCluster(DescribedCluster):
                 events += [cleaning_event(where, ends[where])] if where.topic in compacted else []
             write_events(self.folder / broker_name(node), events)
         copy_logs(self.folder, logs, deadline)
-        again = sorted(name for name in topics & self._topic_ids.keys() if self._was_replaced(name))
+        first = self._topic_ids
+        now = self._look().topic_ids
+        again = sorted(
+            name for name in topics & first.keys() & now.keys() if now[name] != first[name]
+        )
         if again:
             raise ClusterError(
                 f"topic {', '.join(again)} was deleted and created again, and Kafka does not tell when: its records "
                 "cannot be judged; use another name for the new topic"
             )
-
-    def _was_replaced(self, topic: str) -> bool:
-        return self._look().topic_ids.get(topic, self._topic_ids[topic]) != self._topic_ids[topic]
 
 
 def _is_of(row: Mapping[str, Any], where: TopicPartition) -> bool:

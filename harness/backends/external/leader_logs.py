@@ -15,23 +15,22 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from harrow.cluster.broker_folder import BROKER_PREFIX, DATA, broker_name
 from harrow.cluster.errors import ClusterError, ErrorCode
-from harrow.cluster.ids import TopicPartition
+from harrow.cluster.ids import TopicPartition, by_topic
 from harrow.cluster.listeners import Address
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batch_header import LOG_OVERHEAD, SPAN
 
 from ...raw_requests import ask
+from ..apache.kafka_views import CONSUMER, READ_UNCOMMITTED
 
 FETCH_VERSION = 11
 """The last version with names of topics and without flexible fields: every broker has it."""
 OFFSET_FOR_LEADER_EPOCH_VERSION = 4
-CONSUMER = -1
-READ_UNCOMMITTED = 0
 MAX_WAIT_MS = 500
 RESPONSE_BYTES = 16 << 20
 
@@ -113,21 +112,21 @@ def leader_ends(
     """
     version = OFFSET_FOR_LEADER_EPOCH_VERSION
     s = messages.schema(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, "request")
-    rows: dict[str, list[Any]] = {}
-    for where, epoch in epochs.items():
-        row = s.OffsetForLeaderPartition(
-            partition=where.partition, current_leader_epoch=-1, leader_epoch=epoch
+    topics = tuple(
+        s.OffsetForLeaderTopic(
+            topic=name,
+            partitions=tuple(
+                s.OffsetForLeaderPartition(
+                    partition=where.partition, current_leader_epoch=-1, leader_epoch=epochs[where]
+                )
+                for where in found
+            ),
         )
-        rows.setdefault(where.topic, []).append(row)
-    if not rows:
-        return {}
-    entity = s.OffsetForLeaderEpochRequest(
-        replica_id=CONSUMER,
-        topics=tuple(
-            s.OffsetForLeaderTopic(topic=name, partitions=tuple(found))
-            for name, found in rows.items()
-        ),
+        for name, found in by_topic(epochs).items()
     )
+    if not topics:
+        return {}
+    entity = s.OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics)
     response = ask(address, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, entity)
     return {
         TopicPartition(str(topic.topic), int(row.partition)): int(row.end_offset)

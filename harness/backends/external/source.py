@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harrow.faults.errors import CapabilityError
-
 from ...backend_choice import EXTERNAL
-from ...clusters import NewClusters
+from ...clusters import NewClusters, refuse_plants
 from .external_cluster import ExternalCluster
 from .system import ExternalSystem
 
@@ -32,10 +30,7 @@ class ExternalClusters(NewClusters[ExternalCluster]):
         self, folder: Path, *, brokers: int, config: Mapping[str, object], seed: int, plants: Sequence[str]  # noqa: ARG002 - the cluster has as many as it has
     ) -> ExternalCluster:  # fmt: skip
         """Return the cluster; CapabilityError for planted bugs."""
-        if plants:
-            raise CapabilityError(
-                f"the bugs {', '.join(plants)} can be planted in Harrow's own brokers only; use the backend local"
-            )
+        refuse_plants(plants)
         return ExternalCluster(self._bootstrap, folder=folder, config=config, seed=seed)
 
     def system(self, cluster: RunningCluster) -> System:

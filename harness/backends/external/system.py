@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import RUNNING, HasTraffic, ProcessControl, ProcessStatus
 
+from ...backend_choice import EXTERNAL
 from ..knobs import HostKnobs, HostRule
 from ..local_traffic import AcknowledgedTraffic
 from .external_cluster import NO_REGISTRY, ExternalCluster
@@ -69,7 +70,7 @@ class ExternalBrokerControl(HostKnobs):
 class ExternalSystem:
     """An `ExternalCluster` as the fault layer's `System`."""
 
-    backend = "external"
+    backend = EXTERNAL
     capabilities = CAPABILITIES
 
     def __init__(self, cluster: ExternalCluster) -> None:

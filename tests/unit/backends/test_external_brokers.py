@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 
 import pytest
+from harrow.cluster.errors import ErrorCode
 from harrow.cluster.listeners import Address
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
@@ -63,14 +64,8 @@ def serve(server: socket.socket, answer: Answer) -> None:
 def api_versions(most: int = 20) -> bytes:
     s = messages.schema(ApiKey.API_VERSIONS, 0, "response")
     keys = [s.ApiVersion(api_key=key, min_version=0, max_version=most) for key in NEEDED]
-    entity = s.ApiVersionsResponse(error_code=messages_error(), api_keys=tuple(keys))
+    entity = s.ApiVersionsResponse(error_code=ErrorCode.none, api_keys=tuple(keys))
     return messages.encode(messages.response_writer(ApiKey.API_VERSIONS, 0), entity)
-
-
-def messages_error() -> object:
-    from harrow.cluster.errors import ErrorCode
-
-    return ErrorCode.none
 
 
 def test_an_address_is_a_host_and_a_port() -> None:
