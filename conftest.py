@@ -20,9 +20,8 @@ from typing import cast
 import pytest
 
 pytest_plugins = ["pytester"]
-collect_ignore = [
-    "examples/shop_extension"
-]  # it must be installed; tests/plugin/test_example_extension.py does that
+# it must be installed; tests/plugin/test_example_extension.py does that
+collect_ignore = ["examples/shop_extension"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -91,11 +91,7 @@ class Proxy:
                 {"node_id": node_id, "upstream": list(upstream), "address": list(self._address(node_id))}
                 for node_id, upstream in self.upstreams.items()
             ],
-            "peer_links": [
-                {"source": row.source, "target": row.target, "address": list(row.address),
-                 "upstream": list(row.upstream)}
-                for row in self._peer_links
-            ],
+            "peer_links": [row._asdict() for row in self._peer_links],
         }  # fmt: skip
         self._process = ManagedProcess(fork_server(), "proxy", folder, options)
         try:

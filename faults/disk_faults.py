@@ -21,7 +21,7 @@ from .errors import ConfigError
 from .evidence import Evidence
 from .process_faults import Kill, ProcessFault, ended, hit_once, is_over, running_again, start_again
 from .rules import arm_once, armed_in, disarm, disarmed, fired
-from .spec import Fault, Injection, Milliseconds, Seconds, least_and_most, milliseconds_within
+from .spec import Fault, Injection, Milliseconds, Seconds, amount_within, least_and_most
 from .system import RUNNING, ClusterSnapshot, System
 from .targets import Target
 
@@ -165,7 +165,7 @@ class SlowDisk(ProcessFault):
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        checked = milliseconds_within(self.delay_ms, SLOW_DISK_MS_MOST, "slow_disk(delay_ms")
+        checked = amount_within(self.delay_ms, SLOW_DISK_MS_MOST, "slow_disk(delay_ms")
         object.__setattr__(self, "delay_ms", checked)
 
     @property

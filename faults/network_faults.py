@@ -35,9 +35,8 @@ from .spec import (
     Injection,
     Milliseconds,
     Seconds,
+    amount_within,
     least_and_most,
-    milliseconds_within,
-    pair_within,
 )
 from .system import DEAD, ClusterSnapshot, LinkStatus, System
 from .targets import Target
@@ -170,7 +169,7 @@ class SlowLink(LinkFault):
 
     def __post_init__(self) -> None:
         LinkFault.__post_init__(self)
-        checked = milliseconds_within(self.delay_ms, DELAY_MS_MOST, "slow_link(delay_ms")
+        checked = amount_within(self.delay_ms, DELAY_MS_MOST, "slow_link(delay_ms")
         object.__setattr__(self, "delay_ms", checked)
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
@@ -201,14 +200,10 @@ class Throttle(LinkFault):
 
     def __post_init__(self) -> None:
         LinkFault.__post_init__(self)
-        pair = pair_within(self.bytes_per_s, 1, BYTES_PER_S_MOST)
-        if pair is None:
-            raise ConfigError(
-                f"throttle(bytes_per_s={self.bytes_per_s!r}): expected bytes a second, or a (least, most) pair, "
-                f"from 1 to {BYTES_PER_S_MOST}"
-            )
-        given = pair if isinstance(self.bytes_per_s, list | tuple) else pair[0]
-        object.__setattr__(self, "bytes_per_s", given)
+        checked = amount_within(
+            self.bytes_per_s, BYTES_PER_S_MOST, "throttle(bytes_per_s", "bytes a second"
+        )
+        object.__setattr__(self, "bytes_per_s", checked)
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:
         """Draw the rate."""

@@ -31,8 +31,8 @@ from .spec import (
     Injection,
     Milliseconds,
     Seconds,
+    amount_within,
     least_and_most,
-    milliseconds_within,
 )
 from .system import ArmedRule, BrokerControl, ClusterSnapshot, System
 from .targets import Target, all_brokers
@@ -149,9 +149,7 @@ class DelayRequest(RequestFault):
 
     def __post_init__(self) -> None:
         RequestFault.__post_init__(self)
-        checked = milliseconds_within(
-            self.delay_ms, REQUEST_DELAY_MS_MOST, "delay_request(delay_ms"
-        )
+        checked = amount_within(self.delay_ms, REQUEST_DELAY_MS_MOST, "delay_request(delay_ms")
         object.__setattr__(self, "delay_ms", checked)
 
     def draw_details(self, snapshot: ClusterSnapshot, rng: random.Random) -> dict[str, Any]:

@@ -150,12 +150,14 @@ def least_and_most(given: float | tuple[float, float]) -> tuple[float, float]:
     return given if isinstance(given, tuple) else (given, given)
 
 
-def milliseconds_within(given: object, most: float, where: str) -> Milliseconds:
-    """Return `given` as a number or a pair of milliseconds from 1 to `most`; ConfigError names `where`."""
+def amount_within(
+    given: object, most: float, where: str, unit: str = "milliseconds"
+) -> float | tuple[float, float]:
+    """Return `given` as a number or a pair from 1 to `most`; ConfigError names `where` and the unit."""
     pair = pair_within(given, 1, most)
     if pair is None:
         raise ConfigError(
-            f"{where}={given!r}): expected milliseconds, or a (least, most) pair, from 1 to {most}"
+            f"{where}={given!r}): expected {unit}, or a (least, most) pair, from 1 to {most}"
         )
     return (pair[0], pair[1]) if isinstance(given, list | tuple) else pair[0]
 

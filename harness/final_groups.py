@@ -18,7 +18,6 @@ from harrow.cluster.wire.api_keys import ApiKey
 from .histories.group_states import (
     AT_REST,
     GroupsAtTheEnd,
-    now_ns,
     read_group_rows,
     write_groups,
 )
@@ -52,7 +51,7 @@ def list_groups(servers: Iterable[str]) -> GroupsAtTheEnd:
     """Ask each broker once; its error, or that it does not respond, is a problem."""
     states: dict[str, str] = {}
     problems: list[str] = []
-    asked_ns = now_ns()
+    asked_ns = time.monotonic_ns()
     entity = messages.schema(ApiKey.LIST_GROUPS, LIST_GROUPS_VERSION, "request").root()
     for server in servers:
         host, _, port = server.rpartition(":")

@@ -60,15 +60,10 @@ class ChaosVariant:
     cap: int | None = None
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     """Broker settings."""
-    transforms: bool = False
-    """Whether a job makes bills of the orders, instead of a consumer that reads them."""
+    workload: str = ORDERS
+    """What its clients do, unless the caller names a workload."""
     must_be_valid: bool = False
     """Whether a seed that is not valid is a defect."""
-
-    @property
-    def workload(self) -> str:
-        """What its clients do, unless the caller names a workload."""
-        return EXACTLY_ONCE if self.transforms else ORDERS
 
 
 VARIANTS: Mapping[str, ChaosVariant] = {
@@ -83,7 +78,10 @@ VARIANTS: Mapping[str, ChaosVariant] = {
         producer={"enable.idempotence": False, "request.timeout.ms": 1000, "max.in.flight": 5}
     ),
     "exactly-once": ChaosVariant(
-        guarantee="exactly-once", config=exactly_once.CONFIG, transforms=True, must_be_valid=True
+        guarantee="exactly-once",
+        config=exactly_once.CONFIG,
+        workload=EXACTLY_ONCE,
+        must_be_valid=True,
     ),
 }
 
@@ -121,7 +119,7 @@ def cap_of(variant: ChaosVariant, repertoire: str, brokers: int) -> int | None:
 
 def partitions_of(variant: ChaosVariant, brokers: int) -> int:
     """Return how many partitions the topic has: every broker leads one, and each process of a job reads two."""
-    if variant.transforms:
+    if variant.workload == EXACTLY_ONCE:
         return max(2 * exactly_once.PROCESSES, brokers)
     return 2 if brokers == USUAL_BROKERS else brokers
 
@@ -189,9 +187,7 @@ def drawn_scenario(
 ) -> Scenario:
     """Return the scenario of one seed, with random faults. `workload`: by default the variant's."""
     chosen = VARIANTS[variant]
-    repeat = repeat_command(seed, seconds, variant, brokers, repertoire, plants)
-    if workload is not None:
-        repeat += f" --workload {workload}"
+    repeat = repeat_command(seed, seconds, variant, brokers, repertoire, plants, workload)
     workload = workload or chosen.workload
     return Scenario(
         seed=seed, brokers=brokers, guarantee=chosen.guarantee, variant=variant, repertoire=repertoire,
@@ -311,12 +307,16 @@ def repeat_command(
     brokers: int,
     repertoire: str,
     plants: Sequence[str] = (),
+    workload: str | None = None,
 ) -> str:
-    """Return the command that runs this seed again."""
+    """Return the command that runs this seed again; `workload`: where it is not the variant's."""
     command = f"harrow chaos --seed {seed} --seeds 1 --seconds {seconds:g} --variant {variant}"
     if (brokers, repertoire) != (USUAL_BROKERS, "usual"):
         command += f" --brokers {brokers} --faults {repertoire}"
-    return " ".join([command, *(f"--plant {name}" for name in plants)])
+    options = [f"--plant {name}" for name in plants]
+    if workload is not None:
+        options.append(f"--workload {workload}")
+    return " ".join([command, *options])
 
 
 def _break_and_judge(harrow: Harrow, scenario: Scenario) -> tuple[int, Verdict, list[str]]:

@@ -185,24 +185,23 @@ def _replicas(
 ) -> dict[tuple[str, int], PartitionReplicas]:
     from .checks.partition_jobs import PartitionReplicas
 
-    found: dict[tuple[str, int], PartitionReplicas] = {}
-    for where, view in cluster.describe().partitions():
-        if where.topic in topics:
-            everywhere = cluster.has_replica_logs
-            found[where.topic, where.partition] = PartitionReplicas(
-                replicas=view.replicas if everywhere else (view.leader,),
-                isr=view.isr if everywhere else (view.leader,),
-            )
-    return found
+    everywhere = cluster.has_replica_logs
+    return {
+        (where.topic, where.partition): PartitionReplicas(
+            replicas=view.replicas if everywhere else (view.leader,),
+            isr=view.isr if everywhere else (view.leader,),
+        )
+        for where, view in cluster.describe().partitions()
+        if where.topic in topics
+    }
 
 
 def _leaders_logs(
     folder: Path, view: ClusterView, topics: Sequence[str]
 ) -> dict[tuple[str, int], str]:
     """The log folder of each partition's leader, for the final read; none in a cluster without transactions."""
-    if (
-        TRANSACTIONS.name not in view.topics
-    ):  # the first producer with a transactional id creates it
+    if TRANSACTIONS.name not in view.topics:
+        # the first producer with a transactional id creates it
         return {}
     data = run_folder.replica_folders(folder)
     found: dict[tuple[str, int], str] = {}

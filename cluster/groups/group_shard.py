@@ -223,9 +223,8 @@ class GroupShard:
     def _report(self, hosted: HostedGroup) -> None:
         tap, epoch, group = self._host.tap, self.shard.first_leader_epoch, hosted.group
         hosted.tapped.report(tap, group, epoch)
-        if (
-            hosted.consumer is None and self.shard.is_active
-        ):  # else the group has moved with its members
+        # a shard that is not active has given the group, with its members, to another broker
+        if hosted.consumer is None and self.shard.is_active:
             hosted.tapped_state.report(
                 tap, group.group_id, classic_state(group), partition=self.shard.number, leader_epoch=epoch
             )  # fmt: skip

@@ -33,8 +33,8 @@ from .apis import check_passes, cut_api_versions, is_unknown_api_versions, unsup
 from .machine import ProxyHost
 from .pending import PendingRequest, PendingRequests
 from .tap import ProxyTap
+from .upstream_watch import CONNECT_TIMEOUT_MS
 
-CONNECT_TIMEOUT_MS = 10_000
 UNANSWERED_MOST = 500
 """Requests of one connection without a response at which its client is not read; it is read again at half."""
 KEPT_BYTES_MOST = 32 * 1024 * 1024

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from ..host.seam import CLOSED_BY_PEER, Acceptor, FrameHandler, Link, Peer, Promise
 from ..listeners import Address
+from .connection import UNSENT_MOST
 from .machine import ProxyHost
 from .upstream_watch import CONNECT_TIMEOUT_MS, watch_upstream
 
@@ -29,7 +30,6 @@ BROKER = "broker"
 """The kind of peer."""
 FRAME_BYTES_MOST = 2**31 - 1
 """Brokers trust each other: a fetch response has no bound."""
-UNSENT_MOST = 4 * 1024 * 1024
 
 
 class PeerSource(NamedTuple):

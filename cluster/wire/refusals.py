@@ -43,9 +43,8 @@ class _Mirror:
     item: str
     key: str = ""  # the field for the item when the request lists plain values
     inner: _Mirror | None = None
-    last_version: int | None = (
-        None  # later versions have the error above the list, which is then empty
-    )
+    last_version: int | None = None
+    """Later versions have the error above the list, which is then empty."""
     fill: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 

@@ -35,8 +35,12 @@ def coordinator_dtype(what: str) -> np.dtype[np.void]:
 
 def map_coordinator_rows(path: str | Path, what: str) -> npt.NDArray[np.void]:
     """Map the rows of one file."""
+    return map_rows(path, coordinator_dtype(what))
+
+
+def map_rows(path: str | Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """Map the rows of a tap's file, without a torn last one."""
     import numpy as np
 
-    dtype = coordinator_dtype(what)
     count = os.path.getsize(path) // dtype.itemsize
     return np.memmap(path, dtype, "r", shape=(count,)) if count else np.empty(0, dtype)

@@ -8,7 +8,6 @@ read raises HarrowError or OSError.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from harrow.cluster.broker_folder import TAP_GROUPS, TAP_NAMES, broker_files, no
 from harrow.cluster.errors import HarrowError
 
 from .. import run_folder
+from .coordinator_rows import map_rows
 from .format import read_names
 from .recorded_faults import Row
 
@@ -70,23 +70,16 @@ def read_group_rows(run: Path) -> list[Row]:
     from harrow.cluster.host.coordinator_tap import GROUP_DTYPE
     from harrow.cluster.host.seam import GROUP_STATES
 
-    dtype, found = np.dtype(GROUP_DTYPE), list[Row]()
+    found: list[Row] = []
     fields = ("partition", "generation", "leader_epoch", "members", "timeout_ms", "time_ns")
     for path in broker_files(run / run_folder.CLUSTER, TAP_GROUPS):
-        data = path.read_bytes()
-        rows = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
+        rows = map_rows(path, np.dtype(GROUP_DTYPE))
         names = read_names(path.with_name(TAP_NAMES)) if len(rows) else ()
-        for row in rows:
-            if int(row["group"]) < len(names):
-                found.append(
-                    {
-                        "group": names[int(row["group"])], "state": GROUP_STATES[int(row["state"])],
-                        "node": node_id_of(path.parent), **{name: int(row[name]) for name in fields},
-                    }
-                )  # fmt: skip
+        found += [
+            {
+                "group": names[int(row["group"])], "state": GROUP_STATES[int(row["state"])],
+                "node": node_id_of(path.parent), **{name: int(row[name]) for name in fields},
+            }
+            for row in rows if int(row["group"]) < len(names)
+        ]  # fmt: skip
     return found
-
-
-def now_ns() -> int:
-    """The clock of the taps."""
-    return time.monotonic_ns()

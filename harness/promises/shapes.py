@@ -22,7 +22,7 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from decimal import Decimal
 from enum import Enum
@@ -111,7 +111,8 @@ def expected_output(given: Any, rows: Rows) -> Expected:
     )
 
 
-def object_shape(names: Iterable[str]) -> Shape:
+@lru_cache(maxsize=256)
+def object_shape(names: tuple[str, ...]) -> Shape:
     """Return the shape of an expected object with these fields."""
     return Shape("object", tuple(sorted(names)))
 
@@ -215,13 +216,8 @@ def _json_or_bytes(record: Record, *, loose: bool) -> str:
 
 
 def _object(fields: Mapping[str, Any], rows: Rows) -> Expected:
-    shape = _shape_of_names(tuple(fields))
+    shape = object_shape(tuple(fields))
     return Expected(shape, _fields_text(fields, shape.fields, loose=rows.loose))
-
-
-@lru_cache(maxsize=256)
-def _shape_of_names(names: tuple[str, ...]) -> Shape:
-    return object_shape(names)
 
 
 def _fields_text(fields: Mapping[str, Any], names: Sequence[str], *, loose: bool) -> str:

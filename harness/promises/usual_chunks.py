@@ -68,7 +68,7 @@ def _units_of(
     first: Any = given[0] if given else None
     if not is_a(first, dict):
         return None
-    shape = object_shape(first)
+    shape = object_shape(tuple(first))
     texts = texts_of_objects(given, shape.fields, loose=pairing.rows.loose)
     if texts is None or set(map(len, given)) != {len(shape.fields)}:
         return None

@@ -4,9 +4,8 @@ Owns: `TransformWorkload`, which adds to the producer and the reader of `workloa
 a reader of committed data, and an operator. `judge` says what is wrong with the output (`output_checks.py`).
 
 `left_open` says why a run is not converged: an open transaction, a last stable offset below the high watermark, or a
-group that is not stable. An
-unclean election may take the marker of a transaction that has ended: once the cluster is healed, such a transaction is
-aborted as an operator does it (`hanging_transactions.py`).
+group that is not stable. An unclean election may take the marker of a transaction that has ended: once the cluster is
+healed, such a transaction is aborted as an operator does it (`hanging_transactions.py`).
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ class TransformWorkload(SimulatedWorkload):
         leaders = self._leaders()
         return [
             *self._open_transactions(leaders), *self._held_back(leaders), *self._unread(leaders),
-            *self.moving_groups(),
+            *self._moving_groups(leaders),
         ]  # fmt: skip
 
     def _state_partition(self, transactional_id: str) -> TopicPartition:
@@ -191,17 +190,17 @@ class TransformWorkload(SimulatedWorkload):
 
     def moving_groups(self) -> list[str]:
         """Return a line for each group that is not stable at its coordinator."""
+        return list(self._moving_groups(self._leaders()))
+
+    def _moving_groups(self, leaders: Leaders) -> Iterator[str]:
         count = self._movable_counts()[OFFSETS.name]
-        leaders = self._leaders()
-        found: list[str] = []
         for node, process in self._cluster.brokers.items():
             shards = self._cluster.broker(node).groups.service.shards() if process.ready else ()
             for hosted in (hosted for shard in shards for hosted in shard):
                 home = TopicPartition(OFFSETS.name, partition_for(hosted.group_id, count))
                 state = (hosted.group if hosted.consumer is None else hosted.consumer).state.value
                 if leaders.get(home, {}).get("leader") == node and state != "Stable":
-                    found.append(f"group {hosted.group_id} is {state} on broker {node}")
-        return found
+                    yield f"group {hosted.group_id} is {state} on broker {node}"
 
     def _held_back(self, leaders: Leaders) -> Iterator[str]:
         for tp, row in leaders.items():

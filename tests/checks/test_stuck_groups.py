@@ -132,9 +132,8 @@ GOOD = {
 def test_a_group_that_may_still_end_its_rebalance_is_not_stuck(
     rows: list[Row], last: GroupsAtTheEnd
 ) -> None:
-    if (
-        rows[-1]["time_ns"] > last.asked_ns
-    ):  # the row of the change that came while brokers were asked
+    # the row of the change that came while brokers were asked
+    if rows[-1]["time_ns"] > last.asked_ns:
         last = GroupsAtTheEnd(asked_ns=rows[-1]["time_ns"], states=last.states)
     assert found(rows, last) == ([], 0)
 

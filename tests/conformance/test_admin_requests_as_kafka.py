@@ -124,9 +124,8 @@ def test_config_resources_are_listed_by_type_as_in_kafka(kafka: Any) -> None:
     assert listed(kafka, 1, 8, 4, 4) == ("none", brokers)
     assert (2, topic) in listed(kafka, 1, 2)[1]
     assert listed(kafka, 0) == listed(kafka, 1, 16) == ("none", set())
-    groups = {
-        (kind, name) for kind, name in everything if kind == GROUP
-    }  # which another test configured
+    # groups that another test configured
+    groups = {(kind, name) for kind, name in everything if kind == GROUP}
     assert listed(kafka, 1, GROUP) == ("none", groups)
     for kinds in ((99,), (0,), (2, 99)):
         assert listed(kafka, 1, *kinds) == ("unsupported_version", set())

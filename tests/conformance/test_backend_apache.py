@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from apache_kafka import MISSING
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from harrow import (
     Harrow,
@@ -34,6 +34,7 @@ from harrow.faults.errors import CapabilityError
 from harrow.harness.backends.apache.installation import find_kafka
 from harrow.harness.backends.apache.source import KafkaClusters
 from kafka_reference import JARS
+from load_on_cluster import produce_numbers
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -71,15 +72,6 @@ def kafka(tmp_path: Path) -> Iterator[Harrow]:
         yield harrow
 
 
-def produce(servers: str, topic: str, values: range, **config: object) -> None:
-    settings: dict[str, object] = {"bootstrap.servers": servers, "linger.ms": 1, **config}
-    producer = Producer(settings)  # pyright: ignore[reportArgumentType] - plain settings
-    for value in values:
-        producer.produce(topic, str(value), key=str(value % 5), partition=0)
-        producer.poll(0.001)
-    assert producer.flush(60) == 0
-
-
 def test_the_users_test_runs_unchanged_and_what_the_backend_lacks_is_skipped_with_its_reason(
     pytester: pytest.Pytester,
 ) -> None:
@@ -108,7 +100,7 @@ def test_faults_of_requests_and_of_links_act_on_kafka(kafka: Harrow) -> None:
     sent = 0
     with kafka.chaos(*faults) as chaos:
         while chaos.running:
-            produce(kafka.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
+            produce_numbers(kafka.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
             sent += 20
     assert chaos.effects == len(faults)
     assert kafka.verify(orders, guarantee="no-loss").valid
@@ -128,7 +120,7 @@ def test_a_duplicated_request_doubles_a_batch_unless_the_producer_is_idempotent(
         sent = 0
         while chaos.running:
             settings = {"acks": "all", "enable.idempotence": idempotent}
-            produce(kafka.bootstrap_servers, "orders", range(sent, sent + 20), **settings)
+            produce_numbers(kafka.bootstrap_servers, "orders", range(sent, sent + 20), **settings)
             sent += 20
     if idempotent:
         assert kafka.verify(orders, guarantee="exactly-once").valid
@@ -140,7 +132,7 @@ def test_a_duplicated_request_doubles_a_batch_unless_the_producer_is_idempotent(
 
 def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> None:
     orders = kafka.topic("orders", partitions=1)
-    produce(kafka.bootstrap_servers, "orders", range(10), acks="all")
+    produce_numbers(kafka.bootstrap_servers, "orders", range(10), acks="all")
     led = kafka.cluster.leader("orders", 0)
     assert led is not None
     followers = [broker for node, broker in kafka.cluster.brokers.items() if node != led]
@@ -151,7 +143,7 @@ def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> No
         20,
         30,
     ):  # the leader sends the first batch at once, to fetches that wait at it
-        produce(kafka.bootstrap_servers, "orders", range(first, first + 10), acks=1)
+        produce_numbers(kafka.bootstrap_servers, "orders", range(first, first + 10), acks=1)
     kafka.cluster.brokers[led].kill()
     for broker in followers:
         broker.resume()
@@ -171,7 +163,7 @@ def test_what_kafka_removed_legally_is_no_loss(kafka: Harrow) -> None:
         },
     )  # fmt: skip
     deleted = kafka.topic("deleted")
-    produce(kafka.bootstrap_servers, "deleted", range(50))
+    produce_numbers(kafka.bootstrap_servers, "deleted", range(50))
     admin: Any = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.delete_records([TopicPartition("deleted", 0, 30)])[TopicPartition("deleted", 0)].result(
         30
@@ -180,7 +172,7 @@ def test_what_kafka_removed_legally_is_no_loss(kafka: Harrow) -> None:
 
     def compacted() -> bool:
         nonlocal number
-        produce(kafka.bootstrap_servers, "cleaned", range(number, number + 20))
+        produce_numbers(kafka.bootstrap_servers, "cleaned", range(number, number + 20))
         number += 20
         checkpoint = kafka.cluster.brokers[1].folder / "data" / "cleaner-offset-checkpoint"
         return bool(re.search(r"^cleaned 0 [1-9]", checkpoint.read_text(), re.MULTILINE))
@@ -234,6 +226,6 @@ def test_a_fault_of_a_killed_node_is_healed(kafka: Harrow) -> None:
     orders = kafka.topic("orders", partitions=1)
     with kafka.chaos(kill(leader(orders, 0), seconds=0.1)) as chaos:
         while chaos.running:
-            produce(kafka.bootstrap_servers, "orders", range(10), acks="all")
+            produce_numbers(kafka.bootstrap_servers, "orders", range(10), acks="all")
     rows = {broker.state for broker in kafka.cluster.brokers.values()}
     assert rows == {"running"}

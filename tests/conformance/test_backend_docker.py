@@ -12,11 +12,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from harrow import Harrow, VerdictError, kill, leader, lose_response, pause
 from harrow.harness.backends.docker.daemon import connect
 from harrow.harness.backends.docker.source import DockerClusters
 from kafka_image import IMAGE, MISSING
+from load_on_cluster import produce_numbers
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -40,15 +40,6 @@ def containers(label: str) -> list[str]:
         return [str(container.name) for container in found]
 
 
-def produce(servers: str, topic: str, values: range, **config: object) -> None:
-    settings: dict[str, object] = {"bootstrap.servers": servers, "linger.ms": 1, **config}
-    producer = Producer(settings)  # pyright: ignore[reportArgumentType] - plain settings
-    for value in values:
-        producer.produce(topic, str(value), key=str(value % 5), partition=0)
-        producer.poll(0.001)
-    assert producer.flush(60) == 0
-
-
 def test_faults_of_containers_and_of_requests_act_and_are_healed(kafka: Harrow) -> None:
     orders = kafka.topic("orders", partitions=1)
     faults = (
@@ -60,7 +51,7 @@ def test_faults_of_containers_and_of_requests_act_and_are_healed(kafka: Harrow) 
     sent = 0
     with kafka.chaos(*faults) as chaos:
         while chaos.running:
-            produce(kafka.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
+            produce_numbers(kafka.bootstrap_servers, "orders", range(sent, sent + 20), acks="all")
             sent += 20
     assert chaos.effects == len(faults)
     brokers = kafka.cluster.brokers.values()
@@ -74,7 +65,7 @@ def test_faults_of_containers_and_of_requests_act_and_are_healed(kafka: Harrow) 
 
 def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> None:
     weak = kafka.topic("weak", partitions=1)
-    produce(kafka.bootstrap_servers, "weak", range(10), acks="all")
+    produce_numbers(kafka.bootstrap_servers, "weak", range(10), acks="all")
     led = kafka.cluster.leader("weak", 0)
     assert led is not None
     followers = [broker for node, broker in kafka.cluster.brokers.items() if node != led]
@@ -82,7 +73,7 @@ def test_a_record_that_only_the_leader_had_is_found_missing(kafka: Harrow) -> No
         broker.pause()
         assert broker.state == "paused"
     for first in (10, 20, 30):  # a fetch that waits at the leader takes the first batch
-        produce(kafka.bootstrap_servers, "weak", range(first, first + 10), acks=1)
+        produce_numbers(kafka.bootstrap_servers, "weak", range(first, first + 10), acks=1)
     kafka.cluster.brokers[led].kill()
     assert kafka.cluster.brokers[led].state == "dead"
     for broker in followers:

@@ -141,9 +141,8 @@ def test_a_leader_that_is_cut_off_acknowledges_alone_and_the_records_are_lost(
         kafka.cluster.control(led, "links.block", peers=others)
         before = len(acked)
         another = lambda: kafka.cluster.leader("orders", 0) not in (None, led)  # noqa: E731
-        until(
-            another, "another leader", amid=(ClusterError,)
-        )  # without a controller no broker says
+        # without a controller no broker says who leads
+        until(another, "another leader", amid=(ClusterError,))
         assert len(acked) > before, "the leader that is cut off acknowledges"
         kafka.cluster.control(led, "links.heal", mode="reset")
     with pytest.raises(VerdictError) as found:

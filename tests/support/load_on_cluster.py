@@ -20,6 +20,16 @@ SOCKETS = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 """kafka-python does not close its sockets to brokers that died."""
 
 
+def produce_numbers(servers: str, topic: str, values: range, **config: object) -> None:
+    """Produces each number as a text to partition 0, with one of five keys, and waits for all acknowledgements."""
+    settings: dict[str, object] = {"bootstrap.servers": servers, "linger.ms": 1, **config}
+    producer = Producer(settings)  # pyright: ignore[reportArgumentType] - plain settings
+    for value in values:
+        producer.produce(topic, str(value), key=str(value % 5), partition=0)
+        producer.poll(0.001)
+    assert producer.flush(60) == 0
+
+
 @contextmanager
 def admin_of(cluster: RunningCluster | str, **config: Any) -> Generator[Any]:
     """Yields a kafka-python admin of a cluster or an address; collects its unclosed sockets at the end."""

@@ -64,11 +64,10 @@ class SlowSend:
 
     def add(self, pieces: Sequence[Piece], size: int) -> None:
         """Add a frame that was sent now."""
-        leaves_s = time.monotonic()
+        leaves_ns = time.monotonic_ns()
         if self.bytes_per_s:
-            now_ns = time.monotonic_ns()
-            leaves_s = self._bandwidth.departure_ns(now_ns, size, self.bytes_per_s) / NS_PER_S
-        self._frames.append(Waiting(leaves_s + self.delay_ms / 1000, pieces, size))
+            leaves_ns = self._bandwidth.departure_ns(leaves_ns, size, self.bytes_per_s)
+        self._frames.append(Waiting(leaves_ns / NS_PER_S + self.delay_ms / 1000, pieces, size))
         self.waiting_bytes += size
         if self._timer is None:
             self._wait()

@@ -7,9 +7,9 @@ its order, as TCP does.
 
 Faults: rules of a machine (`host/knobs/link_rules.py`, as on the real host) block a direction; its frames in flight
 then wait and are delivered, in order, after healing. A slow link adds to every latency, a throttled one to the time at
-which a frame leaves. A reset loses the frames in
-flight, in both directions. The end of a connection waits in a blocked direction as data does. A machine without power
-sends nothing: its peers detect that by their own timeouts, or by a reset (RST) when the machine has power again.
+which a frame leaves. A reset loses the frames in flight, in both directions. The end of a connection waits in a blocked
+direction as data does. A machine without power sends nothing: its peers detect that by their own timeouts, or by a
+reset (RST) when the machine has power again.
 """
 
 from __future__ import annotations

@@ -15,6 +15,24 @@ GROUP = "billing"
 BATCH = 100
 COMMIT_S, RETRY_S = 30.0, 0.1
 """How long a commit waits for a coordinator, and between two attempts."""
+NO_COORDINATOR = frozenset(
+    {
+        KafkaError._WAIT_COORD,  # noqa: SLF001 - confluent's public name of a local error
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""The group has no coordinator at this moment: its broker failed, and another one takes the group over."""
+REBALANCED = frozenset(
+    {
+        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001 - confluent's public name of a local error
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+    }
+)
+"""The partitions are with another instance now, or soon: it bills the orders again."""
 
 
 class BillingService:
@@ -47,9 +65,8 @@ class BillingService:
             self._producer.produce("bills", value, key=order.key(), on_delivery=self._delivered)
         self._producer.flush()
         if self._failed:
-            raise KafkaException(
-                self._failed[0]
-            )  # nothing is committed: the next start bills again
+            # nothing is committed: the next start bills again
+            raise KafkaException(self._failed[0])
         self._commit()
 
     def _commit(self) -> None:
@@ -59,34 +76,13 @@ class BillingService:
                 self._consumer.commit(asynchronous=False)
                 return
             except KafkaException as error:
-                if _belongs_to_a_rebalance(error):
+                code = error.args[0].code()
+                if code in REBALANCED:
                     return
-                if not _is_without_coordinator(error) or time.monotonic() > deadline:
+                if code not in NO_COORDINATOR or time.monotonic() > deadline:
                     raise
                 time.sleep(RETRY_S)
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failed.append(error)
-
-
-def _is_without_coordinator(error: KafkaException) -> bool:
-    """Whether the group has no coordinator at this moment: its broker failed, and another one takes the group over."""
-    code = error.args[0].code()
-    return code in (
-        KafkaError._WAIT_COORD,  # noqa: SLF001 - confluent's public name of a local error
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    )
-
-
-def _belongs_to_a_rebalance(error: KafkaException) -> bool:
-    """Whether the partitions are with another instance now, or soon: it bills the orders again."""
-    code = error.args[0].code()
-    return code in (
-        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001 - confluent's public name of a local error
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-    )

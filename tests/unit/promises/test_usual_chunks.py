@@ -127,6 +127,6 @@ def test_the_texts_of_outputs_are_those_of_each(decoded: Outputs, loose: bool) -
     record: Callable[[int], Record] = lambda row: row_record(decoded[row])  # noqa: E731
     rows = Rows(loose=loose)
     for names in ("ab", "a", ""):
-        shape = object_shape(names)
+        shape = object_shape(tuple(names))
         found = actual_texts(decoded, record, shape, rows)
         assert found == [actual_output(record(row), shape, rows) for row in range(len(decoded))]
