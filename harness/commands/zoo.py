@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import out_folder
+from ..zoo.alarms import judge_unplanted
 from ..zoo.bug import Bug
 from ..zoo.catalog import ZOO, bug_named
+from ..zoo.rates import wilson_interval
 from ..zoo.suite import SuiteRun, check_baseline, check_command, check_planted_run, run_suite
 from ..zoo.table import Measured, check_page, markdown, terminal_table, write_into
 from ..zoo.trial import BUDGET_S, DIRECTED, SEARCHES, Trial, run_trial
@@ -40,6 +41,7 @@ SHRUNK_MOST = 3
 SHRINK_RUNS = 120
 FLOOR = 0.95
 TESTS_SHOWN = 2
+ALARM_BATCH = 20
 MESSAGE_SHOWN = 100
 
 
@@ -61,10 +63,8 @@ def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, int | No
     else:
         from ..zoo.real import RealRuns
 
-        folder = settings.real / f"{bug.name}-{number}"
-        where = RealRuns(folder)
+        where = RealRuns(settings.real, f"{bug.name}-{number}")
         trial = run_trial(bug, number, settings.search, budget_s=settings.budget_s, where=where)
-        shutil.rmtree(folder, ignore_errors=True)
     if trial.schedule is None or not settings.shrink or number >= SHRUNK_MOST:
         return trial, None
     from ..search.simulated import shrink_simulated
@@ -114,6 +114,10 @@ def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, int | No
     "--suite", metavar="COMMAND", default=None,
     help="run your tests against each bug instead, such as --suite 'pytest tests/'",
 )  # fmt: skip
+@click.option(
+    "--alarms", "alarms", type=click.IntRange(1, 10_000_000), default=None, metavar="RUNS",
+    help="judge so many runs of the searches on brokers without a bug instead, where each anomaly is a false alarm",
+)  # fmt: skip
 @out_option
 def command(names: tuple[str, ...], **given: Any) -> None:
     """Search for bugs that Kafka really had, and print how surely and how soon each is found.
@@ -127,6 +131,8 @@ def command(names: tuple[str, ...], **given: Any) -> None:
     trials: int | None = given["trials"]
     if given["suite"] is not None:
         sys.exit(zoo_of_suite(bugs, given["suite"], 1 if trials is None else trials))
+    if given["alarms"] is not None:
+        sys.exit(alarms_of_zoo(bugs, given["alarms"], given["jobs"], given["out"]))
     if given["page"] is not None:
         check_page(given["page"])
     if given["real"] and given["search"] != DIRECTED:
@@ -138,6 +144,11 @@ def command(names: tuple[str, ...], **given: Any) -> None:
         search=given["search"], budget_s=given["budget_s"], shrink=given["shrink"] and not given["real"],
         real=(folder / "real").absolute() if given["real"] else None,
     )  # fmt: skip
+    if settings.real is not None:
+        from ..verdicts import spark_of_run
+
+        # it ends with this process; the processes of the trials are its clients
+        spark_of_run(settings.real).request()
     rows = measure(bugs, 30 if trials is None else trials, given["jobs"], settings, folder)
     title = f"{settings.search} search{' on real processes' if given['real'] else ' in simulation'}"
     Console().print(terminal_table(rows, title))
@@ -211,6 +222,43 @@ def ledger_line(trial: Trial, steps: int | None) -> str:
         **{name: getattr(trial, name) for name in names}, "false_alarms": len(trial.false_alarms), "shrunk_to": steps,
     }  # fmt: skip
     return json.dumps(row, separators=(",", ":"))
+
+
+def alarms_of_zoo(bugs: Sequence[Bug], runs: int, jobs: int, out: Path) -> int:
+    """Judge runs without a bug; print and write each that has an anomaly; return the exit code."""
+    out_folder.prepare(out)
+    folder = out / "zoo"
+    folder.mkdir(exist_ok=True)
+    counts, alarms = Counter[str](), 0
+    tasks = [
+        partial(judge_unplanted, range(at, min(at + ALARM_BATCH, runs)), bugs)
+        for at in range(0, runs, ALARM_BATCH)
+    ]
+    console = Console()
+    judged = (task() for task in tasks) if jobs == 1 else results_of(jobs, tasks)
+    with ProgressLine(
+        lambda: f"{counts.total():,} of {runs:,} runs, {alarms} false alarms"
+    ) as line:
+        for results_of_task in judged:
+            for result in results_of_task:
+                counts[result.status] += 1
+                if not result.anomalies:
+                    continue
+                alarms += 1
+                file = folder / f"false-alarm-{result.source}-{alarms}.json"
+                file.write_text(result.schedule.to_json(), encoding="utf-8")
+                names = ", ".join(result.anomalies)
+                with line.hidden():
+                    console.print(
+                        f"{names}: harrow simulate --schedule {file}", style="red", highlight=False
+                    )
+    most = wilson_interval(alarms, runs)[1]
+    shown = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
+    console.print(
+        f"{runs:,} runs without a bug: {shown}; {alarms} false alarms (95 %: at most {most:.2%} of the runs)",
+        highlight=False,
+    )
+    return 1 if alarms else 0
 
 
 # ------------------------------------------------------------------------------------- a suite of the user's

@@ -17,16 +17,17 @@ from .trial import Observed
 
 
 class RealRuns:
-    """Runs on this machine; the folder of each run is removed after its verdict."""
+    """Runs on this machine, whose folders lie in `base` and are removed after their verdicts; they share its Spark."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, base: Path, name: str) -> None:
+        self._base = base
+        self._name = name
         self._count = 0
 
     def run(self, schedule: Schedule) -> Observed:
         """Run it on a cluster of its own; a run that fails to start shows no anomaly."""
         self._count += 1
-        folder = self._folder / f"run-{self._count}"
+        folder = self._base / f"{self._name}-run-{self._count}"
         result = run_scenario(recorded_scenario(schedule, "harrow zoo --real"), folder)
         recorded = folder / SCHEDULE
         ran = (

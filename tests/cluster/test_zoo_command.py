@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from harrow.harness.commands import cli
+from harrow.harness.commands import zoo as command_module
 from harrow.harness.schedule_files import read_schedule
 from harrow.harness.simulation import run_schedule
+from harrow.harness.zoo.alarms import Judged, plan_unplanted
+from harrow.harness.zoo.bug import plan_directed
+from harrow.harness.zoo.catalog import ZOO
 from harrow.harness.zoo.table import BEGIN, END
 
 
@@ -62,3 +67,24 @@ def test_the_list_names_each_bug() -> None:
 def test_an_unknown_bug_is_an_error() -> None:
     result = CliRunner().invoke(cli, ["zoo", "kip_1001"])
     assert "did you mean kip_101" in str(result.exception)
+
+
+def test_runs_without_a_bug_have_no_anomaly_and_are_of_all_searches(tmp_path: Path) -> None:
+    runs = 2 * len(ZOO)
+    sources = {plan_unplanted(number, ZOO)[0] for number in range(runs)}
+    assert sources == {"random", *(bug.name for bug in ZOO)}
+    code, output = zoo("--alarms", "8", "--jobs", "1", "--out", str(tmp_path))
+    assert code == 0, output
+    assert "0 false alarms" in output
+
+
+def test_a_false_alarm_is_written_and_fails_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = plan_directed(ZOO[0], 1)
+    judged = Judged(source="random", status="invalid", anomalies=("lost-write",), schedule=shown)
+    monkeypatch.setattr(command_module, "judge_unplanted", lambda _numbers, _bugs: [judged])
+    code, output = zoo("--alarms", "1", "--jobs", "1", "--out", str(tmp_path))
+    assert code == 1
+    assert "1 false alarms" in output
+    assert read_schedule(tmp_path / "zoo" / "false-alarm-random-1.json").steps == shown.steps
