@@ -13,7 +13,7 @@ from random import Random
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import TopicPartition
 
-from ..run_settings import CLASSIC, CONSUMER
+from ..run_settings import CLASSIC, CONSUMER, RunSettings
 from .committed_reads import Record, committed_records, fetch_committed
 from .consumer_member import ConsumerMember
 from .group_member import GroupMember, Membership
@@ -22,8 +22,6 @@ from .wire import WireClient, pause_ms
 
 GROUP = "billing"
 WAIT_MS = 50
-ABORTED_PART = 0.15
-"""How many transactions the job itself aborts."""
 BATCH_RECORDS_MOST = 6
 
 
@@ -53,16 +51,20 @@ class SimulatedJob:
     """One process of the job."""
 
     def __init__(
-        self, client: WireClient, name: str, source: str, sink: str, partitions: int, rng: Random,
-        progress: JobProgress, protocol: str,
+        self, client: WireClient, name: str, settings: RunSettings, sink: str, rng: Random, progress: JobProgress
     ) -> None:  # fmt: skip
         self._client = client
         self._host = client.host
         self._sink = sink
         self._random = rng
         self._progress = progress
-        self._member = MEMBERS[protocol](client, GROUP, source, partitions)
-        self._producer = SimulatedTransactionalProducer(client, name, GROUP)
+        self._aborted_part = settings.aborted_part
+        self._member = MEMBERS[settings.group_protocol](
+            client, GROUP, settings.topic, settings.partitions
+        )
+        self._producer = SimulatedTransactionalProducer(
+            client, name, GROUP, timeout_ms=settings.transaction_timeout_ms, version=settings.transaction_version
+        )  # fmt: skip
         self.committed = 0
         """Transactions whose commit was confirmed."""
 
@@ -121,7 +123,7 @@ class SimulatedJob:
         await self._host.tasks.sleep(self._random.uniform(0, 60))
         await self._producer.send_offsets({tp: end}, membership)
         await self._host.tasks.sleep(self._random.uniform(0, 60))
-        commit = self._random.random() >= ABORTED_PART
+        commit = self._random.random() >= self._aborted_part
         await self._producer.end(commit=commit)
         if commit:
             positions[tp] = end

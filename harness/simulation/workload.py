@@ -63,6 +63,10 @@ class SimulatedWorkload:
         """Return a line for each group that is not stable; this workload has none."""
         return []
 
+    def hanging(self) -> list[str]:
+        """Return a line for each transaction without end that no coordinator knows; this workload has none."""
+        return []
+
     def left_open(self) -> list[str]:
         """Return what keeps the run from its end, beside replicas, sends and reads."""
         return []
