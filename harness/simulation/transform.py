@@ -50,7 +50,7 @@ class TransformWorkload(SimulatedWorkload):
     def __init__(self, cluster: SimulatedCluster, settings: RunSettings) -> None:
         super().__init__(cluster, settings)
         self._jobs_random = cluster.world.rng("jobs")
-        self._progress = JobProgress()
+        self._progress = JobProgress(self._anomaly)
         self._machines: list[Machine] = [
             cluster.client_machine(f"job-{number}") for number in range(1, JOBS + 1)
         ]

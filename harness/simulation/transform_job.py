@@ -7,7 +7,7 @@ the job begins again with InitProducerId, joins the group, and continues at the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from harrow.cluster.errors import ErrorCode, KafkaError
@@ -34,11 +34,26 @@ MEMBERS: Mapping[str, type[GroupMember | ConsumerMember]] = {
 class JobProgress:
     """What all processes of the job have done."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_anomaly: Callable[[str, str], None]) -> None:
+        self._on_anomaly = on_anomaly
         self.processed: dict[TopicPartition, int] = {}
         """The highest offset of each partition of the source of which a commit was confirmed."""
         self.output_epochs: dict[TopicPartition, dict[bytes, int]] = {}
         """For each value of the sink, the lowest leader epoch that was known when it was sent."""
+
+    def confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """These offsets are committed."""
+        for tp, offset in offsets.items():
+            self.processed[tp] = max(offset, self.processed.get(tp, 0))
+
+    def compare(
+        self, found: Mapping[TopicPartition, int], confirmed: Mapping[TopicPartition, int]
+    ) -> None:
+        """`found`: committed offsets; `confirmed`: `processed` at the time of the request for them."""
+        for tp, offset in found.items():
+            if offset < confirmed.get(tp, 0):
+                text = f"{tp}: {confirmed[tp]} was committed, then the group's offset was {offset}"
+                self._on_anomaly("committed-offset-regression", text)
 
     def note_output(self, tp: TopicPartition, values: Iterable[bytes], epoch: int) -> None:
         """The values are sent to a leader of `epoch` or a later one."""
@@ -95,14 +110,11 @@ class SimulatedJob:
     async def _committed(self, membership: Membership) -> dict[TopicPartition, int]:
         if not membership.partitions:
             return {}
+        confirmed = dict(self._progress.processed)
         found = await self._member.committed(membership)
-        self._confirm(found)
+        self._progress.compare(found, confirmed)
+        self._progress.confirm(found)
         return found
-
-    def _confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
-        processed = self._progress.processed
-        for tp, offset in offsets.items():
-            processed[tp] = max(offset, processed.get(tp, 0))
 
     async def _transact(
         self, tp: TopicPartition, positions: dict[TopicPartition, int], membership: Membership
@@ -127,7 +139,7 @@ class SimulatedJob:
         await self._producer.end(commit=commit)
         if commit:
             positions[tp] = end
-            self._confirm({tp: end})
+            self._progress.confirm({tp: end})
             self.committed += 1
 
     async def _read(self, tp: TopicPartition, position: int) -> tuple[list[Record], int | None]:
