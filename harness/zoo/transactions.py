@@ -103,4 +103,16 @@ BUGS: tuple[Bug, ...] = (
         options=replace(SHORT_JOB, job={"operations": NO_JOB_EVENTS, "aborted_part": 0.4}),
         steps=late_ends,
     ),
+    Bug(
+        number=24,
+        name="kafka_17507",
+        known_as="KAFKA-17507",
+        seen_as=frozenset({"committed-offset-regression", "duplicate-output", "missing-output"}),
+        options=replace(
+            SHORT_JOB,
+            seconds=5.0,
+            batches=60,
+            job={"operations": NO_JOB_EVENTS, "aborted_part": 0.4},
+        ),
+    ),
 )
