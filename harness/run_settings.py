@@ -67,6 +67,10 @@ class RunSettings:
     """How many of its transactions a simulated job itself aborts."""
     job_pause_ms: int = 0
     """Processes of a simulated job are paused for up to so long, one at a time; 0: never."""
+    job_outage_ms: int = 0
+    """At half of the run all processes of a simulated job are dead for so long; 0: one is killed now and then."""
+    clock_jump_ms: int = 0
+    """By so much the wall clocks of simulated brokers jump ahead at half of the run."""
     unclean_sink: bool = False
     """Unclean elections may take records from the output of a simulated job: they are then no anomaly, but named."""
     plants: Sequence[str] = ()

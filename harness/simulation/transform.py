@@ -95,7 +95,10 @@ class TransformWorkload(SimulatedWorkload):
             self._start(machine)
         self._reader.start()
         self.operator.start()
-        self._host.tasks.spawn(self._kill_jobs(), name="kill-jobs")
+        if self._settings.job_outage_ms:
+            self._host.tasks.spawn(self._stop_jobs(), name="stop-jobs")
+        else:
+            self._host.tasks.spawn(self._kill_jobs(), name="kill-jobs")
         if self._settings.job_pause_ms:
             self._host.tasks.spawn(self._pause_jobs(), name="pause-jobs")
 
@@ -165,6 +168,15 @@ class TransformWorkload(SimulatedWorkload):
             machine = rng.choice(self._machines)
             machine.kill()
             await self._host.tasks.sleep(rng.uniform(*DOWN_MS))
+            self._start(machine)
+
+    async def _stop_jobs(self) -> None:
+        """An outage of the whole job, so that its group is empty."""
+        await self._host.tasks.sleep(self._settings.seconds * 500)
+        for machine in self._machines:
+            machine.kill()
+        await self._host.tasks.sleep(self._settings.job_outage_ms)
+        for machine in self._machines:
             self._start(machine)
 
     async def _pause_jobs(self) -> None:
