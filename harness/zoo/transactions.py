@@ -10,7 +10,7 @@ from harrow.faults.request_faults import delay_request
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
 
-from ..run_settings import EXACTLY_ONCE, RunSettings
+from ..run_settings import CLASSIC, EXACTLY_ONCE, RunSettings
 from ..simulation import SimulationOptions
 from .bug import Bug
 
@@ -113,6 +113,27 @@ BUGS: tuple[Bug, ...] = (
             seconds=5.0,
             batches=60,
             job={"operations": NO_JOB_EVENTS, "aborted_part": 0.4},
+        ),
+    ),
+    Bug(
+        number=25,
+        name="kafka_13636",
+        known_as="KAFKA-13636",
+        seen_as=frozenset({"committed-offset-regression", "duplicate-output"}),
+        options=replace(
+            SHORT_JOB,
+            batches=30,
+            config={
+                "offsets.retention.minutes": 1,
+                "offsets.retention.check.interval.ms": 100,
+                "group.initial.rebalance.delay.ms": 300,
+            },
+            job={
+                "group_protocol": CLASSIC,
+                "operations": NO_JOB_EVENTS,
+                "job_outage_ms": 2_000,
+                "clock_jump_ms": 90_000,
+            },
         ),
     ),
 )
