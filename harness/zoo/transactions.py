@@ -130,7 +130,7 @@ BUGS: tuple[Bug, ...] = (
             },
             job={
                 "group_protocol": CLASSIC,
-                "operations": NO_JOB_EVENTS,
+                "operations": ("alter",),
                 "job_outage_ms": 2_000,
                 "clock_jump_ms": 90_000,
             },
