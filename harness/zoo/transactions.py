@@ -6,9 +6,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harrow.faults.process_faults import Kill
 from harrow.faults.request_faults import delay_request
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
+from harrow.faults.targets import txn_coordinator
 
 from ..run_settings import CLASSIC, EXACTLY_ONCE, RunSettings
 from ..simulation import SimulationOptions
@@ -49,6 +51,17 @@ def late_produces(rng: random.Random, settings: RunSettings) -> Sequence[Schedul
 def late_ends(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
     """EndTxn arrives later than its sender waits for the response."""
     return late_requests("EndTxn", (650, 1_100), rng, settings)
+
+
+def dying_coordinators(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
+    """Coordinators of the job's transactions are killed, one after another."""
+    session_ms = int(str(settings.config["zookeeper.session.timeout.ms"]))
+    at_ms, steps = rng.uniform(0.3, 0.8) * 1_000, list[ScheduledFault]()
+    while at_ms < 900 * settings.seconds:
+        coordinator = txn_coordinator(f"job-{rng.randint(1, 3)}")
+        steps.append(step(len(steps) + 1, at_ms, Kill(target=coordinator), round(0.5 * session_ms)))
+        at_ms += session_ms * rng.uniform(1.2, 1.8)
+    return steps
 
 
 BUGS: tuple[Bug, ...] = (
@@ -102,6 +115,20 @@ BUGS: tuple[Bug, ...] = (
         seen_as=frozenset({"duplicate-output", "missing-output"}),
         options=replace(SHORT_JOB, job={"operations": NO_JOB_EVENTS, "aborted_part": 0.4}),
         steps=late_ends,
+    ),
+    Bug(
+        number=23,
+        name="kafka_10080",
+        known_as="KAFKA-10080",
+        seen_as=frozenset({"stuck-lso", "missing-output", "duplicate-output"}),
+        options=replace(
+            SHORT_JOB,
+            partitions=3,
+            batches=120,
+            config={"zookeeper.session.timeout.ms": 600},
+            job={"operations": ()},
+        ),
+        steps=dying_coordinators,
     ),
     Bug(
         number=24,
