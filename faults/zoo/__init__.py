@@ -10,7 +10,7 @@
     kip_890_part_1          21  KIP-890, part 1                  `TransactionChecks.must_ask`          stuck-lso
     kip_890_part_2          22  KIP-890, part 2                  `TransactionService.end`              duplicate-output
     kafka_10080             23  KAFKA-10080                      `MarkerSender.written`                stuck-lso
-    kafka_17507             24  KAFKA-17507                      `TransactionalOffsetsApi.marker_written` duplicate-output
+    kafka_17507             24  KAFKA-17507                      `TransactionalOffsetsApi.marker_written` missing-output
     kafka_13636             25  KAFKA-13636                      `OffsetRetention.subscriptions_count` duplicate-output
 
 The numbers are those of docs/zoo.md. Each module's head says what happened in Kafka, which
