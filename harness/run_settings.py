@@ -59,6 +59,18 @@ class RunSettings:
     """What the operator of a simulated job does, each as often as it is named here (`simulation/operator.py`)."""
     group_protocol: str = CLASSIC
     """Of the members of a simulated job: one of `GROUP_PROTOCOLS`."""
+    transaction_timeout_ms: int = 4_000
+    """`transaction.timeout.ms` of a simulated job: the transaction of a killed process ends within it."""
+    transaction_version: int = 2
+    """Of a simulated job's producers: 1 keeps the producer epoch, 2 has one for each transaction (KIP-890)."""
+    aborted_part: float = 0.15
+    """How many of its transactions a simulated job itself aborts."""
+    job_pause_ms: int = 0
+    """Processes of a simulated job are paused for up to so long, one at a time; 0: never."""
+    job_outage_ms: int = 0
+    """At half of the run all processes of a simulated job are dead for so long; 0: one is killed now and then."""
+    clock_jump_ms: int = 0
+    """By so much the wall clocks of simulated brokers jump ahead at half of the run."""
     unclean_sink: bool = False
     """Unclean elections may take records from the output of a simulated job: they are then no anomaly, but named."""
     plants: Sequence[str] = ()

@@ -30,7 +30,7 @@ from .consumer_hosting import ConsumerHosting
 from .hosted_group import HostedGroup
 from .members import Effect, JoinResult, SendResponse, SyncResult, WriteGroupMetadata
 from .membership import Group
-from .offset_expiration import OffsetRetention, expired_offsets, is_removable
+from .offset_expiration import OffsetRetention, is_removable
 from .rebalance import GroupLimits
 from .records import OffsetValue, encode_group_key, encode_offset_key
 from .replayed_groups import ReplayedGroups
@@ -167,7 +167,7 @@ class GroupShard:
         self._schedule_expiration()
         wall_ms = self._host.clock.wall_ms()
         for hosted in self:
-            expired = expired_offsets(hosted, wall_ms, self._retention.retention_ms)
+            expired = self._retention.expired_offsets(hosted, wall_ms)
             removable = is_removable(hosted, len(expired))
             if hosted.is_idle:
                 self.discard_if_idle(hosted)

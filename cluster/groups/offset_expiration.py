@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from ..ids import TopicPartition
 from .hosted_group import HostedGroup
+from .membership import Group
 from .records import CONSUMER_PROTOCOL, OffsetValue
 from .states import GroupState
 from .subscriptions import subscribed_topics
@@ -40,21 +41,42 @@ class OffsetRetention:
     retention_ms: int
     check_interval_ms: int
 
+    def expired_offsets(self, hosted: HostedGroup, wall_ms: int) -> list[TopicPartition]:
+        """Partitions of the group whose committed offset has expired at `wall_ms`."""
+        base_time = self._base_time(hosted)
+        if base_time is None:
+            return []
+        subscribed = self.kept_topics(hosted) or frozenset()
+        offsets = hosted.offsets
+        return [
+            tp
+            for tp, value in offsets.items()
+            if tp.topic not in subscribed
+            and not offsets.is_pending(tp)
+            and _is_expired(value, base_time, wall_ms, self.retention_ms)
+        ]
 
-def expired_offsets(hosted: HostedGroup, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """Partitions of the group whose committed offset has expired at `wall_ms`."""
-    base_time = _base_time(hosted)
-    if base_time is None:
-        return []
-    subscribed = subscribed_topics(hosted) or frozenset()
-    offsets = hosted.offsets
-    return [
-        tp
-        for tp, value in offsets.items()
-        if tp.topic not in subscribed
-        and not offsets.is_pending(tp)
-        and _is_expired(value, base_time, wall_ms, retention_ms)
-    ]
+    def kept_topics(self, hosted: HostedGroup) -> frozenset[str] | None:
+        """Topics that the group subscribes to, whose offsets do not expire; None where the broker cannot know."""
+        return subscribed_topics(hosted)
+
+    def subscriptions_count(self, group: Group) -> bool:
+        """Whether `kept_topics` of a classic group with members says what it subscribes to (rule of KAFKA-13636)."""
+        return group.state is GroupState.STABLE
+
+    def _base_time(self, hosted: HostedGroup) -> BaseTime | None:
+        group = hosted.group
+        if hosted.consumer is not None:
+            return _commit_time
+        if group.members.protocol_type is None:
+            return _commit_time
+        if group.state is GroupState.EMPTY:
+            since_ms = hosted.since_ms
+            return _commit_time if since_ms is None else lambda _value: since_ms
+        readable = group.members.protocol_type == CONSUMER_PROTOCOL
+        if readable and self.subscriptions_count(group) and self.kept_topics(hosted) is not None:
+            return _commit_time
+        return None
 
 
 def is_removable(hosted: HostedGroup, expired: int) -> bool:
@@ -62,21 +84,6 @@ def is_removable(hosted: HostedGroup, expired: int) -> bool:
     group, offsets = hosted.group, hosted.offsets
     waits = offsets.in_flight or group.next_deadline_ms() is not None
     return hosted.is_empty and len(offsets) == expired and not waits
-
-
-def _base_time(hosted: HostedGroup) -> BaseTime | None:
-    group = hosted.group
-    if hosted.consumer is not None:
-        return _commit_time
-    if group.members.protocol_type is None:
-        return _commit_time
-    if group.state is GroupState.EMPTY:
-        since_ms = hosted.since_ms
-        return _commit_time if since_ms is None else lambda _value: since_ms
-    readable = group.members.protocol_type == CONSUMER_PROTOCOL
-    if group.state is GroupState.STABLE and readable and subscribed_topics(hosted) is not None:
-        return _commit_time
-    return None
 
 
 def _commit_time(value: OffsetValue) -> int:

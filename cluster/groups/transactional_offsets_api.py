@@ -225,13 +225,7 @@ class TransactionalOffsetsApi:
         machine = hosted.machine
 
         def committed(_base_offset: Offset) -> None:
-            ended = machine.end_transaction(marker.producer_id, commit=marker.commit)
-            tap = self._host.tap
-            by = Committer(producer_id=marker.producer_id, producer_epoch=marker.producer_epoch)
-            for group_id, rows in ended if tap.enabled else ():
-                offsets = [(tp, value.offset) for tp, value in rows]
-                tap.committed(group_id, offsets, error=0, invoked_ns=invoked_ns, by=by)
-            done(ErrorCode.none)
+            self.marker_written(machine, marker, invoked_ns, done)
 
         def failed(error: ErrorCode) -> None:
             done(ErrorCode.not_leader_or_follower if error in NOT_HERE else error)
@@ -246,6 +240,26 @@ class TransactionalOffsetsApi:
                 end_marker=EndMarker(marker.commit, marker.coordinator_epoch),
             )
         )
+
+    def marker_written(
+        self,
+        machine: GroupShard,
+        marker: EndOfTransaction,
+        invoked_ns: int,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """The marker is in the log: acknowledge it when its offsets have taken effect (rule of KAFKA-17507)."""
+        self.take_effect(machine, marker, invoked_ns)
+        done(ErrorCode.none)
+
+    def take_effect(self, machine: GroupShard, marker: EndOfTransaction, invoked_ns: int) -> None:
+        """Make the offsets of a committed transaction valid, drop those of an aborted one."""
+        ended = machine.end_transaction(marker.producer_id, commit=marker.commit)
+        tap = self._host.tap
+        by = Committer(producer_id=marker.producer_id, producer_epoch=marker.producer_epoch)
+        for group_id, rows in ended if tap.enabled else ():
+            offsets = [(tp, value.offset) for tp, value in rows]
+            tap.committed(group_id, offsets, error=0, invoked_ns=invoked_ns, by=by)
 
 
 def _committer_of(request: Request, body: Any) -> Committer:

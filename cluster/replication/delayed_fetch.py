@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class DelayedFetch(DelayedOperation):
     """A full fetch of a consumer or a follower."""
 
-    __slots__ = ("_done", "_min_bytes", "_reader")
+    __slots__ = ("_min_bytes", "done", "reader")
 
     def __init__(
         self,
@@ -33,13 +33,15 @@ class DelayedFetch(DelayedOperation):
         done: Callable[[list[FetchAnswer]], None],
     ) -> None:
         super().__init__(deadline_ms)
-        self._reader = reader
+        self.reader = reader
+        """Reads its partitions, as often as the fetch is tried."""
         self._min_bytes = min_bytes
-        self._done = done
+        self.done = done
+        """Sends the response."""
 
     def try_complete(self) -> bool:
         """Complete when the role of a partition changed or enough bytes are there."""
-        reader = self._reader
+        reader = self.reader
         if not reader.changed():
             if not reader.has_data():
                 return False
@@ -51,7 +53,7 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Read again and answer."""
-        self._done(self._reader.read()[0])
+        self.done(self.reader.read()[0])
 
 
 class DelayedSessionFetch(DelayedOperation):

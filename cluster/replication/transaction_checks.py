@@ -166,10 +166,14 @@ class TransactionChecks:
             return None  # the append refuses it
         entry = partition.log.producers.get(producer_id)
         is_open = entry is not None and entry.has_open_transaction(epoch)
-        if is_open or not (self._enabled or add):
+        if is_open or not self.must_ask(add=add):
             return None
         generation = partition.leadership_generation
         return Unverified(producer_id, epoch, sequence, partition, generation, entry)
+
+    def must_ask(self, *, add: bool) -> bool:
+        """Whether a batch may open a transaction in this log only if the coordinator agrees (rule of KIP-890)."""
+        return self._enabled or add
 
     async def _ask(
         self, transactional_id: str, unverified: Mapping[TopicPartition, Unverified], *, add: bool

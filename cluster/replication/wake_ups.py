@@ -114,4 +114,8 @@ class WakeUps:
         for node in sorted(nodes):
             self.follower_fetches.check_and_complete(node)
         for tp in moved:
-            self.consumer_fetches.check_and_complete(tp)
+            self.complete_consumer_fetches(tp)
+
+    def complete_consumer_fetches(self, topic_partition: TopicPartition) -> None:
+        """A high watermark has moved: complete the consumers' fetches that have enough now."""
+        self.consumer_fetches.check_and_complete(topic_partition)

@@ -108,7 +108,7 @@ class MarkerSender:
         transport: MarkerTransport,
         is_deleted: Callable[[TopicPartition], Awaitable[bool]],
     ) -> None:
-        self._host = host
+        self.host = host
         self._cache = cache
         self._transport = transport
         self._is_deleted = is_deleted
@@ -146,7 +146,7 @@ class MarkerSender:
                 waiting.append(tp)
             if not queue.is_sending:
                 queue.is_sending = True
-                self._host.tasks.spawn(self._send_queue(node, queue), name=f"markers-to-{node}")
+                self.host.tasks.spawn(self._send_queue(node, queue), name=f"markers-to-{node}")
 
     def _metadata_updated(self) -> None:
         """Send again what waits for a leader, or was sent to a broker that leads no longer."""
@@ -158,14 +158,14 @@ class MarkerSender:
     def _retry_later(self) -> None:
         if not self._retry_due:
             self._retry_due = True
-            self._host.tasks.call_later(RETRY_MS, self._retry)
+            self.host.tasks.call_later(RETRY_MS, self._retry)
 
     def _retry(self) -> None:
         self._retry_due = False
         if self._looking:
             return
         self._looking = True
-        self._host.tasks.spawn(self._look_again(), name="markers-without-leader")
+        self.host.tasks.spawn(self._look_again(), name="markers-without-leader")
 
     async def _look_again(self) -> None:
         """Dispatch what has no known leader; a partition that is deleted in the registry needs no marker."""
@@ -176,7 +176,7 @@ class MarkerSender:
                     continue
                 for tp in [tp for tp, node in ending.missing.items() if node is None]:
                     if self._cache.partition(tp) is None and await self._is_deleted(tp):
-                        self._written(ending, tp)
+                        self.written(ending, tp)
                     elif ending in self._ending and tp in ending.missing:
                         self._dispatch(ending, (tp,))
         finally:
@@ -197,7 +197,7 @@ class MarkerSender:
             ]
             batch = [(ending, partitions) for ending, partitions in batch if partitions]
             if batch and not await self._send(node, batch):
-                self._host.tasks.call_later(RETRY_MS, self._dispatch_again, node, batch)
+                self.host.tasks.call_later(RETRY_MS, self._dispatch_again, node, batch)
         queue.is_sending = False
 
     def _dispatch_again(
@@ -220,9 +220,9 @@ class MarkerSender:
         markers = [ending.marker(partitions) for ending, partitions in batch]
         try:
             results = await self._transport.write(node, markers)
-            self._host.failpoints.hit(BETWEEN_MARKERS)
+            self.host.failpoints.hit(BETWEEN_MARKERS)
         except (OSError, HarrowError) as error:  # TimeoutError is an OSError
-            self._host.trace.log("warning", f"markers for broker {node} are sent again: {error}")
+            self.host.trace.log("warning", f"markers for broker {node} are sent again: {error}")
             return False
         complete = True
         for (ending, partitions), result in zip(batch, results, strict=True):
@@ -237,16 +237,17 @@ class MarkerSender:
         if ending not in self._ending:
             return True
         if error in WRITTEN:
-            self._written(ending, tp)
+            self.written(ending, tp)
             return True
         if error in FENCED:
             text = f"{ending.transactional_id}: the marker for {tp} is refused: {error.name}"
-            self._host.trace.log("error", text)
+            self.host.trace.log("error", text)
             self._ending.pop(ending)
             return True
         return False
 
-    def _written(self, ending: EndingTransaction, tp: TopicPartition) -> None:
+    def written(self, ending: EndingTransaction, tp: TopicPartition) -> None:
+        """A partition has its marker; the transaction ends with the last one, once (rule of KAFKA-10080)."""
         ending.missing.pop(tp, None)
         if not ending.missing and ending in self._ending:
             self._ended(ending)

@@ -105,7 +105,7 @@ class TransactionService:
             now_ms = self.host.clock.wall_ms()
             return rules.initialise(transaction, expected, timeout_ms, now_ms, new_id)
 
-        value = await self._change(transactional_id, decide)
+        value = await self.change(transactional_id, decide)
         if value is not None:
             return value
         await self.abort(transactional_id)
@@ -129,7 +129,7 @@ class TransactionService:
                 new_producer_id=new_id,
             )
 
-        value = await self._change(transactional_id, decide)
+        value = await self.change(transactional_id, decide)
         if value is None:
             value = self.shard_of(transactional_id).get(transactional_id).value
         if value.next_producer_id >= 0:
@@ -142,7 +142,11 @@ class TransactionService:
         def decide(transaction: Transaction, new_id: int | None) -> TransactionValue | None:
             return rules.abort(transaction, self.host.clock.wall_ms(), new_id)
 
-        await self._change(transactional_id, decide)
+        await self.change(transactional_id, decide)
+
+    async def abort_timed_out(self, transactional_id: str) -> None:
+        """Abort a transaction that has timed out: its producer, which may go on, is fenced (rule of KAFKA-6119)."""
+        await self.abort(transactional_id)
 
     def _begin_abort(self, transactional_id: str) -> None:
         self.host.tasks.spawn(
@@ -151,7 +155,7 @@ class TransactionService:
 
     async def _abort_timed_out(self, transactional_id: str) -> None:
         try:
-            await self.abort(transactional_id)
+            await self.abort_timed_out(transactional_id)
         except HarrowError as error:  # the next check tries again, here or at the next coordinator
             text = f"{transactional_id} has timed out and is not aborted yet: {error}"
             self.host.trace.log("warning", text)
@@ -223,7 +227,7 @@ class TransactionService:
 
     # ---- one transition ----------------------------------------------------------------------------
 
-    async def _change(self, transactional_id: str, decide: Decision) -> TransactionValue | None:
+    async def change(self, transactional_id: str, decide: Decision) -> TransactionValue | None:
         """Decide and log; the logged value, None when nothing was to be logged. KafkaError."""
         new_id: int | None = None
         while True:

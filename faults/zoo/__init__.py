@@ -4,6 +4,14 @@
     kip_101                 1   KIP-101, first case              the truncation strategy `kip-320`     lost-write
     kafka_7128              5   KAFKA-7128                       `Partition.may_join_isr`              lost-write
     kafka_5494              17  KAFKA-5494                       `ProducerEntry.batches_to_remember`    duplicate
+    kafka_9807              18  KAFKA-9807                       `Partition.last_stable_offset`        aborted-read
+    kafka_5376              19  KAFKA-5376                       `DelayedFetch.on_complete`            aborted-read
+    kafka_6119              20  KAFKA-6119                       `TransactionService.abort_timed_out`  missing-output
+    kip_890_part_1          21  KIP-890, part 1                  `TransactionChecks.must_ask`          stuck-lso
+    kip_890_part_2          22  KIP-890, part 2                  `TransactionService.end`              duplicate-output
+    kafka_10080             23  KAFKA-10080                      `MarkerSender.written`                stuck-lso
+    kafka_17507             24  KAFKA-17507                      `TransactionalOffsetsApi.marker_written` missing-output
+    kafka_13636             25  KAFKA-13636                      `OffsetRetention.subscriptions_count` duplicate-output
 
 The numbers are those of docs/zoo.md. Each module's head says what happened in Kafka, which
 faults make it visible, and which anomaly the verdict names. The broker's own code is not changed.

@@ -92,6 +92,23 @@ def records_of_log(data: bytes) -> tuple[list[Record], list[int]]:
     return sorted(found), sorted(producer for producer, rows in opened.items() if rows)
 
 
+def aborted_records(data: bytes) -> set[Record]:
+    """Return the records of a log that an abort marker follows."""
+    opened: dict[int, list[Record]] = {}
+    found: set[Record] = set()
+    for at, size, header in headers(data):
+        batch = data[at : at + size]
+        if header.is_control:
+            mine = opened.pop(header.producer_id, [])
+            for record in decode_records(batch):
+                assert record.key is not None, "a marker has a key"
+                if CONTROL_KEY.unpack(record.key)[1] != COMMIT:
+                    found.update(mine)
+        elif header.is_transactional:
+            opened.setdefault(header.producer_id, []).extend(_records(batch))
+    return found
+
+
 def _records(batch: memoryview | bytes) -> Iterator[Record]:
     for record in decode_records(batch):
         yield record.offset, bytes(record.value or b"")

@@ -18,13 +18,12 @@ from harrow.cluster.ids import TopicPartition
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 
-from .transactional_producer import TIMEOUT_MS
 from .wire import WireClient
 
 DESCRIBE_VERSION, MARKERS_VERSION = 0, 1
 POLL_MS = 500
-HANGING_MS = 2 * TIMEOUT_MS
-"""An open transaction that is older is hanging."""
+HANGING_TIMEOUTS = 2
+"""An open transaction that is older than so many transaction timeouts is hanging."""
 OpenTransaction = tuple[TopicPartition, int, int]
 """Partition, producer id, first offset."""
 
@@ -33,8 +32,10 @@ class HangingTransactions:
     """Looks for hanging transactions in some partitions, from `start` on."""
 
     def __init__(
-        self, client: WireClient, partitions: Callable[[], Iterable[TopicPartition]]
-    ) -> None:
+        self, client: WireClient, partitions: Callable[[], Iterable[TopicPartition]], timeout_ms: int
+    ) -> None:  # fmt: skip
+        """`timeout_ms`: of a transaction."""
+        self._hanging_ms = HANGING_TIMEOUTS * timeout_ms
         self._client = client
         self._host = client.host
         self._partitions = partitions
@@ -69,7 +70,7 @@ class HangingTransactions:
             if producer.current_txn_start_offset < 0:
                 continue
             key = tp, producer.producer_id, producer.current_txn_start_offset
-            if now_ms - self._found_ms.setdefault(key, now_ms) > HANGING_MS:
+            if now_ms - self._found_ms.setdefault(key, now_ms) > self._hanging_ms:
                 await self._abort(tp, leader.address, producer)
 
     async def _abort(self, tp: TopicPartition, address: tuple[str, int], producer: Any) -> None:

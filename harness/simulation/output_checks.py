@@ -3,7 +3,8 @@
 * `missing-output`, `duplicate-output`, `unexpected-output`: not every record of the source has exactly one output;
 * `replica-divergence`: the committed records of two replicas differ;
 * `aborted-read`, `unseen`: the transaction index of a replica makes an aborted batch committed, or the other way round;
-* `inconsistent-offsets`: a reader of committed data received a record that is not committed in the final log;
+* `aborted-read`: a reader of committed data received a record that the final log has as aborted;
+* `inconsistent-offsets`: a reader of committed data received a record that is not in the final log;
 * `unseen`: the reader passed over a record that is committed, and that was not below the log start at that time.
 
 Each key is its value, so compaction keeps the last of two committed outputs. The one that it removed is still counted
@@ -29,7 +30,7 @@ from harrow.cluster.wire.batch_header import BatchHeader, headers
 from harrow.cluster.wire.records import CONTROL_KEY, decode_records
 
 from .checks import FoundAnomaly, ReplicaLog
-from .committed_reads import COMMIT, Record, dropped_batches, records_of_log
+from .committed_reads import COMMIT, Record, aborted_records, dropped_batches, records_of_log
 
 READS = 4
 """From so many offsets of a log, its transaction index is asked."""
@@ -97,7 +98,8 @@ def judge_output(
     deleted = [value for offset, value in sorted(facts.seen.items()) if offset < low]
     written = leading.committed | {record for record in compacted if record[0] >= low}
     _count(tp, facts, required, [*deleted, *(value for _, value in written)], findings)
-    findings.anomalies += judge_reads(tp, facts, leading.committed, compacted, low)
+    leader_data = next((replica.data for replica in outputs if replica.is_leader), b"")
+    findings.anomalies += judge_reads(tp, facts, leading.committed, compacted, low, leader_data)
 
 
 class _ReplicaRecords(NamedTuple):
@@ -156,14 +158,18 @@ def _count(
 
 
 def judge_reads(
-    tp: TopicPartition, facts: OutputFacts, final: Set[Record], compacted: Set[Record], low: int
-) -> Iterator[FoundAnomaly]:
-    """Compare what the reader received at `low` and above with the committed records, `final` and `compacted`."""
+    tp: TopicPartition, facts: OutputFacts, final: Set[Record], compacted: Set[Record], low: int, data: bytes
+) -> Iterator[FoundAnomaly]:  # fmt: skip
+    """Compare what the reader received at `low` and above with the committed records, `final` and `compacted`.
+
+    `data`: the leader's log, which says whether a record that is not committed is aborted.
+    """
     known = final | compacted
-    for offset, value in sorted(facts.seen.items()):
-        if offset >= low and (offset, value) not in known:
-            where = f"{tp} at {offset}: {value.decode()} was read as committed"
-            yield "inconsistent-offsets", where
+    wrong = [row for row in sorted(facts.seen.items()) if row[0] >= low and row not in known]
+    aborted = aborted_records(data) if wrong else set[Record]()
+    for offset, value in wrong:
+        name = "aborted-read" if (offset, value) in aborted else "inconsistent-offsets"
+        yield name, f"{tp} at {offset}: {value.decode()} was read as committed"
     for offset in sorted({offset for offset, _ in final} - set(facts.seen) - facts.skipped):
         if offset < facts.position:
             yield "unseen", f"{tp} at {offset}"

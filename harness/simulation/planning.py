@@ -59,6 +59,8 @@ class SimulationOptions:
     """Modules of planted bugs."""
     workload: str = ORDERS
     """As in `RunSettings`. With `exactly-once` some seeds have power losses without `power_loss`."""
+    job: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of `RunSettings` about the job and the operator, over the drawn ones."""
     weights: Mapping[str, int] | None = None
     """How often each kind of fault is drawn; None: as `faults.planning.WEIGHTS` says."""
 
@@ -102,7 +104,7 @@ def drawn_job(rng: random.Random, options: SimulationOptions) -> dict[str, Any]:
     unclean = rng.random() < UNCLEAN_PART and not options.plants
     return {
         "group_protocol": protocol, "unclean_sink": unclean,
-        "operations": UNCLEAN_OPERATIONS if unclean else JOB_OPERATIONS,
+        "operations": UNCLEAN_OPERATIONS if unclean else JOB_OPERATIONS, **options.job,
     }  # fmt: skip
 
 

@@ -164,6 +164,7 @@ class SimulatedRun:
             if converged_ms < 0:
                 anomalies.append(("not-converged", describe_cluster(cluster, workload)))
                 anomalies += [("stuck-group", line) for line in workload.moving_groups()]
+                anomalies += [("stuck-lso", line) for line in workload.hanging()]
             anomalies += self._judge(workload)
         return self._result(workload, nemesis, anomalies, converged_ms, keep_trace=keep_trace)
 

@@ -1,17 +1,21 @@
-"""A producer of transactions on a virtual clock (KIP-98, KIP-890: `transaction.version` 2).
+"""A producer of transactions on a virtual clock (KIP-98, KIP-890).
 
-Owns: producer id, epoch and sequences. Partitions and groups join a transaction by the first write to them, and the
-epoch rises with every transaction. A request without a response is sent again unchanged.
+Owns: producer id, epoch and sequences. With `transaction.version` 2 partitions and groups join a transaction by the
+first write to them, the epoch rises with every transaction, and a request without a response is sent again unchanged.
+With version 1 the producer adds partitions and groups itself, and keeps its epoch. It sends a batch once: without a
+response in `DELIVERY_MS` the transaction is aborted by EndTxn, and InitProducerId raises the epoch (KIP-360).
 What may fail: `KafkaError` with the first error code that is not retriable; `begin_again` then aborts what is open.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harrow.cluster.errors import ErrorCode, KafkaError, WireError
 from harrow.cluster.ids import TopicPartition
+from harrow.cluster.transactions.transaction import EPOCH_BUMP_FROM
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.records import NewRecord, build_batch
@@ -22,15 +26,24 @@ from .producer import PRODUCE_TIMEOUT_MS, REQUEST_MS, RETRIABLE
 from .wire import WireClient, pause_ms
 
 INIT_VERSION, PRODUCE_VERSION, COMMIT_VERSION, END_VERSION = 5, 12, 5, 5
-TIMEOUT_MS = 4_000
-"""Of a transaction: that of a killed client ends within it."""
+PRODUCE_VERSION_1, COMMIT_VERSION_1, END_VERSION_1 = 11, 4, 4
+"""The last versions of clients with `transaction.version` 1."""
+ADD_PARTITIONS_VERSION, ADD_OFFSETS_VERSION = 3, 4
+DELIVERY_MS = 400
+"""With version 1: how long a batch may wait for its response."""
 RETRIABLE_IN_PRODUCE = RETRIABLE | {ErrorCode.concurrent_transactions}
 
 
 class SimulatedTransactionalProducer:
     """One transactional id."""
 
-    def __init__(self, client: WireClient, name: str, group: str) -> None:
+    def __init__(
+        self, client: WireClient, name: str, group: str, *, timeout_ms: int, version: int
+    ) -> None:
+        """`timeout_ms`: of a transaction; `version`: 1 or 2, its protocol."""
+        self._timeout_ms, self._adds = timeout_ms, version < EPOCH_BUMP_FROM
+        self._added: set[TopicPartition | str] = set()
+        """With version 1: the partitions and groups of the open transaction."""
         self._client = client
         self._host = client.host
         self._name, self._group = name, group
@@ -41,9 +54,12 @@ class SimulatedTransactionalProducer:
 
     async def begin_again(self) -> None:
         """InitProducerId: aborts a transaction that this id left open, and fences earlier producers."""
+        if self._added:
+            with contextlib.suppress(KafkaError):
+                await self.end(commit=False)
         schema = messages.schema(ApiKey.INIT_PRODUCER_ID, INIT_VERSION, "request")
         entity = schema.InitProducerIdRequest(
-            transactional_id=self._name, transaction_timeout=messages.milliseconds(TIMEOUT_MS)
+            transactional_id=self._name, transaction_timeout=messages.milliseconds(self._timeout_ms)
         )
         while True:
             try:
@@ -56,13 +72,17 @@ class SimulatedTransactionalProducer:
                 return
 
     def _take(self, response: Any) -> None:
+        self._added.clear()
         identity = response.producer_id, response.producer_epoch
         if identity != self._identity:
             self._identity, self._sequences = identity, {}
 
     async def produce(self, tp: TopicPartition, records: Sequence[NewRecord]) -> None:
         """Append one batch in the open transaction."""
-        schema = messages.schema(ApiKey.PRODUCE, PRODUCE_VERSION, "request")
+        if self._adds:
+            await self._add_partition(tp)
+        version = PRODUCE_VERSION_1 if self._adds else PRODUCE_VERSION
+        schema = messages.schema(ApiKey.PRODUCE, version, "request")
         sequence = self._sequences.get(tp, 0)
         data = build_batch(
             list(records), timestamp_ms=self._host.clock.wall_ms(), producer_id=self._identity[0],
@@ -77,9 +97,11 @@ class SimulatedTransactionalProducer:
             leader = await self._client.leader(tp)
             try:
                 response = await self._client.ask(
-                    leader.address, ApiKey.PRODUCE, PRODUCE_VERSION, entity, REQUEST_MS
-                )
+                    leader.address, ApiKey.PRODUCE, version, entity, DELIVERY_MS if self._adds else REQUEST_MS
+                )  # fmt: skip
             except (OSError, TimeoutError, WireError):
+                if self._adds:
+                    raise KafkaError(ErrorCode.request_timed_out) from None
                 error = None
             else:
                 error = response.responses[0].partition_responses[0].error_code
@@ -95,7 +117,10 @@ class SimulatedTransactionalProducer:
         self, offsets: Mapping[TopicPartition, int], membership: Membership
     ) -> None:
         """Commit the group's offsets in the open transaction (KIP-447)."""
-        schema = messages.schema(ApiKey.TXN_OFFSET_COMMIT, COMMIT_VERSION, "request")
+        if self._adds:
+            await self._add_group()
+        version = COMMIT_VERSION_1 if self._adds else COMMIT_VERSION
+        schema = messages.schema(ApiKey.TXN_OFFSET_COMMIT, version, "request")
         rows = tuple(
             schema.TxnOffsetCommitRequestPartition(
                 partition_index=tp.partition, committed_offset=offset, committed_metadata=""
@@ -109,17 +134,52 @@ class SimulatedTransactionalProducer:
             topics=(schema.TxnOffsetCommitRequestTopic(name=topic, partitions=rows),),
         )  # fmt: skip
         await self._groups.ask(
-            ApiKey.TXN_OFFSET_COMMIT, COMMIT_VERSION, entity, error_of=_offset_commit_error
+            ApiKey.TXN_OFFSET_COMMIT, version, entity, error_of=_offset_commit_error
         )
 
     async def end(self, *, commit: bool) -> None:
         """End the open transaction."""
-        schema = messages.schema(ApiKey.END_TXN, END_VERSION, "request")
+        version = END_VERSION_1 if self._adds else END_VERSION
+        schema = messages.schema(ApiKey.END_TXN, version, "request")
         entity = schema.EndTxnRequest(
             transactional_id=self._name, producer_id=self._identity[0], producer_epoch=self._identity[1],
             committed=commit,
         )  # fmt: skip
-        self._take(await self._coordinator.ask(ApiKey.END_TXN, END_VERSION, entity))
+        response = await self._coordinator.ask(ApiKey.END_TXN, version, entity)
+        if self._adds:
+            self._added.clear()
+        else:
+            self._take(response)
+
+    async def _add_partition(self, tp: TopicPartition) -> None:
+        if tp in self._added:
+            return
+        schema = messages.schema(ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, "request")
+        topic = schema.AddPartitionsToTxnTopic(name=tp.topic, partitions=(tp.partition,))
+        entity = schema.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._name, v3_and_below_producer_id=self._identity[0],
+            v3_and_below_producer_epoch=self._identity[1], v3_and_below_topics=(topic,),
+        )  # fmt: skip
+        await self._coordinator.ask(
+            ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, entity, error_of=_add_partitions_error
+        )  # fmt: skip
+        self._added.add(tp)
+
+    async def _add_group(self) -> None:
+        schema = messages.schema(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, "request")
+        entity = schema.AddOffsetsToTxnRequest(
+            transactional_id=self._name, producer_id=self._identity[0], producer_epoch=self._identity[1],
+            group_id=self._group,
+        )  # fmt: skip
+        await self._coordinator.ask(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, entity)
+        self._added.add(self._group)
+
+
+def _add_partitions_error(response: Any) -> ErrorCode:
+    topics = response.results_by_topic_v3_and_below
+    return first_error(
+        row.partition_error_code for topic in topics for row in topic.results_by_partition
+    )
 
 
 def _offset_commit_error(response: Any) -> ErrorCode:

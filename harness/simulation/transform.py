@@ -34,6 +34,8 @@ Leaders = Mapping[TopicPartition, Mapping[str, Any]]
 
 JOBS = 3
 KILL_EVERY_MS = 1_800
+PAUSE_EVERY_MS = 300
+"""From the end of a pause to the next one, on average."""
 DOWN_MS = (50, 2_000)
 """How long a killed process of the job is away: shorter and longer than its session and its transaction."""
 OPERATOR_PAUSE_MS = 500
@@ -48,7 +50,7 @@ class TransformWorkload(SimulatedWorkload):
     def __init__(self, cluster: SimulatedCluster, settings: RunSettings) -> None:
         super().__init__(cluster, settings)
         self._jobs_random = cluster.world.rng("jobs")
-        self._progress = JobProgress()
+        self._progress = JobProgress(self._anomaly)
         self._machines: list[Machine] = [
             cluster.client_machine(f"job-{number}") for number in range(1, JOBS + 1)
         ]
@@ -65,7 +67,9 @@ class TransformWorkload(SimulatedWorkload):
             operations=settings.operations, brokers=settings.brokers, movable=self._movable(),
             deletable=self._deletable,
         )  # fmt: skip
-        self._hanging = HangingTransactions(operator, self._damaged)
+        self._hanging = HangingTransactions(
+            operator, self._damaged, settings.transaction_timeout_ms
+        )
         self.findings = Findings()
 
     @property
@@ -91,7 +95,12 @@ class TransformWorkload(SimulatedWorkload):
             self._start(machine)
         self._reader.start()
         self.operator.start()
-        self._host.tasks.spawn(self._kill_jobs(), name="kill-jobs")
+        if self._settings.job_outage_ms:
+            self._host.tasks.spawn(self._stop_jobs(), name="stop-jobs")
+        else:
+            self._host.tasks.spawn(self._kill_jobs(), name="kill-jobs")
+        if self._settings.job_pause_ms:
+            self._host.tasks.spawn(self._pause_jobs(), name="pause-jobs")
 
     def calm(self) -> None:
         """Kill no more processes, and change nothing more."""
@@ -145,8 +154,7 @@ class TransformWorkload(SimulatedWorkload):
         host, settings = machine.boot(), self._settings
         name = machine.name.removeprefix("client-")
         job = SimulatedJob(
-            WireClient(host, name, self._cluster.bootstrap), name, settings.topic, SINK, settings.partitions,
-            self._jobs_random, self._progress, settings.group_protocol,
+            WireClient(host, name, self._cluster.bootstrap), name, settings, SINK, self._jobs_random, self._progress
         )  # fmt: skip
         self._incarnations.append(job)
         job.start()
@@ -161,6 +169,24 @@ class TransformWorkload(SimulatedWorkload):
             machine.kill()
             await self._host.tasks.sleep(rng.uniform(*DOWN_MS))
             self._start(machine)
+
+    async def _stop_jobs(self) -> None:
+        """An outage of the whole job, so that its group is empty."""
+        await self._host.tasks.sleep(self._settings.seconds * 500)
+        for machine in self._machines:
+            machine.kill()
+        await self._host.tasks.sleep(self._settings.job_outage_ms)
+        for machine in self._machines:
+            self._start(machine)
+
+    async def _pause_jobs(self) -> None:
+        rng = self._cluster.world.rng("job-pauses")
+        while not self._calm:
+            await self._host.tasks.sleep(rng.uniform(0, 2) * PAUSE_EVERY_MS)
+            machine = rng.choice(self._machines)
+            machine.pause()
+            await self._host.tasks.sleep(rng.uniform(0.3, 1) * self._settings.job_pause_ms)
+            machine.resume()
 
     # ------------------------------------------------------------------------------------- the end
 
@@ -191,6 +217,17 @@ class TransformWorkload(SimulatedWorkload):
     def moving_groups(self) -> list[str]:
         """Return a line for each group that is not stable at its coordinator."""
         return list(self._moving_groups(self._leaders()))
+
+    def hanging(self) -> list[str]:
+        """Return a line for each partition that an open transaction holds back, when every coordinator is at rest."""
+        leaders = self._leaders()
+        if any(self._open_transactions(leaders)):
+            return []
+        return [
+            f"{tp}: LSO {row['lso']}, HW {row['hw']}"
+            for tp, row in leaders.items()
+            if row["lso"] < row["hw"]
+        ]
 
     def _moving_groups(self, leaders: Leaders) -> Iterator[str]:
         count = self._movable_counts()[OFFSETS.name]

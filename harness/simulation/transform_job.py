@@ -7,13 +7,13 @@ the job begins again with InitProducerId, joins the group, and continues at the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from harrow.cluster.errors import ErrorCode, KafkaError
 from harrow.cluster.ids import TopicPartition
 
-from ..run_settings import CLASSIC, CONSUMER
+from ..run_settings import CLASSIC, CONSUMER, RunSettings
 from .committed_reads import Record, committed_records, fetch_committed
 from .consumer_member import ConsumerMember
 from .group_member import GroupMember, Membership
@@ -22,8 +22,6 @@ from .wire import WireClient, pause_ms
 
 GROUP = "billing"
 WAIT_MS = 50
-ABORTED_PART = 0.15
-"""How many transactions the job itself aborts."""
 BATCH_RECORDS_MOST = 6
 
 
@@ -36,11 +34,26 @@ MEMBERS: Mapping[str, type[GroupMember | ConsumerMember]] = {
 class JobProgress:
     """What all processes of the job have done."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_anomaly: Callable[[str, str], None]) -> None:
+        self._on_anomaly = on_anomaly
         self.processed: dict[TopicPartition, int] = {}
         """The highest offset of each partition of the source of which a commit was confirmed."""
         self.output_epochs: dict[TopicPartition, dict[bytes, int]] = {}
         """For each value of the sink, the lowest leader epoch that was known when it was sent."""
+
+    def confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """These offsets are committed."""
+        for tp, offset in offsets.items():
+            self.processed[tp] = max(offset, self.processed.get(tp, 0))
+
+    def compare(
+        self, found: Mapping[TopicPartition, int], confirmed: Mapping[TopicPartition, int]
+    ) -> None:
+        """`found`: committed offsets; `confirmed`: `processed` at the time of the request for them."""
+        for tp, offset in found.items():
+            if offset < confirmed.get(tp, 0):
+                text = f"{tp}: {confirmed[tp]} was committed, then the group's offset was {offset}"
+                self._on_anomaly("committed-offset-regression", text)
 
     def note_output(self, tp: TopicPartition, values: Iterable[bytes], epoch: int) -> None:
         """The values are sent to a leader of `epoch` or a later one."""
@@ -53,16 +66,20 @@ class SimulatedJob:
     """One process of the job."""
 
     def __init__(
-        self, client: WireClient, name: str, source: str, sink: str, partitions: int, rng: Random,
-        progress: JobProgress, protocol: str,
+        self, client: WireClient, name: str, settings: RunSettings, sink: str, rng: Random, progress: JobProgress
     ) -> None:  # fmt: skip
         self._client = client
         self._host = client.host
         self._sink = sink
         self._random = rng
         self._progress = progress
-        self._member = MEMBERS[protocol](client, GROUP, source, partitions)
-        self._producer = SimulatedTransactionalProducer(client, name, GROUP)
+        self._aborted_part = settings.aborted_part
+        self._member = MEMBERS[settings.group_protocol](
+            client, GROUP, settings.topic, settings.partitions
+        )
+        self._producer = SimulatedTransactionalProducer(
+            client, name, GROUP, timeout_ms=settings.transaction_timeout_ms, version=settings.transaction_version
+        )  # fmt: skip
         self.committed = 0
         """Transactions whose commit was confirmed."""
 
@@ -93,14 +110,11 @@ class SimulatedJob:
     async def _committed(self, membership: Membership) -> dict[TopicPartition, int]:
         if not membership.partitions:
             return {}
+        confirmed = dict(self._progress.processed)
         found = await self._member.committed(membership)
-        self._confirm(found)
+        self._progress.compare(found, confirmed)
+        self._progress.confirm(found)
         return found
-
-    def _confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
-        processed = self._progress.processed
-        for tp, offset in offsets.items():
-            processed[tp] = max(offset, processed.get(tp, 0))
 
     async def _transact(
         self, tp: TopicPartition, positions: dict[TopicPartition, int], membership: Membership
@@ -121,11 +135,11 @@ class SimulatedJob:
         await self._host.tasks.sleep(self._random.uniform(0, 60))
         await self._producer.send_offsets({tp: end}, membership)
         await self._host.tasks.sleep(self._random.uniform(0, 60))
-        commit = self._random.random() >= ABORTED_PART
+        commit = self._random.random() >= self._aborted_part
         await self._producer.end(commit=commit)
         if commit:
             positions[tp] = end
-            self._confirm({tp: end})
+            self._progress.confirm({tp: end})
             self.committed += 1
 
     async def _read(self, tp: TopicPartition, position: int) -> tuple[list[Record], int | None]:

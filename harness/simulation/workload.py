@@ -63,6 +63,10 @@ class SimulatedWorkload:
         """Return a line for each group that is not stable; this workload has none."""
         return []
 
+    def hanging(self) -> list[str]:
+        """Return a line for each transaction without end that no coordinator knows; this workload has none."""
+        return []
+
     def left_open(self) -> list[str]:
         """Return what keeps the run from its end, beside replicas, sends and reads."""
         return []
@@ -108,6 +112,14 @@ class SimulatedWorkload:
     def begin(self) -> None:
         """Offer the first batch; the others follow at random moments, a little longer than the faults last."""
         self._host.tasks.spawn(self._offer_all(), name="offer")
+        if self._settings.clock_jump_ms:
+            self._host.tasks.spawn(self._jump(), name="clock-jump")
+
+    async def _jump(self) -> None:
+        """Set the wall clocks of all brokers ahead."""
+        await self._host.tasks.sleep(self._settings.seconds * 500)
+        for broker in self._cluster.brokers.values():
+            broker.machine.clock.skew_ms += self._settings.clock_jump_ms
 
     async def _offer_all(self) -> None:
         rng, settings = self._random, self._settings

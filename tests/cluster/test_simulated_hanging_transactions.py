@@ -14,11 +14,12 @@ from harrow.cluster.simulation import SimulatedCluster
 from harrow.cluster.wire import messages
 from harrow.cluster.wire.api_keys import ApiKey
 from harrow.cluster.wire.batches import build_batch
-from harrow.harness.simulation.hanging_transactions import HANGING_MS, HangingTransactions
+from harrow.harness.simulation.hanging_transactions import HANGING_TIMEOUTS, HangingTransactions
 from harrow.harness.simulation.wire import KnownLeader, WireClient, pause_ms
 
 TP = TopicPartition("sink", 0)
 CONFIG = {"transaction.partition.verification.enable": False, "default.replication.factor": 3}
+TRANSACTION_MS = 4_000
 WITHOUT_ADDITION = 11
 """A version of Produce that adds no partition to a transaction."""
 
@@ -80,9 +81,11 @@ def test_an_operator_that_asks_a_follower_first_aborts_a_hanging_transaction() -
         assert not partition_on(cluster, follower).is_leader
         # as before a preferred election that the operator knows nothing of
         client.leaders[TP] = KnownLeader(follower, cluster.bootstrap[follower - 1], leader.epoch)
-        HangingTransactions(client, lambda: [TP]).start()
-        assert not cluster.run_until(lambda: log.log_end_offset > 1, HANGING_MS), "too early"
+        HangingTransactions(client, lambda: [TP], TRANSACTION_MS).start()
+        assert not cluster.run_until(
+            lambda: log.log_end_offset > 1, HANGING_TIMEOUTS * TRANSACTION_MS
+        ), "too early"
         assert cluster.run_until(
             lambda: log.last_stable_offset(log.high_watermark()) == log.log_end_offset == 2,
-            HANGING_MS,
+            HANGING_TIMEOUTS * TRANSACTION_MS,
         )

@@ -117,15 +117,21 @@ def test_without_an_unclean_election_that_duplicate_is_an_anomaly(run: Run) -> N
     "run",
     [
         Run(leader=TWICE, seen=SEEN),
-        Run(leader=FIRST_ABORTED, seen=SEEN, markers_commit=frozenset(SEEN)),
         Run(leader=[output(1, 2, b"0:17"), marker(2, 2)], seen={0: VALUE, 1: b"0:17"}, markers_commit=frozenset({0})),
     ],
-    ids=["no-commit-marker-received", "aborted", "nothing-behind-it"],
+    ids=["no-commit-marker-received", "nothing-behind-it"],
 )  # fmt: skip
 def test_a_record_that_was_read_and_that_compaction_does_not_explain_is_inconsistent(
     run: Run,
 ) -> None:
     assert "inconsistent-offsets" in found(run.judge().anomalies)
+
+
+def test_a_record_that_was_read_and_is_aborted_in_the_log_is_an_aborted_read() -> None:
+    run = Run(leader=FIRST_ABORTED, seen=SEEN, markers_commit=frozenset(SEEN))
+    names = found(run.judge().anomalies)
+    assert "aborted-read" in names
+    assert "inconsistent-offsets" not in names
 
 
 ANOTHER = [output(1, 2, b"0:17"), marker(2, 2)]
@@ -177,8 +183,11 @@ def test_a_reader_may_pass_over_records_below_the_log_start_of_that_time(
     assert found(run.judge().anomalies) == anomalies
 
 
+READ_WRONGLY = ("aborted-read", "inconsistent-offsets")
+
+
 def test_a_reader_that_receives_aborted_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their inputs have another output behind them, and compaction removes aborted records."""
+    """Their inputs have another output behind them. Compaction removes aborted records: what was read is then gone."""
     wrong: list[str] = []
     named: set[str] = set()
 
@@ -191,7 +200,7 @@ def test_a_reader_that_receives_aborted_records_is_found(monkeypatch: pytest.Mon
             f"{tp} at {offset}: {facts.seen[offset].decode()} was read as committed"
             for offset in set(facts.seen) - facts.seen_markers_commit if offset >= low
         )  # fmt: skip
-        named.update(where for name, where in findings.anomalies if name == "inconsistent-offsets")
+        named.update(where for name, where in findings.anomalies if name in READ_WRONGLY)
 
     def keep_aborted(data: bytes, _: object) -> tuple[list[Record], int | None]:
         return committed_records(data, ())
