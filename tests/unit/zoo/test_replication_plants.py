@@ -8,13 +8,25 @@ from harrow.harness.zoo.bug import plan_directed, unplanted
 from harrow.harness.zoo.catalog import bug_named
 
 SEEDS = {
+    "kip_101_power_loss": 5000,
+    "kip_279": 5002,
+    "kip_320": 5001,
     "kafka_7128": 5003,
+    "kip_497": 5000,
 }
 """A seed of the directed search that shows the bug."""
 FOLLOWS = frozenset(
-    {"inconsistent-offsets", "nonmonotonic-send", "offset-out-of-range", "not-converged"}
+    {
+        "lost-write",
+        "replica-divergence",
+        "epoch-regression",
+        "inconsistent-offsets",
+        "nonmonotonic-send",
+        "offset-out-of-range",
+        "not-converged",
+    }
 )
-"""What the loss of a record brings with it: its offset is given twice, and readers were beyond the log end."""
+"""What a lost record or a difference of logs brings with it: offsets are given twice, readers were beyond the end."""
 
 
 @pytest.mark.parametrize(("name", "seed"), SEEDS.items())
