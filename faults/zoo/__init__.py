@@ -2,8 +2,12 @@
 
     module                  number and name                      what it replaces                      found as
     kip_101                 1   KIP-101, first case              the truncation strategy `kip-320`     lost-write
+    kip_101_power_loss      2   KIP-101, second case             the truncation strategy              replica-divergence
+    kip_279                 3   KIP-279                          the truncation strategy              replica-divergence
+    kip_320                 4   KIP-320                          strategy, `Partition.fence_epoch`    replica-divergence
     kafka_7128              5   KAFKA-7128                       `Partition.may_join_isr`              lost-write
-    kafka_5494              17  KAFKA-5494                       `ProducerEntry.batches_to_remember`    duplicate
+    kip_497                 7   KIP-497                          `IsrState.maximal_isr`                lost-write
+    kafka_5494              17  KAFKA-5494                       `ProducerEntry.batches_to_remember`   duplicate
     kafka_9807              18  KAFKA-9807                       `Partition.last_stable_offset`        aborted-read
     kafka_5376              19  KAFKA-5376                       `DelayedFetch.on_complete`            aborted-read
     kafka_6119              20  KAFKA-6119                       `TransactionService.abort_timed_out`  missing-output
