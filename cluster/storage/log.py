@@ -96,13 +96,17 @@ class Log(ReadableLog):
         self._segment_bytes = config.number("segment.bytes")
         self._segment_ms = config.number("segment.ms")
         self._message_bytes_max = config.number("max.message.bytes")
-        self._flush_messages = config.number("flush.messages")
+        self._flush_messages = self.messages_before_fsync()
         self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
         self._record_checks = RecordChecks(self.topic_partition, config)
         if "compact" in config.text(
             "cleanup.policy"
         ):  # the cleaner skips the active segment, so it must roll in time (KIP-354)
             self._segment_ms = min(self._segment_ms, config.number("max.compaction.lag.ms"))
+
+    def messages_before_fsync(self) -> int:
+        """`flush.messages`: with so many records not durable, an fsync is due before any of them is acknowledged."""
+        return self.config.number("flush.messages")
 
     @property
     def recovery_point(self) -> Offset:
