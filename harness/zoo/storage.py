@@ -2,6 +2,52 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
+from harrow.faults.disk_faults import PowerLoss
+from harrow.faults.process_faults import Kill
+from harrow.faults.schedule import ScheduledFault
+from harrow.faults.spec import Fault
+from harrow.faults.targets import follower, leader
+
+from ..run_settings import TOPIC, RunSettings
+from ..simulation import SimulationOptions
 from .bug import Bug
 
-BUGS: tuple[Bug, ...] = ()
+SESSION_MS = 600
+"""The registry's session timeout of these runs: short, so that elections follow soon."""
+TIMES = {"zookeeper.session.timeout.ms": SESSION_MS, "replica.lag.time.max.ms": 400}
+
+
+def step(number: int, at_ms: float, fault: Fault, lasts_ms: float) -> ScheduledFault:
+    """One fault of a directed run, `at_ms` after the first traffic."""
+    return ScheduledFault(
+        id=str(number), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False,
+        duration_ms=round(lasts_ms),
+    )  # fmt: skip
+
+
+def last_member_loses_power(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
+    """The followers leave the ISR, the leader loses its power and is back before they are."""
+    partition = rng.randrange(settings.partitions)
+    begin_ms = rng.uniform(300, 900)
+    cut_ms = begin_ms + rng.uniform(1.5, 2.2) * SESSION_MS
+    back_ms = cut_ms - begin_ms + 4 * SESSION_MS
+    return (
+        step(1, begin_ms, Kill(target=follower(TOPIC, partition)), back_ms),
+        step(2, begin_ms + 1, Kill(target=follower(TOPIC, partition)), back_ms),
+        step(3, cut_ms, PowerLoss(target=leader(TOPIC, partition)), rng.uniform(0.2, 1.2) * SESSION_MS),
+    )  # fmt: skip
+
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        number=8,
+        name="kip_966",
+        known_as="KIP-966",
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
+        options=SimulationOptions(brokers=3, seconds=4.0, power_loss=True, config=TIMES),
+        steps=last_member_loses_power,
+    ),
+)
