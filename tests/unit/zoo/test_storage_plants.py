@@ -7,7 +7,7 @@ from harrow.harness.simulation import run_schedule
 from harrow.harness.zoo.bug import Bug, plan_directed, unplanted
 from harrow.harness.zoo.storage import BUGS
 
-SEEDS = {"kip_966": 1}
+SEEDS = {"kip_966": 1, "kafka_10778": 3, "kafka_7866": 1}
 """A seed of each bug whose first run shows it."""
 
 
