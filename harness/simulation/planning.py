@@ -17,7 +17,7 @@ from harrow.faults.process_faults import Kill
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.targets import follower, leader
 
-from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, ORDERS, SINK, TOPIC, RunSettings
+from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, LEADER, ORDERS, SINK, TOPIC, RunSettings
 
 IN_FLIGHT = (1, 3, 5)
 POWER_LOSS_PART = 0.5
@@ -59,6 +59,10 @@ class SimulationOptions:
     """Modules of planted bugs."""
     workload: str = ORDERS
     """As in `RunSettings`. With `exactly-once` some seeds have power losses without `power_loss`."""
+    producers: int = 1
+    """As in `RunSettings`."""
+    reads_from: str = LEADER
+    """As in `RunSettings`."""
     weights: Mapping[str, int] | None = None
     """How often each kind of fault is drawn; None: as `faults.planning.WEIGHTS` says."""
 
@@ -78,7 +82,7 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
         in_flight=random.Random(f"{seed}/in-flight").choice(IN_FLIGHT),  # noqa: S311 - not cryptography
         resends=options.resends, batches=options.batches, plants=options.plants, workload=options.workload,
-        **job,
+        producers=options.producers, reads_from=options.reads_from, **job,
     )  # fmt: skip
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:
