@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from harrow.faults.disk_faults import DiskError, PowerLoss
-from harrow.faults.network_faults import Reset
+from harrow.faults.disk_faults import DiskError, PowerLoss, SlowDisk
+from harrow.faults.network_faults import Isolate, Reset
 from harrow.faults.process_faults import Kill
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
-from harrow.faults.targets import follower, leader
+from harrow.faults.targets import all_brokers, follower, leader
 
-from ..run_settings import EXACTLY_ONCE, SINK, TOPIC, RunSettings
+from ..run_settings import EXACTLY_ONCE, SAME_BROKER, SINK, TOPIC, RunSettings
 from ..simulation import SimulationOptions
 from .bug import Bug
 
@@ -74,6 +74,31 @@ def transaction_index_fails(rng: random.Random, settings: RunSettings) -> Sequen
     )
 
 
+def leader_is_cut_off_from_brokers(
+    rng: random.Random, settings: RunSettings
+) -> Sequence[ScheduledFault]:
+    """A leader takes records that no follower gets, and follows another leader later; clients reach it all the time."""
+    begin_ms = rng.uniform(300, 1_500)
+    cut = Isolate(target=leader(TOPIC, rng.randrange(settings.partitions)), clients=False)
+    return (step(1, begin_ms, cut, rng.uniform(1.2, 3.0) * SESSION_MS),)
+
+
+def all_lose_power_with_slow_disks(
+    rng: random.Random, settings: RunSettings
+) -> Sequence[ScheduledFault]:
+    """Records wait for fsyncs on all brokers and stay above the high watermark for long; then all lose their power."""
+    del settings
+    steps: list[ScheduledFault] = []
+    cut_ms = rng.uniform(300, 900)
+    for _ in range(4):
+        slow = SlowDisk(target=all_brokers, delay_ms=float(rng.randint(60, 150)))
+        lasts_ms = rng.uniform(0.2, 0.6) * SESSION_MS
+        steps.append(step(len(steps) + 1, cut_ms - 250, slow, 250))
+        steps.append(step(len(steps) + 1, cut_ms, PowerLoss(target=all_brokers), lasts_ms))
+        cut_ms += 1_300 + rng.uniform(0, 300)
+    return steps
+
+
 BUGS: tuple[Bug, ...] = (
     Bug(
         number=8,
@@ -115,5 +140,25 @@ BUGS: tuple[Bug, ...] = (
         ),
         options=SimulationOptions(brokers=3, seconds=5.0, workload=EXACTLY_ONCE, config=TIMES),
         steps=transaction_index_fails,
+    ),
+    Bug(
+        number=12,
+        name="kafka_14704",
+        known_as="KAFKA-14704",
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
+        options=SimulationOptions(
+            brokers=3, seconds=4.0, producers=2, reads_from=SAME_BROKER, config=TIMES
+        ),
+        steps=leader_is_cut_off_from_brokers,
+    ),
+    Bug(
+        number=13,
+        name="kafka_9835",
+        known_as="KAFKA-9835",
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
+        options=SimulationOptions(
+            brokers=3, seconds=6.0, batches=150, producers=5, power_loss=True, config=TIMES
+        ),
+        steps=all_lose_power_with_slow_disks,
     ),
 )
