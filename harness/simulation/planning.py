@@ -17,7 +17,7 @@ from harrow.faults.process_faults import Kill
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.targets import follower, leader
 
-from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, ORDERS, SINK, TOPIC, RunSettings
+from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, LEADER, ORDERS, SINK, TOPIC, RunSettings
 
 IN_FLIGHT = (1, 3, 5)
 POWER_LOSS_PART = 0.5
@@ -65,6 +65,10 @@ class SimulationOptions:
     """As in `RunSettings`. With `exactly-once` some seeds have power losses without `power_loss`."""
     job: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Fields of `RunSettings` about the job and the operator, over the drawn ones."""
+    producers: int = 1
+    """As in `RunSettings`."""
+    reads_from: str = LEADER
+    """As in `RunSettings`."""
     weights: Mapping[str, int] | None = None
     """How often each kind of fault is drawn; None: as `faults.planning.WEIGHTS` says."""
 
@@ -85,7 +89,7 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
         in_flight=drawn_in_flight(seed, options),
         resends=options.resends, batches=options.batches, plants=options.plants, workload=options.workload,
-        **job,
+        producers=options.producers, reads_from=options.reads_from, **job,
     )  # fmt: skip
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:
