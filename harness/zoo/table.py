@@ -19,7 +19,7 @@ from .bug import Bug
 from .rates import wilson_interval
 from .trial import Trial
 
-COLUMNS = ("number", "bug", "found (95 %)", "seconds", "faults", "shrunk", "seen as")
+COLUMNS = ("no.", "bug", "found", "95 %", "seconds", "faults", "shrunk", "seen as")
 BEGIN, END = "<!-- harrow zoo: begin -->", "<!-- harrow zoo: end -->"
 """Between these lines of a page `harrow zoo --write` puts the table."""
 CHECKS_SHOWN = 3
@@ -53,7 +53,8 @@ class Measured:
         return (
             str(self.bug.number),
             self.bug.known_as,
-            f"{len(self.found)} of {len(self.trials)} ({low:.0%} to {high:.0%})",
+            f"{len(self.found)} of {len(self.trials)}",
+            f"{low * 100:.0f}-{high * 100:.0f}",
             _median([trial.seconds for trial in self.found], ".1f"),
             _median([trial.faults for trial in self.found], ".0f"),
             _median(self.shrunk, ".0f"),
@@ -70,7 +71,9 @@ def terminal_table(rows: Iterable[Measured], title: str) -> Table:
     table = Table(title=title, title_justify="left")
     for name in COLUMNS:
         words = name in ("bug", "seen as")
-        table.add_column(name, justify="left" if words else "right", no_wrap=not words)
+        table.add_column(
+            name, justify="left" if words else "right", no_wrap=name != "seen as", overflow="fold"
+        )
     for row in rows:
         table.add_row(*row.cells())
     return table
