@@ -185,6 +185,11 @@ SEVERITY: tuple[AnomalyKind, ...] = (
         "record batches have a lower leader epoch than the batch before them",
     ),
     _kind(
+        "epoch-cache-mismatch",
+        "record batch has another leader epoch than the leader epoch cache of its replica says",
+        "record batches have another leader epoch than the leader epoch caches of their replicas say",
+    ),
+    _kind(
         "two-leaders",
         "leader epoch had more than one leader",
         "leader epochs had more than one leader",

@@ -12,6 +12,7 @@ The names of anomalies are those of `jepsen.tests.kafka` where it has the anomal
 * `replica-divergence`: replicas have different bytes at the same offset and leader epoch (LogMatching);
 * `corrupt-batch`, `log-gap`, `epoch-regression`: a replica's log has a damaged batch, missing offsets, or a leader
   epoch that decreases;
+* `epoch-cache-mismatch`: the leader epoch cache of a replica gives a batch another epoch than the batch has;
 * `two-leaders`, `two-controllers`: two brokers were leader in the same leader epoch, or controller in the same
   controller epoch.
 
@@ -71,7 +72,7 @@ LOSS = frozenset({"lost-write", "unseen", "missing"}) | {
 }
 INTEGRITY = frozenset(
     {"inconsistent-offsets", "replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"}
-    | {"two-leaders", "two-controllers"}
+    | {"epoch-cache-mismatch", "two-leaders", "two-controllers"}
 )
 DUPLICATION = frozenset({"duplicate", "duplicate-output"})
 ISOLATION = frozenset({"aborted-read", "precommitted-read", "torn-transaction"})
@@ -84,7 +85,7 @@ ORDER = frozenset({"nonmonotonic-send", "nonmonotonic-poll", "out-of-order", "sp
 
 FORBIDDEN: dict[str, frozenset[str]] = {
     "best-effort": frozenset({"replica-divergence", "corrupt-batch", "log-gap", "epoch-regression"})
-    | {"two-leaders", "two-controllers"},
+    | {"epoch-cache-mismatch", "two-leaders", "two-controllers"},
     "no-loss": LOSS | INTEGRITY | LIVENESS,
     "at-least-once": LOSS | INTEGRITY | LIVENESS,
     "at-most-once": INTEGRITY | DUPLICATION,

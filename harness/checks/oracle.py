@@ -28,8 +28,10 @@ class Oracle:
     def __init__(
         self, ops: Sequence[Row], pending: Sequence[Row] = (), batches: Sequence[Row] = (),
         logs: Mapping[int, Sequence[Row]] | None = None, *, changes: LogChanges | None = None,
+        epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None,
     ) -> None:  # fmt: skip
         self.logs = dict(logs or {})
+        self.epochs = dict(epochs or {})
         self.changes = changes or LogChanges()
         ops, batches = self._last_incarnation(ops, batches)
         recorded = [row for row in ops if row["source"] != DRAINED]
@@ -96,6 +98,7 @@ class Oracle:
         self._sequences()
         self._duplicate_records()
         self._replicas()
+        self._epoch_caches()
         return self.found
 
     def _add(self, name: str, *offsets: int) -> None:
@@ -376,6 +379,15 @@ class Oracle:
             }
             if not all(by_log) or len(looks) > 1:
                 self._add("replica-divergence", base)
+
+    def _epoch_caches(self) -> None:
+        if len({log[-1]["last_offset"] if log else -1 for log in self.logs.values()}) != 1:
+            return
+        for node, entries in self.epochs.items():
+            for row in self.logs[node]:
+                begun = [epoch for epoch, start in entries if start <= row["base_offset"]]
+                if begun and begun[-1] != row["leader_epoch"]:
+                    self._add("epoch-cache-mismatch", row["base_offset"])
 
     def _is_gap(self, before: Row, row: Row) -> bool:
         cleaned = before["last_offset"] < row["base_offset"] <= self.changes.cleaned_end

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 SEGMENT_SUFFIX = ".log"
+EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+EPOCH_HEAD_LINES = 2
+"""Its format's version, and how many entries follow."""
 MARKER_KEY = struct.Struct(">hh")
 ABORT = 0
 CONTROL, TRANSACTIONAL = 0x20, 0x10
@@ -73,6 +76,22 @@ def last_segment(folder: str | Path) -> int:
     """Return the base offset of a log's last segment, 0 without segments: retention leaves an empty segment there."""
     files = _segments(str(folder))
     return _base_offset(files[-1]) if files else 0
+
+
+def read_epochs(folder: str | Path) -> list[tuple[int, int]] | None:
+    """Return the leader epoch cache of a log: epochs and their start offsets, in order; None where it is not known.
+
+    A log that was copied for other machines, or that holds what a leader returned, has no such file. SegmentError for a
+    file that is not in Kafka's format.
+    """
+    path = Path(folder, EPOCH_CHECKPOINT)
+    if is_url(str(folder)) or not path.exists():
+        return None
+    lines = path.read_text(encoding="utf-8").splitlines()[EPOCH_HEAD_LINES:]
+    try:
+        return [(int(epoch), int(start)) for epoch, start in map(str.split, lines)]
+    except ValueError as error:
+        raise SegmentError(f"{path} is not in the format of Kafka's checkpoints: {error}") from None
 
 
 def read_log(folder: str | Path) -> pl.DataFrame:

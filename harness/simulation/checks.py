@@ -136,10 +136,12 @@ def read_finally(
 def judge_partition(
     tp: TopicPartition, recorded: MemoryHistory, drained: MemoryHistory,
     logs: Mapping[int, list[dict[str, Any]]], guarantee: str, low: int = 0,
+    epochs: Mapping[int, list[tuple[int, int]]] | None = None,
 ) -> Iterable[FoundAnomaly]:  # fmt: skip
     """What the oracle finds in one partition, of what `guarantee` forbids, and what no client sent.
 
-    `low`: the log start offset; what was written or read below it was deleted on request, and is not judged.
+    `low`: the log start offset; what was written or read below it was deleted on request, and is not judged. `epochs`:
+    the leader epoch cache of each log.
     """
     final = drained.completions(tp.topic, tp.partition)
     operations = [
@@ -147,7 +149,7 @@ def judge_partition(
     ]
     pending = recorded.uncompleted(tp.topic, tp.partition)
     wrong = forbidden(parse(guarantee))
-    found = Oracle([*operations, *final], pending, (), logs).judge()
+    found = Oracle([*operations, *final], pending, (), logs, epochs=epochs).judge()
     for name, offsets in sorted(found):
         if name in wrong:
             yield name, f"{tp} at offsets {list(offsets)}"

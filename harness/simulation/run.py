@@ -212,8 +212,14 @@ class SimulatedRun:
                 replica.node: log_rows(replica.data, f"{tp} of broker {replica.node}")
                 for replica in replicas
             }
+            epochs = {
+                replica.node: [
+                    (entry.epoch, entry.start_offset) for entry in replica.log.epochs.entries()
+                ]
+                for replica in replicas
+            }
             found += judge_partition(
-                tp, workload.history, final_read, logs, settings.guarantee, low
+                tp, workload.history, final_read, logs, settings.guarantee, low, epochs
             )
             if isinstance(workload, TransformWorkload):
                 workload.judge(

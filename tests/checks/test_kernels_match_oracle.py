@@ -112,6 +112,12 @@ def log(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
+def epoch_cache() -> st.SearchStrategy[list[tuple[int, int]]]:
+    """A leader epoch cache: epochs and start offsets that increase."""
+    starts = st.lists(st.integers(0, 6), max_size=3, unique=True).map(sorted)
+    return starts.map(lambda found: list(enumerate(found, 1)))
+
+
 def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -128,6 +134,7 @@ def frame(rows: list[Row], schema: dict[str, Any]) -> pl.DataFrame:
     batches=tapped(),
     logs=st.lists(log(), max_size=3),
     same=st.booleans(),
+    epochs=st.dictionaries(st.integers(0, 2), epoch_cache(), max_size=3),
     changes=st.builds(
         LogChanges,
         created_ns=st.sampled_from([0, 0, 0, 3]),
@@ -141,6 +148,7 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
     batches: list[Row],
     logs: list[list[Row]],
     same: bool,
+    epochs: dict[int, list[tuple[int, int]]],
     changes: LogChanges,
 ) -> None:
     replicas = dict(enumerate([logs[0]] * len(logs) if same and logs else logs))
@@ -161,10 +169,11 @@ def test_kernels_find_the_same_anomalies_as_the_oracle(
         {node: frame(rows, columns) for node, rows in replicas.items()},
         [],
     )
+    inputs.epochs = {node: entries for node, entries in epochs.items() if node in replicas}
     found = judge_inputs(inputs)
     assert not [doubt for doubt in found.unknown if "crashed" in doubt]
     kernels = {(row["name"], tuple(sorted(row["offsets"]))) for row in found.shown}
-    oracle = Oracle(ops, pending, batches, replicas, changes=changes)
+    oracle = Oracle(ops, pending, batches, replicas, changes=changes, epochs=inputs.epochs)
     assert kernels == oracle.judge()
     for doubt in (
         "below the log start offset",

@@ -158,6 +158,17 @@ def epoch_back(run: RunFolder) -> None:
     run.logs(record_batch(["a"], epoch=3), record_batch(["b"], base_offset=1, epoch=2))
 
 
+def epoch_cache_wrong(run: RunFolder) -> None:
+    """The log has epochs 0 and 1, and its cache says that epoch 1 begins one record later."""
+    for offset, value in enumerate("abc"):
+        run.send(value, offset)
+    run.final({0: "a", 1: "b", 2: "c"})
+    first = record_batch(["a"], epoch=0)
+    later = [record_batch([value], base_offset=at, epoch=1) for at, value in ((1, "b"), (2, "c"))]
+    run.logs(first, *later)
+    run.epoch_cache(1, [(0, 0), (1, 2)])
+
+
 def two_leaders(run: RunFolder) -> None:
     good(run)
     for node in (1, 2):
@@ -193,6 +204,7 @@ BAD: dict[str, tuple[Story, str, set[str]]] = {
     "bit flipped": (bit_flipped, "no-loss", {"corrupt-batch"}),
     "hole": (hole, "no-loss", {"log-gap"}),
     "epoch back": (epoch_back, "no-loss", {"epoch-regression"}),
+    "epoch cache wrong": (epoch_cache_wrong, "no-loss", {"epoch-cache-mismatch"}),
     "two leaders": (two_leaders, "no-loss", {"two-leaders"}),
     "two controllers": (two_controllers, "no-loss", {"two-controllers"}),
 }

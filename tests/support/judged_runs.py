@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harrow.cluster import broker_folder
@@ -130,6 +130,12 @@ class RunFolder:
         """The same log on every broker."""
         for node in nodes:
             self.log(node, *batches)
+
+    def epoch_cache(self, node: int, entries: Sequence[tuple[int, int]]) -> None:
+        """The leader epoch cache of one replica, whose log exists."""
+        folder = self._broker(node) / broker_folder.DATA / f"{TOPIC}-0"
+        lines = [f"{epoch} {start}\n" for epoch, start in entries]
+        (folder / "leader-epoch-checkpoint").write_text("".join(["0\n", f"{len(lines)}\n", *lines]))
 
     def tapped(
         self, batch: bytes, offset: int, *, node: int = 1, fetched: bool = False, lost: bool = False, acks: int = -1,

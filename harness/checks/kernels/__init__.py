@@ -68,6 +68,7 @@ CHECKS: tuple[Callable[[PartitionInputs, PartitionFindings], None], ...] = (
     overlap.unread_records,
     replicas.divergence,
     replicas.each_log,
+    replicas.epoch_caches,
     evidence.collect,  # last: it looks at what the checks found
 )
 

@@ -22,6 +22,7 @@ from ..segments import (
     ABORT_MARKER,
     SegmentError,
     last_segment,
+    read_epochs,
     read_log,
     transaction_ranges,
 )
@@ -106,6 +107,10 @@ class PartitionInputs:
     problems: list[str]
     log_ends: dict[int, int] = field(default_factory=dict[int, int])
     """By broker, the base offset of its last segment file: an empty log may begin and end there."""
+    epochs: dict[int, list[tuple[int, int]]] = field(
+        default_factory=dict[int, list[tuple[int, int]]]
+    )
+    """By broker, the leader epoch cache of its log, where it is known: epochs and their start offsets."""
     coordinators: CoordinatorRows = field(default_factory=CoordinatorRows)
     end_ns: int = 0
     """When the final read of the partition was complete; 0 without one."""
@@ -187,17 +192,21 @@ def load(job: PartitionJob, files: Files) -> PartitionInputs:
         assert len(frame) == sum(part.rows for part in parts), (job.topic, job.partition, parts)
     logs: dict[int, pl.DataFrame] = {}
     ends: dict[int, int] = {}
+    epochs: dict[int, list[tuple[int, int]]] = {}
     problems: list[str] = []
     for node, folder in job.logs.items():
         try:
             logs[int(node)] = read_log(folder)
             ends[int(node)] = last_segment(folder)
+            cache = read_epochs(folder)
+            if cache is not None:
+                epochs[int(node)] = cache
         except (SegmentError, OSError) as error:
             problems.append(
                 f"the log of {job.topic}-{job.partition} on broker {node} could not be read: {error}"
             )
     inputs = arrange(job, ops, files.read(job.pending, OPS_SCHEMA), batches, logs, problems)
-    inputs.log_ends = ends
+    inputs.log_ends, inputs.epochs = ends, epochs
     inputs.coordinators = CoordinatorRows(
         transactions=files.read(job.transactions, TRANSACTION_SCHEMA),
         offsets=files.read(job.offsets, OFFSET_SCHEMA),

@@ -3,6 +3,8 @@
 * LogMatching over the range that all replicas have: batches with the same offset and leader epoch have the same bytes
   (CRC) and the same bounds.
 * In each log: the CRC of every batch is correct, offsets are contiguous, and leader epochs never decrease.
+* The leader epoch cache of each log gives every batch the leader epoch that the batch has. Followers and consumers ask
+  it where an epoch ends, so a wrong entry makes them truncate what is committed.
 * Replicas whose logs end at different offsets, or not at the high watermark, have not converged: the verdict is
   unknown. A difference in the common range is invalid nevertheless.
 
@@ -24,10 +26,7 @@ def convergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
     if not inputs.logs:
         return
     place = f"{inputs.job.topic}-{inputs.job.partition}"
-    ends = {
-        node: int(log["last_offset"][-1]) + 1 if len(log) else inputs.log_ends.get(node, 0)
-        for node, log in sorted(inputs.logs.items())
-    }
+    ends = _ends(inputs)
     listed = ", ".join(f"broker {node} at {end}" for node, end in ends.items())
     if len(set(ends.values())) > 1:
         findings.unknown.append(
@@ -46,6 +45,14 @@ def convergence(inputs: PartitionInputs, findings: PartitionFindings) -> None:
         findings.unknown.append(
             f"some replicas of {place} are empty ({listed}), but the high watermark is {inputs.high}"
         )
+
+
+def _ends(inputs: PartitionInputs) -> dict[int, int]:
+    """Return the log end offset of each replica."""
+    return {
+        node: int(log["last_offset"][-1]) + 1 if len(log) else inputs.log_ends.get(node, 0)
+        for node, log in sorted(inputs.logs.items())
+    }
 
 
 def _batches_at(inputs: PartitionInputs, offset: int) -> list[Row]:
@@ -140,3 +147,34 @@ def each_log(inputs: PartitionInputs, findings: PartitionFindings) -> None:
                 "expected the same or a higher epoch",
             ),
         )
+
+
+def epoch_caches(inputs: PartitionInputs, findings: PartitionFindings) -> None:
+    """epoch-cache-mismatch: the leader epoch cache of a log gives a batch another epoch than the batch has.
+
+    Only when the replicas have converged: before, a broker may be in the middle of a truncation. What lies below the
+    first entry is not judged, because DeleteRecords and retention move that entry inside a batch.
+    """
+    if len(set(_ends(inputs).values())) != 1:
+        return
+    for node, entries in sorted(inputs.epochs.items()):
+        log = inputs.logs[node]
+        if not entries or not len(log):
+            continue
+        cache = pl.DataFrame(entries, schema={"cached": pl.Int64, "start": pl.Int64}, orient="row")
+        wrong = (
+            log.sort("base_offset")
+            .join_asof(
+                cache.sort("start"), left_on="base_offset", right_on="start", strategy="backward"
+            )
+            .filter(pl.col("cached") != pl.col("leader_epoch"))
+        )
+
+        def describe(row: Row, node: int = node) -> tuple[list[int], list[Row], str]:
+            text = (
+                f"the leader epoch cache of broker {node} says that offset {row['base_offset']} has leader epoch "
+                f"{row['cached']}, but the batch there has {row['leader_epoch']}"
+            )
+            return [row["base_offset"]], _batches_at(inputs, row["base_offset"]), text
+
+        findings.add_each("epoch-cache-mismatch", wrong, describe)
