@@ -419,7 +419,7 @@ class Partition:
         """Append what the leader sent from this log's end, then take its HW (C2) and its log start."""
         assert not self.is_leader, f"{self}: a leader takes no records from others"
         log = self.log
-        info = log.append_as_follower(records) if records else None
+        info = log.append_as_follower(records, self.leader_epoch) if records else None
         high = min(log.log_end_offset, leader_high_watermark)
         if high > self.high_watermark:
             self.high_watermark = Offset(high)
