@@ -9,7 +9,7 @@ SOURCES := pyproject.toml setup.py
 .DEFAULT_GOAL := help
 # `make gallery RUNS=20`: runs of each wrong application and of each correct twin
 RUNS ?= 1
-LONG := tests/checks/test_spark_server.py tests/plugin/test_a_users_test.py tests/cluster/test_simulated_exactly_once.py tests/cluster/test_simulated_consumer_groups.py tests/cluster/test_backend_external.py
+LONG := tests/checks/test_spark_server.py tests/plugin/test_a_users_test.py tests/plugin/test_zoo_of_a_suite.py tests/cluster/test_simulated_exactly_once.py tests/cluster/test_simulated_consumer_groups.py tests/cluster/test_backend_external.py
 
 .PHONY: help setup demo gallery test long conformance lint type wheels wheel bench clean
 

@@ -114,6 +114,10 @@ class DiskError(ProcessFault):
         """False for a delay without an error: the broker continues to serve."""
         return bool(self.error)
 
+    def capabilities(self) -> frozenset[str]:
+        """Name what a backend must be able to do."""
+        return self.needs | ({"disk-delays"} if self.delay_ms else frozenset())
+
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""
         arm_once(

@@ -26,6 +26,9 @@ WORKLOADS = (ORDERS, EXACTLY_ONCE)
 CLASSIC, CONSUMER = "classic", "consumer"
 GROUP_PROTOCOLS = (CLASSIC, CONSUMER)
 """Values of Kafka's `group.protocol`."""
+LEADER, SAME_BROKER = "leader", "same-broker"
+READS_FROM = (LEADER, SAME_BROKER)
+"""Which broker the reader of a simulation fetches from: the leader, or the one that it began with, until an error."""
 OPERATIONS = ("alter", "alter", "delete-records", "elect")
 """What the operator of a simulation did before there was a choice: stored schedules mean this."""
 
@@ -55,6 +58,10 @@ class RunSettings:
     """How many a simulated producer is offered in all."""
     workload: str = ORDERS
     """Which of `WORKLOADS` the clients do."""
+    producers: int = 1
+    """How many simulated producers share the batches."""
+    reads_from: str = LEADER
+    """One of `READS_FROM`, for the reader of a simulated topic."""
     operations: Sequence[str] = OPERATIONS
     """What the operator of a simulated job does, each as often as it is named here (`simulation/operator.py`)."""
     group_protocol: str = CLASSIC

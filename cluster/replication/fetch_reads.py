@@ -96,8 +96,12 @@ class FetchReader:
         self._log_failed = log_failed
         self._isolation = isolation_of(fetch.replica_id, fetch.isolation_level)
         self._committed = self._isolation is FetchIsolation.TXN_COMMITTED
-        self.upper_bound = self._isolation.upper_bound
+        self.upper_bound = self.read_limit()
         self._max_bytes = max_bytes
+
+    def read_limit(self) -> Callable[[Partition], Offset]:
+        """The first offset of a partition that this fetch must not read; each read looks at it once (KAFKA-9835)."""
+        return self._isolation.upper_bound
 
     def changed(self) -> bool:
         """True when the role of a partition is not the same as when the fetch came."""

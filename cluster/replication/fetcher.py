@@ -79,6 +79,7 @@ class ReplicaFetcher:
         self._services = services
         self._host = services.host
         self._offsets = services.offsets
+        self.wake_ups = services.wake_ups
         self.leader = leader
         number = services.config.number
         self._wait_max_ms = number("replica.fetch.wait.max.ms")
@@ -291,7 +292,7 @@ class ReplicaFetcher:
         partition = followed.partition
         try:
             if row.diverging is not None:
-                self._truncation.diverged(followed, *row.diverging)
+                self.diverged(followed, row)
                 return
             high = partition.high_watermark
             partition.append_as_follower(row.records, row.high_watermark, row.log_start_offset)
@@ -299,9 +300,17 @@ class ReplicaFetcher:
                 self._appended(followed, row)
             followed.went_well()
             if partition.high_watermark != high:
-                self._services.wake_ups.follower_high_watermark_moved(partition)
+                self.wake_ups.follower_high_watermark_moved(partition)
         except (HarrowError, OSError) as error:
             self._own_log_refused(followed, error)
+
+    def diverged(self, followed: FollowedPartition, row: FetchedPartition) -> None:
+        """Truncate where the logs diverge.
+
+        The high watermark of this response says nothing about the records that are here (KAFKA-14704).
+        """
+        assert row.diverging is not None, f"{followed.partition}: nothing diverges"
+        self._truncation.diverged(followed, *row.diverging)
 
     def _appended(self, followed: FollowedPartition, row: FetchedPartition) -> None:
         partition = followed.partition

@@ -98,13 +98,17 @@ class Log(ReadableLog):
         self._segment_bytes = config.number("segment.bytes")
         self._segment_ms = config.number("segment.ms")
         self._message_bytes_max = config.number("max.message.bytes")
-        self._flush_messages = config.number("flush.messages")
+        self._flush_messages = self.messages_before_fsync()
         self._log_append_time = config.text("message.timestamp.type") == "LogAppendTime"
         self._record_checks = RecordChecks(self.topic_partition, config)
         if "compact" in config.text(
             "cleanup.policy"
         ):  # the cleaner skips the active segment, so it must roll in time (KIP-354)
             self._segment_ms = min(self._segment_ms, config.number("max.compaction.lag.ms"))
+
+    def messages_before_fsync(self) -> int:
+        """`flush.messages`: with so many records not durable, an fsync is due before any of them is acknowledged."""
+        return self.config.number("flush.messages")
 
     @property
     def recovery_point(self) -> Offset:
@@ -220,23 +224,35 @@ class Log(ReadableLog):
             segment.append(parts, size, rows)
         except OSError as error:
             raise self.fail("append to", error) from error
-        before = self.log_end_offset
-        self.log_end_offset = end = Offset(last_row.last_offset + 1)
-        if len(rows) == 1:
-            self._tail.append(last_row.base_offset, last_row.last_offset, size, parts)
-        else:
-            whole = memoryview(parts[0])
-            for at, length, base, last, _, _ in rows:
-                self._tail.append(base, last, length, (whole[at : at + length],))
-        aborted = self.producers.commit(planned, end)
-        if aborted:
-            self._note_aborted(segment, aborted)
+        before, end = self.log_end_offset, Offset(last_row.last_offset + 1)
+        self.finish_append(segment, parts, rows, planned, end)
         due = self._flush_messages
         if end >= due and end - self.recovery_point >= due:
             self._durability.await_fsync_from(before)
             self._flush_due(self)
 
-    def _note_aborted(self, segment: LogSegment, aborted: Sequence[AbortedTxn]) -> None:
+    def finish_append(
+        self, segment: LogSegment, parts: tuple[Buffer, ...], rows: Sequence[AppendedBatch], planned: Plan, end: Offset
+    ) -> None:  # fmt: skip
+        """Take in what was written: the log end first, the transaction index last, because it may fail (KAFKA-7866)."""
+        self.log_end_offset = end
+        self.extend_tail(parts, rows)
+        aborted = self.producers.commit(planned, end)
+        if aborted:
+            self.note_aborted(segment, aborted)
+
+    def extend_tail(self, parts: tuple[Buffer, ...], rows: Sequence[AppendedBatch]) -> None:
+        """Add the batches that were written to the tail in memory."""
+        if len(rows) == 1:
+            _, size, base, last, _, _ = rows[0]
+            self._tail.append(base, last, size, parts)
+        else:
+            whole = memoryview(parts[0])
+            for at, length, base, last, _, _ in rows:
+                self._tail.append(base, last, length, (whole[at : at + length],))
+
+    def note_aborted(self, segment: LogSegment, aborted: Sequence[AbortedTxn]) -> None:
+        """Add transactions whose marker was written to the transaction index of its segment; StorageError: the disk."""
         with self.refusals("append to the transaction index of"):
             for transaction in aborted:
                 segment.aborted.append(transaction)

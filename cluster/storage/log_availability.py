@@ -13,7 +13,7 @@ import errno
 from collections.abc import Callable, Generator
 
 from ..errors import ErrorCode, KafkaError, StorageError
-from ..host.seam import Host
+from ..host.seam import Host, Tasks
 from ..ids import TopicPartition
 
 
@@ -56,11 +56,20 @@ class LogAvailability:
             f"could not {action} {self.folder}: {error}; its log is offline until the broker restarts"
         )
         if self.failed is None:
-            self.failed = failure
-            self._host.trace.log("error", str(failure), partition=str(self.topic_partition))
-            if self._on_failure is not None:
-                self._on_failure(failure)
+            self.fence(failure)
         return failure
+
+    def fence(self, failure: StorageError) -> None:
+        """Refuse every call from now on, and report the data folder. Any thread."""
+        self.failed = failure
+        self._host.trace.log("error", str(failure), partition=str(self.topic_partition))
+        if self._on_failure is not None:
+            self._on_failure(failure)
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks of this broker's host."""
+        return self._host.tasks
 
 
 def file_was_closed_under_thread(error: Exception) -> bool:

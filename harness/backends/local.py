@@ -31,6 +31,7 @@ EVERYWHERE = frozenset(
         "responses",
         "failpoints",
         "disk-errors",
+        "disk-delays",
         "slow-disk",
     }
 )

@@ -32,6 +32,7 @@ CAPABILITIES = frozenset(
         "client-links",
         "responses",
         "failpoints",
+        "disk-errors",
         "slow-disk",
         "power-loss",
         "registry",

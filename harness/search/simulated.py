@@ -7,7 +7,7 @@ others. The schedule that is returned has the seed of the world in which it fail
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from harrow.cluster.errors import ConfigError
@@ -25,8 +25,8 @@ AFTER_LAST_FAULT_S = 1.0
 class SimulatedTrial:
     """Runs candidates, and says which anomalies count as the same failure."""
 
-    def __init__(self, first: SimulationResult) -> None:
-        self._anomalies = {name for name, _ in first.anomalies}
+    def __init__(self, first: SimulationResult, names: Collection[str] = ()) -> None:
+        self._anomalies = set(names) or {name for name, _ in first.anomalies}
         self.last = first
         """The result of the last run that failed."""
 
@@ -43,16 +43,19 @@ class SimulatedTrial:
 
 
 def shrink_simulated(
-    schedule: Schedule, *, runs_most: int = RUNS_MOST
+    schedule: Schedule, *, runs_most: int = RUNS_MOST, names: Collection[str] = ()
 ) -> tuple[Shrunk, SimulationResult]:
-    """Return the smallest schedule, and the result of its run; ConfigError for a schedule that does not fail."""
+    """Return the smallest schedule, and the result of its run; ConfigError for a schedule that does not fail.
+
+    `names`: anomalies that count as the same failure; by default all of the first run.
+    """
     first = run_schedule(schedule)
     if first.status != "invalid":
         raise ConfigError(
             f"this schedule is {first.status} in simulation, so there is nothing to shrink; a schedule of real "
             "processes may need them to fail: repeat its test with --harrow-shrink"
         )
-    trial = SimulatedTrial(first)
+    trial = SimulatedTrial(first, names)
     shrunk = shrink(first.schedule, trial, smaller_runs=smaller_simulations, runs_most=runs_most)
     return shrunk, trial.last
 

@@ -1,5 +1,9 @@
 """A reader of a simulation: follows each partition from its beginning, epochs carried (KIP-320).
 
+With `reads_from` = `same-broker` it stays with the broker that led a partition when it began to read it, also when that
+broker follows (KIP-392), and states no leader epoch, as clients do that do not implement KIP-320. After an error it
+goes to the leader of that time.
+
 Each record that it reads is an operation of the history. OFFSET_OUT_OF_RANGE at its position means that something which
 it read is gone: the anomaly `offset-out-of-range`.
 """
@@ -17,7 +21,8 @@ from harrow.cluster.wire.records import decode_records
 
 from ..histories.format import OperationFunction, OperationType
 from ..histories.memory import MemoryHistory, hash_of
-from .wire import WireClient, pause_ms
+from ..run_settings import SAME_BROKER
+from .wire import KnownLeader, WireClient, pause_ms
 
 FETCH, FETCH_VERSION = 1, 12
 WAIT_MS = 400
@@ -29,12 +34,14 @@ class SimulatedConsumer:
     """Reads every partition of a topic for as long as the simulation runs."""
 
     def __init__(
-        self, client: WireClient, topic: str, partitions: int, history: MemoryHistory, *,
+        self, client: WireClient, topic: str, partitions: int, history: MemoryHistory, *, reads_from: str,
         on_anomaly: Callable[[str, str], None],
     ) -> None:  # fmt: skip
         self._client = client
         self._host = client.host
         self._on_anomaly = on_anomaly
+        self._stays = reads_from == SAME_BROKER
+        self._brokers: dict[TopicPartition, KnownLeader] = {}
         self.positions = {TopicPartition(topic, number): 0 for number in range(partitions)}
         self._history = history
         self._names = history.name("reader"), history.name(topic)
@@ -55,19 +62,21 @@ class SimulatedConsumer:
                 text = f"{tp} at {self.positions[tp]}, its log starts at {row.log_start_offset}"
                 self._on_anomaly("offset-out-of-range", text)
                 return
+            self._brokers.pop(tp, None)
             await self._client.refresh(tp.topic)
             await self._host.tasks.sleep(pause_ms(self._host))
 
     async def _fetch(self, tp: TopicPartition) -> FetchedPartition | None:
-        leader = await self._client.leader(tp)
-        part = FetchPartition(
-            tp.topic, tp.partition, leader.epoch, self.positions[tp], -1, -1, MOST_BYTES
-        )
+        broker = self._brokers.get(tp) or await self._client.leader(tp)
+        epoch = broker.epoch
+        if self._stays:
+            self._brokers[tp], epoch = broker, -1
+        part = FetchPartition(tp.topic, tp.partition, epoch, self.positions[tp], -1, -1, MOST_BYTES)
         fetch = FetchRequest(-1, -1, WAIT_MS, 1, MOST_BYTES, 0, 0, -1, [part], [], "")
         body = encode_fetch_request(FETCH_VERSION, fetch)
         try:
             view = await self._client.request(
-                leader.address, FETCH, FETCH_VERSION, body, REQUEST_MS
+                broker.address, FETCH, FETCH_VERSION, body, REQUEST_MS
             )
             response = decode_fetch_response(FETCH_VERSION, bytes(view))
         except (OSError, TimeoutError, WireError):

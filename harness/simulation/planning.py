@@ -17,7 +17,7 @@ from harrow.faults.process_faults import Kill
 from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.targets import follower, leader
 
-from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, ORDERS, SINK, TOPIC, RunSettings
+from ..run_settings import EXACTLY_ONCE, GROUP_PROTOCOLS, LEADER, ORDERS, SINK, TOPIC, RunSettings
 
 IN_FLIGHT = (1, 3, 5)
 POWER_LOSS_PART = 0.5
@@ -45,6 +45,8 @@ class SimulationOptions:
     seconds: float = 8.0
     """Virtual time in which faults happen."""
     partitions: int = 2
+    replication_factor: int = 3
+    """At most the number of brokers."""
     batches: int = 90
     power_loss: bool = False
     """Adds power losses: unsynced writes are lost, so brokers fsync before they acknowledge."""
@@ -53,6 +55,8 @@ class SimulationOptions:
     acks: int = -1
     """Fewer than all (-1) guarantees less: for a run that is expected to fail."""
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    in_flight: int | None = None
+    """As in `RunSettings`; None: drawn."""
     resends: bool = False
     """As in `RunSettings`."""
     plants: Sequence[str] = ()
@@ -61,6 +65,10 @@ class SimulationOptions:
     """As in `RunSettings`. With `exactly-once` some seeds have power losses without `power_loss`."""
     job: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Fields of `RunSettings` about the job and the operator, over the drawn ones."""
+    producers: int = 1
+    """As in `RunSettings`."""
+    reads_from: str = LEADER
+    """As in `RunSettings`."""
     weights: Mapping[str, int] | None = None
     """How often each kind of fault is drawn; None: as `faults.planning.WEIGHTS` says."""
 
@@ -76,11 +84,12 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         config |= {name: min(int(str(config[name])), most) for name, most in DETECTED_MS.items()}
     settings = RunSettings(
         seed=seed, brokers=options.brokers, seconds=options.seconds,
-        config=config, topic=TOPIC, partitions=options.partitions, replication_factor=min(3, options.brokers),
+        config=config, topic=TOPIC, partitions=options.partitions,
+        replication_factor=min(options.replication_factor, options.brokers),
         topic_config={**TOPIC_CONFIG, **options.topic_config}, acks=options.acks,
-        in_flight=random.Random(f"{seed}/in-flight").choice(IN_FLIGHT),  # noqa: S311 - not cryptography
+        in_flight=drawn_in_flight(seed, options),
         resends=options.resends, batches=options.batches, plants=options.plants, workload=options.workload,
-        **job,
+        producers=options.producers, reads_from=options.reads_from, **job,
     )  # fmt: skip
     weights = dict(WEIGHTS if options.weights is None else options.weights)
     if options.power_loss:
@@ -93,6 +102,13 @@ def plan_seed(seed: int, options: SimulationOptions) -> Schedule:
         rng = random.Random(f"{seed}/unclean")  # noqa: S311 - not cryptography
         drawn = replace(drawn, steps=with_unclean_election(drawn.steps, rng, settings))
     return replace(drawn, run=settings.to_json())
+
+
+def drawn_in_flight(seed: int, options: SimulationOptions) -> int:
+    """Return how many batches the producer of one seed has in flight at most."""
+    if options.in_flight is not None:
+        return options.in_flight
+    return random.Random(f"{seed}/in-flight").choice(IN_FLIGHT)  # noqa: S311 - not cryptography
 
 
 def drawn_job(rng: random.Random, options: SimulationOptions) -> dict[str, Any]:

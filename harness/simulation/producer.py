@@ -93,7 +93,7 @@ class SimulatedProducer:
 
     def __init__(
         self, client: WireClient, topic: str, count: int, history: MemoryHistory, *, in_flight: int, acks: int,
-        resends: bool, on_anomaly: Callable[[str, str], None],
+        resends: bool, on_anomaly: Callable[[str, str], None], name: str = "producer",
     ) -> None:  # fmt: skip
         self._client = client
         self._host = client.host
@@ -102,7 +102,7 @@ class SimulatedProducer:
         self._resends = resends
         self._on_anomaly = on_anomaly
         self._history = history
-        self._names = history.name("producer"), history.name(topic)
+        self._names = history.name(name), history.name(topic)
         history.append(
             OperationFunction.CLIENT, OperationType.OK, self._names[0], history.name(""), -1, acks, 1,
             time_ns=self._now_ns
@@ -110,6 +110,8 @@ class SimulatedProducer:
         self.acked = 0
         """Records acknowledged so far."""
         self.last_acked_ns: int | None = None
+        self.started = False
+        """True once it has a producer id."""
         self.partitions = [
             PartitionBatches(tp=TopicPartition(topic, number)) for number in range(count)
         ]
@@ -119,6 +121,7 @@ class SimulatedProducer:
         identity = await self._new_identity()
         for queue in self.partitions:
             queue.identity = identity
+        self.started = True
 
     async def _new_identity(self) -> tuple[int, int]:
         schema = messages.schema(INIT_PRODUCER_ID, INIT_VERSION, "request")

@@ -33,7 +33,7 @@ from harrow.faults.schedule import Schedule
 
 from ..backends.simulated import SimulatedSystem, drive
 from ..histories.memory import MemoryHistory
-from ..run_settings import EXACTLY_ONCE, SINK, WORKLOADS, RunSettings, settings_of
+from ..run_settings import EXACTLY_ONCE, READS_FROM, SINK, WORKLOADS, RunSettings, settings_of
 from .checks import (
     FoundAnomaly,
     acknowledged_values,
@@ -109,6 +109,11 @@ def run_schedule(schedule: Schedule, *, keep_trace: bool = False) -> SimulationR
     if settings.workload not in WORKLOADS:
         raise ConfigError(
             f"workload {settings.workload!r}: a simulation has {', '.join(WORKLOADS)}; replay it on real processes"
+        )
+    if settings.producers < 1 or settings.reads_from not in READS_FROM:
+        raise ConfigError(
+            f"producers={settings.producers}, reads_from={settings.reads_from!r}: expected a producer, "
+            f"and {' or '.join(READS_FROM)}"
         )
     outside = [step.fault for step in schedule.steps if isinstance(step.fault, OutsideFault)]
     if outside:

@@ -1,4 +1,4 @@
-"""The workload of a simulation: one topic, an idempotent producer, a consumer.
+"""The workload of a simulation: one topic, an idempotent producer (or several), a consumer.
 
 Owns: `SimulatedWorkload`. It creates the topic, then sends batches at random moments of the run; the number of records
 of each batch, and its partition, are drawn from the world's seed.
@@ -36,20 +36,31 @@ class SimulatedWorkload:
         self._rest = settings.batches
         self.history = MemoryHistory()
         self.anomalies: list[FoundAnomaly] = []
-        self.ready = False
+        self._prepared = False
         host, reading = cluster.client("producer"), cluster.client("reader")
         self._host: Host = host
         self._client = WireClient(host, "producer", cluster.bootstrap)
-        self.producer = SimulatedProducer(
-            self._client, settings.topic, settings.partitions, self.history, in_flight=settings.in_flight,
-            acks=settings.acks, resends=settings.resends, on_anomaly=self._anomaly,
-        )  # fmt: skip
+        self.producer = self._producer(self._client, "producer")
+        self._producers = [self.producer]
+        for number in range(2, settings.producers + 1):
+            name = f"producer-{number}"
+            client = WireClient(cluster.client(name), name, cluster.bootstrap)
+            producer = self._producer(client, name)
+            client.host.tasks.spawn(producer.start(), name="start")
+            self._producers.append(producer)
         self.consumer = SimulatedConsumer(
             WireClient(reading, "reader", cluster.bootstrap), settings.topic, settings.partitions,
-            self.history, on_anomaly=self._anomaly,
+            self.history, reads_from=settings.reads_from, on_anomaly=self._anomaly,
         )  # fmt: skip
         self._numbers = [0] * settings.partitions
         host.tasks.spawn(self._prepare(), name="prepare")
+
+    def _producer(self, client: WireClient, name: str) -> SimulatedProducer:
+        settings = self._settings
+        return SimulatedProducer(
+            client, settings.topic, settings.partitions, self.history, in_flight=settings.in_flight,
+            acks=settings.acks, resends=settings.resends, on_anomaly=self._anomaly, name=name,
+        )  # fmt: skip
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -82,7 +93,12 @@ class SimulatedWorkload:
         for number in range(self._settings.partitions):
             await self._client.leader(TopicPartition(self._settings.topic, number))
         self.consumer.start()
-        self.ready = True
+        self._prepared = True
+
+    @property
+    def ready(self) -> bool:
+        """True when the topic has leaders, and every producer its id."""
+        return self._prepared and all(producer.started for producer in self._producers)
 
     def config_of(self, topic: str) -> Mapping[str, object]:
         """Return the settings with which a topic is created."""
@@ -132,13 +148,15 @@ class SimulatedWorkload:
             self._numbers[partition] += count
             values = [f"{partition}:{number}".encode() for number in range(at, at + count)]
             self.offered.update(values)
-            self.producer.offer(partition, values)
+            producers = self._producers
+            producer = rng.choice(producers) if len(producers) > 1 else self.producer
+            producer.offer(partition, values)
             await self._host.tasks.sleep(rng.uniform(0, 2 * pause_ms))
 
     @property
     def done(self) -> bool:
         """True when everything was offered and acknowledged."""
-        return not self._rest and self.producer.idle
+        return not self._rest and all(producer.idle for producer in self._producers)
 
 
 def _text(value: object) -> str:

@@ -2,8 +2,154 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
+
+from harrow.cluster.host.seam.failpoints import AFTER_APPEND, BEFORE_APPEND, BEFORE_ISR_WRITE
+from harrow.faults.disk_faults import PowerLoss
+from harrow.faults.failpoint_faults import Failpoint
+from harrow.faults.network_faults import Isolate
+from harrow.faults.process_faults import Kill
+from harrow.faults.request_faults import DelayRequest
+from harrow.faults.schedule import ScheduledFault
+from harrow.faults.spec import Fault
+from harrow.faults.targets import Target, all_brokers, follower, leader
+
+from ..run_settings import TOPIC, RunSettings
 from ..simulation import SimulationOptions
 from .bug import Bug
+
+SESSION, LAG = "zookeeper.session.timeout.ms", "replica.lag.time.max.ms"
+QUICK: Mapping[str, object] = {SESSION: 1_500, LAG: 400}
+"""A follower leaves the ISR long before a dead leader is replaced."""
+
+
+def times_ms(settings: RunSettings) -> tuple[int, int]:
+    """Return the session timeout and the lag time, which the times of the steps depend on."""
+    return int(str(settings.config[SESSION])), int(str(settings.config[LAG]))
+
+
+def step(number: int, fault: Fault, at_ms: float, lasts_ms: float) -> ScheduledFault:
+    """One fault at a time of its own."""
+    return ScheduledFault(
+        id=str(number), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False,
+        duration_ms=round(lasts_ms),
+    )  # fmt: skip
+
+
+def leader_stops_when_a_follower_joins(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """Two elections around a follower that lacks committed records.
+
+    A follower is cut off until it is outside of the ISR. What waited for it is committed then, and the leader dies
+    before another follower knows that. Its heir stops when it is about to let the slow follower into the ISR.
+    """
+    _, lag_ms = times_ms(settings)
+    end_ms = settings.seconds * 1_000
+    at_ms = rng.uniform(200, 800)
+    armed_ms = at_ms + rng.uniform(0.4, 0.9) * lag_ms
+    leader_dies = Failpoint(target=leader(TOPIC), point=BEFORE_APPEND, action="crash")
+    heir_stops = Failpoint(target=all_brokers, point=BEFORE_ISR_WRITE, action="stop")
+    return (
+        step(
+            1,
+            Isolate(target=follower(TOPIC), heals_by="reset"),
+            at_ms,
+            rng.uniform(1.5, 2) * lag_ms,
+        ),
+        step(2, leader_dies, armed_ms, end_ms),
+        step(3, heir_stops, armed_ms + 20, end_ms),
+    )
+
+
+def leader_cut_off_from_brokers(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """The leader reaches neither followers nor registry, only clients, until another broker is elected."""
+    session_ms, _ = times_ms(settings)
+    at_ms = rng.uniform(0.1, 0.3) * settings.seconds * 1_000
+    lasts_ms = rng.uniform(1.1, 1.5) * session_ms
+    return (step(1, Isolate(target=leader(TOPIC)), at_ms, lasts_ms),)
+
+
+def heir_dies_after_its_first_append(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """Two elections between which the second heir truncates nothing.
+
+    One follower does not get the leader's last batches. The leader dies; its heir appends, and dies before another
+    follower knows where to truncate. That one leads, and the heir comes back.
+    """
+    session_ms, lag_ms = times_ms(settings)
+    end_ms = settings.seconds * 1_000
+    at_ms = rng.uniform(200, 800)
+    behind = Isolate(target=follower(TOPIC), heals_by="reset")
+    dies_ms = at_ms + rng.uniform(0.2, 0.5) * lag_ms
+    late_query = late_request("OffsetForLeaderEpoch", all_brokers, rng.uniform(1, 2) * lag_ms)
+    heir_dies = Failpoint(target=all_brokers, point=AFTER_APPEND, action="crash")
+    return (
+        step(1, behind, at_ms, rng.uniform(0.7, 0.9) * lag_ms),
+        step(2, Kill(target=leader(TOPIC)), dies_ms, end_ms),
+        step(3, late_query, at_ms + lag_ms, end_ms),
+        step(4, heir_dies, at_ms + lag_ms, rng.uniform(0.1, 1.2) * session_ms),
+    )
+
+
+def power_loss_of_leader_and_heir(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """The leader loses its power, then its heir, before another follower has fetched from the heir.
+
+    The heir is back first.
+    """
+    session_ms, lag_ms = times_ms(settings)
+    at_ms = rng.uniform(0.1, 0.3) * settings.seconds * 1_000
+    late_fetch = late_request("Fetch", all_brokers, rng.uniform(0.5, 0.9) * lag_ms)
+    heir_ms = at_ms + 0.5 * session_ms  # as soon as it leads
+    heir_lasts_ms = rng.uniform(1.1, 1.6) * session_ms
+    lasts_ms = rng.uniform(3, 4) * session_ms
+    return (
+        step(1, PowerLoss(target=leader(TOPIC)), at_ms, lasts_ms),
+        step(2, late_fetch, at_ms + 20, 0),
+        step(3, PowerLoss(target=leader(TOPIC)), heir_ms, heir_lasts_ms),
+    )
+
+
+def follower_that_misses_two_elections(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """One follower lacks the leader's last batches, the other does not hear of elections.
+
+    The leader dies and follows its heir, then the heir dies and the old leader leads again.
+    """
+    session_ms, lag_ms = times_ms(settings)
+    end_ms = settings.seconds * 1_000
+    at_ms = rng.uniform(200, 800)
+    late_ms = rng.uniform(4, 6) * session_ms
+    heir_ms = at_ms + rng.uniform(2, 2.6) * session_ms
+    return (
+        step(
+            1,
+            Isolate(target=follower(TOPIC), heals_by="reset"),
+            at_ms,
+            rng.uniform(0.7, 0.9) * lag_ms,
+        ),
+        step(2, late_request("LeaderAndIsr", follower(TOPIC), late_ms), at_ms + 30, end_ms),
+        step(
+            3,
+            Kill(target=leader(TOPIC)),
+            at_ms + rng.uniform(0.3, 0.6) * lag_ms,
+            rng.uniform(1.1, 1.4) * session_ms,
+        ),
+        step(4, Kill(target=leader(TOPIC)), heir_ms, end_ms),
+    )
+
+
+def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:
+    """The next such request that a broker of `target` gets from another broker is served late."""
+    return DelayRequest(target=target, api=api, client="broker *", delay_ms=round(delay_ms))
+
 
 BUGS: tuple[Bug, ...] = (
     Bug(
@@ -14,10 +160,58 @@ BUGS: tuple[Bug, ...] = (
         options=SimulationOptions(),
     ),
     Bug(
+        number=2,
+        name="kip_101_power_loss",
+        known_as="KIP-101, second case",
+        seen_as=frozenset({"replica-divergence"}),
+        options=SimulationOptions(
+            brokers=3,
+            partitions=1,
+            seconds=8.0,
+            batches=120,
+            power_loss=True,
+            config={**QUICK, "replica.high.watermark.checkpoint.interval.ms": 100},
+        ),
+        steps=power_loss_of_leader_and_heir,
+    ),
+    Bug(
+        number=3,
+        name="kip_279",
+        known_as="KIP-279",
+        seen_as=frozenset({"replica-divergence"}),
+        options=SimulationOptions(brokers=3, partitions=1, seconds=5.0, batches=100, config=QUICK),
+        steps=heir_dies_after_its_first_append,
+    ),
+    Bug(
+        number=4,
+        name="kip_320",
+        known_as="KIP-320",
+        seen_as=frozenset({"lost-write", "replica-divergence"}),
+        options=SimulationOptions(brokers=3, partitions=1, seconds=7.0, batches=140, config=QUICK),
+        steps=follower_that_misses_two_elections,
+    ),
+    Bug(
         number=5,
         name="kafka_7128",
         known_as="KAFKA-7128",
         seen_as=frozenset({"lost-write"}),
-        options=SimulationOptions(),
+        options=SimulationOptions(
+            brokers=4,
+            partitions=1,
+            replication_factor=4,
+            seconds=5.0,
+            batches=100,
+            in_flight=5,
+            config={**QUICK, "replica.fetch.wait.max.ms": 400, "replica.fetch.max.bytes": 1},
+        ),
+        steps=leader_stops_when_a_follower_joins,
+    ),
+    Bug(
+        number=7,
+        name="kip_497",
+        known_as="KIP-497",
+        seen_as=frozenset({"lost-write"}),
+        options=SimulationOptions(brokers=3, partitions=1, seconds=4.0, batches=60, config=QUICK),
+        steps=leader_cut_off_from_brokers,
     ),
 )

@@ -2,6 +2,163 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
+from harrow.faults.disk_faults import DiskError, PowerLoss, SlowDisk
+from harrow.faults.network_faults import Isolate, Reset
+from harrow.faults.process_faults import Kill
+from harrow.faults.schedule import ScheduledFault
+from harrow.faults.spec import Fault
+from harrow.faults.targets import all_brokers, follower, leader
+
+from ..run_settings import EXACTLY_ONCE, SAME_BROKER, SINK, TOPIC, RunSettings
+from ..simulation import SimulationOptions
 from .bug import Bug
 
-BUGS: tuple[Bug, ...] = ()
+SESSION_MS = 600
+"""The registry's session timeout of these runs: short, so that elections follow soon."""
+TIMES = {"zookeeper.session.timeout.ms": SESSION_MS, "replica.lag.time.max.ms": 400}
+
+
+def step(number: int, at_ms: float, fault: Fault, lasts_ms: float) -> ScheduledFault:
+    """One fault of a directed run, `at_ms` after the first traffic."""
+    return ScheduledFault(
+        id=str(number), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False,
+        duration_ms=round(lasts_ms),
+    )  # fmt: skip
+
+
+def last_member_loses_power(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
+    """The followers leave the ISR, the leader loses its power and is back before they are."""
+    partition = rng.randrange(settings.partitions)
+    begin_ms = rng.uniform(300, 900)
+    cut_ms = begin_ms + rng.uniform(1.5, 2.2) * SESSION_MS
+    back_ms = cut_ms - begin_ms + 4 * SESSION_MS
+    return (
+        step(1, begin_ms, Kill(target=follower(TOPIC, partition)), back_ms),
+        step(2, begin_ms + 1, Kill(target=follower(TOPIC, partition)), back_ms),
+        step(3, cut_ms, PowerLoss(target=leader(TOPIC, partition)), rng.uniform(0.2, 1.2) * SESSION_MS),
+    )  # fmt: skip
+
+
+def fsync_of_last_member_fails(
+    rng: random.Random, settings: RunSettings
+) -> Sequence[ScheduledFault]:
+    """The followers leave the ISR, then one fsync of the leader's log fails; the followers stay away meanwhile."""
+    partition = rng.randrange(settings.partitions)
+    begin_ms = rng.uniform(300, 900)
+    error_ms = begin_ms + rng.uniform(1.5, 2.2) * SESSION_MS
+    back_ms = error_ms - begin_ms + 6 * SESSION_MS
+    error = DiskError(
+        target=leader(TOPIC, partition), operation="sync", path=f"*/{TOPIC}-{partition}/*.log",
+        nth=rng.randint(1, 6), count=1,
+    )  # fmt: skip
+    return (
+        step(1, begin_ms, Kill(target=follower(TOPIC, partition)), back_ms),
+        step(2, begin_ms + 1, Kill(target=follower(TOPIC, partition)), back_ms),
+        step(3, error_ms, error, 2 * SESSION_MS),
+    )
+
+
+def transaction_index_fails(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
+    """The leader of the output cannot write a transaction index once; faults of clients make transactions abort."""
+    partition = rng.randrange(settings.partitions)
+    begin_ms = rng.uniform(300, 1_000)
+    error = DiskError(
+        target=leader(SINK, partition), operation="write", path=f"*/{SINK}-{partition}/*.txnindex", count=1
+    )  # fmt: skip
+    return (
+        step(1, begin_ms, error, 2 * SESSION_MS),
+        step(2, begin_ms + rng.uniform(100, 1_500), Reset(target=leader(TOPIC, partition)), 0),
+    )
+
+
+def leader_is_cut_off_from_brokers(
+    rng: random.Random, settings: RunSettings
+) -> Sequence[ScheduledFault]:
+    """A leader takes records that no follower gets, and follows another leader later; clients reach it all the time."""
+    begin_ms = rng.uniform(300, 1_500)
+    cut = Isolate(target=leader(TOPIC, rng.randrange(settings.partitions)), clients=False)
+    return (step(1, begin_ms, cut, rng.uniform(1.2, 3.0) * SESSION_MS),)
+
+
+def all_lose_power_with_slow_disks(
+    rng: random.Random, settings: RunSettings
+) -> Sequence[ScheduledFault]:
+    """Records wait for fsyncs on all brokers and stay above the high watermark for long; then all lose their power."""
+    del settings
+    steps: list[ScheduledFault] = []
+    cut_ms = rng.uniform(300, 900)
+    for _ in range(4):
+        slow = SlowDisk(target=all_brokers, delay_ms=float(rng.randint(60, 150)))
+        lasts_ms = rng.uniform(0.2, 0.6) * SESSION_MS
+        steps.append(step(len(steps) + 1, cut_ms - 250, slow, 250))
+        steps.append(step(len(steps) + 1, cut_ms, PowerLoss(target=all_brokers), lasts_ms))
+        cut_ms += 1_300 + rng.uniform(0, 300)
+    return steps
+
+
+BUGS: tuple[Bug, ...] = (
+    Bug(
+        number=8,
+        name="kip_966",
+        known_as="KIP-966",
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
+        options=SimulationOptions(brokers=3, seconds=4.0, power_loss=True, config=TIMES),
+        steps=last_member_loses_power,
+    ),
+    Bug(
+        number=15,
+        name="kafka_10778",
+        known_as="KAFKA-10778",
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
+        options=SimulationOptions(
+            brokers=3,
+            seconds=6.0,
+            batches=300,
+            power_loss=True,
+            config=TIMES,
+            topic_config={"min.insync.replicas": "1"},
+        ),
+        steps=fsync_of_last_member_fails,
+    ),
+    Bug(
+        number=16,
+        name="kafka_7866",
+        known_as="KAFKA-7866",
+        seen_as=frozenset(
+            {
+                "inconsistent-offsets",
+                "replica-divergence",
+                "aborted-read",
+                "missing-output",
+                "duplicate-output",
+                "lost-write",
+                "unseen",
+            }
+        ),
+        options=SimulationOptions(brokers=3, seconds=5.0, workload=EXACTLY_ONCE, config=TIMES),
+        steps=transaction_index_fails,
+    ),
+    Bug(
+        number=12,
+        name="kafka_14704",
+        known_as="KAFKA-14704",
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
+        options=SimulationOptions(
+            brokers=3, seconds=4.0, producers=2, reads_from=SAME_BROKER, config=TIMES
+        ),
+        steps=leader_is_cut_off_from_brokers,
+    ),
+    Bug(
+        number=13,
+        name="kafka_9835",
+        known_as="KAFKA-9835",
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
+        options=SimulationOptions(
+            brokers=3, seconds=6.0, batches=150, producers=5, power_loss=True, config=TIMES
+        ),
+        steps=all_lose_power_with_slow_disks,
+    ),
+)

@@ -1,8 +1,9 @@
-"""One trial: a search for one planted bug, until a run shows it or the processor time is used up.
+"""One trial: a search for one planted bug, until a run shows it or the time is used up.
 
 A run counts only when the same schedule on brokers without the bug has no anomaly: then it is the bug that was found,
-and not a fault of the harness. Time is the processor time of the searching process, so a loaded machine does not move
-it much; the run without the bug is not counted, because a user's search does not need it.
+and not a fault of the harness. Time is that of the runs alone: in simulation the processor time of the searching
+process, so a loaded machine does not move it much; on real processes wall time. The run without the bug is not counted,
+because a user's search does not need it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from harrow.faults.schedule import Schedule
 
@@ -31,63 +33,100 @@ SEARCHES: Mapping[str, SearchMaker] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What one run showed."""
+
+    anomalies: frozenset[str]
+    """Names."""
+    faults: int
+    """How many took effect."""
+    schedule: Schedule
+    """As it ran, with what was resolved."""
+    simulated: SimulationResult | None = None
+    """From which a search learns; None for a run on real processes."""
+
+
+class Runs(Protocol):
+    """Where the runs of a trial take place."""
+
+    def run(self, schedule: Schedule) -> Observed:
+        """Run a schedule from start to verdict."""
+        ...
+
+    def clock(self) -> float:
+        """Return the time in seconds that a budget counts."""
+        ...
+
+
+class SimulatedRuns:
+    """Runs on a virtual clock, in this process."""
+
+    def run(self, schedule: Schedule) -> Observed:
+        """Run it; ConfigError for a schedule that no simulation can run."""
+        result = run_schedule(schedule)
+        return Observed(
+            anomalies=frozenset(name for name, _ in result.anomalies), faults=len(result.faults),
+            schedule=result.schedule, simulated=result,
+        )  # fmt: skip
+
+    def clock(self) -> float:
+        """Return the processor time of this process."""
+        return time.process_time()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """The result of one trial."""
 
     bug: str
+    """Name of its module."""
     search: str
-    seed: int
-    """The number of the trial."""
+    number: int
     found: bool
-    cpu_s: float
-    """Processor time until the bug was found, or that was used up."""
+    seconds: float
+    """Until the bug was found, or the budget was used up."""
     runs: int
     faults: int
-    """How many faults took effect in the run that found it."""
+    """How many took effect in the run that found it."""
     anomalies: tuple[str, ...]
     """Names, of the run that found it."""
     others: tuple[str, ...]
-    """Names of anomalies that do not name the bug, in runs that did not find it."""
-    false_alarms: tuple[int, ...]
-    """Seeds of runs that had an anomaly without the bug, too: each is a defect of the harness or of the brokers."""
+    """Names of anomalies that do not name the bug, in the runs before."""
+    false_alarms: tuple[Schedule, ...]
+    """Runs that had an anomaly without the bug, too: each shows a defect of the harness or of the brokers."""
     schedule: Schedule | None
+    """Of the run that found it."""
 
 
 def run_trial(
-    bug: Bug, seed: int, search_name: str = DIRECTED, *, budget_s: float = BUDGET_S
-) -> Trial:
-    """Search for `bug`, with the runs that follow from `seed`; ConfigError for a plan that no simulation can run."""
-    search = SEARCHES[search_name](bug, seed * SEEDS_OF_TRIAL + 1)
-    used_s, runs = 0.0, 0
-    others, false_alarms = set[str](), list[int]()
-    while used_s < budget_s:
-        schedule = search.propose()
-        began = time.process_time()
-        result = run_schedule(schedule)
-        search.learn(result)
-        used_s += time.process_time() - began
-        runs += 1
-        names = {name for name, _ in result.anomalies}
-        if not names:
-            continue
-        without = run_schedule(unplanted(schedule))
-        if without.anomalies:
-            false_alarms.append(result.seed)
-        elif names & bug.seen_as:
-            return _trial(bug, search_name, seed, used_s, runs, others, false_alarms, found=result)
-        else:
-            others |= names
-    return _trial(bug, search_name, seed, used_s, runs, others, false_alarms, found=None)
-
-
-def _trial(
-    bug: Bug, search_name: str, seed: int, used_s: float, runs: int, others: set[str], false_alarms: list[int],
-    *, found: SimulationResult | None,
+    bug: Bug, number: int, search_name: str = DIRECTED, *, budget_s: float = BUDGET_S, where: Runs | None = None
 ) -> Trial:  # fmt: skip
+    """Search for `bug` with the runs that follow from `number`; by default in simulation."""
+    search = SEARCHES[search_name](bug, number * SEEDS_OF_TRIAL + 1)
+    runs = SimulatedRuns() if where is None else where
+    used_s, count = 0.0, 0
+    others, false_alarms = set[str](), list[Schedule]()
+    found: Observed | None = None
+    while used_s < budget_s and found is None:
+        schedule = search.propose()
+        began = runs.clock()
+        observed = runs.run(schedule)
+        if observed.simulated is not None:
+            search.learn(observed.simulated)
+        used_s += runs.clock() - began
+        count += 1
+        if not observed.anomalies:
+            continue
+        if runs.run(unplanted(schedule)).anomalies:
+            false_alarms.append(unplanted(observed.schedule))
+        elif observed.anomalies & bug.seen_as:
+            found = observed
+        else:
+            others |= observed.anomalies
     return Trial(
-        bug=bug.name, search=search_name, seed=seed, found=found is not None, cpu_s=used_s, runs=runs,
-        faults=0 if found is None else len(found.faults),
-        anomalies=() if found is None else tuple(sorted({name for name, _ in found.anomalies})),
+        bug=bug.name, search=search_name, number=number, found=found is not None, seconds=used_s, runs=count,
+        faults=0 if found is None else found.faults,
+        anomalies=() if found is None else tuple(sorted(found.anomalies)),
         others=tuple(sorted(others)), false_alarms=tuple(false_alarms),
         schedule=None if found is None else found.schedule,
     )  # fmt: skip

@@ -18,7 +18,9 @@ from click.testing import CliRunner
 from harrow.cluster.errors import ConfigError
 from harrow.cluster.ids import TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
-from harrow.faults import Schedule
+from harrow.faults import Schedule, disk_error
+from harrow.faults.errors import CapabilityError
+from harrow.faults.system import check_capabilities
 from harrow.harness.backends.simulated import SimulatedSystem
 from harrow.harness.checks.guarantees import ALL_ANOMALIES, GUARANTEE_OF_SIMULATIONS, SIMULATED
 from harrow.harness.commands.simulate import command
@@ -360,7 +362,12 @@ def test_wrong_settings_are_refused_before_anything_runs() -> None:
 
 def test_simulated_backend_refuses_missing_capabilities() -> None:
     with SimulatedCluster(brokers=3, seed=1) as cluster:
-        assert "disk-errors" not in SimulatedSystem(cluster).capabilities
+        assert "disk-delays" not in SimulatedSystem(cluster).capabilities
+        check_capabilities(SimulatedSystem(cluster), "", disk_error("write", 1).capabilities())
+        with pytest.raises(CapabilityError, match="delay_ms"):
+            check_capabilities(
+                SimulatedSystem(cluster), "", disk_error("write", 1, delay_ms=5).capabilities()
+            )
 
 
 def test_a_schedule_that_needs_another_producer_is_refused() -> None:

@@ -13,6 +13,9 @@ So `replace(durable=False)` may leave, after a power loss, the old content, the 
 file; `sync_file` and `replace(durable=True)` never do.
 
 `survivor` returns the disk of the next incarnation: a copy, so that code of the old incarnation cannot change it.
+
+Disk errors (`host/knobs/disk_faults.py`) fail the calls that they fail on a real disk, and end with the incarnation;
+`inode.py` says what an fsync that failed leaves behind. A delay is refused: no call here takes time.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 
+from ..knobs.disk_faults import DiskFaults
 from ..seam import Buffer
 from .inode import Inode
 from .names import Change, FileNames, PathTable
@@ -53,10 +57,10 @@ class SimRegion:
 class SimMap:
     """A file mapped into memory; `MappedFile` of the seam."""
 
-    __slots__ = ("_disk", "_inode", "_view")
+    __slots__ = ("_disk", "_inode", "_path", "_view")
 
-    def __init__(self, disk: SimDisk, inode: Inode, size: int) -> None:
-        self._disk, self._inode = disk, inode
+    def __init__(self, disk: SimDisk, path: str, inode: Inode, size: int) -> None:
+        self._disk, self._path, self._inode = disk, path, inode
         if inode.baseline is None:
             inode.baseline = inode.stable()
             inode.undo.clear()
@@ -76,13 +80,13 @@ class SimMap:
 
     def resize(self, size: int) -> None:
         """Map `size` bytes instead."""
-        self._disk.check()
+        self._disk.check("write", self._path)
         self._inode.resize(size)
         self._view = memoryview(self._inode.data)
 
     def sync(self) -> None:
         """BLOCKS. Make everything written durable."""
-        self._disk.synced(self._inode)
+        self._disk.synced(self._path, self._inode)
 
     def close(self) -> None:
         """Unmap the file; a second call is no error."""
@@ -116,7 +120,7 @@ class SimFile:
 
     def append(self, parts: Sequence[Buffer]) -> int:
         """Write `parts` at the end; OSError and nothing written when the disk refuses."""
-        self._disk.check()
+        self._disk.check("write", self._path)
         inode = self._inode
         at = len(inode.data)
         inode.write(at, parts[0] if len(parts) == 1 else b"".join(parts))
@@ -125,16 +129,18 @@ class SimFile:
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrite in place."""
-        self._disk.check()
+        self._disk.check("write", self._path)
         self._inode.write(position, data)
         self._inode.modified_ms = self._disk.now_ms()
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer at the end of the file."""
+        self._disk.check_read(self._path)
         return bytes(self._inode.data[position : position + size])
 
     def region(self, position: int, size: int) -> SimRegion:
         """A range to be sent."""
+        self._disk.check_read(self._path)
         return SimRegion(self._inode, position, size)
 
     def size(self) -> int:
@@ -143,13 +149,13 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         """Truncate or extend the file to `size`."""
-        self._disk.check()
+        self._disk.check("write", self._path)
         self._inode.resize(size)
         self._inode.modified_ms = self._disk.now_ms()
 
     def sync(self) -> None:
         """BLOCKS. Make everything written durable, and the file's name."""
-        self._disk.synced(self._inode)
+        self._disk.synced(self._path, self._inode)
 
     def close(self) -> None:
         """Close the file; a second call is no error."""
@@ -162,6 +168,8 @@ class SimDisk:
         self.now_ms = now_ms
         self.refuses: int | None = None
         """The errno (EIO, ENOSPC) that every write raises while a fault lasts; 0: none."""
+        self.faults = DiskFaults()
+        """The disk errors that are armed in this incarnation."""
         self.locks: set[str] = set()
         self._names = FileNames()
         self._stable = FileNames()
@@ -169,14 +177,25 @@ class SimDisk:
 
     # ------------------------------------------------------------ durability
 
-    def check(self) -> None:
-        """OSError while a fault makes the disk refuse writes."""
+    def check(self, operation: str, path: str) -> None:
+        """OSError while a fault makes the disk refuse writes, or when a disk error is due."""
         if self.refuses is not None:
             raise OSError(self.refuses, os.strerror(self.refuses))
+        if self.faults.live:
+            self.faults.check(operation, path)
 
-    def synced(self, inode: Inode) -> None:
+    def check_read(self, path: str) -> None:
+        """OSError when a disk error of reads is due."""
+        if self.faults.live:
+            self.faults.check("read", path)
+
+    def synced(self, path: str, inode: Inode) -> None:
         """An fsync: this file's bytes, and all names so far, are durable."""
-        self.check()
+        try:
+            self.check("sync", path)
+        except OSError:
+            inode.sync_failed()
+            raise
         inode.sync()
         self._commit(len(self._journal))
 
@@ -241,7 +260,7 @@ class SimDisk:
         inode = self._names.files.get(path)
         if inode is None:
             inode = self._create(path)
-        return SimMap(self, inode, size)
+        return SimMap(self, path, inode, size)
 
     def lock(self, path: str) -> SimLock:
         """Lock the file `path` until the release or the end of the process; BlockingIOError while it is locked."""
@@ -253,7 +272,10 @@ class SimDisk:
         return SimLock(self, path)
 
     def _create(self, path: str) -> Inode:
-        self.check()
+        self.check("rename", path)
+        return self._link(path)
+
+    def _link(self, path: str) -> Inode:
         folder = path.rpartition("/")[0]
         if folder and folder not in self._names.folders:
             raise _absent(path)
@@ -268,15 +290,17 @@ class SimDisk:
         inode = self._names.files.get(path)
         if inode is None:
             raise _absent(path)
+        self.check_read(path)
         return bytes(inode.data)
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Replace the file atomically, by way of a temporary file; the head says what survives a power loss."""
         temporary = path + TEMPORARY
-        inode = self._create(temporary)
+        self.check("write", path)
+        inode = self._link(temporary)
         inode.write(0, data)
         if durable:
-            self.synced(inode)
+            self.synced(path, inode)
         self._change(Change("rename", temporary, path))
         if durable:
             self._commit(len(self._journal))
@@ -285,9 +309,9 @@ class SimDisk:
         """BLOCKS. Make a file or a folder, and its name, durable; no error where there is none."""
         inode = self._names.files.get(path)
         if inode is not None:
-            self.synced(inode)
+            self.synced(path, inode)
         elif path in self._names.folders:
-            self.check()
+            self.check("sync", path)
             self._commit(len(self._journal))
 
     # ------------------------------------------------------------------ names
@@ -314,26 +338,26 @@ class SimDisk:
     def make_folder(self, path: str) -> None:
         """Create it and its parents; no error where it exists."""
         if path not in self._names.folders:
-            self.check()
+            self.check("rename", path)
             self._change(Change("make", path))
 
     def rename(self, source: str, target: str) -> None:
         """Rename atomically; FileNotFoundError where there is no `source`."""
         if not self.exists(source):
             raise _absent(source)
-        self.check()
+        self.check("rename", source)
         self._change(Change("rename", source, target))
 
     def remove(self, path: str) -> None:
         """Delete a file; no error where there is none."""
         if path in self._names.files:
-            self.check()
+            self.check("rename", path)
             self._change(Change("unlink", path))
 
     def remove_folder(self, path: str) -> None:
         """BLOCKS. Delete a folder with all that is in it; no error where there is none."""
         if path in self._names.folders:
-            self.check()
+            self.check("rename", path)
             self._change(Change("remove", path))
 
     def modified_ms(self, path: str) -> int:

@@ -223,7 +223,8 @@ class SimHost:
         self.trace: Trace = self._trace
         self.tap: Tap = NoTap()
         self.control = SimControl()
-        for operations in (self._network.operations(), self._failpoints.operations()):
+        rooms = (self._network, self._failpoints, machine.disk.faults)
+        for operations in [room.operations() for room in rooms]:
             for op, operation in operations.items():
                 self.control.register(op, operation)
 

@@ -3,6 +3,11 @@
 Owns: `Inode`. It stores how to undo each write since the last fsync. A mapped file has no single writes, so that its
 inode stores the content of the last fsync instead. `after_power_loss` returns the content that the disk has after a
 power loss; the head of `disk.py` says what may survive.
+
+After an fsync that failed, Linux counts the blocks that it did not write as clean: readers find them in the page cache,
+and no later fsync writes them, unless they are written to again. `sync_failed` keeps what the disk has in their place;
+the next incarnation finds that, as when the kernel has evicted the pages. A mapped file stays as it was: its pages are
+written with the next msync.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from typing import NamedTuple
 from ..seam import Buffer
 
 PAGE = 4096
+BLOCK = 512
+"""The unit in which a file system writes back a file's dirty bytes."""
 TORN_RATHER_THAN_ZERO = 0.7
 """Probability that the rest of a torn append is missing; otherwise it is zeroes (XFS, delayed allocation)."""
 
@@ -28,13 +35,15 @@ class UndoneWrite(NamedTuple):
 class Inode:
     """The bytes of a file, which may have several names over time."""
 
-    __slots__ = ("baseline", "data", "modified_ms", "undo")
+    __slots__ = ("baseline", "data", "lost_blocks", "modified_ms", "undo")
 
     def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
         self.data = bytearray(data)
         self.undo: list[UndoneWrite] = []
         self.baseline: bytes | None = None
         """Content at the last sync of a file that is or was mapped."""
+        self.lost_blocks: dict[int, bytes] = {}
+        """Blocks that a failed fsync left unwritten, by number: what the disk has there."""
         self.modified_ms = modified_ms
 
     def write(self, position: int, data: Buffer) -> None:
@@ -44,6 +53,9 @@ class Inode:
             self.undo.append(
                 UndoneWrite(position, bytes(content[position : position + len(data)]), size)
             )
+        if self.lost_blocks:
+            for number in range(position // BLOCK, (position + len(data) - 1) // BLOCK + 1):
+                self.lost_blocks.pop(number, None)  # dirty again: the next fsync writes it
         if position > size:
             content.extend(bytes(position - size))
         content[position : position + len(data)] = data
@@ -57,7 +69,7 @@ class Inode:
 
     def copy(self) -> Inode:
         """The same file for another incarnation."""
-        twin = Inode(bytes(self.data), self.modified_ms)
+        twin = Inode(self._with_lost_blocks(self.data), self.modified_ms)
         twin.undo, twin.baseline = list(self.undo), self.baseline
         return twin
 
@@ -66,6 +78,29 @@ class Inode:
         self.undo.clear()
         if self.baseline is not None:
             self.baseline = bytes(self.data)
+
+    def sync_failed(self) -> None:
+        """An fsync failed: its blocks count as clean, and the disk does not have them."""
+        if self.baseline is not None:
+            return
+        durable, content = self.stable(), self.data
+        for number in range((len(content) + BLOCK - 1) // BLOCK):
+            block = slice(number * BLOCK, (number + 1) * BLOCK)
+            if content[block] != durable[block]:
+                self.lost_blocks.setdefault(number, durable[block])
+        self.undo.clear()
+
+    def _with_lost_blocks(self, content: bytes | bytearray) -> bytes:
+        """`content` as the disk has it: zeroes, or older bytes, in the place of lost blocks."""
+        if not self.lost_blocks:
+            return bytes(content)
+        found = bytearray(content)
+        for number, old in self.lost_blocks.items():
+            begin = number * BLOCK
+            size = min(BLOCK, len(found) - begin)
+            if size > 0:
+                found[begin : begin + size] = old[:size].ljust(size, b"\0")
+        return bytes(found)
 
     def stable(self) -> bytes:
         """The content at the last sync."""
@@ -85,7 +120,7 @@ class Inode:
         if torn and self.undo[survives].position == len(content):
             kept = rng.randrange(len(torn) + 1)  # the first lost write was an append: torn
             content += torn[:kept] if rng.random() < TORN_RATHER_THAN_ZERO else bytes(kept)
-        return bytes(content)
+        return self._with_lost_blocks(content)
 
     def _undo_after(self, content: bytearray, survives: int) -> bytes:
         """Undo all writes after the first `survives`; return the bytes that the first undone write had written."""

@@ -137,6 +137,43 @@ def test_regions_and_locks_work_and_absent_files_are_refused() -> None:
     assert file.size() == 10
 
 
+def test_a_disk_error_fails_the_calls_that_it_names_and_ends_with_the_incarnation() -> None:
+    made = disk()
+    file = made.open("/data/log")
+    made.faults.arm("write", path="*/log", nth=2, count=1)
+    file.append([b"01"])
+    with pytest.raises(OSError, match="/data/log"):
+        file.append([b"23"])
+    file.append([b"45"])
+    assert file.read_at(0, 10) == b"0145"
+    made.faults.arm("rename", path="*/new")
+    made.replace("/data/new", b"x")  # as on a real disk, a replacement is a write
+    with pytest.raises(OSError, match="/data/new"):
+        made.remove("/data/new")
+    made.faults.arm("read", path="*/new")
+    with pytest.raises(OSError, match="/data/new"):
+        made.read("/data/new")
+    assert made.survivor().read("/data/new") == b"x"
+
+
+def test_an_fsync_that_failed_loses_its_blocks_for_the_next_incarnation() -> None:
+    made = disk()
+    file = made.open("/data/log")
+    file.append([b"a" * 600])
+    file.sync()
+    file.append([b"b" * 1_000])
+    made.faults.arm("sync", count=1)
+    with pytest.raises(OSError, match="/data/log"):
+        file.sync()
+    file.append([b"c" * 100])
+    file.sync()  # writes the block of the new bytes, and none of the others
+    written = b"a" * 600 + b"b" * 1_000 + b"c" * 100
+    assert file.read_at(0, 2_000) == written
+    kept = b"a" * 600 + bytes(3 * 512 - 600) + written[3 * 512 :]
+    assert made.survivor().read("/data/log") == kept
+    assert made.survivor(random.Random(1)).read("/data/log") == kept
+
+
 STEP = st.one_of(
     st.tuples(st.just("append"), st.binary(min_size=1, max_size=6)),
     st.tuples(st.just("write"), st.integers(0, 12), st.binary(min_size=1, max_size=4)),

@@ -1,0 +1,314 @@
+"""`harrow zoo`: how surely each bug of the zoo is found; `--suite`: which of them your tests would notice (M1, M2).
+
+Each trial is a search with a budget of time: runs with the planted bug, until one has an anomaly that names it. Trials
+go to worker processes. `ledger.jsonl` gets a line for each trial, the schedule that found a bug is written beside it,
+and every run that had an anomaly without the bug is reported as a false alarm.
+
+Exit code 0: every bug was found in at least `--floor` of its trials, and there was no false alarm. With `--suite`:
+0 where the suite caught every bug.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from .. import out_folder
+from ..zoo.alarms import judge_unplanted
+from ..zoo.bug import Bug
+from ..zoo.catalog import ZOO, bug_named
+from ..zoo.rates import wilson_interval
+from ..zoo.suite import SuiteRun, check_baseline, check_command, check_planted_run, run_suite
+from ..zoo.table import Measured, check_page, markdown, terminal_table, write_into
+from ..zoo.trial import BUDGET_S, DIRECTED, SEARCHES, Trial, run_trial
+from .out_option import out_option
+from .progress import ProgressLine
+from .worker_processes import results_of
+
+SHRUNK_MOST = 3
+"""How many schedules of each bug are shrunk."""
+SHRINK_RUNS = 120
+FLOOR = 0.95
+TESTS_SHOWN = 2
+ALARM_BATCH = 20
+MESSAGE_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What all trials of a measurement share."""
+
+    search: str
+    budget_s: float
+    shrink: bool
+    real: Path | None
+    """The folder of runs on real processes; None: simulation."""
+
+
+def trial_of(bug: Bug, number: int, settings: Settings) -> tuple[Trial, int | None]:
+    """Run one trial in a worker process; return it, and how many faults its schedule was shrunk to."""
+    if settings.real is None:
+        trial = run_trial(bug, number, settings.search, budget_s=settings.budget_s)
+    else:
+        from ..zoo.real import RealRuns
+
+        where = RealRuns(settings.real, f"{bug.name}-{number}")
+        trial = run_trial(bug, number, settings.search, budget_s=settings.budget_s, where=where)
+    if trial.schedule is None or not settings.shrink or number >= SHRUNK_MOST:
+        return trial, None
+    from ..search.simulated import shrink_simulated
+
+    shrunk, _ = shrink_simulated(trial.schedule, runs_most=SHRINK_RUNS, names=bug.seen_as)
+    return trial, len(shrunk.schedule.steps)
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[BUG]...")
+@click.option("--list", "listing", is_flag=True, help="list the bugs, and end")
+@click.option(
+    "--trials", type=click.IntRange(1, 10_000), default=None,
+    help="for each bug  [default: 30; with --suite 1]",
+)  # fmt: skip
+@click.option(
+    "--search", type=click.Choice(list(SEARCHES)), default=DIRECTED, show_default=True,
+    help="directed: faults in the order that the bug needs, at random times; random: faults, application and settings "
+    "are drawn, whichever bug is planted",
+)  # fmt: skip
+@click.option(
+    "--budget", "budget_s", type=click.FloatRange(1, 86_400), default=BUDGET_S, show_default=True,
+    help="seconds of a trial: processor time in simulation, wall time with --real",
+)  # fmt: skip
+@click.option(
+    "--real", is_flag=True, help="on real processes, with the application of harrow chaos"
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="trials at a time"
+)
+@click.option(
+    "--shrink/--no-shrink", default=True, show_default=True,
+    help=f"shrink the schedules of the first {SHRUNK_MOST} trials of each bug",
+)  # fmt: skip
+@click.option(
+    "--floor",
+    type=click.FloatRange(0, 1),
+    default=FLOOR,
+    show_default=True,
+    help="least rate of each bug",
+)
+@click.option(
+    "--write", "page", type=click.Path(dir_okay=False, path_type=Path), default=None,
+    help="write the table into this page, such as docs/zoo.md",
+)  # fmt: skip
+@click.option(
+    "--suite", metavar="COMMAND", default=None,
+    help="run your tests against each bug instead, such as --suite 'pytest tests/'",
+)  # fmt: skip
+@click.option(
+    "--alarms", "alarms", type=click.IntRange(1, 10_000_000), default=None, metavar="RUNS",
+    help="judge so many runs of the searches on brokers without a bug instead, where each anomaly is a false alarm",
+)  # fmt: skip
+@out_option
+def command(names: tuple[str, ...], **given: Any) -> None:
+    """Search for bugs that Kafka really had, and print how surely and how soon each is found.
+
+    BUG: a number or a name of the list (harrow zoo --list); by default all of them.
+    """
+    bugs = [bug_named(name) for name in names] or list(ZOO)
+    if given["listing"]:
+        Console().print(listed(bugs))
+        return
+    trials: int | None = given["trials"]
+    if given["suite"] is not None:
+        sys.exit(zoo_of_suite(bugs, given["suite"], 1 if trials is None else trials))
+    if given["alarms"] is not None:
+        sys.exit(alarms_of_zoo(bugs, given["alarms"], given["jobs"], given["out"]))
+    if given["page"] is not None:
+        check_page(given["page"])
+    if given["real"] and given["search"] != DIRECTED:
+        raise click.UsageError("--real runs directed schedules; leave --search out")
+    out_folder.prepare(given["out"])
+    folder: Path = given["out"] / "zoo"
+    folder.mkdir(exist_ok=True)
+    settings = Settings(
+        search=given["search"], budget_s=given["budget_s"], shrink=given["shrink"] and not given["real"],
+        real=(folder / "real").absolute() if given["real"] else None,
+    )  # fmt: skip
+    if settings.real is not None:
+        from ..verdicts import spark_of_run
+
+        # it ends with this process; the processes of the trials are its clients
+        spark_of_run(settings.real).request()
+    rows = measure(bugs, 30 if trials is None else trials, given["jobs"], settings, folder)
+    title = f"{settings.search} search{' on real processes' if given['real'] else ' in simulation'}"
+    Console().print(terminal_table(rows, title))
+    if given["page"] is not None:
+        write_into(given["page"], markdown(rows))
+    alarms = [trial for row in rows for trial in row.trials if trial.false_alarms]
+    sys.exit(0 if not alarms and all(row.rate >= given["floor"] for row in rows) else 1)
+
+
+def listed(bugs: Iterable[Bug]) -> Table:
+    """Return the list of bugs."""
+    table = Table(title="the zoo", title_justify="left")
+    for name in ("number", "name", "known as", "seen as"):
+        table.add_column(name)
+    for bug in bugs:
+        table.add_row(str(bug.number), bug.name, bug.known_as, ", ".join(sorted(bug.seen_as)))
+    return table
+
+
+def measure(
+    bugs: Sequence[Bug], trials: int, jobs: int, settings: Settings, folder: Path
+) -> list[Measured]:
+    """Run all trials; write the ledger and the schedules, and report false alarms as they come."""
+    console = Console()
+    done = defaultdict[str, list[Trial]](list)
+    shrunk = defaultdict[str, list[int]](list)
+
+    def describe() -> str:
+        ended = [trial for of_bug in list(done.values()) for trial in list(of_bug)]
+        found = sum(trial.found for trial in ended)
+        return f"{len(ended)} of {trials * len(bugs)} trials, {found} found"
+
+    with (
+        (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger,
+        ProgressLine(describe) as line,
+    ):
+        for trial, steps in results(bugs, trials, jobs, settings):
+            done[trial.bug].append(trial)
+            if steps is not None:
+                shrunk[trial.bug].append(steps)
+            ledger.write(ledger_line(trial, steps) + "\n")
+            ledger.flush()
+            if trial.schedule is not None:
+                file = folder / f"{trial.bug}-{trial.number}.json"
+                file.write_text(trial.schedule.to_json(), encoding="utf-8")
+            for number, schedule in enumerate(trial.false_alarms, 1):
+                file = folder / f"false-alarm-{trial.bug}-{trial.number}-{number}.json"
+                file.write_text(schedule.to_json(), encoding="utf-8")
+                with line.hidden():
+                    console.print(
+                        f"false alarm without a bug: harrow simulate --schedule {file}", style="red"
+                    )
+    return [Measured(bug=bug, trials=done[bug.name], shrunk=shrunk[bug.name]) for bug in bugs]
+
+
+def results(
+    bugs: Sequence[Bug], trials: int, jobs: int, settings: Settings
+) -> Iterator[tuple[Trial, int | None]]:
+    """Yield the trials in the order in which they end; a single job runs in this process."""
+    tasks = [partial(trial_of, bug, number, settings) for bug in bugs for number in range(trials)]
+    if jobs == 1:
+        yield from (task() for task in tasks)
+        return
+    yield from results_of(jobs, tasks)
+
+
+def ledger_line(trial: Trial, steps: int | None) -> str:
+    """Return one trial as JSON, without schedules."""
+    names = ("bug", "search", "number", "found", "seconds", "runs", "faults", "anomalies", "others")
+    row: Mapping[str, Any] = {
+        **{name: getattr(trial, name) for name in names}, "false_alarms": len(trial.false_alarms), "shrunk_to": steps,
+    }  # fmt: skip
+    return json.dumps(row, separators=(",", ":"))
+
+
+def alarms_of_zoo(bugs: Sequence[Bug], runs: int, jobs: int, out: Path) -> int:
+    """Judge runs without a bug; print and write each that has an anomaly; return the exit code."""
+    out_folder.prepare(out)
+    folder = out / "zoo"
+    folder.mkdir(exist_ok=True)
+    counts, alarms = Counter[str](), 0
+    tasks = [
+        partial(judge_unplanted, range(at, min(at + ALARM_BATCH, runs)), bugs)
+        for at in range(0, runs, ALARM_BATCH)
+    ]
+    console = Console()
+    judged = (task() for task in tasks) if jobs == 1 else results_of(jobs, tasks)
+    with ProgressLine(
+        lambda: f"{counts.total():,} of {runs:,} runs, {alarms} false alarms"
+    ) as line:
+        for results_of_task in judged:
+            for result in results_of_task:
+                counts[result.status] += 1
+                if not result.anomalies:
+                    continue
+                alarms += 1
+                file = folder / f"false-alarm-{result.source}-{alarms}.json"
+                file.write_text(result.schedule.to_json(), encoding="utf-8")
+                names = ", ".join(result.anomalies)
+                with line.hidden():
+                    console.print(
+                        f"{names}: harrow simulate --schedule {file}", style="red", highlight=False
+                    )
+    most = wilson_interval(alarms, runs)[1]
+    shown = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items()))
+    console.print(
+        f"{runs:,} runs without a bug: {shown}; {alarms} false alarms (95 %: at most {most:.2%} of the runs)",
+        highlight=False,
+    )
+    return 1 if alarms else 0
+
+
+# ------------------------------------------------------------------------------------- a suite of the user's
+
+
+def zoo_of_suite(bugs: Sequence[Bug], words: str, runs: int) -> int:
+    """Run the user's tests without a bug and then with each; print what they caught; return the exit code."""
+    words_of_command = check_command(words)
+    console = Console()
+    with ProgressLine(lambda: "your tests, on brokers without a bug"):
+        baseline = run_suite(words_of_command, None, os.environ)
+    check_baseline(baseline)
+    console.print(
+        f"{baseline.tests} tests passed on brokers without a bug, on {baseline.clusters} clusters, "
+        f"in {baseline.seconds:.0f} s",
+        highlight=False,
+    )
+    measured: list[tuple[Bug, list[SuiteRun]]] = []
+    for number, bug in enumerate(bugs, 1):
+        with ProgressLine(partial("{} of {}: {}".format, number, len(bugs), bug.known_as)):
+            of_bug = [run_suite(words_of_command, bug, os.environ) for _ in range(runs)]
+        for run in of_bug:
+            check_planted_run(run)
+        measured.append((bug, of_bug))
+    console.print(table_of_suite(measured))
+    missed = [bug for bug, of_bug in measured if not any(run.failed for run in of_bug)]
+    if missed:
+        console.print(
+            f"let through: {', '.join(bug.known_as for bug in missed)}; see docs/zoo.md for what each needs",
+            highlight=False,
+        )
+    return 1 if missed else 0
+
+
+def table_of_suite(measured: Iterable[tuple[Bug, Sequence[SuiteRun]]]) -> Table:
+    """Return which bugs the suite caught, by which tests, and by which anomaly or else which error."""
+    table = Table(title="your tests against the zoo", title_justify="left")
+    for name in ("bug", "caught", "by", "seen as"):
+        table.add_column(name)
+    for bug, runs in measured:
+        caught = [run for run in runs if run.failed]
+        tests = sorted({name for run in caught for name in run.failed})
+        more = f" and {len(tests) - TESTS_SHOWN} more" if len(tests) > TESTS_SHOWN else ""
+        seen_as = sorted({name for run in caught for name in run.anomalies}) or [
+            message[:MESSAGE_SHOWN]
+            for run in caught[:1]
+            for message in list(run.failed.values())[:1]
+        ]
+        table.add_row(
+            bug.known_as, f"{len(caught)} of {len(runs)}" if caught else "let through",
+            ", ".join(tests[:TESTS_SHOWN]) + more, ", ".join(seen_as),
+        )  # fmt: skip
+    return table

@@ -1,0 +1,46 @@
+"""Runs of a trial on real processes: the schedule of a directed search, with the application of `harrow chaos`.
+
+The time of a run is wall time, and holds the start of the cluster and the verdict on Spark.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from harrow.faults.schedule import Schedule
+
+from ..run_folder import SCHEDULE
+from ..scenario import recorded_scenario, run_scenario
+from .trial import Observed
+
+
+class RealRuns:
+    """Runs on this machine, whose folders lie in `base` and are removed after their verdicts; they share its Spark."""
+
+    def __init__(self, base: Path, name: str) -> None:
+        self._base = base
+        self._name = name
+        self._count = 0
+
+    def run(self, schedule: Schedule) -> Observed:
+        """Run it on a cluster of its own; a run that fails to start shows no anomaly."""
+        self._count += 1
+        folder = self._base / f"{self._name}-run-{self._count}"
+        result = run_scenario(recorded_scenario(schedule, "harrow zoo --real"), folder)
+        recorded = folder / SCHEDULE
+        ran = (
+            Schedule.from_json(recorded.read_text(encoding="utf-8"))
+            if recorded.exists()
+            else schedule
+        )
+        shutil.rmtree(folder, ignore_errors=True)
+        return Observed(
+            anomalies=frozenset(result.anomalies) if result.status == "invalid" else frozenset(),
+            faults=result.faults, schedule=ran,
+        )  # fmt: skip
+
+    def clock(self) -> float:
+        """Return the wall time."""
+        return time.monotonic()

@@ -1,0 +1,103 @@
+"""The table of the zoo, for a terminal and for docs/zoo.md.
+
+Each row is a bug: how many trials found it, and the 95 % interval of that rate; the median seconds until it was found;
+the median faults of the runs that found it and of their shrunk schedules; and which checks fired.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harrow.cluster.errors import ConfigError
+from rich.table import Table
+
+from .bug import Bug
+from .rates import wilson_interval
+from .trial import Trial
+
+COLUMNS = ("number", "bug", "found (95 %)", "seconds", "faults", "shrunk", "seen as")
+BEGIN, END = "<!-- harrow zoo: begin -->", "<!-- harrow zoo: end -->"
+"""Between these lines of a page `harrow zoo --write` puts the table."""
+CHECKS_SHOWN = 3
+NOTHING = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """All trials of one bug."""
+
+    bug: Bug
+    trials: Sequence[Trial]
+    shrunk: Sequence[int] = field(default_factory=tuple[int, ...])
+    """How many faults remained, of each schedule that was shrunk."""
+
+    @property
+    def found(self) -> Sequence[Trial]:
+        """The trials that found it."""
+        return [trial for trial in self.trials if trial.found]
+
+    @property
+    def rate(self) -> float:
+        """The part of the trials that found it; 0 without a trial."""
+        return len(self.found) / len(self.trials) if self.trials else 0.0
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row, as `COLUMNS` says."""
+        low, high = wilson_interval(len(self.found), len(self.trials))
+        checks = Counter(name for trial in self.found for name in trial.anomalies)
+        names = sorted(checks, key=lambda name: (name not in self.bug.seen_as, -checks[name], name))
+        return (
+            str(self.bug.number),
+            self.bug.known_as,
+            f"{len(self.found)} of {len(self.trials)} ({low:.0%} to {high:.0%})",
+            _median([trial.seconds for trial in self.found], ".1f"),
+            _median([trial.faults for trial in self.found], ".0f"),
+            _median(self.shrunk, ".0f"),
+            ", ".join(names[:CHECKS_SHOWN]) or NOTHING,
+        )
+
+
+def _median(values: Sequence[float], form: str) -> str:
+    return format(statistics.median(values), form) if values else NOTHING
+
+
+def terminal_table(rows: Iterable[Measured], title: str) -> Table:
+    """Return the table for a terminal."""
+    table = Table(title=title, title_justify="left")
+    for name in COLUMNS:
+        words = name in ("bug", "seen as")
+        table.add_column(name, justify="left" if words else "right", no_wrap=not words)
+    for row in rows:
+        table.add_row(*row.cells())
+    return table
+
+
+def markdown(rows: Iterable[Measured]) -> str:
+    """Return the table for a page; anomalies are code."""
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
+    for row in rows:
+        *cells, names = row.cells()
+        checks = names if names == NOTHING else ", ".join(f"`{name}`" for name in names.split(", "))
+        lines.append(f"| {' | '.join([*cells, checks])} |")
+    return "\n".join(lines)
+
+
+def check_page(page: Path) -> None:
+    """Raise ConfigError where a page has no place for the table."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise ConfigError(
+            f"{page} has no place for the table; add the two lines {BEGIN} and {END}, each once and in this order"
+        )
+
+
+def write_into(page: Path, text: str) -> None:
+    """Replace what stands between the two marks of a page."""
+    check_page(page)
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

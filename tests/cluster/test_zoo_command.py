@@ -1,0 +1,90 @@
+"""`harrow zoo`: trials in simulation, the ledger, the schedules and the table of a page (M1)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from harrow.harness.commands import cli
+from harrow.harness.commands import zoo as command_module
+from harrow.harness.schedule_files import read_schedule
+from harrow.harness.simulation import run_schedule
+from harrow.harness.zoo.alarms import Judged, plan_unplanted
+from harrow.harness.zoo.bug import plan_directed
+from harrow.harness.zoo.catalog import ZOO
+from harrow.harness.zoo.table import BEGIN, END
+
+
+def zoo(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["zoo", *words])
+    return result.exit_code, result.output
+
+
+def test_a_bug_is_found_and_its_schedule_repeats_it(tmp_path: Path) -> None:
+    page = tmp_path / "zoo.md"
+    page.write_text(f"{BEGIN}\n{END}\n")
+    options = (
+        "--trials",
+        "2",
+        "--jobs",
+        "1",
+        "--no-shrink",
+        "--out",
+        str(tmp_path),
+        "--write",
+        str(page),
+    )
+    code, output = zoo("kafka_5494", *options)
+    assert code == 0, output
+    assert "2 of 2" in output
+    assert "| 17 | KAFKA-5494 | 2 of 2 (34% to 100%) |" in page.read_text()
+    rows = [
+        json.loads(line) for line in (tmp_path / "zoo" / "ledger.jsonl").read_text().splitlines()
+    ]
+    assert [(row["bug"], row["found"], row["false_alarms"]) for row in rows] == [
+        ("kafka_5494", True, 0)
+    ] * 2
+    again = run_schedule(read_schedule(tmp_path / "zoo" / "kafka_5494-1.json"))
+    assert {name for name, _ in again.anomalies} == set(rows[1]["anomalies"])
+
+
+def test_a_bug_that_is_not_found_in_its_budget_fails_the_command(tmp_path: Path) -> None:
+    code, output = zoo("1", "--search", "random", "--trials", "1", "--jobs", "1", "--budget", "1", "--floor", "1",
+                       "--out", str(tmp_path))  # fmt: skip
+    row = json.loads((tmp_path / "zoo" / "ledger.jsonl").read_text())
+    assert row["seconds"] >= 1 or row["found"]
+    assert code == (0 if row["found"] else 1), output
+
+
+def test_the_list_names_each_bug() -> None:
+    code, output = zoo("--list")
+    assert code == 0
+    assert "kip_101" in output
+
+
+def test_an_unknown_bug_is_an_error() -> None:
+    result = CliRunner().invoke(cli, ["zoo", "kip_1001"])
+    assert "did you mean kip_101" in str(result.exception)
+
+
+def test_runs_without_a_bug_have_no_anomaly_and_are_of_all_searches(tmp_path: Path) -> None:
+    runs = 2 * len(ZOO)
+    sources = {plan_unplanted(number, ZOO)[0] for number in range(runs)}
+    assert sources == {"random", *(bug.name for bug in ZOO)}
+    code, output = zoo("--alarms", "8", "--jobs", "1", "--out", str(tmp_path))
+    assert code == 0, output
+    assert "0 false alarms" in output
+
+
+def test_a_false_alarm_is_written_and_fails_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = plan_directed(ZOO[0], 1)
+    judged = Judged(source="random", status="invalid", anomalies=("lost-write",), schedule=shown)
+    monkeypatch.setattr(command_module, "judge_unplanted", lambda _numbers, _bugs: [judged])
+    code, output = zoo("--alarms", "1", "--jobs", "1", "--out", str(tmp_path))
+    assert code == 1
+    assert "1 false alarms" in output
+    assert read_schedule(tmp_path / "zoo" / "false-alarm-random-1.json").steps == shown.steps

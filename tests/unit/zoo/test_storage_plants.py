@@ -1,0 +1,50 @@
+"""Each planted bug of logs, disks and reads is found by a directed run, and the same run without it is valid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from harrow.cluster.errors import ConfigError
+from harrow.cluster.simulation import SimulatedCluster
+from harrow.harness.run_settings import SAME_BROKER, RunSettings
+from harrow.harness.simulation import SimulationOptions, plan_seed, run_schedule
+from harrow.harness.simulation.workload import SimulatedWorkload
+from harrow.harness.zoo.bug import Bug, plan_directed, unplanted
+from harrow.harness.zoo.storage import BUGS
+
+SEEDS = {"kip_966": 1, "kafka_10778": 3, "kafka_7866": 1, "kafka_14704": 2, "kafka_9835": 8}
+"""A seed of each bug whose first run shows it."""
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_directed_run_shows_the_bug_and_without_the_bug_it_is_valid(bug: Bug) -> None:
+    schedule = plan_directed(bug, SEEDS[bug.name])
+    found = run_schedule(schedule)
+    assert {name for name, _ in found.anomalies} & bug.seen_as, found.anomalies
+    assert bug.module in found.planted[0]
+    without = run_schedule(unplanted(schedule))
+    assert (without.status, without.anomalies) == ("valid", ()), without.reasons
+
+
+def test_a_workload_that_no_simulation_has_is_refused() -> None:
+    planned = plan_seed(1, SimulationOptions())
+    for wrong in ({"producers": 0}, {"reads_from": "anywhere"}):
+        with pytest.raises(ConfigError, match="expected a producer, and leader or same-broker"):
+            run_schedule(replace(planned, run={**planned.run, **wrong}))
+
+
+def test_several_producers_share_the_batches() -> None:
+    settings = RunSettings(brokers=3, seconds=1.0, batches=30, producers=3, reads_from=SAME_BROKER)
+    with SimulatedCluster(brokers=3, seed=1) as cluster:
+        cluster.start()
+        workload = SimulatedWorkload(cluster, settings)
+        assert cluster.run_until(lambda: workload.ready, 10_000)
+        workload.begin()
+        assert cluster.run_until(lambda: workload.done, 10_000)
+        acked = [producer.acked for producer in workload._producers]
+        assert len(acked) == 3
+        assert all(acked)
+        assert sum(acked) == len(workload.offered)
+        ends = sum(acked)
+        assert cluster.run_until(lambda: sum(workload.consumer.positions.values()) == ends, 10_000)
