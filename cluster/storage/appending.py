@@ -75,7 +75,7 @@ def may_share(rest: memoryview) -> bool:
 
 
 def up_to_epoch(batches: Sequence[PlacedBatch], leader_epoch: int) -> Sequence[PlacedBatch]:
-    """The batches before the first one of a later leader epoch (rule of KAFKA-18723)."""
+    """The batches before the first one of a later leader epoch."""
     if not batches or batches[-1][2].leader_epoch <= leader_epoch:
         return batches  # epochs do not decrease in a log
     epochs = (header.leader_epoch for _, _, header in batches)
