@@ -419,13 +419,18 @@ class Partition:
         """Append what the leader sent from this log's end, then take its HW (C2) and its log start."""
         assert not self.is_leader, f"{self}: a leader takes no records from others"
         log = self.log
-        info = log.append_as_follower(records) if records else None
+        info = log.append_as_follower(records, self.epoch_to_append) if records else None
         high = min(log.log_end_offset, leader_high_watermark)
         if high > self.high_watermark:
             self.high_watermark = Offset(high)
         if leader_log_start > log.log_start_offset:
             self._raise_log_start(leader_log_start)
         return info
+
+    @property
+    def epoch_to_append(self) -> int:
+        """For a follower: it appends no batch of a later leader epoch, which its leader did not have (KAFKA-18723)."""
+        return self.leader_epoch
 
     def _raise_log_start(self, offset: int) -> None:
         if offset > self.log.log_end_offset:

@@ -29,6 +29,9 @@ PINNED_SLACK_BYTES = 64 * 1024
 
 _OWNED = (bytes, bytearray)
 
+EPOCH_MOST = 2**31 - 1
+"""No leader epoch is higher."""
+
 SHARED_BYTES_LEAST = 8 * 1024
 """A smaller batch is copied: that costs less than two parts at the append and at each fetch."""
 
@@ -69,6 +72,14 @@ def may_share(rest: memoryview) -> bool:
     """
     whole = rest.obj
     return isinstance(whole, bytes) and len(whole) <= len(rest) + len(rest) // 8
+
+
+def up_to_epoch(batches: Sequence[PlacedBatch], leader_epoch: int) -> Sequence[PlacedBatch]:
+    """The batches before the first one of a later leader epoch."""
+    if not batches or batches[-1][2].leader_epoch <= leader_epoch:
+        return batches  # epochs do not decrease in a log
+    epochs = (header.leader_epoch for _, _, header in batches)
+    return batches[: next(number for number, epoch in enumerate(epochs) if epoch > leader_epoch)]
 
 
 def follower_rows(

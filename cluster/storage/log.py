@@ -28,6 +28,7 @@ from ..ids import LeaderEpoch, Offset, TopicPartition
 from ..wire.batch_header import LOG_APPEND_TIME, PlacedBatch, new_row
 from ..wire.batches import headers, validate
 from .appending import (
+    EPOCH_MOST,
     duplicate_info,
     follower_rows,
     larger_than_a_segment,
@@ -36,6 +37,7 @@ from .appending import (
     place_stamped,
     run_from,
     unpinned,
+    up_to_epoch,
 )
 from .durability import Durability
 from .indexes.sparse_index import IndexMaps
@@ -163,15 +165,17 @@ class Log(ReadableLog):
         start, count = self.log_start_offset, last - first + 1
         return new_row(AppendInfo, (first, last, time, start, False, count, size))
 
-    def append_as_follower(self, records: Buffer) -> AppendInfo:
+    def append_as_follower(self, records: Buffer, leader_epoch: int = EPOCH_MOST) -> AppendInfo:
         """Append a leader's batches unchanged; a partial batch at their end is ignored.
 
+        So are batches of a later epoch than `leader_epoch`, under which they were fetched, and what is behind them: a
+        file region that waits to be sent may get the batches of the next leader meanwhile (KAFKA-18723).
         KafkaError(corrupt_message) for a wrong CRC, StorageError when the batches do not continue this log; nothing is
         appended then.
         """
         self.check_usable()
         view = unpinned(records)
-        batches = list(headers(view))
+        batches = up_to_epoch(list(headers(view)), leader_epoch)
         start_offset = self.log_start_offset
         if self._begins_within(batches):
             self.truncate_fully_and_start_at(Offset(batches[0][2].base_offset))

@@ -21,6 +21,7 @@
     kafka_10080             23  KAFKA-10080                      `MarkerSender.written`                stuck-lso
     kafka_17507             24  KAFKA-17507                      `TransactionalOffsetsApi.marker_written` missing-output
     kafka_13636             25  KAFKA-13636                      `OffsetRetention.subscriptions_count` duplicate-output
+    kafka_19446             36  KAFKA-19446                      `ProducerEntry.accepts_marker`        missing-output
 
 The numbers are those of docs/zoo.md. Each module's head says what happened in Kafka, which
 faults make it visible, and which anomaly the verdict names. The broker's own code is not changed.

@@ -6,13 +6,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from harrow.faults.network_faults import Reset
 from harrow.faults.process_faults import Kill
 from harrow.faults.request_faults import delay_request
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
-from harrow.faults.targets import txn_coordinator
+from harrow.faults.targets import leader, txn_coordinator
 
-from ..run_settings import CLASSIC, EXACTLY_ONCE, RunSettings
+from ..run_settings import CLASSIC, EXACTLY_ONCE, SINK, RunSettings
 from ..simulation import SimulationOptions
 from .bug import Bug
 
@@ -61,6 +62,18 @@ def dying_coordinators(rng: random.Random, settings: RunSettings) -> Sequence[Sc
         coordinator = txn_coordinator(f"job-{rng.randint(1, 3)}")
         steps.append(step(len(steps) + 1, at_ms, Kill(target=coordinator), round(0.5 * session_ms)))
         at_ms += session_ms * rng.uniform(1.2, 1.8)
+    return steps
+
+
+def late_markers(rng: random.Random, settings: RunSettings) -> Sequence[ScheduledFault]:
+    """Markers are served late, and connections break meanwhile, so that the coordinator sends them again."""
+    at_ms, steps = rng.uniform(0.3, 0.6) * 1_000, list[ScheduledFault]()
+    while at_ms < 900 * settings.seconds:
+        late = delay_request("WriteTxnMarkers", delay_ms=(250, 500), client="broker *")
+        broken = Reset(target=leader(SINK, rng.randrange(settings.partitions)))
+        steps.append(step(len(steps) + 1, at_ms, late, 150))
+        steps.append(step(len(steps) + 1, at_ms + rng.uniform(100, 200), broken, 0))
+        at_ms += rng.uniform(300, 500)
     return steps
 
 
@@ -162,5 +175,15 @@ BUGS: tuple[Bug, ...] = (
                 "clock_jump_ms": 90_000,
             },
         ),
+    ),
+    Bug(
+        number=36,
+        name="kafka_19446",
+        known_as="KAFKA-19446",
+        seen_as=frozenset({"missing-output", "duplicate-output", "stuck-lso"}),
+        options=replace(
+            SHORT_JOB, partitions=3, batches=80, job={"operations": (), "aborted_part": 0.4}
+        ),
+        steps=late_markers,
     ),
 )

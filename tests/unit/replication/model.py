@@ -52,7 +52,7 @@ class ListLog:
         self.put(epoch, bytes(records).decode())
         return AppendInfo(first, first, -1, self.log_start_offset, False, 1, len(records))
 
-    def append_as_follower(self, records: Any) -> None:
+    def append_as_follower(self, records: Any, leader_epoch: int) -> None:
         for epoch, value in records:
             self.put(epoch, value)
 
