@@ -9,11 +9,11 @@ from harrow.cluster.host.seam.failpoints import AFTER_APPEND, BEFORE_APPEND, BEF
 from harrow.faults.disk_faults import PowerLoss
 from harrow.faults.failpoint_faults import Failpoint
 from harrow.faults.network_faults import Isolate
-from harrow.faults.process_faults import Kill
+from harrow.faults.process_faults import Kill, Restart
 from harrow.faults.request_faults import DelayRequest
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
-from harrow.faults.targets import Target, all_brokers, follower, leader
+from harrow.faults.targets import Target, all_brokers, controller, follower, leader
 
 from ..run_settings import TOPIC, RunSettings
 from ..simulation import SimulationOptions
@@ -22,6 +22,7 @@ from .bug import Bug
 SESSION, LAG = "zookeeper.session.timeout.ms", "replica.lag.time.max.ms"
 QUICK: Mapping[str, object] = {SESSION: 1_500, LAG: 400}
 """A follower leaves the ISR long before a dead leader is replaced."""
+IMBALANCE_CHECK = "leader.imbalance.check.interval.seconds"
 
 
 def times_ms(settings: RunSettings) -> tuple[int, int]:
@@ -146,6 +147,23 @@ def follower_that_misses_two_elections(
     )
 
 
+def controller_cut_off_at_its_check(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """A preferred leader restarts; then the controller is cut off when it is about to give leadership back to it.
+
+    The controller is back when another is elected, and before that one has checked for imbalances.
+    """
+    session_ms, _ = times_ms(settings)
+    check_ms = 1_000 * int(str(settings.config[IMBALANCE_CHECK]))
+    restart_ms = check_ms * rng.uniform(1.1, 1.4)
+    cut_ms = check_ms * rng.uniform(1.5, 1.9)
+    return (
+        step(1, Restart(target=leader(TOPIC), kill=True), restart_ms, 0),
+        step(2, Isolate(target=controller()), cut_ms, session_ms * rng.uniform(1.2, 2)),
+    )
+
+
 def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:
     """The next such request that a broker of `target` gets from another broker is served late."""
     return DelayRequest(target=target, api=api, client="broker *", delay_ms=round(delay_ms))
@@ -213,5 +231,24 @@ BUGS: tuple[Bug, ...] = (
         seen_as=frozenset({"lost-write"}),
         options=SimulationOptions(brokers=3, partitions=1, seconds=4.0, batches=60, config=QUICK),
         steps=leader_cut_off_from_brokers,
+    ),
+    Bug(
+        number=11,
+        name="kafka_6082",
+        known_as="KAFKA-6082",
+        seen_as=frozenset({"not-converged"}),
+        options=SimulationOptions(
+            brokers=5,
+            partitions=1,
+            seconds=6.0,
+            batches=60,
+            config={
+                SESSION: 600,
+                LAG: 400,
+                IMBALANCE_CHECK: 2,
+                "leader.imbalance.per.broker.percentage": 0,
+            },
+        ),
+        steps=controller_cut_off_at_its_check,
     ),
 )

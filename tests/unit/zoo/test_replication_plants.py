@@ -13,6 +13,7 @@ SEEDS = {
     "kip_320": 5001,
     "kafka_7128": 5003,
     "kip_497": 5000,
+    "kafka_6082": 5000,
 }
 """A seed of the directed search that shows the bug."""
 FOLLOWS = frozenset(
