@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from harrow.cluster.host.seam.failpoints import AFTER_APPEND, BEFORE_APPEND, BEFORE_ISR_WRITE
 from harrow.faults.disk_faults import PowerLoss
 from harrow.faults.failpoint_faults import Failpoint
-from harrow.faults.network_faults import Isolate
+from harrow.faults.network_faults import Isolate, SlowLink
 from harrow.faults.process_faults import Kill, Restart
 from harrow.faults.request_faults import DelayRequest
 from harrow.faults.schedule import ScheduledFault
@@ -164,6 +164,32 @@ def controller_cut_off_at_its_check(
     )
 
 
+def preferred_leader_dies_before_it_appends(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """An heir's followers fetch nothing from it until the preferred leader leads again, which then dies.
+
+    The preferred leader restarts shortly before a check for imbalances. It is back in the ISR, cut off until the check
+    is over, leads, and dies before the heir has fetched from it.
+    """
+    end_ms = settings.seconds * 1_000
+    session_ms, lag_ms = times_ms(settings)
+    check_ms = 2_000 * int(str(settings.config[IMBALANCE_CHECK]))
+    restart_ms = check_ms - rng.uniform(250, 600)
+    back_ms = check_ms + rng.uniform(0.05, 0.3) * lag_ms
+    cut_ms = restart_ms + rng.uniform(40, 70)
+    late_ms = rng.uniform(0.6, 0.9) * lag_ms
+    return (
+        step(
+            1, SlowLink(target=follower(TOPIC), delay_ms=late_ms), restart_ms, back_ms - restart_ms
+        ),
+        step(2, Restart(target=leader(TOPIC), kill=True), restart_ms, 0),
+        step(3, late_request("Fetch", all_brokers, late_ms), cut_ms - 10, end_ms),
+        step(4, Isolate(target=follower(TOPIC), heals_by="reset"), cut_ms, back_ms - cut_ms),
+        step(5, Kill(target=leader(TOPIC)), back_ms + rng.uniform(100, 500), 2 * session_ms),
+    )
+
+
 def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:
     """The next such request that a broker of `target` gets from another broker is served late."""
     return DelayRequest(target=target, api=api, client="broker *", delay_ms=round(delay_ms))
@@ -223,6 +249,26 @@ BUGS: tuple[Bug, ...] = (
             config={**QUICK, "replica.fetch.wait.max.ms": 400, "replica.fetch.max.bytes": 1},
         ),
         steps=leader_stops_when_a_follower_joins,
+    ),
+    Bug(
+        number=6,
+        name="kafka_7415",
+        known_as="KAFKA-7415",
+        seen_as=frozenset({"lost-write"}),
+        options=SimulationOptions(
+            brokers=5,
+            partitions=1,
+            seconds=5.0,
+            batches=40,
+            config={
+                SESSION: 1_500,
+                LAG: 1_000,
+                IMBALANCE_CHECK: 1,
+                "leader.imbalance.per.broker.percentage": 0,
+                "replica.fetch.wait.max.ms": 400,
+            },
+        ),
+        steps=preferred_leader_dies_before_it_appends,
     ),
     Bug(
         number=7,
