@@ -176,12 +176,19 @@ class Partition:
         if began:
             self.leadership_generation += 1
         self.epoch_start = self.log.log_end_offset
-        self.log.epochs.assign(self.leader_epoch, self.epoch_start)
+        self.store_epoch_start()
         followers = (node for node in self.replicas if node != self.node_id)
         self._remotes.reset(followers, self.isr, now_ms)
         self.advance_high_watermark(now_ms)
         assert self.high_watermark >= high_before, f"{self}: HW went back from {high_before}"
         return began
+
+    def store_epoch_start(self) -> None:
+        """Rule of KAFKA-7415: a leader stores where its epoch starts at once, not with its first append.
+
+        Else it cannot say where the last epoch of a follower ends which led in between.
+        """
+        self.log.epochs.assign(self.leader_epoch, self.epoch_start)
 
     def become_follower(self, state: LeaderAndIsr) -> bool:
         """Follow `state.leader` (-1: no leader yet); True when the epoch is new, so that the fetcher starts over."""

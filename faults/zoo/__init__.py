@@ -6,13 +6,15 @@
     kip_279                 3   KIP-279                          the truncation strategy              replica-divergence
     kip_320                 4   KIP-320                          strategy, `Partition.fence_epoch`    replica-divergence
     kafka_7128              5   KAFKA-7128                       `Partition.may_join_isr`              lost-write
+    kafka_7415              6   KAFKA-7415                       `Partition.store_epoch_start`         lost-write
     kip_497                 7   KIP-497                          `IsrState.maximal_isr`                lost-write
     kip_966                 8   KIP-966                          `Log.messages_before_fsync`           lost-write
+    kafka_6082              11  KAFKA-6082                       `WonElection.check`, `get_many`       not-converged
     kafka_14704             12  KAFKA-14704                      `ReplicaFetcher.diverged`            lost-write
     kafka_9835              13  KAFKA-9835                       `FetchReader.read_limit`             lost-write
     kafka_10778             15  KAFKA-10778                      `LogAvailability.fence`               lost-write
     kafka_7866              16  KAFKA-7866                       `Log.finish_append`                inconsistent-offsets
-    kafka_5494              17  KAFKA-5494                       `ProducerEntry.batches_to_remember`    duplicate
+    kafka_5494              17  KAFKA-5494                       `ProducerEntry.batches_to_remember`   duplicate
     kafka_9807              18  KAFKA-9807                       `Partition.last_stable_offset`        aborted-read
     kafka_5376              19  KAFKA-5376                       `DelayedFetch.on_complete`            aborted-read
     kafka_6119              20  KAFKA-6119                       `TransactionService.abort_timed_out`  missing-output

@@ -20,6 +20,8 @@ from harrow.cluster.host.simulated.host import WorldTrace
 from harrow.cluster.host.simulated.link import joined
 from harrow.cluster.ids import Offset, TopicPartition
 from harrow.cluster.simulation import SimulatedCluster
+from harrow.cluster.view import ClusterView
+from harrow.cluster.view import parse as parse_tree
 from harrow.cluster.wire.batch_header import headers
 from harrow.cluster.wire.records import decode_records
 
@@ -91,6 +93,28 @@ def replicas_of(cluster: SimulatedCluster, tp: TopicPartition) -> list[ReplicaLo
         for node, partition in hosted.items()
         if node in (partition if leader is None else leader).replicas
     ]  # fmt: skip
+
+
+def registry_view(cluster: SimulatedCluster) -> ClusterView:
+    """Return what the registry says of the cluster; an empty view while it does not run."""
+    process = cluster.registry
+    if process.state != "running" or process.machine.host is None:
+        return ClusterView()
+    return parse_tree(process.machine.host.control.call("tree")["tree"])
+
+
+def registry_agrees(
+    cluster: SimulatedCluster, leaders: Mapping[TopicPartition, Mapping[str, Any]]
+) -> bool:
+    """Whether the registry has the leader, the leader epoch and the ISR that the leaders of partitions have."""
+    view = registry_view(cluster)
+    for tp, row in leaders.items():
+        stored = view.partition(tp.topic, tp.partition)
+        if stored is None or (stored.leader, stored.leader_epoch, set(stored.isr)) != (
+            row["leader"], row["leader_epoch"], set(row["isr"])
+        ):  # fmt: skip
+            return False
+    return True
 
 
 def acknowledged_values(

@@ -42,6 +42,8 @@ from .checks import (
     judge_partition,
     log_rows,
     read_finally,
+    registry_agrees,
+    registry_view,
     replicas_of,
 )
 from .planning import SimulationOptions, plan_seed
@@ -268,17 +270,33 @@ class SimulatedRun:
 def has_converged(
     cluster: SimulatedCluster, workload: SimulatedWorkload, settings: RunSettings
 ) -> bool:
-    """Whether every record is acknowledged and read, and every replica is in sync and at the log end."""
+    """Whether every record is acknowledged and read, and every replica is in sync and at the log end.
+
+    The registry must have the same leaders and ISRs: else no leader could change its ISR any more.
+    """
     if not workload.done or not all(process.ready for process in cluster.processes()):
         return False
     states = cluster.states()
+    leaders: dict[TopicPartition, Mapping[str, Any]] = {}
     for topic in workload.topics:
         for number in range(settings.partitions):
             tp = TopicPartition(topic, number)
             end = end_of_replicas(states, tp)
             if end is None or workload.consumer.positions.get(tp, end) != end:
                 return False
-    return True
+            leader = current_leader(states_of(states, tp))
+            assert leader is not None, f"{tp} has a log end and no leader"
+            leaders[tp] = leader
+    return registry_agrees(cluster, leaders)
+
+
+def states_of(
+    states: Mapping[int, list[dict[str, Any]]], tp: TopicPartition
+) -> list[dict[str, Any]]:
+    """Return the states of the replicas of a partition."""
+    return [
+        row for rows in states.values() for row in rows if (row["topic"], row["partition"]) == tp
+    ]
 
 
 def end_of_replicas(states: Mapping[int, list[dict[str, Any]]], tp: TopicPartition) -> int | None:
@@ -315,4 +333,9 @@ def describe_cluster(cluster: SimulatedCluster, workload: SimulatedWorkload) -> 
             for row in rows
             if not row["topic"].startswith("__")
         ]
+    lines += [
+        f"registry: {tp} leader {view.leader} epoch {view.leader_epoch} isr {list(view.isr)}"
+        for tp, view in registry_view(cluster).partitions()
+        if not tp.topic.startswith("__")
+    ]
     return "; ".join(lines)

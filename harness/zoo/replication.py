@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from harrow.cluster.host.seam.failpoints import AFTER_APPEND, BEFORE_APPEND, BEFORE_ISR_WRITE
 from harrow.faults.disk_faults import PowerLoss
 from harrow.faults.failpoint_faults import Failpoint
-from harrow.faults.network_faults import Isolate
-from harrow.faults.process_faults import Kill
+from harrow.faults.network_faults import Isolate, SlowLink
+from harrow.faults.process_faults import Kill, Restart
 from harrow.faults.request_faults import DelayRequest
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
-from harrow.faults.targets import Target, all_brokers, follower, leader
+from harrow.faults.targets import Target, all_brokers, controller, follower, leader
 
 from ..run_settings import TOPIC, RunSettings
 from ..simulation import SimulationOptions
@@ -22,6 +22,7 @@ from .bug import Bug
 SESSION, LAG = "zookeeper.session.timeout.ms", "replica.lag.time.max.ms"
 QUICK: Mapping[str, object] = {SESSION: 1_500, LAG: 400}
 """A follower leaves the ISR long before a dead leader is replaced."""
+IMBALANCE_CHECK = "leader.imbalance.check.interval.seconds"
 
 
 def times_ms(settings: RunSettings) -> tuple[int, int]:
@@ -146,6 +147,49 @@ def follower_that_misses_two_elections(
     )
 
 
+def controller_cut_off_at_its_check(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """A preferred leader restarts; then the controller is cut off when it is about to give leadership back to it.
+
+    The controller is back when another is elected, and before that one has checked for imbalances.
+    """
+    session_ms, _ = times_ms(settings)
+    check_ms = 1_000 * int(str(settings.config[IMBALANCE_CHECK]))
+    restart_ms = check_ms * rng.uniform(1.1, 1.4)
+    cut_ms = check_ms * rng.uniform(1.5, 1.9)
+    return (
+        step(1, Restart(target=leader(TOPIC), kill=True), restart_ms, 0),
+        step(2, Isolate(target=controller()), cut_ms, session_ms * rng.uniform(1.2, 2)),
+    )
+
+
+def preferred_leader_dies_before_it_appends(
+    rng: random.Random, settings: RunSettings
+) -> tuple[ScheduledFault, ...]:
+    """An heir's followers fetch nothing from it until the preferred leader leads again, which then dies.
+
+    The preferred leader restarts shortly before a check for imbalances. It is back in the ISR, cut off until the check
+    is over, leads, and dies before the heir has fetched from it.
+    """
+    end_ms = settings.seconds * 1_000
+    session_ms, lag_ms = times_ms(settings)
+    check_ms = 2_000 * int(str(settings.config[IMBALANCE_CHECK]))
+    restart_ms = check_ms - rng.uniform(250, 600)
+    back_ms = check_ms + rng.uniform(0.05, 0.3) * lag_ms
+    cut_ms = restart_ms + rng.uniform(40, 70)
+    late_ms = rng.uniform(0.6, 0.9) * lag_ms
+    return (
+        step(
+            1, SlowLink(target=follower(TOPIC), delay_ms=late_ms), restart_ms, back_ms - restart_ms
+        ),
+        step(2, Restart(target=leader(TOPIC), kill=True), restart_ms, 0),
+        step(3, late_request("Fetch", all_brokers, late_ms), cut_ms - 10, end_ms),
+        step(4, Isolate(target=follower(TOPIC), heals_by="reset"), cut_ms, back_ms - cut_ms),
+        step(5, Kill(target=leader(TOPIC)), back_ms + rng.uniform(100, 500), 2 * session_ms),
+    )
+
+
 def late_request(api: str, target: Target, delay_ms: float) -> DelayRequest:
     """The next such request that a broker of `target` gets from another broker is served late."""
     return DelayRequest(target=target, api=api, client="broker *", delay_ms=round(delay_ms))
@@ -207,11 +251,50 @@ BUGS: tuple[Bug, ...] = (
         steps=leader_stops_when_a_follower_joins,
     ),
     Bug(
+        number=6,
+        name="kafka_7415",
+        known_as="KAFKA-7415",
+        seen_as=frozenset({"lost-write"}),
+        options=SimulationOptions(
+            brokers=5,
+            partitions=1,
+            seconds=5.0,
+            batches=40,
+            config={
+                SESSION: 1_500,
+                LAG: 1_000,
+                IMBALANCE_CHECK: 1,
+                "leader.imbalance.per.broker.percentage": 0,
+                "replica.fetch.wait.max.ms": 400,
+            },
+        ),
+        steps=preferred_leader_dies_before_it_appends,
+    ),
+    Bug(
         number=7,
         name="kip_497",
         known_as="KIP-497",
         seen_as=frozenset({"lost-write"}),
         options=SimulationOptions(brokers=3, partitions=1, seconds=4.0, batches=60, config=QUICK),
         steps=leader_cut_off_from_brokers,
+    ),
+    Bug(
+        number=11,
+        name="kafka_6082",
+        known_as="KAFKA-6082",
+        seen_as=frozenset({"not-converged"}),
+        options=SimulationOptions(
+            brokers=5,
+            partitions=1,
+            seconds=6.0,
+            batches=60,
+            config={
+                SESSION: 600,
+                LAG: 400,
+                IMBALANCE_CHECK: 2,
+                "leader.imbalance.per.broker.percentage": 0,
+            },
+        ),
+        steps=controller_cut_off_at_its_check,
     ),
 )

@@ -12,7 +12,9 @@ SEEDS = {
     "kip_279": 5002,
     "kip_320": 5001,
     "kafka_7128": 5003,
+    "kafka_7415": 7022,
     "kip_497": 5000,
+    "kafka_6082": 5000,
 }
 """A seed of the directed search that shows the bug."""
 FOLLOWS = frozenset(
