@@ -10,13 +10,15 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .broker_folder import LOG, STDOUT
+from .broker_folder import LOG, STDOUT, data_folders
 from .errors import ClusterError
 from .forkserver import ForkServer
 from .host.power_loss.roll_back import lose_power
@@ -142,6 +144,19 @@ class ManagedProcess:
                 f"{self.label} keeps no journal of unsynced writes; start its cluster with "
                 "config={'harrow.power.loss': True}"
             ) from None
+
+    def wipe(self, names: Sequence[str]) -> int:
+        """Empty a dead broker's data folders, which `names` of `log.dirs` say; returns how many files were in them."""
+        removed = 0
+        for folder in data_folders(self.folder, names):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.is_dir():
+                    removed += sum(1 for file in path.rglob("*") if file.is_file())
+                    shutil.rmtree(path)
+                else:
+                    removed += 1
+                    path.unlink()
+        return removed
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """SIGTERM (controlled shutdown), and wait; ClusterError when the process has not ended in time."""

@@ -31,6 +31,7 @@ from .invariants.registry_invariants import ObservedStore
 from .listeners import BROKERS, CLIENTS
 from .planting import PLANTED_EVENT, apply_plants, load_plants
 from .registry.process import RegistryProcess
+from .storage.log_folder import log_folders
 
 SAFE_TRUNCATION = "kip-320"
 """The truncation strategy under which the invariants hold; the others are those of older versions of Kafka."""
@@ -46,8 +47,11 @@ Server = Broker | RegistryProcess
 class SimulatedProcess:
     """The registry or a broker across its incarnations on one machine."""
 
-    def __init__(self, machine: Machine, make: Callable[[ProcessHost], Server]) -> None:
+    def __init__(
+        self, machine: Machine, make: Callable[[ProcessHost], Server], folders: Sequence[str] = ()
+    ) -> None:
         self.machine = machine
+        self._folders = folders
         self.server: Server | None = None
         """The server of the current incarnation, or of the last."""
         self.ready = False
@@ -104,6 +108,10 @@ class SimulatedProcess:
     def kill(self) -> None:
         """Kill -9: memory is lost, the page cache is not."""
         self.machine.kill()
+
+    def wipe(self) -> int:
+        """Empty the data folders of a dead broker; returns how many files were in them."""
+        return self.machine.wipe(self._folders)
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -181,7 +189,8 @@ class SimulatedCluster:
                 },
             )  # fmt: skip
 
-        return SimulatedProcess(machine, make)
+        folders = log_folders(BrokerConfig.parse(self.config), f"/{machine.name}")
+        return SimulatedProcess(machine, make, folders)
 
     def __enter__(self) -> SimulatedCluster:
         return self

@@ -10,6 +10,7 @@ from .background import BackgroundNemesis as BackgroundNemesis
 from .disk_faults import disk_error as disk_error
 from .disk_faults import power_loss as power_loss
 from .disk_faults import slow_disk as slow_disk
+from .disk_faults import wipe as wipe
 from .errors import CapabilityError as CapabilityError
 from .errors import FaultError as FaultError
 from .errors import NemesisError as NemesisError

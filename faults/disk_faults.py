@@ -8,6 +8,9 @@ A disk error affects the n-th write, fsync, read or rename below a path, and eve
 offline from then on (B11), so that healing restarts the broker. Evidence: the broker's own count, or that the broker
 stopped because it had no other data folder.
 
+A wipe is a kill after which the broker's data folders are empty: a new disk. Evidence: the affected incarnations have
+ended, and the number of removed files is reported. What only this broker had is lost, which is no bug of anybody.
+
 A slow disk delays every write and fsync; the broker continues to serve. Evidence: the broker's count of delayed calls.
 """
 
@@ -78,6 +81,25 @@ class PowerLoss(Kill):
                 lost[str(node)] = dict(took)
         proved = dead.proved and set(lost) == {str(node) for node in injection.nodes}
         return Evidence(proved=proved, facts={**dead.facts, "lost": lost})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wipe(Kill):
+    """SIGKILL, and the data folders are empty when the broker is started again."""
+
+    kind: ClassVar[str] = "wipe"
+    needs: ClassVar[frozenset[str]] = frozenset({"wipe", "process"})
+
+    def inject(self, system: System, injection: Injection) -> None:
+        """Kill all brokers of the target, each once, and empty their data folders."""
+        hit_once(system, injection, lambda _, broker: broker.wipe())
+
+    def probe(self, system: System, injection: Injection) -> Evidence:
+        """Observe whether the affected incarnations have ended and the folders are empty."""
+        dead = ended(system, injection)
+        removed = {str(node): system.broker(node).wiped() for node in injection.nodes}
+        proved = dead.proved and None not in removed.values()
+        return Evidence(proved=proved, facts={**dead.facts, "removed_files": removed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +232,11 @@ def power_loss(
     The cluster must have been started with `harrow.power.loss`; started again after `seconds`.
     """
     return PowerLoss(target=target, seconds=seconds, kept_fraction=kept_fraction)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
+
+
+def wipe(target: Target | int, *, seconds: Seconds | None = None) -> Wipe:
+    """SIGKILL, and the data folders are empty when the broker is started again, after `seconds`."""
+    return Wipe(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 
 def slow_disk(

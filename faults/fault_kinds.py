@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from .disk_faults import DiskError, PowerLoss, SlowDisk
+from .disk_faults import DiskError, PowerLoss, SlowDisk, Wipe
 from .errors import ConfigError
 from .failpoint_faults import Failpoint
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
@@ -44,7 +44,7 @@ def register(fault: type[Fault]) -> type[Fault]:
 
 
 for _fault in (
-    Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
+    Kill, Terminate, Pause, Restart, PowerLoss, Wipe, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
     Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
     Failpoint,
 ):  # fmt: skip

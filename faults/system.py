@@ -44,6 +44,7 @@ CAPABILITIES: Mapping[str, str] = {
     "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
     "power-loss": "start the cluster with config={'harrow.power.loss': True}",
     "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
+    "wipe": "use a backend that runs Harrow's own brokers: local or simulated",
     "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
 }
 """Everything that a backend may be able to do, and the remedy where it is not."""
@@ -144,6 +145,14 @@ class BrokerControl(ProcessControl, Protocol):
 
     def power_lost(self) -> Mapping[str, int] | None:
         """Return counts of what the last power loss removed; None until the roll-back is done."""
+        ...
+
+    def wipe(self) -> None:
+        """Kill the broker and remove everything from its data folders."""
+        ...
+
+    def wiped(self) -> int | None:
+        """Return how many files the last wipe removed; None until that is done."""
         ...
 
     def block(self, peers: Sequence[str], direction: str) -> None:

@@ -43,7 +43,7 @@ from .user_spark import HARROWS_OWN, UserSpark
 if TYPE_CHECKING:
     from .checks import Verdict
 
-DEADLY = frozenset({"kill", "terminate", "restart", "power_loss"})
+DEADLY = frozenset({"kill", "terminate", "restart", "power_loss", "wipe"})
 """Kinds that end the broker's process."""
 CALM_S = 0.7
 BOUND_S = 120.0

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from harrow.faults import terminate as terminate
     from harrow.faults import throttle as throttle
     from harrow.faults import txn_coordinator as txn_coordinator
+    from harrow.faults import wipe as wipe
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.checks.anomaly_kinds import AnomalyKind as AnomalyKind
     from harrow.harness.errors import VerdictError as VerdictError
@@ -103,6 +104,7 @@ _FAULTS = (
     "terminate",
     "throttle",
     "txn_coordinator",
+    "wipe",
 )
 _RELATIONS = (
     "KeyedRelation",
@@ -190,6 +192,7 @@ __all__ = [
     "throttle",
     "txn_coordinator",
     "windowed",
+    "wipe",
 ]
 
 

@@ -32,6 +32,7 @@ EVERYWHERE = frozenset(
         "failpoints",
         "disk-errors",
         "disk-delays",
+        "wipe",
         "slow-disk",
     }
 )
@@ -139,6 +140,8 @@ class LocalBroker(LocalProcess, HostKnobs):
         self._node = node
         self._power: tuple[str, float | None] | None = None
         self._lost: Mapping[str, int] | None = None
+        self._wipe_due = False
+        self._removed_files: int | None = None
 
     def _control(self, op: str, **fields: object) -> dict[str, Any]:
         state = self._process.state
@@ -158,9 +161,23 @@ class LocalBroker(LocalProcess, HostKnobs):
             self._lost = self._cluster.brokers[self._node].roll_back(seed=seed, keep=kept_fraction)
         return self._lost
 
+    def wipe(self) -> None:
+        """Send SIGKILL; the data folders are emptied when the process is dead, and before it is started again."""
+        self._wipe_due, self._removed_files = True, None
+        self.kill()
+
+    def wiped(self) -> int | None:
+        """Empty the data folders if that is due; return how many files were removed."""
+        if self._wipe_due and self._process.state == DEAD:
+            self._wipe_due = False
+            names = self._cluster.log_dirs()[self._node]
+            self._removed_files = self._cluster.brokers[self._node].wipe(names)
+        return self._removed_files
+
     def start(self) -> None:
-        """Fork it, after the roll-back that a power loss left to do."""
+        """Fork it, after what a power loss or a wipe left to do."""
         self.power_lost()
+        self.wiped()
         LocalProcess.start(self)
 
     def slow_disk(self, delay_ms: int) -> RuleGroup:

@@ -35,6 +35,7 @@ CAPABILITIES = frozenset(
         "disk-errors",
         "slow-disk",
         "power-loss",
+        "wipe",
         "registry",
     }
 )
@@ -106,6 +107,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         SimulatedControl.__init__(self, process)
         HostKnobs.__init__(self, self._operation)
         self._power_lost = False
+        self._removed_files: int | None = None
 
     def _operation(self, op: str, **fields: object) -> dict[str, Any]:
         host = self._process.machine.host
@@ -130,6 +132,15 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
     def power_lost(self) -> Mapping[str, int] | None:
         """Nothing is counted here; None before a power loss."""
         return {} if self._power_lost else None
+
+    def wipe(self) -> None:
+        """Kill it, and empty its data folders."""
+        self._process.kill()
+        self._removed_files = self._process.wipe()
+
+    def wiped(self) -> int | None:
+        """How many files the last wipe removed."""
+        return self._removed_files
 
     def slow_disk(self, delay_ms: int) -> SlowDiskRule:
         """Make every BLOCKS call of the disk take about `delay_ms`."""

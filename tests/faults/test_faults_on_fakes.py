@@ -40,6 +40,7 @@ from harrow.faults import (
     slow_link,
     terminate,
     throttle,
+    wipe,
 )
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
 from harrow.faults.targets import registry
@@ -52,6 +53,7 @@ AT_ONCE: list[Fault] = [
     restart(one, kill=True),
     power_loss(leader("orders", 1)),
     power_loss(controller(), kept_fraction=0.0),
+    wipe(leader("orders", 1)),
     isolate(controller(), clients=True, direction="in", heals_by="reset"),
     cut(leader("orders", 0)),
     cut(one, direction="out", heals_by="deliver"),

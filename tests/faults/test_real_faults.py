@@ -35,6 +35,7 @@ from harrow import (
     slow_link,
     terminate,
     throttle,
+    wipe,
 )
 from harrow.faults import Fault
 from harrow.harness.backends.local import gone, process_state
@@ -97,6 +98,7 @@ FAULTS: dict[str, Callable[[Topic], Fault]] = {
     "isolate from clients too": lambda topic: isolate(leader(topic, 0), seconds=2, clients=True),
     "cut off one way": lambda topic: cut(leader(topic, 0), seconds=2),
     "connections reset": lambda topic: reset(leader(topic, 0), clients=True),
+    "an empty disk": lambda topic: wipe(follower(topic, 0), seconds=(0.1, 0.3)),
     "a slow disk": lambda topic: slow_disk(leader(topic, 0), delay_ms=15, seconds=1),
     "lose a response": lambda topic: lose_response("Produce", nth=3),
     "refuse a request": lambda topic: refuse_request("Produce", "NOT_ENOUGH_REPLICAS", nth=3),
@@ -116,7 +118,7 @@ def test_fault_is_proved_and_healed_and_loses_nothing(harrow: Harrow, name: str)
     rows = run(harrow, topic, FAULTS[name](topic))
     hit = rows["inject"]["targets"]
     again = {node for node, broker in harrow.cluster.brokers.items() if broker.pid != pids[node]}
-    dies = rows["inject"]["fault"] in ("kill", "terminate", "restart") or "crash" in name
+    dies = rows["inject"]["fault"] in ("kill", "terminate", "restart", "wipe") or "crash" in name
     assert again == (set(hit) if dies else set())
     assert all(gone(pids[node]) for node in again)
     assert not any(process_state(broker.pid) == "T" for broker in harrow.cluster.brokers.values())

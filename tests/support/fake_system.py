@@ -104,6 +104,7 @@ class FakeBroker(FakeProcess):
     def __init__(self) -> None:
         super().__init__()
         self.power_losses: list[tuple[str, float | None]] = []
+        self.wipes = 0
         self.link_state = FakeLinks()
         self.rules: list[FakeRule] = []
 
@@ -121,6 +122,13 @@ class FakeBroker(FakeProcess):
 
     def power_lost(self) -> Mapping[str, int] | None:
         return {"lost_bytes": 7} if self.power_losses else None
+
+    def wipe(self) -> None:
+        self.state = DEAD
+        self.wipes += 1
+
+    def wiped(self) -> int | None:
+        return 3 if self.wipes else None
 
     def block(self, peers: Sequence[str], direction: str) -> None:
         self._asked()

@@ -360,6 +360,13 @@ class SimDisk:
             self.check("rename", path)
             self._change(Change("remove", path))
 
+    def wipe(self, folder: str) -> int:
+        """Another disk is mounted at `folder`: nothing of it is left; returns how many files were in it."""
+        removed = sum(path.startswith(f"{folder}/") for path, _ in self._names.files.items())
+        self._change(Change("remove", folder))
+        self._commit(len(self._journal))
+        return removed
+
     def modified_ms(self, path: str) -> int:
         """Wall time of the last change."""
         inode = self._names.files.get(path)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import json
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
 from ...errors import ClusterError
@@ -308,6 +308,11 @@ class Machine:
         self.disk = self.disk.survivor(rng or self._power)
         self.network_node.powered = False
         self.world.fabric.changed()
+
+    def wipe(self, folders: Iterable[str]) -> int:
+        """Empty `folders` of a dead process; returns how many files were in them."""
+        assert not self.alive, f"{self.name} is alive"
+        return sum(self.disk.wipe(folder) for folder in folders)
 
     def end(self) -> None:
         """The process has ended by itself; the kernel closes its open connections."""

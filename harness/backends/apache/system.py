@@ -39,6 +39,14 @@ class KafkaBroker(LocalProcess, HostKnobs):
         """No power was lost."""
         return None
 
+    def wipe(self) -> None:
+        """Harrow does not own Kafka's data folders."""
+        raise CapabilityError("no wipe: the data folders are Kafka's")
+
+    def wiped(self) -> int | None:
+        """Nothing was wiped."""
+        return None
+
     def slow_disk(self, delay_ms: int) -> HostRule:
         """Kafka's disk is the machine's."""
         raise CapabilityError(f"Kafka's disk cannot be slowed down by {delay_ms} ms")

@@ -60,6 +60,14 @@ class ExternalBrokerControl(HostKnobs):
         """No power was lost."""
         return None
 
+    def wipe(self) -> None:
+        """Harrow cannot."""
+        raise CapabilityError("no wipe: the broker is not Harrow's")
+
+    def wiped(self) -> int | None:
+        """Nothing was wiped."""
+        return None
+
     def slow_disk(self, delay_ms: int) -> HostRule:
         """Harrow cannot."""
         raise CapabilityError(

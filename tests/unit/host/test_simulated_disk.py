@@ -174,6 +174,19 @@ def test_an_fsync_that_failed_loses_its_blocks_for_the_next_incarnation() -> Non
     assert made.survivor(random.Random(1)).read("/data/log") == kept
 
 
+def test_a_wiped_folder_is_empty_also_after_a_power_loss() -> None:
+    made = disk()
+    made.make_folder("/data/orders-0")
+    made.open("/data/orders-0/log").append([b"0"])
+    made.replace("/data/meta.properties", b"1")
+    assert made.wipe("/data") == 2
+    assert made.wipe("/data") == 0
+    for left in (made.survivor(), made.survivor(random.Random(1))):
+        assert not left.exists("/data")
+        left.make_folder("/data")
+        assert left.list("/data") == []
+
+
 STEP = st.one_of(
     st.tuples(st.just("append"), st.binary(min_size=1, max_size=6)),
     st.tuples(st.just("write"), st.integers(0, 12), st.binary(min_size=1, max_size=4)),
