@@ -135,6 +135,7 @@ class Broker:
         """Give each room what it calls in another room."""
         self.replicas.on_leadership.append(self.settings.hosted)
         self.cache.on_update.append(self.replicas.metadata_updated)
+        self.cache.on_assigned_elsewhere.append(self.replicas.assigned_elsewhere)
         self.replicas.transaction_checks.queries = self.transactions.queries
         self.logs.on_folder_failed.append(self._folder_failed)
         self.settings.on_change.append(self.controller.settings_changed)

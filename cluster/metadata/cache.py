@@ -128,6 +128,8 @@ class MetadataCache:
         """Called after each update."""
         self.on_deleted: list[Callable[[list[TopicPartition]], None]] = []
         """Called with the partitions that an update removed."""
+        self.on_assigned_elsewhere: list[Callable[[TopicPartition, UUID | None, int], None]] = []
+        """Called for each partition of an update without a replica on this broker: topic id and leader epoch."""
         self._tasks = host.tasks
         self._clock = host.clock
         self._brokers: dict[NodeId, LiveBroker] = {}
@@ -229,8 +231,18 @@ class MetadataCache:
                 removed += self._remove_topic(name)
         for row in request.topic_states:
             removed += self._update_topic(row)
+        self._notify_assigned_elsewhere(request)
         self._notify(removed)
         return removed
+
+    def _notify_assigned_elsewhere(self, request: UpdateMetadataRequest) -> None:
+        for topic in request.topic_states:
+            for row in topic.partition_states:
+                if self.node_id in row.replicas or row.leader == LEADER_DURING_DELETE:
+                    continue
+                tp = TopicPartition(topic.topic_name, row.partition_index)
+                for call_elsewhere in self.on_assigned_elsewhere:
+                    call_elsewhere(tp, topic.topic_id, row.leader_epoch)
 
     def _update_topic(self, state: UpdateMetadataTopicState) -> list[TopicPartition]:
         name = state.topic_name

@@ -12,6 +12,11 @@ connection they come.
                                   follower: fetcher off, role, delayed operations answered, fetcher on
                                   (which truncates before it fetches)
 
+A broker that was away when a reassignment ended got no StopReplica, and when it registers again the controller has no
+replica there to tell it about. Such a replica would lead under its old epoch for ever, and clients that know it as the
+leader would read nothing new. So a replica is stopped, and its log deleted, as soon as an UpdateMetadata request says
+under a newer leader epoch that the partition has no replica here (`stop_assigned_elsewhere`).
+
 Everything between the checks and the response happens in one turn of the loop: no request, no fetch
 response and no timer sees a request that is half applied.
 
@@ -31,6 +36,8 @@ from ..wire.topic_ids import text_of
 from .isr import LeaderAndIsr
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from ..host.seam import Host, Promise
     from ..ids import NodeId
     from ..wire.request import Request
@@ -283,6 +290,20 @@ class LeaderAndIsrHandler:
         if stopped:
             self._services.announce([], stopped)
         return s.StopReplicaResponse(error_code=ErrorCode.none, partition_errors=tuple(rows))
+
+    def stop_assigned_elsewhere(
+        self, tp: TopicPartition, topic_id: UUID | None, leader_epoch: int
+    ) -> None:
+        """The partition has no replica here under `leader_epoch`: stop the one that is left of an earlier epoch."""
+        partition = self._services.directory.partition(tp)
+        if partition is None or partition.topic_id != topic_id:
+            return
+        if leader_epoch <= partition.leader_epoch:
+            return
+        stopped: list[Partition] = []
+        self._stop_one(tp, leader_epoch, stopped, delete=True)
+        self._services.fetchers.close_idle()
+        self._services.announce([], stopped)
 
     def _stop_one(
         self, tp: TopicPartition, leader_epoch: int, stopped: list[Partition], *, delete: bool

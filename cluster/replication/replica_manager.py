@@ -58,6 +58,8 @@ from .truncation import STRATEGIES
 from .wake_ups import WakeUps
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from ..config import BrokerConfig
     from ..host.seam import Buffer, Host
     from ..ids import BrokerEpoch, ControllerEpoch, NodeId, TopicPartition
@@ -212,6 +214,12 @@ class ReplicaManager:
         """The live brokers may be others: DeleteRecords waits for live replicas only."""
         if self.wake_ups.deletions.delayed:
             self.wake_ups.deletions.check_all()
+
+    def assigned_elsewhere(
+        self, tp: TopicPartition, topic_id: UUID | None, leader_epoch: int
+    ) -> None:
+        """The controller says that a partition has no replica here under `leader_epoch`."""
+        self._leader_and_isr.stop_assigned_elsewhere(tp, topic_id, leader_epoch)
 
     def append(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from typing import Any
+from uuid import UUID
 
 import pytest
 from harrow.cluster.errors import ErrorCode
@@ -148,6 +149,26 @@ def test_stop_replica_deletes_the_log_and_fails_waiting_operations() -> None:
     assert results[0].error is ErrorCode.not_leader_or_follower
     assert sim.partition(1, TP) is None
     assert sim.brokers[1].logs.get(TP) is None
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "leader_epoch", "stopped"),
+    [("this", 1, True), ("this", 0, False), ("another", 1, False), (None, 1, False)],
+)
+def test_a_replica_that_is_assigned_elsewhere_under_a_newer_epoch_is_stopped_and_deleted(
+    topic_id: str | None, leader_epoch: int, *, stopped: bool
+) -> None:
+    """A broker that was away when a reassignment ended gets no StopReplica: the metadata tells it."""
+    sim = three(**{"replica.lag.time.max.ms": 60_000})
+    sim.brokers[3].kill()
+    results = sim.produce(1, TP, [b"a"])
+    ids = {"this": sim.partition(1, TP).topic_id, "another": UUID(int=7), None: None}
+    sim.brokers[1].replicas.assigned_elsewhere(TP, ids[topic_id], leader_epoch)
+    assert (sim.partition(1, TP) is None) == stopped
+    assert (sim.brokers[1].logs.get(TP) is None) == stopped
+    assert bool(results) == stopped
+    if stopped:
+        assert results[0].error is ErrorCode.not_leader_or_follower
 
 
 def test_stopped_replica_keeps_its_high_watermark() -> None:
