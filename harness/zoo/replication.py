@@ -120,7 +120,7 @@ def power_loss_of_leader_and_heir(
 def follower_that_misses_two_elections(
     rng: random.Random, settings: RunSettings
 ) -> tuple[ScheduledFault, ...]:
-    """One follower lacks the leader's last batches, the other does not hear of elections.
+    """One follower lacks the leader's last batches, the other does not know of elections.
 
     The leader dies and follows its heir, then the heir dies and the old leader leads again.
     """
