@@ -4,6 +4,7 @@
     kip_101                 1   KIP-101, first case              the truncation strategy `kip-320`     lost-write
     kafka_7128              5   KAFKA-7128                       `Partition.may_join_isr`              lost-write
     kip_966                 8   KIP-966                          `Log.messages_before_fsync`           lost-write
+    kip_903                 9   KIP-903                          `RegistryIsrStore.checks`            lost-write
     kafka_14704             12  KAFKA-14704                      `ReplicaFetcher.diverged`            lost-write
     kafka_9835              13  KAFKA-9835                       `FetchReader.read_limit`             lost-write
     kafka_10778             15  KAFKA-10778                      `LogAvailability.fence`               lost-write

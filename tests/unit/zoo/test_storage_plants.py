@@ -13,7 +13,14 @@ from harrow.harness.simulation.workload import SimulatedWorkload
 from harrow.harness.zoo.bug import Bug, plan_directed, unplanted
 from harrow.harness.zoo.storage import BUGS
 
-SEEDS = {"kip_966": 1, "kafka_10778": 3, "kafka_7866": 1, "kafka_14704": 2, "kafka_9835": 8}
+SEEDS = {
+    "kip_966": 1,
+    "kafka_10778": 3,
+    "kafka_7866": 1,
+    "kafka_14704": 2,
+    "kafka_9835": 8,
+    "kip_903": 1,
+}
 """A seed of each bug whose first run shows it."""
 
 
