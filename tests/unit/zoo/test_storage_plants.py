@@ -49,7 +49,7 @@ def test_several_producers_share_the_batches() -> None:
         assert cluster.run_until(lambda: workload.ready, 10_000)
         workload.begin()
         assert cluster.run_until(lambda: workload.done, 10_000)
-        acked = [producer.acked for producer in workload._producers]
+        acked = [producer.acked for producer in workload.producers]
         assert len(acked) == 3
         assert all(acked)
         assert sum(acked) == len(workload.offered)
