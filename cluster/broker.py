@@ -205,7 +205,7 @@ class Broker:
     async def _register(self) -> None:
         rack = self.config.text("broker.rack") or None
         epoch = await register(self.registry, self.node_id, self.listeners, rack=rack)
-        for room in (self.replicas, self.controller, self.cache, self.logs):
+        for room in (self.replicas, self.controller, self.cache, self.logs, self.isr_store):
             room.broker_epoch = BrokerEpoch(epoch)
         self._host.trace.emit("broker.registered", node_id=self.node_id, epoch=epoch)
 

@@ -101,5 +101,9 @@ class WireError(HarrowError):
     """Bytes from the network that are not the protocol; closes that one connection."""
 
 
+class IsrMemberChangedError(HarrowError):
+    """An ISR was not written: a member is not registered as it was when the leader last had a fetch of it (KIP-903)."""
+
+
 class RegistryError(HarrowError):
     """The registry refused or could not be reached."""

@@ -138,7 +138,7 @@ class DiskError(ProcessFault):
 
     def capabilities(self) -> frozenset[str]:
         """Name what a backend must be able to do."""
-        return self.needs | ({"disk-delays"} if self.delay_ms else frozenset())
+        return frozenset({*self.needs, *(("disk-delays",) if self.delay_ms else ())})
 
     def inject(self, system: System, injection: Injection) -> None:
         """Arm it once on each broker."""

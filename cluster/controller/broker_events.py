@@ -66,6 +66,10 @@ class BrokerEvents:
             batch.metadata(())  # addresses first: followers need them to find their leaders
             batch.full_metadata(came)
             batch.flush()
+            # A leader may have taken a broker into an ISR just before it restarted, and not have reported that yet: the
+            # state that this controller knows would then say that nothing has to change.
+            stored = [tp for tp in context.of_brokers(came) if tp in context.partitions]
+            await core.writer.refresh(stored)
         affected = context.of_brokers(gone | came)
         changed = await self._updates.update_partition_states(affected)
         created = await self._updates.create_missing() if came else []

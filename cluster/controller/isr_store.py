@@ -1,9 +1,9 @@
 """A leader's ISR changes: written to the registry, and reported to the controller (C4).
 
-Owns: `RegistryIsrStore`. A write is conditional on the version that the leader knows, and carries the leader's own
-epoch. When an earlier try of the same write was applied and its response was lost, the write is refused; the store
-recognises its own data and reports success. Changes are collected for a moment and reported to the controller by one
-node `/isr_change_notification/isr_change_N`.
+Owns: `RegistryIsrStore`. A write is conditional on the version that the leader knows and on the registrations of the
+members (KIP-903), and carries the leader's own epoch. When an earlier try of the same write was applied and its
+response was lost, the write is refused; the store recognises its own data and reports success. Changes are collected
+for a moment and reported to the controller by one node `/isr_change_notification/isr_change_N`.
 
 What may fail: RegistryError: the result is unknown, and the same write may be repeated.
 Source: Kafka's ReplicationUtils.updateLeaderAndIsr, ZkIsrManager.
@@ -12,13 +12,13 @@ Source: Kafka's ReplicationUtils.updateLeaderAndIsr, ZkIsrManager.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ..errors import RegistryError
+from ..errors import IsrMemberChangedError, RegistryError
 from ..host.seam import Host
-from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
-from ..registry import BadVersionError, NoNodeError, RegistryClient
-from ..registry.paths import ISR_CHANGE, state_path
+from ..ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
+from ..registry import BadVersionError, Check, NoNodeError, RegistryClient, Set, Stat
+from ..registry.paths import ISR_CHANGE, broker_path, state_path
 from .state_node import state_json
 
 GATHER_MS = 50
@@ -32,6 +32,8 @@ class RegistryIsrStore:
     def __init__(self, host: Host, registry: RegistryClient) -> None:
         self._host = host
         self._registry = registry
+        self.broker_epoch = BrokerEpoch(-1)
+        """Of this broker's registration; the broker sets it when it has registered."""
         self._changed: dict[TopicPartition, None] = {}
         self._notification_due = False
 
@@ -43,24 +45,49 @@ class RegistryIsrStore:
         isr: Sequence[NodeId],
         controller_epoch: ControllerEpoch,
         expected_version: int,
+        registrations: Mapping[NodeId, BrokerEpoch],
     ) -> int | None:
-        """The new version of the state node; None when another component changed it."""
+        """The new version of the state node; None when another component changed it.
+
+        IsrMemberChangedError when a member is not registered with its broker epoch in `registrations`.
+        """
         assert expected_version >= 0, f"{tp}: an ISR is written at the version that was read"
         assert leader in isr, f"{tp}: leader {leader} proposes ISR {list(isr)} without itself"
         path = state_path(tp)
         data = state_json(leader, leader_epoch, isr, controller_epoch)
         try:
-            version = (await self._registry.set(path, data, expected_version)).version
-        except NoNodeError:
-            return None
-        except BadVersionError:
+            checks = self.checks({leader: self.broker_epoch, **registrations})
+            version = await self._set(Set(path, data, expected_version), checks)
+        except (NoNodeError, BadVersionError) as error:
             node = (await self._registry.get_many([path]))[0]
+            if node is None:
+                return None
             # only the very next version can be an earlier try of this write
-            if node is None or node[0] != data or node[1].version != expected_version + 1:
+            if node[0] != data or node[1].version != expected_version + 1:
+                if error.index > 0:
+                    what = f"{tp}: ISR {list(isr)} is withdrawn, a member has registered again: {error}"
+                    raise IsrMemberChangedError(what) from error
                 return None
             version = node[1].version
         self._notify_later(tp)
         return version
+
+    async def _set(self, state: Set, checks: Sequence[Check]) -> int:
+        """Write the state, first in its transaction: its error comes before those of `checks`; its new version."""
+        written: Stat = (await self._registry.multi([state, *checks]))[0]
+        return written.version
+
+    def checks(self, registrations: Mapping[NodeId, BrokerEpoch]) -> list[Check]:
+        """Rule of KIP-903: an ISR is written only while its members are registered as when they fetched.
+
+        A member that has restarted may have lost its log since. So may the leader: a write of its earlier process that
+        arrives late would be newer than the registration, and the controller would not see the restart.
+        """
+        return [
+            Check(broker_path(node), created=epoch)
+            for node, epoch in registrations.items()
+            if epoch >= 0
+        ]
 
     def _notify_later(self, tp: TopicPartition) -> None:
         self._changed[tp] = None

@@ -89,10 +89,14 @@ class DeleteTree:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Nothing but the condition: the node exists and has this version."""
+    """Nothing but the condition: the node exists and has this version.
+
+    `created`: it is also the node that this transaction created, and not its successor at the same path; 0: any.
+    """
 
     path: str
     version: int = ANY_VERSION
+    created: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

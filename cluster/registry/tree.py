@@ -243,6 +243,8 @@ class RegistryTree:
         if operation.version not in (ANY_VERSION, node.version):
             raise BadVersionError(path)
         if isinstance(operation, Check):
+            if operation.created not in (0, node.czxid):
+                raise BadVersionError(path)
             return None
         if isinstance(operation, Delete):
             if path == "/":

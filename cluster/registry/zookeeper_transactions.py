@@ -7,6 +7,8 @@ Owns: `ZooKeeperTransactions`.
 * `DeleteTree`: read, then deleted in one transaction; read again when another client was faster;
 * `ReadTree`: read node by node. Unlike the embedded registry's it is **not** of one instant: the caller has set a watch
   before, which reports what changed in between (as Kafka's own controller does);
+* `Check` with `created`: read, then checked by its version in the transaction. A node that was replaced in between by
+  one of the same version passes, unlike in the embedded registry;
 * the stat of a created node: its transaction is that of the response.
 """
 
@@ -91,7 +93,9 @@ class ZooKeeperTransactions:
             if isinstance(part, Create) and (not is_path(part.path) or part.path == "/"):
                 raise NODE_ERRORS["bad-request"](part.path, parts.index(part))
         composed = any(
-            isinstance(part, DeleteTree) or (isinstance(part, Create) and part.make_parents)
+            isinstance(part, DeleteTree)
+            or (isinstance(part, Create) and part.make_parents)
+            or (isinstance(part, Check) and part.created)
             for part in parts
         )
         while True:
@@ -113,6 +117,12 @@ class ZooKeeperTransactions:
                     (-1 - index, Delete(path)) for path in sorted(below, key=_depth, reverse=True)
                 ]
                 continue
+            if isinstance(part, Check) and part.created:
+                stat = await self._client.submit(Exists(part.path))
+                if stat is None or stat.czxid != part.created:
+                    raise NODE_ERRORS["no-node" if stat is None else "bad-version"](
+                        part.path, index
+                    )
             if isinstance(part, Create) and part.make_parents:
                 for path in await self._missing(part.path, made):
                     made.add(path)
@@ -206,7 +216,7 @@ def _as_tuple(operation: WriteOperation) -> tuple[Any, ...]:
             return "set", path, data.encode(), version
         case Delete(path, version):
             return "delete", path, version
-        case Check(path, version):
+        case Check(path, version):  # `created` was compared before
             return "check", path, version
         case DeleteTree():
             raise AssertionError("composed before")

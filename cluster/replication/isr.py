@@ -14,10 +14,10 @@ Source: Kafka's `PartitionState`, `CommittedPartitionState`, `PendingPartitionCh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from ..ids import ControllerEpoch, LeaderEpoch, NodeId
+from ..ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,8 @@ class IsrProposal:
     controller_epoch: ControllerEpoch
     expected_version: int
     cause: str
+    registrations: Mapping[NodeId, BrokerEpoch] = field(default_factory=dict[NodeId, BrokerEpoch])
+    """The broker epochs under which its followers fetched what they are members for (KIP-903)."""
 
 
 class IsrState:

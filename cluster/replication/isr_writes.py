@@ -8,6 +8,7 @@ progress at a time.
     a version           the change was made                         ISR = proposed, HW tried
     None                the registry has another state              wait for LeaderAndIsr; the write is repeated at
                                                                     each check until that comes
+    IsrMemberChanged    a member has restarted (KIP-903)            the proposal is withdrawn
     RegistryError       unknown: the change may have been made      the same write again after a pause
 
 While the outcome is unknown the HW waits for both ISRs (`IsrState.maximal_isr`). A write that is repeated after it
@@ -18,14 +19,14 @@ Source: Kafka's `IsrChangePropagator`, `ZkAlterPartitionManager`; KIP-497.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import HarrowError
+from ..errors import HarrowError, IsrMemberChangedError
 
 if TYPE_CHECKING:
     from ..host.seam import Host, Timer
-    from ..ids import ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
+    from ..ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
     from .isr import IsrProposal
     from .partition import Partition
     from .wake_ups import WakeUps
@@ -46,11 +47,13 @@ class IsrStore(Protocol):
         isr: Sequence[NodeId],
         controller_epoch: ControllerEpoch,
         expected_version: int,
+        registrations: Mapping[NodeId, BrokerEpoch],
     ) -> int | None:
         """Write if the version still is `expected_version`, and return the new version.
 
-        None: the version is another, and the state there is not this very state either. HarrowError, OSError or
-        TimeoutError: the outcome is unknown.
+        None: the version is another, and the state there is not this very state either. IsrMemberChangedError: a
+        member is not registered with its broker epoch in `registrations`; nothing was written. Any other HarrowError,
+        OSError or TimeoutError: the outcome is unknown.
         """
         ...
 
@@ -76,6 +79,11 @@ class IsrChanges:
             isr=list(partition.isr),
             cause=cause,
         )
+        if hw_moved:
+            self._wake_ups.high_watermark_moved(partition, "isr")
+
+    def withdrawn(self, partition: Partition, *, hw_moved: bool) -> None:
+        """A proposal will not be made: the high watermark waits for its members no more."""
         if hw_moved:
             self._wake_ups.high_watermark_moved(partition, "isr")
 
@@ -156,7 +164,15 @@ class IsrWrites:
                     proposal.isr,
                     proposal.controller_epoch,
                     proposal.expected_version,
+                    proposal.registrations,
                 )
+            except IsrMemberChangedError as error:
+                self._host.trace.log("info", str(error))
+                now_ms = self._host.clock.monotonic_ms()
+                self._changes.withdrawn(
+                    partition, hw_moved=partition.isr_withdrawn(proposal, now_ms)
+                )
+                return
             except (HarrowError, OSError, TimeoutError) as error:
                 if pause_ms == RETRY_FIRST_MS:
                     self._host.trace.log(

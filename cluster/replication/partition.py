@@ -401,6 +401,13 @@ class Partition:
         self.advance_high_watermark(now_ms)
         return True
 
+    def isr_withdrawn(self, proposal: IsrProposal, now_ms: int) -> bool:
+        """The registry did not take `proposal`, and never will; True when the HW moved."""
+        if proposal is not self.proposal:
+            return False
+        self._set_committed_isr(self.isr)
+        return self.advance_high_watermark(now_ms)
+
     def _propose(self, isr: tuple[NodeId, ...], cause: str) -> IsrProposal:
         assert self.is_leader, f"{self}: only a leader proposes an ISR"
         assert self.node_id in isr, f"{self}: ISR {isr} would lack its leader"
@@ -410,6 +417,7 @@ class Partition:
             controller_epoch=self.controller_epoch,
             expected_version=self.version,
             cause=cause,
+            registrations=self._remotes.registrations(isr),
         )
         self.isr_state.propose(proposal)
         return proposal

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from ..ids import NodeId, Offset
+from ..ids import BrokerEpoch, NodeId, Offset
 from .remote_replica import NEVER_MS, RemoteReplica
 
 
@@ -25,6 +25,14 @@ class RemoteReplicas(dict[NodeId, RemoteReplica]):
             remote = self[node] = known.get(node) or RemoteReplica(node)
             assert remote.session_row is None, f"a session of {node} outlived its leader epoch"
             remote.reset(now_ms if node in isr else NEVER_MS)
+
+    def registrations(self, nodes: Iterable[NodeId]) -> dict[NodeId, BrokerEpoch]:
+        """The broker epochs under which these followers fetched; without those that have not fetched yet."""
+        return {
+            node: remote.broker_epoch
+            for node in nodes
+            if (remote := self.get(node)) is not None and remote.broker_epoch >= 0
+        }
 
     def end_sessions(self) -> None:
         """The partition is not led as it was: fetch sessions with it end."""

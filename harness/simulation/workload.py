@@ -41,13 +41,14 @@ class SimulatedWorkload:
         self._host: Host = host
         self._client = WireClient(host, "producer", cluster.bootstrap)
         self.producer = self._producer(self._client, "producer")
-        self._producers = [self.producer]
+        self.producers = [self.producer]
+        """All of them; `producer` is the first."""
         for number in range(2, settings.producers + 1):
             name = f"producer-{number}"
             client = WireClient(cluster.client(name), name, cluster.bootstrap)
             producer = self._producer(client, name)
             client.host.tasks.spawn(producer.start(), name="start")
-            self._producers.append(producer)
+            self.producers.append(producer)
         self.consumer = SimulatedConsumer(
             WireClient(reading, "reader", cluster.bootstrap), settings.topic, settings.partitions,
             self.history, reads_from=settings.reads_from, on_anomaly=self._anomaly,
@@ -98,7 +99,7 @@ class SimulatedWorkload:
     @property
     def ready(self) -> bool:
         """True when the topic has leaders, and every producer its id."""
-        return self._prepared and all(producer.started for producer in self._producers)
+        return self._prepared and all(producer.started for producer in self.producers)
 
     def config_of(self, topic: str) -> Mapping[str, object]:
         """Return the settings with which a topic is created."""
@@ -148,7 +149,7 @@ class SimulatedWorkload:
             self._numbers[partition] += count
             values = [f"{partition}:{number}".encode() for number in range(at, at + count)]
             self.offered.update(values)
-            producers = self._producers
+            producers = self.producers
             producer = rng.choice(producers) if len(producers) > 1 else self.producer
             producer.offer(partition, values)
             await self._host.tasks.sleep(rng.uniform(0, 2 * pause_ms))
@@ -156,7 +157,7 @@ class SimulatedWorkload:
     @property
     def done(self) -> bool:
         """True when everything was offered and acknowledged."""
-        return not self._rest and all(producer.idle for producer in self._producers)
+        return not self._rest and all(producer.idle for producer in self.producers)
 
 
 def _text(value: object) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from harrow.faults.disk_faults import DiskError, PowerLoss, SlowDisk
-from harrow.faults.network_faults import Isolate, Reset
-from harrow.faults.process_faults import Kill
+from harrow.faults.disk_faults import DiskError, PowerLoss, SlowDisk, Wipe
+from harrow.faults.network_faults import Isolate, Reset, SlowLink
+from harrow.faults.process_faults import Kill, Pause
 from harrow.faults.schedule import ScheduledFault
 from harrow.faults.spec import Fault
 from harrow.faults.targets import all_brokers, follower, leader
@@ -18,14 +18,18 @@ from .bug import Bug
 
 SESSION_MS = 600
 """The registry's session timeout of these runs: short, so that elections follow soon."""
+ONE_BATCH_A_FETCH = {"replica.fetch.max.bytes": 1, "replica.fetch.response.max.bytes": 1}
+"""An empty follower needs long, as it does for a log of real size."""
 TIMES = {"zookeeper.session.timeout.ms": SESSION_MS, "replica.lag.time.max.ms": 400}
 
 
-def step(number: int, at_ms: float, fault: Fault, lasts_ms: float) -> ScheduledFault:
-    """One fault of a directed run, `at_ms` after the first traffic."""
+def step(
+    number: int, at_ms: float, fault: Fault, lasts_ms: float, **details: object
+) -> ScheduledFault:
+    """One fault of a directed run, `at_ms` after the first traffic; `details` that are given are not drawn."""
     return ScheduledFault(
         id=str(number), fault=fault, at_ms=round(at_ms), trigger="traffic", required=False,
-        duration_ms=round(lasts_ms),
+        duration_ms=round(lasts_ms), details=details or None,
     )  # fmt: skip
 
 
@@ -99,6 +103,30 @@ def all_lose_power_with_slow_disks(
     return steps
 
 
+def follower_loses_its_disk_on_its_way_back(
+    rng: random.Random, settings: RunSettings
+) -> Sequence[ScheduledFault]:
+    """A follower that has left the ISR comes back, and loses its disk before the leader's late ISR write lands.
+
+    Then it fetches slowly, and the leader is killed.
+    """
+    del settings
+    begin_ms, away_ms = rng.uniform(500, 1_000), rng.uniform(700, 1_000)
+    late_ms = rng.uniform(200, 450)
+    back_ms = begin_ms + away_ms
+    wipe_ms = back_ms + rng.uniform(20, late_ms)
+    kill_ms = back_ms + late_ms + rng.uniform(150, 450)
+    late = SlowLink(target=leader(TOPIC, 0), peers="any")
+    slow = SlowLink(target=follower(TOPIC, 0))
+    return (
+        step(1, begin_ms, Pause(target=follower(TOPIC, 0)), away_ms),
+        step(2, back_ms - 100, late, late_ms + 60, peer="registry", delay_ms=round(late_ms)),
+        step(3, wipe_ms, Wipe(target=follower(TOPIC, 0)), 0),
+        step(4, wipe_ms + 60, slow, 3_000, delay_ms=80),
+        step(5, kill_ms, Kill(target=leader(TOPIC, 0)), 3 * SESSION_MS),
+    )
+
+
 BUGS: tuple[Bug, ...] = (
     Bug(
         number=8,
@@ -160,5 +188,20 @@ BUGS: tuple[Bug, ...] = (
             brokers=3, seconds=6.0, batches=150, producers=5, power_loss=True, config=TIMES
         ),
         steps=all_lose_power_with_slow_disks,
+    ),
+    Bug(
+        number=9,
+        name="kip_903",
+        known_as="KIP-903",
+        seen_as=frozenset({"lost-write", "inconsistent-offsets"}),
+        # two replicas: there is one follower, and it alone can be elected
+        options=SimulationOptions(
+            brokers=2,
+            seconds=4.0,
+            partitions=1,
+            topic_config={"min.insync.replicas": "1"},
+            config={**TIMES, **ONE_BATCH_A_FETCH, "zookeeper.session.timeout.ms": 1_500},
+        ),
+        steps=follower_loses_its_disk_on_its_way_back,
     ),
 )

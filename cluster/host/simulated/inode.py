@@ -83,7 +83,7 @@ class Inode:
         """An fsync failed: its blocks count as clean, and the disk does not have them."""
         if self.baseline is not None:
             return
-        durable, content = self.stable(), self.data
+        durable, content = self.stable(), bytes(self.data)
         for number in range((len(content) + BLOCK - 1) // BLOCK):
             block = slice(number * BLOCK, (number + 1) * BLOCK)
             if content[block] != durable[block]:

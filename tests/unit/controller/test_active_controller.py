@@ -16,7 +16,7 @@ from harrow.cluster.controller.active_controller import ActiveController
 from harrow.cluster.controller.controller_context import ControllerContext
 from harrow.cluster.controller.controller_election import ControllerMovedError, WonElection
 from harrow.cluster.controller.partition_writer import PartitionWriter
-from harrow.cluster.errors import ErrorCode, KafkaError
+from harrow.cluster.errors import ErrorCode, IsrMemberChangedError, KafkaError
 from harrow.cluster.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, NodeId, TopicPartition
 from harrow.cluster.registry import Create, Delete, DeleteTree, Set
 from registry_in_process import RecordedEvents, RegistryFixture, deleted, run
@@ -182,7 +182,13 @@ def test_controller_decides_again_after_a_concurrent_isr_write_of_the_leader(
         state = await cluster.state("t")
         store = RegistryIsrStore(cluster.nodes[2].host, cluster.nodes[2].registry)
         version = await store.write_isr(
-            T0, NodeId(2), LeaderEpoch(0), (NodeId(2), NodeId(3)), ControllerEpoch(1), state.version
+            T0,
+            NodeId(2),
+            LeaderEpoch(0),
+            (NodeId(2), NodeId(3)),
+            ControllerEpoch(1),
+            state.version,
+            {},
         )
         assert version == state.version + 1
         await cluster.stop(2)
@@ -206,14 +212,36 @@ def test_isr_changes_are_sent_to_every_broker(tmp_path: Path) -> None:
             last = received.events[-1].topic_states
             return bool(last) and getattr(last[0].partition_states[0], "zk_version", 0) == 1
 
-        assert await store.write_isr(*args, 0) == 1
-        assert await store.write_isr(*args, 0) == 1  # its answer was lost: recognised
-        assert await store.write_isr(*args[:3], (NodeId(2),), args[4], 0) is None
-        assert await store.write_isr(TopicPartition("none", 0), *args[1:], 0) is None
+        assert await store.write_isr(*args, 0, {}) == 1
+        assert await store.write_isr(*args, 0, {}) == 1  # its answer was lost: recognised
+        assert await store.write_isr(*args[:3], (NodeId(2),), args[4], 0, {}) is None
+        assert await store.write_isr(TopicPartition("none", 0), *args[1:], 0, {}) is None
         await received.until(known)
         heard = RecordedEvents()
         while await client.children("/isr_change_notification", watch=heard):
             await heard.next()
+
+    clustered(tmp_path, test)
+
+
+def test_an_isr_is_not_written_for_a_member_that_registered_again(tmp_path: Path) -> None:
+    async def test(cluster: ControlledCluster) -> None:
+        await cluster.start(1, 2, 3)
+        await cluster.topic("t", (2, 1, 3))
+        await cluster.leader_received(3, T0, 2, 0)
+        client = cluster.nodes[2].registry
+        store = RegistryIsrStore(cluster.nodes[2].host, client)
+        args = (T0, NodeId(2), LeaderEpoch(0), (NodeId(2), NodeId(3)), ControllerEpoch(1))
+        node = await client.exists("/brokers/ids/3")
+        assert node is not None
+        now, before = BrokerEpoch(node.czxid), BrokerEpoch(node.czxid - 1)
+        with pytest.raises(IsrMemberChangedError, match="/brokers/ids/3"):
+            await store.write_isr(*args, 0, {NodeId(3): before})
+        with pytest.raises(IsrMemberChangedError, match="/brokers/ids/9"):
+            await store.write_isr(*args, 0, {NodeId(9): now})
+        assert (await cluster.state("t")).version == 0
+        assert await store.write_isr(*args, 0, {NodeId(3): now}) == 1
+        assert await store.write_isr(*args, 0, {NodeId(3): before}) == 1  # its answer was lost
 
     clustered(tmp_path, test)
 

@@ -108,6 +108,11 @@ def test_refused_multi_changes_nothing_and_names_the_operation(on_each: Run) -> 
         await refused(
             BadVersionError, client.multi([Check("/epoch", 5), Set("/a", "no")]), "/epoch", 0
         )
+        by_czxid: list[WriteOperation] = [Set("/a", "no"), Check("/epoch", created=epoch.czxid + 1)]
+        await refused(BadVersionError, client.multi(by_czxid), "/epoch", 1)
+        gone: list[WriteOperation] = [Set("/a", "no"), Check("/gone", created=epoch.czxid)]
+        await refused(NoNodeError, client.multi(gone), "/gone", 1)
+        await client.multi([Check("/epoch", created=epoch.czxid)])
         await refused(
             BadVersionError,
             client.multi([Set("/a", "no"), Set("/t/0/state", "no", 0)]),

@@ -174,6 +174,7 @@ REFUSED: list[tuple[Any, type[NodeError]]] = [
     (Delete("/a"), NotEmptyError),
     (Delete("/"), BadRequestError),
     (Check("/a", 7), BadVersionError),
+    (Check("/a", created=99), BadVersionError),
     (Check("/none"), NoNodeError),
     (Get("/none"), NoNodeError),
     (Children("/none"), NoNodeError),

@@ -10,7 +10,7 @@ and keeps its disk (kill -9). An unhandled exception in a task or a callback of 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -67,9 +67,9 @@ class SimRegistry:
 
     async def write_isr(
         self, tp: TopicPartition, leader: int, leader_epoch: int, isr: Sequence[int],
-        controller_epoch: int, expected_version: int,
+        controller_epoch: int, expected_version: int, registrations: Mapping[int, int],
     ) -> int | None:  # fmt: skip
-        del controller_epoch
+        del controller_epoch, registrations
         sim = self._simulation
         sleep = sim.brokers[leader].host.tasks.sleep
         await sleep(self.delay_ms)

@@ -127,6 +127,10 @@ def test_high_watermark_uses_the_maximal_isr_while_a_proposal_is_open() -> None:
     fetched(leader, 2, 11, 501)
     assert leader.hw == 10  # 3 counts before the registry accepts the proposal
     assert leader.partition.propose_shrink(10_000) is None  # one change at a time
+    assert not leader.partition.isr_withdrawn(shrink, 10_000)  # another one
+    assert leader.partition.isr_withdrawn(expand, 10_000)
+    assert leader.hw == 11
+    assert leader.partition.isr == (1, 2)
 
 
 def test_newer_leader_and_isr_voids_an_open_proposal() -> None:

@@ -13,7 +13,14 @@ from harrow.harness.simulation.workload import SimulatedWorkload
 from harrow.harness.zoo.bug import Bug, plan_directed, unplanted
 from harrow.harness.zoo.storage import BUGS
 
-SEEDS = {"kip_966": 1, "kafka_10778": 3, "kafka_7866": 1, "kafka_14704": 2, "kafka_9835": 8}
+SEEDS = {
+    "kip_966": 1,
+    "kafka_10778": 3,
+    "kafka_7866": 1,
+    "kafka_14704": 2,
+    "kafka_9835": 8,
+    "kip_903": 1,
+}
 """A seed of each bug whose first run shows it."""
 
 
@@ -42,7 +49,7 @@ def test_several_producers_share_the_batches() -> None:
         assert cluster.run_until(lambda: workload.ready, 10_000)
         workload.begin()
         assert cluster.run_until(lambda: workload.done, 10_000)
-        acked = [producer.acked for producer in workload._producers]
+        acked = [producer.acked for producer in workload.producers]
         assert len(acked) == 3
         assert all(acked)
         assert sum(acked) == len(workload.offered)
