@@ -1,7 +1,7 @@
 """KIP-320: fetches are not fenced by the leader epoch.
 
 What was wrong (Kafka before 2.1): a Fetch request did not say under which leader epoch the follower sent it. A follower
-that had not heard of two elections continued to fetch from a broker that had meanwhile followed another leader,
+that had not received two elections continued to fetch from a broker that had meanwhile followed another leader,
 truncated its log, and was elected again. That leader took the offset of the fetch for a log like its own: it counted
 the follower for its high watermark and its ISR, and the follower appended behind records that the leader does not have.
 
