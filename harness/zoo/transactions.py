@@ -126,7 +126,12 @@ BUGS: tuple[Bug, ...] = (
         name="kip_890_part_2",
         known_as="KIP-890, part 2",
         seen_as=frozenset({"duplicate-output", "missing-output"}),
-        options=replace(SHORT_JOB, job={"operations": NO_JOB_EVENTS, "aborted_part": 0.4}),
+        options=replace(
+            SHORT_JOB,
+            partitions=3,
+            batches=80,
+            job={"operations": NO_JOB_EVENTS, "aborted_part": 0.5},
+        ),
         steps=late_ends,
     ),
     Bug(
