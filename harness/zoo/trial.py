@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from harrow.faults.schedule import Schedule
 
+from ..search.guided import GuidedSearch
 from ..search.proposals import RandomSearch, Search
 from ..simulation import SimulationResult, run_schedule
 from .bug import Bug, plan_directed, unplanted
@@ -21,12 +22,13 @@ from .swarm import plan_swarm
 BUDGET_S = 60.0
 SEEDS_OF_TRIAL = 1_000_000
 """Trials of different numbers run different seeds."""
-DIRECTED, RANDOM = "directed", "random"
+DIRECTED, RANDOM, GUIDED = "directed", "random", "guided"
 SearchMaker = Callable[[Bug, int], Search]
 """Makes the search of one trial, from the bug and the first seed."""
 SEARCHES: Mapping[str, SearchMaker] = {
     DIRECTED: lambda bug, first: RandomSearch(first, lambda seed: plan_directed(bug, seed)),
     RANDOM: lambda bug, first: RandomSearch(first, lambda seed: plan_swarm(seed, (bug.module,))),
+    GUIDED: lambda bug, first: GuidedSearch(first, lambda seed: plan_swarm(seed, (bug.module,))),
 }
 
 
@@ -63,7 +65,7 @@ def run_trial(
     while used_s < budget_s:
         schedule = search.propose()
         began = time.process_time()
-        result = run_schedule(schedule)
+        result = run_schedule(schedule, keep_coverage=search.wants_coverage)
         search.learn(result)
         used_s += time.process_time() - began
         runs += 1
