@@ -1,4 +1,4 @@
-"""What a simulated run reached, as a set of abstract features of its trace; and the moments at which a fault may strike.
+"""What a simulated run reached, as abstract features of its trace; and the moments at which a fault may strike.
 
 A feature has no offset, time, node id or partition number: brokers appear by their role and by the fault that holds
 them, counts and gaps by their magnitude. So the number of features saturates, and two runs of the same behaviour have
@@ -6,16 +6,16 @@ the same set. The idea is Mallory's (Meng et al., "Greybox fuzzing of distribute
 in which order is the coverage, and not which lines of code ran.
 
     features of        example              meaning
-    a partition        b|Li2x>!S1x          of the output: a broker of the ISR of two was elected after the leader had died;
-                                            soon after that the ISR shrank to one, because of a dead broker
+    a partition        b|Li2x>!S1x          of the output: a broker of the ISR of two was elected after the leader had
+                                            died; soon after that the ISR shrank to one, because of a dead broker
     the controller     c|p>                 a controller that no fault holds came after a paused one
     a session          x|Lp                 the session of a paused leader expired
     transactions       t|Ongoing>PrepareAbort|em      with a raised epoch, at another coordinator
     groups             g|Stable2>PreparingRebalance2|m     likewise
     a fault            f|kill:C             it hit the controller
                        f|kill:l:sLi2x!      it hit the leader of a partition in this state
-    two faults         o|xL=cC!             soon after the death of a leader, and during it, that broker, by now controller,
-                                            was cut off; `h`: the first fault had just been healed
+    two faults         o|xL|cC!             soon after the death of a leader, and during it, the controller was cut off;
+                                            `=`: both hit one broker; `h`: the first fault had just been healed
 
 The first letter of a partition's feature is its topic: source (`s`), output (`b`), internal (`k`). `!`: within
 `SOON_MS`. Letters of `CONDITIONS` say what holds a broker.
@@ -163,9 +163,7 @@ class TraceReader:
     _controller: int = 0
     _expired_ms: int = -JUST_MS
     _traffic_ms: int | None = None
-    _moments: list[tuple[int, str, int, str | None, int | None]] = field(
-        default_factory=list[Any]
-    )
+    _moments: list[tuple[int, str, int, str | None, int | None]] = field(default_factory=list[Any])
 
     def moments(self) -> tuple[Moment, ...]:
         """Return the moments; none where the first traffic is not known."""
@@ -319,14 +317,18 @@ class TraceReader:
             self._traffic_ms = at_ms - step.fired_ms
         kind = kind_of(str(fields["fault"]), step)
         role = "all" if len(nodes) > 1 else self._role(min(nodes, default=0))
-        fault = FaultSeen(kind, CONDITIONS.get(str(fields["fault"]), str(fields["fault"])), role, nodes, at_ms)
+        fault = FaultSeen(
+            kind, CONDITIONS.get(str(fields["fault"]), str(fields["fault"])), role, nodes, at_ms
+        )
         add = self.features.add
         add(f"f|{kind}:{role}")
         if len(nodes) <= 1:
             for seen in self._partitions.values():
                 if nodes & seen.replicas or seen.leader in nodes:
                     part = "l" if seen.leader in nodes else "f"
-                    add(f"f|{fault.letter}:{part}:{seen.letter}{seen.label}{soon(at_ms - seen.at_ms)}")
+                    add(
+                        f"f|{fault.letter}:{part}:{seen.letter}{seen.label}{soon(at_ms - seen.at_ms)}"
+                    )
         for state in sorted({seen.name for key, seen in self._states.items() if key[0] == "t"}):
             add(f"f|{kind}:{state}")
         for other in self._faults.values():

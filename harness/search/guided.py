@@ -1,11 +1,14 @@
 """A search that learns from what its runs reached: schedules that reached something new are kept and mutated.
 
-    fresh      a part of the runs are those of the random search, in the same order: the search is never much worse
+    fresh      for a part of the cost the runs are those of the random search, in the same order: the search is never
+               much worse
     corpus     each run that reached a feature which no run before had reached
+    kind       kinds of runs have equal parts of the cost, however long a run of them takes
     energy     how often a kept run is a parent: the sum of the rarities of its features (a feature that few runs reach
                counts more; AFLFast, Böhme et al., CCS 2016), for each unit of what the run costs, less after each use
-    strike     most children are the parent with one or two more faults, aimed at events of its trace; of several drawn
-               pairs of event and fault the search takes the one that it has tried least often
+    strike     most children are the parent with some more faults. The first is aimed at an event of its trace: of
+               several drawn pairs of event and fault the search takes the one that it has tried least often. The others
+               follow the one before, or are aimed at events, too
     mutation   the others change what the parent has (`mutations.py`)
 
 A run is mutated only with faults and settings that were drawn for runs of its kind (`kind_of_run`): a correct cluster
@@ -34,9 +37,16 @@ from .mutations import MUTATIONS, Parent, aimed, drawn_target, strike
 FRESH_FIRST = 6
 """Runs before the first mutation."""
 FRESH_PART = 0.25
+"""Of the cost of all runs."""
 STRIKE_PART = 0.8
-SECOND_STRIKE_PART = 0.4
-"""How many children have a second strike, beside the first."""
+MORE_STRIKES_PART = 0.6
+"""How often a strike is followed by another one."""
+STRIKES_MOST = 4
+FOLLOW_PART = 0.7
+"""How many further strikes follow closely after the one before; the others are aimed at an event of their own."""
+FOLLOWS_MS = (20, 60, 150, 400)
+FOLLOWS_SESSIONS = (1.05, 1.3, 2.1)
+"""When such a strike comes after the one before: before anyone notices it, or when its session has expired."""
 AIMED_PART = 0.6
 """How many strikes hit a role of the event's partition, and not the role that was drawn with the fault."""
 CANDIDATES = 12
@@ -79,6 +89,10 @@ class GuidedSearch:
     wants_coverage: bool = True
     _rng: random.Random = field(init=False)
     _fresh: int = 0
+    _is_fresh: bool = True
+    _fresh_cost: float = 0.0
+    _spent: dict[RunKind, float] = field(default_factory=dict[RunKind, float])
+    """The cost of all runs so far, by kind."""
     _runs: int = 0
     _corpus: list[Entry] = field(default_factory=list[Entry])
     _labels: Counter[str] = field(default_factory=Counter[str])
@@ -92,8 +106,9 @@ class GuidedSearch:
 
     def propose(self) -> Schedule:
         """Return the next run: a fresh one, or a child of a kept one."""
-        fresh = self._runs < FRESH_FIRST or self._rng.random() < FRESH_PART
-        if fresh or not self._corpus:
+        spent = sum(self._spent.values())
+        self._is_fresh = self._runs < FRESH_FIRST or self._fresh_cost < FRESH_PART * spent
+        if self._is_fresh or not self._corpus:
             self._fresh += 1
             return self.plan(self.first_seed + self._fresh - 1)
         return self._child(self._choose_entry())
@@ -104,6 +119,10 @@ class GuidedSearch:
         coverage = result.coverage
         if coverage is None:
             raise ValueError("a guided search needs results with coverage (keep_coverage=True)")
+        cost = max(1.0, result.turns / 1_000)
+        kind = kind_of_run(result.schedule)
+        self._spent[kind] = self._spent.get(kind, 0.0) + cost
+        self._fresh_cost += cost if self._is_fresh else 0.0
         new = [feature for feature in coverage.features if feature not in self.features]
         self.features.update(coverage.features)
         labels: dict[str, list[Moment]] = {}
@@ -112,8 +131,6 @@ class GuidedSearch:
         self._labels.update(labels.keys())
         if new and labels:
             parent = Parent(result.schedule, coverage.moments)
-            cost = max(1.0, result.turns / 1_000)
-            kind = kind_of_run(result.schedule)
             self._corpus.append(Entry(parent, coverage.features, cost, kind, labels))
             if len(self._corpus) > CORPUS_MOST:
                 self._corpus.remove(min(self._corpus, key=self._energy))
@@ -126,33 +143,65 @@ class GuidedSearch:
         return rarity / entry.cost / (1 + entry.used)
 
     def _choose_entry(self) -> Entry:
-        entry = self._rng.choices(self._corpus, [self._energy(one) for one in self._corpus])[0]
+        kind = min((one.kind for one in self._corpus), key=lambda kind: self._spent[kind])
+        able = [one for one in self._corpus if one.kind == kind]
+        entry = self._rng.choices(able, [self._energy(one) for one in able])[0]
         entry.used += 1
         return entry
 
     def _child(self, entry: Entry) -> Schedule:
         rng = self._rng
         if rng.random() < STRIKE_PART:
-            child = self._strike(entry.parent, entry, shorten=rng.random() < SHORTEN_PART)
-            if rng.random() < SECOND_STRIKE_PART:
-                child = self._strike(Parent(child, entry.parent.moments), entry, shorten=False)
-            return child
+            return self._strikes(entry)
         others = [other for other in self._corpus if other.kind == entry.kind]
         return rng.choice(MUTATIONS)(entry.parent, rng.choice(others).parent, rng)
 
-    def _strike(self, parent: Parent, entry: Entry, *, shorten: bool) -> Schedule:
-        """Add the least tried of some drawn strikes."""
-        rng = self._rng
-        labels = sorted(entry.labels)
-        weights = [1.0 / self._labels[label] for label in labels]
-        faults = self._faults_of(entry.kind)
-        pairs = list(zip(rng.choices(labels, weights, k=CANDIDATES), rng.choices(faults, k=CANDIDATES), strict=True))
-        label, fault = min(pairs, key=lambda pair: self._tried[pair[1].kind, pair[0]])
-        self._tried[fault.kind, label] += 1
+    def _strikes(self, entry: Entry) -> Schedule:
+        """Return the parent with some more faults."""
+        rng, faults = self._rng, self._faults_of(entry.kind)
+        label, fault = self._least_tried(entry, faults)
         moment = rng.choice(entry.labels[label])
-        if rng.random() < AIMED_PART:
-            fault = aimed(fault, drawn_target(rng, moment, settings_of(parent.schedule)))
-        return strike(parent, moment, fault, rng, shorten=shorten)
+        shorten = rng.random() < SHORTEN_PART
+        struck = strike(
+            entry.parent, moment, self._aimed(fault, moment, entry), rng, shorten=shorten
+        )
+        for _ in range(1, STRIKES_MOST):
+            if rng.random() >= MORE_STRIKES_PART:
+                break
+            if rng.random() < FOLLOW_PART:
+                moment, fault = self._following(moment, entry), rng.choice(faults)
+            else:
+                label, fault = self._least_tried(entry, faults)
+                moment = rng.choice(entry.labels[label])
+            fault = self._aimed(fault, moment, entry)
+            struck = strike(Parent(struck, ()), moment, fault, rng, shorten=False)
+        return struck
+
+    def _least_tried(self, entry: Entry, faults: list[Fault]) -> tuple[str, Fault]:
+        """Return the least tried of some drawn pairs of event and fault."""
+        rng, labels = self._rng, sorted(entry.labels)
+        weights = [1.0 / self._labels[label] for label in labels]
+        drawn = zip(
+            rng.choices(labels, weights, k=CANDIDATES),
+            rng.choices(faults, k=CANDIDATES),
+            strict=True,
+        )
+        label, fault = min(drawn, key=lambda pair: self._tried[pair[1].kind, pair[0]])
+        self._tried[fault.kind, label] += 1
+        return label, fault
+
+    def _following(self, moment: Moment, entry: Entry) -> Moment:
+        """Return a moment soon after a strike, or after its session has expired."""
+        config = settings_of(entry.parent.schedule).config
+        session_ms = int(str(config.get("zookeeper.session.timeout.ms", 1_000)))
+        later_ms = [*FOLLOWS_MS, *(round(session_ms * part) for part in FOLLOWS_SESSIONS)]
+        return replace(moment, at_ms=moment.at_ms + self._rng.choice(later_ms))
+
+    def _aimed(self, fault: Fault, moment: Moment, entry: Entry) -> Fault:
+        if self._rng.random() >= AIMED_PART:
+            return fault
+        settings = settings_of(entry.parent.schedule)
+        return aimed(fault, drawn_target(self._rng, moment, settings))
 
     def _faults_of(self, kind: RunKind) -> list[Fault]:
         """Return faults that were drawn for runs of this kind."""

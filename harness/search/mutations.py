@@ -2,7 +2,7 @@
 
 A simulation is a function of its schedule, and the resolved schedule of a run repeats it. So a fault that is added at a
 moment of that run meets exactly the state that its trace shows: what fires before the moment keeps what was resolved
-(`keep_until`), and what comes later is again described by roles (`unresolved`), because the cluster is then another one.
+(`keep_until`), and what comes later is again described by roles (`unresolved`), because the cluster is then another.
 
 Every mutation returns a valid schedule: times from 0 up to the end of the run, in order; ids that are unique; settings
 that `simulation/planning.py` draws. All randomness comes from the `Random` that is given.
@@ -19,7 +19,7 @@ from harrow.faults.schedule import Schedule, ScheduledFault
 from harrow.faults.spec import Fault
 from harrow.faults.targets import Target, broker, controller, follower, isr_member, leader
 
-from ..run_settings import SINK, TOPIC, RunSettings, settings_of
+from ..run_settings import ORDERS, SINK, TOPIC, RunSettings, settings_of
 from .coverage import Moment
 
 OFFSETS_MS = (-40, -10, 0, 0, 10, 10, 20, 40, 80, 150, 300, 600)
@@ -31,7 +31,6 @@ LAG_PARTS = (0.7, 1.3)
 TAIL_MS = 1_200
 """How long a shortened run goes on after its last fault began."""
 STEPS_MOST = 24
-SETTINGS = ("in_flight", "config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def drawn_target(rng: random.Random, moment: Moment | None, settings: RunSetting
     partition = None if moment is None or moment.topic is None else moment.partition
     if topic.startswith("__"):
         topic, partition = rng.choice((TOPIC, SINK)), None
-    if topic == SINK and settings.workload == "orders":
+    if topic == SINK and settings.workload == ORDERS:
         topic = TOPIC
     roles = [leader(topic, partition)] * 3 + [follower(topic, partition)] * 2
     roles += [isr_member(topic, partition), controller()]
@@ -135,7 +134,7 @@ def strike(
 
 
 def shortened(schedule: Schedule, end_ms: int) -> dict[str, object]:
-    """Return the settings of a run that ends at `end_ms`: as many batches in a second, so what comes before is the same."""
+    """Return the settings of a run that ends at `end_ms`; its batches come at the same pace, so it begins alike."""
     seconds, batches = float(schedule.run["seconds"]), int(schedule.run["batches"])
     kept = max(1, min(batches, -(-end_ms * batches // round(seconds * 1_000))))
     return {"seconds": seconds * kept / batches, "batches": kept} if kept < batches else {}
@@ -216,7 +215,9 @@ def splice(parent: Parent, other: Parent, rng: random.Random) -> Schedule:
 def change_world(parent: Parent, other: Parent, rng: random.Random) -> Schedule:
     """The same faults by their roles, in another world."""
     del other
-    return assembled(by_roles(parent.schedule), by_roles(parent.schedule).steps, seed=rng.getrandbits(40))
+    return assembled(
+        by_roles(parent.schedule), by_roles(parent.schedule).steps, seed=rng.getrandbits(40)
+    )
 
 
 def change_settings(parent: Parent, other: Parent, rng: random.Random) -> Schedule:

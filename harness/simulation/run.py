@@ -135,7 +135,9 @@ def run_schedule(
             result = run.run(keep_trace=keep_trace)
             if not keep_coverage:
                 return result
-            return replace(result, coverage=coverage_of(cluster.world.trace.events, result.schedule))
+            return replace(
+                result, coverage=coverage_of(cluster.world.trace.events, result.schedule)
+            )
     finally:
         if collecting:
             gc.enable()
