@@ -1,9 +1,8 @@
 """A search that learns from what its runs reached: schedules that reached something new are kept and mutated.
 
-    fresh      for a part of the cost the runs are those of the random search, in the same order: the search is never
-               much worse
+    fresh      for a part of the cost the runs are those of the random search: the search is never much worse
     corpus     each run that reached a feature which no run before had reached
-    kind       kinds of runs have equal parts of the cost, however long a run of them takes
+    kind       kinds of runs have equal parts of the cost, however often they are drawn and however long they take
     energy     how often a kept run is a parent: the sum of the rarities of its features (a feature that few runs reach
                counts more; AFLFast, Böhme et al., CCS 2016), for each unit of what the run costs, less after each use
     strike     most children are the parent with some more faults. The first is aimed at an event of its trace: of
@@ -53,7 +52,7 @@ CANDIDATES = 12
 """Pairs of event and fault, of which the search takes the least tried one."""
 SHORTEN_PART = 0.7
 PLANNED_AHEAD = 60
-"""Seeds that are planned, and not run, for the faults that they have."""
+"""How many seeds are planned before the first run: their kinds, and the faults that they have."""
 CORPUS_MOST = 200
 RunKind = tuple[object, ...]
 
@@ -88,7 +87,9 @@ class GuidedSearch:
     """Which features were reached, and by how many runs."""
     wants_coverage: bool = True
     _rng: random.Random = field(init=False)
-    _fresh: int = 0
+    _planned: int = 0
+    _waiting: dict[RunKind, list[Schedule]] = field(default_factory=dict[RunKind, list[Schedule]])
+    """Fresh runs that are planned and were not run yet, by kind."""
     _is_fresh: bool = True
     _fresh_cost: float = 0.0
     _spent: dict[RunKind, float] = field(default_factory=dict[RunKind, float])
@@ -100,6 +101,7 @@ class GuidedSearch:
     _tried: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     """How often a fault struck at an event, by kind of fault and label."""
     _faults: dict[RunKind, list[Fault]] = field(default_factory=dict[RunKind, list[Fault]])
+    """Faults that were drawn for runs of each kind."""
 
     def __post_init__(self) -> None:
         self._rng = random.Random(f"{self.first_seed}/guided")  # noqa: S311 - not cryptography
@@ -109,8 +111,7 @@ class GuidedSearch:
         spent = sum(self._spent.values())
         self._is_fresh = self._runs < FRESH_FIRST or self._fresh_cost < FRESH_PART * spent
         if self._is_fresh or not self._corpus:
-            self._fresh += 1
-            return self.plan(self.first_seed + self._fresh - 1)
+            return self._fresh_run()
         return self._child(self._choose_entry())
 
     def learn(self, result: SimulationResult) -> None:
@@ -142,8 +143,26 @@ class GuidedSearch:
         rarity = sum(1.0 / counts[feature] ** 2 for feature in sorted(entry.features))
         return rarity / entry.cost / (1 + entry.used)
 
+    def _fresh_run(self) -> Schedule:
+        """Return the next fresh run of the kind that has cost the least so far."""
+        while self._planned < PLANNED_AHEAD:
+            self._plan_one()
+        kind = min(self._waiting, key=lambda kind: self._spent.get(kind, 0.0))
+        most = self._planned + PLANNED_AHEAD
+        while not self._waiting[kind] and self._planned < most:
+            self._plan_one()
+        able = self._waiting[kind] or next(filter(None, self._waiting.values()))
+        return able.pop(0)
+
+    def _plan_one(self) -> None:
+        schedule = self.plan(self.first_seed + self._planned)
+        self._planned += 1
+        kind = kind_of_run(schedule)
+        self._waiting.setdefault(kind, []).append(schedule)
+        self._faults.setdefault(kind, []).extend(step.fault for step in schedule.steps)
+
     def _choose_entry(self) -> Entry:
-        kind = min((one.kind for one in self._corpus), key=lambda kind: self._spent[kind])
+        kind = min((one.kind for one in self._corpus), key=self._spent.__getitem__)
         able = [one for one in self._corpus if one.kind == kind]
         entry = self._rng.choices(able, [self._energy(one) for one in able])[0]
         entry.used += 1
@@ -158,7 +177,7 @@ class GuidedSearch:
 
     def _strikes(self, entry: Entry) -> Schedule:
         """Return the parent with some more faults."""
-        rng, faults = self._rng, self._faults_of(entry.kind)
+        rng, faults = self._rng, self._faults[entry.kind]
         label, fault = self._least_tried(entry, faults)
         moment = rng.choice(entry.labels[label])
         shorten = rng.random() < SHORTEN_PART
@@ -202,12 +221,3 @@ class GuidedSearch:
             return fault
         settings = settings_of(entry.parent.schedule)
         return aimed(fault, drawn_target(self._rng, moment, settings))
-
-    def _faults_of(self, kind: RunKind) -> list[Fault]:
-        """Return faults that were drawn for runs of this kind."""
-        if kind not in self._faults:
-            for seed in range(self.first_seed, self.first_seed + PLANNED_AHEAD):
-                schedule = self.plan(seed)
-                found = self._faults.setdefault(kind_of_run(schedule), [])
-                found += [step.fault for step in schedule.steps]
-        return self._faults[kind]
