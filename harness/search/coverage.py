@@ -49,6 +49,7 @@ REPLICAS = 3
 NS_PER_MS = 1_000_000
 JUST_MS = 600
 """How long after its healing a fault still counts as met by another one."""
+LONG_AGO_MS = -1_000_000
 SOON_MS = 250
 """About a fetch session's wait and the time of an election: both events belong to one change."""
 
@@ -124,7 +125,7 @@ class PartitionSeen:
     """The last brokers that were leader or in the ISR."""
     label: str = ""
     """The last event."""
-    at_ms: int = 0
+    at_ms: int = LONG_AGO_MS
 
 
 @dataclass(slots=True)
@@ -161,7 +162,7 @@ class TraceReader:
     _held: dict[int, str] = field(default_factory=dict[Any, Any])
     """What holds each broker: a letter of `CONDITIONS`."""
     _controller: int = 0
-    _expired_ms: int = -JUST_MS
+    _expired_ms: int = LONG_AGO_MS
     _traffic_ms: int | None = None
     _moments: list[tuple[int, str, int, str | None, int | None]] = field(default_factory=list[Any])
 
@@ -182,7 +183,8 @@ class TraceReader:
         """A broker became leader, or leader of a further epoch."""
         seen = self._partition(fields)
         isr = frozenset(fields["isr"])
-        how = "s" if seen.leader == node else "i" if node in seen.isr else "o"
+        known = "s" if seen.leader == node else "i" if node in seen.isr else "o"
+        how = known if seen.leader else "n"
         delta = int(fields["leader_epoch"]) - seen.epoch
         held = self._held.get(seen.leader, "")
         unclear = "?" if int(fields["leo"]) > int(fields["hw"]) else ""

@@ -1,4 +1,4 @@
-"""Mutations return valid schedules, and keep what happened before the first change."""
+"""Mutations of a guided search return valid schedules, and keep what happened before the first change (K9)."""
 
 from __future__ import annotations
 
