@@ -292,9 +292,7 @@ class TraceReader:
 
     def on_group(self, at_ms: int, node: int, fields: Mapping[str, Any]) -> None:
         """The state of a group changed."""
-        members = fields["members"]
-        count = len(members) if isinstance(members, list | tuple) else int(members)
-        state = f"{fields['state']}{magnitude(count)}"
+        state = f"{fields['state']}{magnitude(int(fields['members']))}"
         self._change(at_ms, node, f"g/{fields['group']}", state, int(fields["generation"]))
 
     def _change(self, at_ms: int, node: int, name: str, state: str, epoch: int) -> None:

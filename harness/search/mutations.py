@@ -66,7 +66,7 @@ def keep_until(schedule: Schedule, at_ms: int) -> tuple[list[ScheduledFault], li
 
 def assembled(parent: Schedule, steps: Iterable[ScheduledFault], **run: object) -> Schedule:
     """Return `parent` with other steps: in order, within the run, with unique ids; `run`: changed settings."""
-    settings = {**parent.run, **run}
+    settings: dict[str, Any] = {**parent.run, **run}
     last_ms = round(float(settings["seconds"]) * 1_000) - 1
     ordered = sorted(
         (replace(step, at_ms=min(max(0, step.at_ms), last_ms), required=False) for step in steps),

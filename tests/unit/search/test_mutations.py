@@ -102,9 +102,9 @@ def test_steps_that_fired_later_are_described_by_roles_again() -> None:
 
 def test_a_shortened_run_has_the_same_pace() -> None:
     schedule = plan_seed(5, SimulationOptions())
-    run = {**schedule.run, **shortened(schedule, 3_000)}
-    assert 3.0 <= float(run["seconds"]) < 3.2
-    assert abs(float(run["seconds"]) / int(run["batches"]) - 8.0 / 90) < 1e-9
+    settings = settings_of(replace(schedule, run={**schedule.run, **shortened(schedule, 3_000)}))
+    assert 3.0 <= settings.seconds < 3.2
+    assert abs(settings.seconds / settings.batches - 8.0 / 90) < 1e-9
     assert shortened(schedule, 8_000) == {}
 
 
