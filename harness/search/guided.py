@@ -15,7 +15,7 @@ that does not flush loses records with its power, and a correct broker forgets b
 
 Deterministic: the same first seed, the same plan and the same results give the same proposals. Costs are counted in
 turns of the simulated loop, and not in seconds. The idea is Mallory's (Meng et al., CCS 2023), without its Q-learning:
-a simulation can return to the state of a moment, which on real processes has to be learned.
+a simulation can return to any state that a run was in, which on real processes has to be learned.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ FRESH_FIRST = 6
 FRESH_PART = 0.25
 """Of the cost of all runs."""
 STRIKE_PART = 0.8
-MORE_STRIKES_PART = 0.6
+MORE_STRIKES_PART = 0.75
 """How often a strike is followed by another one."""
-STRIKES_MOST = 4
+STRIKES_MOST = 6
 FOLLOW_PART = 0.7
 """How many further strikes follow closely after the one before; the others are aimed at an event of their own."""
 FOLLOWS_MS = (20, 60, 150, 400)
@@ -162,9 +162,9 @@ class GuidedSearch:
         self._faults.setdefault(kind, []).extend(step.fault for step in schedule.steps)
 
     def _choose_entry(self) -> Entry:
-        kind = min((one.kind for one in self._corpus), key=self._spent.__getitem__)
-        able = [one for one in self._corpus if one.kind == kind]
-        entry = self._rng.choices(able, [self._energy(one) for one in able])[0]
+        kind = min((entry.kind for entry in self._corpus), key=self._spent.__getitem__)
+        able = [entry for entry in self._corpus if entry.kind == kind]
+        entry = self._rng.choices(able, [self._energy(entry) for entry in able])[0]
         entry.used += 1
         return entry
 

@@ -194,10 +194,10 @@ def swap_steps(parent: Parent, other: Parent, rng: random.Random) -> Schedule:
     del other
     if len(parent.schedule.steps) < 2:
         return by_roles(parent.schedule)
-    one, two = rng.sample([unresolved(step) for step in parent.schedule.steps], 2)
-    before, after = keep_until(parent.schedule, min(one.at_ms, two.at_ms))
-    swapped = [replace(one, at_ms=two.at_ms), replace(two, at_ms=one.at_ms)]
-    rest = (step for step in (*before, *after) if step.id not in (one.id, two.id))
+    first, second = rng.sample([unresolved(step) for step in parent.schedule.steps], 2)
+    before, after = keep_until(parent.schedule, min(first.at_ms, second.at_ms))
+    swapped = [replace(first, at_ms=second.at_ms), replace(second, at_ms=first.at_ms)]
+    rest = (step for step in (*before, *after) if step.id not in (first.id, second.id))
     return assembled(parent.schedule, [*rest, *swapped])
 
 
