@@ -88,15 +88,15 @@ def run_search(runs: int) -> tuple[GuidedSearch, list[Schedule], list[Simulation
 
 
 def test_a_search_begins_with_the_pool_and_goes_on_with_children_and_repeats_exactly() -> None:
-    search, proposed, results = run_search(16)
-    pool = [plan_seed(seed, SHORT) for seed in range(1, 17)]
+    search, proposed, results = run_search(12)
+    pool = [plan_seed(seed, SHORT) for seed in range(1, 13)]
     assert proposed[:FRESH_FIRST] == pool[:FRESH_FIRST]
     children = [schedule for schedule in proposed if schedule not in pool]
-    assert len(children) >= 5
+    assert len(children) >= 3
     assert {result.status for result in results} <= {"valid", "unknown"}
     assert set(search.features) == {name for row in results for name in coverage(row).features}
 
-    _, again, _ = run_search(16)
+    _, again, _ = run_search(12)
     assert again == proposed
 
 
