@@ -34,7 +34,12 @@ def trace(*, first: int = 0, offset: int = 10, start_ms: int = 1_000_000) -> lis
         return (start_ms + at_ms) * MS, host, event, fields
 
     def part(isr: list[int], **fields: Any) -> dict[str, Any]:
-        return {"topic": "orders", "partition": 0, "isr": [node(number) for number in isr], **fields}
+        return {
+            "topic": "orders",
+            "partition": 0,
+            "isr": [node(number) for number in isr],
+            **fields,
+        }
 
     def fault(step_id: str, kind: str, target: int) -> dict[str, Any]:
         return {"id": step_id, "fault": kind, "targets": [node(target)]}
