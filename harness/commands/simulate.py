@@ -5,7 +5,8 @@ of a single seed, the same bytes every time; `--record FILE` writes its schedule
 such a file, or one that `harrow chaos` recorded on real processes, and prints its trace. Seeds go in small
 batches to worker processes. What is not valid is printed at once, and its schedule is written beside
 `ledger.jsonl`, which gets a line a seed and to which several runs may add. `--workload exactly-once` adds a job with
-transactions and what an operator does (`simulation/transform.py`).
+transactions and what an operator does (`simulation/transform.py`). `--search guided` runs the given seeds only in
+part: most runs are mutations of runs that reached something new (`search/guided.py`). Each job has a search of its own.
 
 Exit code 0: no seed was invalid, and at least one was valid.
 """
@@ -16,6 +17,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +30,8 @@ from rich.table import Table
 from .. import out_folder
 from ..run_settings import ORDERS, WORKLOADS
 from ..schedule_files import read_schedule
+from ..search.coverage import Coverage
+from ..search.guided import GuidedSearch
 from ..simulation import SimulationOptions, SimulationResult, plan_seed, run_schedule, run_seed
 from .out_option import out_option
 from .progress import ProgressLine
@@ -36,15 +40,36 @@ from .worker_processes import results_of
 
 BATCH = 20
 """Seeds that a worker runs for each task."""
+GUIDED_BATCH = 400
+"""Runs of one guided search: one task of a worker."""
+RANDOM, GUIDED = "random", "guided"
 ANOMALIES_SHOWN = 4
 
 
 def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[SimulationResult]:
     """Run some seeds, one after the other, in a worker process."""
+    prepare_process()
+    return [run_seed(seed, options) for seed in seeds]
+
+
+def run_guided(seeds: Sequence[int], options: SimulationOptions) -> list[SimulationResult]:
+    """Run as many runs as there are seeds: a guided search that draws from these, in a worker process."""
+    prepare_process()
+    search = GuidedSearch(seeds[0], lambda seed: plan_seed(seed, options))
+    results = list[SimulationResult]()
+    for _ in seeds:
+        result = run_schedule(search.propose(), keep_coverage=True)
+        search.learn(result)
+        reached = Coverage() if result.coverage is None else result.coverage
+        results.append(replace(result, coverage=replace(reached, moments=())))
+    return results
+
+
+def prepare_process() -> None:
+    """Import everything, and let the collection at the end of each seed not visit modules."""
     preload()
     gc.collect()
-    gc.freeze()  # the collection at the end of each seed then does not visit modules
-    return [run_seed(seed, options) for seed in seeds]
+    gc.freeze()
 
 
 @click.command()
@@ -70,6 +95,10 @@ def run_batch(seeds: Sequence[int], options: SimulationOptions) -> list[Simulati
     help="orders: a producer and a reader; exactly-once: also a job with transactions, in three processes that are "
     "killed, and changed settings, deleted records, compaction and power losses",
 )  # fmt: skip
+@click.option(
+    "--search", type=click.Choice((RANDOM, GUIDED)), default=RANDOM, show_default=True,
+    help="random: one seed after the other; guided: most runs change the faults of a run that reached something new",
+)  # fmt: skip
 @plant_option
 @click.option("--replay", type=click.IntRange(0), default=None, help="print the trace of this seed")
 @click.option(
@@ -89,6 +118,7 @@ def command(
     seconds: float,
     power_loss: bool,
     workload: str,
+    search: str,
     plants: tuple[str, ...],
     replay: int | None,
     file: Path | None,
@@ -110,30 +140,35 @@ def command(
     out_folder.prepare(out)
     folder = out / "simulate"
     folder.mkdir(exist_ok=True)
-    results = run_seeds(range(seed, seed + seeds), options, jobs, folder)
+    results = run_seeds(range(seed, seed + seeds), options, jobs, folder, guided=search == GUIDED)
     Console().print(summary(results))
     counts = Counter(result.status for result in results)
     sys.exit(0 if counts["valid"] and not counts["invalid"] else 1)
 
 
 def run_seeds(
-    seeds: range, options: SimulationOptions, jobs: int, folder: Path
+    seeds: range, options: SimulationOptions, jobs: int, folder: Path, *, guided: bool = False
 ) -> list[SimulationResult]:
-    """Run the seeds; print what is not valid and write its schedule, and a line a seed in the ledger."""
+    """Run the seeds; print what is not valid and write its schedule, and a line a seed in the ledger.
+
+    Several runs of a guided search may have one seed, so their schedules are numbered: `guided-17.json`.
+    """
     console, results = Console(), list[SimulationResult]()
     with (
         (folder / "ledger.jsonl").open("a", encoding="utf-8") as ledger,
         ProgressLine(lambda: progress(results, len(seeds))) as line,
     ):
-        for batch in batches(seeds, options, jobs):
+        for batch in batches(seeds, options, jobs, guided=guided):
             for result in batch:
                 results.append(result)
                 ledger.write(result.to_json() + "\n")
                 if result.status != "valid":
-                    path = folder / f"seed-{result.seed}.json"
+                    name = f"guided-{len(results)}" if guided else f"seed-{result.seed}"
+                    path = folder / f"{name}.json"
                     path.write_text(result.schedule.to_json(), encoding="utf-8")
+                    text = f"{path.name}: {line_of(result)}" if guided else line_of(result)
                     with line.hidden():
-                        console.print(line_of(result), highlight=False, markup=False)
+                        console.print(text, highlight=False, markup=False)
             ledger.flush()
     return results
 
@@ -149,14 +184,16 @@ def run_once(planned: Schedule, record: Path | None) -> int:
 
 
 def batches(
-    seeds: range, options: SimulationOptions, jobs: int
+    seeds: range, options: SimulationOptions, jobs: int, *, guided: bool = False
 ) -> Iterator[list[SimulationResult]]:
     """Yield the results batch by batch, in the order in which batches end; a single job runs in this process."""
-    tasks = [seeds[at : at + BATCH] for at in range(0, len(seeds), BATCH)]
+    size = min(GUIDED_BATCH, -(-len(seeds) // jobs)) if guided else BATCH
+    run = run_guided if guided else run_batch
+    tasks = [seeds[at : at + size] for at in range(0, len(seeds), size)]
     if jobs == 1:
-        yield from (run_batch(task, options) for task in tasks)
+        yield from (run(task, options) for task in tasks)
         return
-    yield from results_of(jobs, [partial(run_batch, task, options) for task in tasks])
+    yield from results_of(jobs, [partial(run, task, options) for task in tasks])
 
 
 def line_of(result: SimulationResult) -> str:
@@ -204,6 +241,9 @@ def summary(results: Iterable[SimulationResult]) -> Table:
         kinds.update(row.kinds)
     for kind, count in sorted(kinds.items()):
         table.add_row(f"  {kind}", f"{count:,}")
+    reached = {name for row in rows if row.coverage is not None for name in row.coverage.features}
+    if reached:
+        table.add_row("features of the cluster's behaviour that were reached", f"{len(reached):,}")
     table.add_row("leaders elected", f"{sum(row.elections for row in rows):,}")
     well = [row.converged_ms for row in rows if row.converged_ms >= 0]
     if well:

@@ -16,6 +16,11 @@ from ..simulation import SimulationResult
 class Search(Protocol):
     """One search; a function of its seed and of the results that it has seen."""
 
+    @property
+    def wants_coverage(self) -> bool:
+        """Whether the results that it is given must say what the run reached."""
+        ...
+
     def propose(self) -> Schedule:
         """Return the next run."""
         ...
@@ -27,6 +32,8 @@ class Search(Protocol):
 
 class RandomSearch:
     """Draws one run after the other and learns nothing."""
+
+    wants_coverage = False
 
     def __init__(self, first_seed: int, plan: Callable[[int], Schedule]) -> None:
         self._seed = first_seed

@@ -18,7 +18,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harrow.cluster.broker import preload
@@ -34,6 +34,7 @@ from harrow.faults.schedule import Schedule
 from ..backends.simulated import SimulatedSystem, drive
 from ..histories.memory import MemoryHistory
 from ..run_settings import EXACTLY_ONCE, READS_FROM, SINK, WORKLOADS, RunSettings, settings_of
+from ..search.coverage import Coverage, coverage_of
 from .checks import (
     FoundAnomaly,
     acknowledged_values,
@@ -84,6 +85,8 @@ class SimulationResult:
     fault_rows: tuple[Row, ...] = ()
     """What `faults.jsonl` holds of a real run."""
     trace: str = ""
+    coverage: Coverage | None = None
+    """What the run reached; None where the caller does not want it."""
 
     def to_json(self) -> str:
         """One line for a ledger, without trace, rows and schedule."""
@@ -101,7 +104,9 @@ def run_seed(
     return run_schedule(plan_seed(seed, options or SimulationOptions()), keep_trace=keep_trace)
 
 
-def run_schedule(schedule: Schedule, *, keep_trace: bool = False) -> SimulationResult:
+def run_schedule(
+    schedule: Schedule, *, keep_trace: bool = False, keep_coverage: bool = False
+) -> SimulationResult:
     """Run a schedule as its `run` describes; ConfigError for a setting that a simulation does not support."""
     settings = settings_of(schedule)
     if not settings.idempotent:
@@ -133,7 +138,13 @@ def run_schedule(schedule: Schedule, *, keep_trace: bool = False) -> SimulationR
             config=settings.config,
             plants=settings.plants,
         ) as cluster:
-            return SimulatedRun(schedule, settings, cluster).run(keep_trace=keep_trace)
+            run = SimulatedRun(schedule, settings, cluster)
+            result = run.run(keep_trace=keep_trace)
+            if not keep_coverage:
+                return result
+            return replace(
+                result, coverage=coverage_of(cluster.world.trace.events, result.schedule)
+            )
     finally:
         if collecting:
             gc.enable()

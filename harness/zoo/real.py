@@ -24,7 +24,7 @@ class RealRuns:
         self._name = name
         self._count = 0
 
-    def run(self, schedule: Schedule) -> Observed:
+    def run(self, schedule: Schedule, *, keep_coverage: bool = False) -> Observed:  # noqa: ARG002 - the protocol's
         """Run it on a cluster of its own; a run that fails to start shows no anomaly."""
         self._count += 1
         folder = self._base / f"{self._name}-run-{self._count}"

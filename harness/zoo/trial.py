@@ -15,6 +15,7 @@ from typing import Protocol
 
 from harrow.faults.schedule import Schedule
 
+from ..search.guided import GuidedSearch
 from ..search.proposals import RandomSearch, Search
 from ..simulation import SimulationResult, run_schedule
 from .bug import Bug, plan_directed, unplanted
@@ -23,12 +24,13 @@ from .swarm import plan_swarm
 BUDGET_S = 60.0
 SEEDS_OF_TRIAL = 1_000_000
 """Trials of different numbers run different seeds."""
-DIRECTED, RANDOM = "directed", "random"
+DIRECTED, RANDOM, GUIDED = "directed", "random", "guided"
 SearchMaker = Callable[[Bug, int], Search]
 """Makes the search of one trial, from the bug and the first seed."""
 SEARCHES: Mapping[str, SearchMaker] = {
     DIRECTED: lambda bug, first: RandomSearch(first, lambda seed: plan_directed(bug, seed)),
     RANDOM: lambda bug, first: RandomSearch(first, lambda seed: plan_swarm(seed, (bug.module,))),
+    GUIDED: lambda bug, first: GuidedSearch(first, lambda seed: plan_swarm(seed, (bug.module,))),
 }
 
 
@@ -49,8 +51,8 @@ class Observed:
 class Runs(Protocol):
     """Where the runs of a trial take place."""
 
-    def run(self, schedule: Schedule) -> Observed:
-        """Run a schedule from start to verdict."""
+    def run(self, schedule: Schedule, *, keep_coverage: bool = False) -> Observed:
+        """Run a schedule from start to verdict; only a simulation has coverage."""
         ...
 
     def clock(self) -> float:
@@ -61,9 +63,9 @@ class Runs(Protocol):
 class SimulatedRuns:
     """Runs on a virtual clock, in this process."""
 
-    def run(self, schedule: Schedule) -> Observed:
+    def run(self, schedule: Schedule, *, keep_coverage: bool = False) -> Observed:
         """Run it; ConfigError for a schedule that no simulation can run."""
-        result = run_schedule(schedule)
+        result = run_schedule(schedule, keep_coverage=keep_coverage)
         return Observed(
             anomalies=frozenset(name for name, _ in result.anomalies), faults=len(result.faults),
             schedule=result.schedule, simulated=result,
@@ -110,7 +112,7 @@ def run_trial(
     while used_s < budget_s and found is None:
         schedule = search.propose()
         began = runs.clock()
-        observed = runs.run(schedule)
+        observed = runs.run(schedule, keep_coverage=search.wants_coverage)
         if observed.simulated is not None:
             search.learn(observed.simulated)
         used_s += runs.clock() - began

@@ -31,7 +31,8 @@ class ScriptedRuns:
         self._now = 0.0
         self.ran: list[tuple[int, bool]] = []
 
-    def run(self, schedule: Schedule) -> Observed:
+    def run(self, schedule: Schedule, *, keep_coverage: bool = False) -> Observed:
+        assert not keep_coverage
         settings = settings_of(schedule)
         run = (settings.seed, bool(settings.plants))
         self.ran.append(run)

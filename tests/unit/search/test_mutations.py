@@ -1,0 +1,125 @@
+"""Mutations of a guided search return valid schedules, and keep what happened before the first change (K9)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from harrow.faults.schedule import Schedule
+from harrow.faults.targets import Target
+from harrow.harness.run_settings import EXACTLY_ONCE, ORDERS, settings_of
+from harrow.harness.search.coverage import Moment
+from harrow.harness.search.mutations import (
+    MUTATIONS,
+    STEPS_MOST,
+    Mutation,
+    Parent,
+    aimed,
+    assembled,
+    keep_until,
+    shortened,
+    strike,
+)
+from harrow.harness.simulation import SimulationOptions, plan_seed
+from harrow.harness.zoo.swarm import plan_swarm
+from hypothesis import given
+from hypothesis import strategies as st
+
+seeds = st.integers(0, 10_000)
+moments = st.lists(
+    st.builds(
+        Moment,
+        st.integers(0, 9_000),
+        st.sampled_from(["sLi2x", "+kill:L", "tOngoing"]),
+        st.sampled_from([None, 1, 5]),
+        st.sampled_from(["orders", "bills", "__transaction_state"]),
+        st.integers(0, 1),
+    ),
+    max_size=5,
+)
+
+
+def resolved(schedule: Schedule) -> Schedule:
+    """The schedule as a run returns it, as if every step had fired at its time."""
+    steps = (replace(step, nodes=(1,), details={}, fired_ms=step.at_ms) for step in schedule.steps)
+    return replace(schedule, steps=tuple(steps))
+
+
+def assert_valid(child: Schedule) -> None:
+    again = Schedule.from_json(child.to_json())
+    assert again.to_json() == child.to_json()
+    settings = settings_of(again)
+    end_ms = round(settings.seconds * 1_000)
+    times = [step.at_ms if step.fired_ms is None else step.fired_ms for step in child.steps]
+    assert times == sorted(times)
+    assert all(0 <= at_ms < max(end_ms, 1) for at_ms in times)
+    assert child.duration_ms == end_ms
+    assert len({step.id for step in child.steps}) == len(child.steps) <= STEPS_MOST
+    assert all(not step.required and step.trigger == "traffic" for step in child.steps)
+
+
+@given(seed=seeds, other=seeds, found=moments, mutation=st.sampled_from(MUTATIONS))
+def test_every_mutation_returns_a_valid_schedule(
+    seed: int, other: int, found: list[Moment], mutation: Mutation
+) -> None:
+    parent = Parent(resolved(plan_swarm(seed)), tuple(found))
+    second = Parent(resolved(plan_swarm(other)), ())
+    assert_valid(mutation(parent, second, random.Random(seed)))
+
+
+@given(seed=seeds, found=moments.filter(bool), shorten=st.booleans())
+def test_a_strike_is_added_and_what_fired_before_it_is_kept(
+    seed: int, found: list[Moment], shorten: bool
+) -> None:
+    parent = Parent(resolved(plan_swarm(seed)), tuple(found))
+    fault = plan_swarm(seed + 1).steps[0].fault
+    child = strike(parent, found[0], fault, random.Random(seed), shorten=shorten)
+    assert_valid(child)
+    struck = [step for step in child.steps if step.id.startswith("x")]
+    assert [step.fault for step in struck] == [fault]
+    earlier = [row for row in parent.schedule.steps if (row.fired_ms or 0) < struck[0].at_ms]
+    assert list(child.steps[: len(earlier)]) == earlier[: len(child.steps)]
+    assert all(step.nodes is None for step in child.steps if step not in earlier)
+    assert settings_of(child).seconds <= settings_of(parent.schedule).seconds
+
+
+def test_mutations_depend_only_on_the_random_numbers_that_they_are_given() -> None:
+    parent = Parent(resolved(plan_swarm(7)), (Moment(1_000, "sE3", 2, "orders", 0),))
+    other = Parent(resolved(plan_swarm(8)), ())
+    for mutation in MUTATIONS:
+        first, second = (mutation(parent, other, random.Random(3)) for _ in range(2))
+        assert first == second
+
+
+def test_steps_that_fired_later_are_described_by_roles_again() -> None:
+    schedule = resolved(plan_seed(5, SimulationOptions()))
+    middle_ms = schedule.steps[2].at_ms
+    before, after = keep_until(schedule, middle_ms)
+    assert [step.fired_ms for step in before] == [step.at_ms for step in schedule.steps[:2]]
+    assert {(step.nodes, step.fired_ms, step.details) for step in after} == {(None, None, None)}
+    assert len(before) + len(after) == len(schedule.steps)
+
+
+def test_a_shortened_run_has_the_same_pace() -> None:
+    schedule = plan_seed(5, SimulationOptions())
+    settings = settings_of(replace(schedule, run={**schedule.run, **shortened(schedule, 3_000)}))
+    assert 3.0 <= settings.seconds < 3.2
+    assert abs(settings.seconds / settings.batches - 8.0 / 90) < 1e-9
+    assert shortened(schedule, 8_000) == {}
+
+
+def test_ids_stay_unique_and_times_stay_inside_of_the_run() -> None:
+    schedule = plan_seed(5, SimulationOptions())
+    step = replace(schedule.steps[0], at_ms=99_000)
+    child = assembled(schedule, [step, step, replace(step, at_ms=-5)])
+    assert_valid(child)
+    assert len(child.steps) == 3
+
+
+def test_faults_of_the_registry_and_of_requests_keep_their_target() -> None:
+    faults = [step.fault for seed in range(60) for step in plan_swarm(seed).steps]
+    target = Target(role="controller")
+    for fault in faults:
+        kept = fault.target.role in ("registry", "all_brokers")
+        assert aimed(fault, target).target == (fault.target if kept else target)
+    assert {settings_of(plan_swarm(seed)).workload for seed in range(60)} == {ORDERS, EXACTLY_ONCE}
