@@ -16,9 +16,11 @@ from .disk_faults import DiskError, PowerLoss, SlowDisk
 from .errors import ConfigError
 from .failpoint_faults import Failpoint
 from .network_faults import Isolate, OneWayCut, Reset, SlowLink, Throttle
+from .partition_faults import Bridge, Disconnect, HalfOpen, Halves, MajoritiesRing
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import DelayRequest, DuplicateRequest, LoseRequest, LoseResponse, RefuseRequest
+from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
 from .spec import Fault
 from .targets import Target
 
@@ -46,7 +48,8 @@ def register(fault: type[Fault]) -> type[Fault]:
 for _fault in (
     Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
     Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
-    Failpoint,
+    Failpoint, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge, MajoritiesRing,
+    HalfOpen,
 ):  # fmt: skip
     register(_fault)
 OWN_KINDS = frozenset(FAULTS)

@@ -36,6 +36,7 @@ CAPABILITIES: Mapping[str, str] = {
     "pause": "use a backend that starts the brokers itself",
     "links": "use a backend that controls the links between brokers: local, simulated, or apache on Linux",
     "registry-links": "use a backend whose brokers have sessions at a registry: local or simulated",
+    "half-open": "use a backend whose brokers' connections pass through Harrow",
     "client-links": "use a backend whose brokers' connections with clients pass through Harrow",
     "responses": "use a backend whose brokers' connections with clients pass through Harrow",
     "failpoints": "use a backend that runs Harrow's own brokers: local or simulated",
@@ -163,6 +164,13 @@ class BrokerControl(ProcessControl, Protocol):
 
     def reset_links(self, peers: Sequence[str]) -> int:
         """Reset the connections with these peers; return how many there were."""
+        ...
+
+    def freeze_links(self, peers: Sequence[str]) -> int:
+        """Hold back everything on the connections that are open now with these peers; return how many there were.
+
+        `heal_links` releases them.
+        """
         ...
 
     def links(self) -> LinkStatus:

@@ -45,6 +45,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     links.throttled          peers, bytes_per_s
     links.healed             mode, links
     links.reset              peers, links
+    links.frozen             peers, links
     response.lost            rule, peer, api_key
     request.refused          rule, peer, api_key, error
     request.lost             rule, peer, api_key, error

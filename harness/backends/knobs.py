@@ -99,6 +99,10 @@ class HostKnobs:
         """Reset the connections with these peers; return how many there were."""
         return int(self._call("links.reset", peers=list(peers))["links"])
 
+    def freeze_links(self, peers: Sequence[str]) -> int:
+        """Hold back everything on the open connections with these peers; return how many there were."""
+        return int(self._call("links.freeze", peers=list(peers))["links"])
+
     def links(self) -> LinkStatus:
         """Return the link rules and what they did."""
         response = self._call("links")

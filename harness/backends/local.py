@@ -28,6 +28,7 @@ EVERYWHERE = frozenset(
         "links",
         "registry-links",
         "client-links",
+        "half-open",
         "responses",
         "failpoints",
         "disk-errors",

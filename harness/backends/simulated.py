@@ -30,6 +30,7 @@ CAPABILITIES = frozenset(
         "links",
         "registry-links",
         "client-links",
+        "half-open",
         "responses",
         "failpoints",
         "slow-disk",

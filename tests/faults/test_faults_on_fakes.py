@@ -15,34 +15,43 @@ from harrow.faults import (
     FAULTS,
     CapabilityError,
     Fault,
-    TargetError,
+    bridge,
     controller,
+    crash_during_recovery,
+    crash_loop,
     cut,
     delay_request,
+    disconnect,
     disk_error,
     duplicate_request,
     failpoint,
     fault_from_json,
+    follower,
+    half_open,
+    halves,
     isolate,
     kill,
     leader,
     lose_request,
     lose_response,
+    majorities_ring,
     one,
     pause,
     pause_registry,
     power_loss,
     refuse_request,
+    registry,
     reset,
     restart,
     restart_registry,
+    rolling_restart,
     slow_disk,
     slow_link,
     terminate,
     throttle,
 )
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
-from harrow.faults.targets import registry
+
 
 AT_ONCE: list[Fault] = [
     kill(leader("orders", 0)),
@@ -66,6 +75,18 @@ AT_ONCE: list[Fault] = [
     restart_registry(),
     restart_registry(seconds=0),
     pause_registry(seconds=(0.5, 4)),
+    rolling_restart(),
+    rolling_restart(one, kill=True, await_isr=False),
+    isolate(registry()),
+    isolate(one, peers="registry"),
+    disconnect(leader("orders", 0), follower("orders", 0), heals_by="reset"),
+    disconnect(registry(), leader("orders", 1)),
+    halves(),
+    halves(clients=True, registry_side="smaller", seconds=(1, 2)),
+    bridge(),
+    majorities_ring(heals_by="deliver"),
+    half_open(leader("orders", 0), clients=True),
+    half_open(one, peers="any"),
 ]
 WAITING: list[Fault] = [
     lose_response("Produce", nth=2),
@@ -221,8 +242,17 @@ def test_registry_faults_name_no_broker_and_other_faults_refuse_the_registry() -
     injection = pause_registry(seconds=2).resolve(snapshot, random.Random(1))
     assert (injection.nodes, injection.duration_ms) == ((), 2000)
     assert str(pause_registry(seconds=2)) == "pause_registry(seconds=2)"
-    with pytest.raises(TargetError, match="registry: no running broker"):
-        kill(registry).resolve(snapshot, random.Random(1))
+    with pytest.raises(ConfigError, match=r"terminate\(registry\(\)\): the registry can be the target"):
+        terminate(registry())
+
+
+def test_kill_pause_and_isolate_of_the_registry_are_the_faults_of_the_registry() -> None:
+    assert kill(registry(), seconds=1) == restart_registry(seconds=1)
+    assert pause(registry(), seconds=1) == pause_registry(seconds=1)
+    fault = isolate(registry(), seconds=1)
+    assert str(fault) == "isolate(all_brokers, seconds=1, peers='registry')"
+    injection = fault.resolve(take_snapshot(FakeSystem()), random.Random(3))
+    assert injection.nodes == (1, 2, 3)
 
 
 @pytest.mark.parametrize("fault", [restart_registry(), pause_registry()], ids=str)
@@ -248,8 +278,7 @@ def test_brokers_without_sessions_at_a_registry_have_no_link_to_one() -> None:
 
 
 def test_each_fault_needs_only_capabilities_that_have_a_remedy() -> None:
-    refining = {"registry-links"}  # says which peers the capability "links" means
-    assert set().union(*(fault.capabilities() for fault in ALL)) == set(CAPABILITIES) - refining
+    assert set().union(*(fault.capabilities() for fault in ALL)) == set(CAPABILITIES)
 
 
 def test_fault_layer_uses_no_process_and_no_file_of_another_process() -> None:
@@ -308,6 +337,12 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: fault_from_json({"name": "kil", "target": {"role": "one"}}), "did you mean kill"),
         (lambda: fault_from_json({"name": "kill", "target": {"role": "one"}, "second": 1}), "did you mean seconds"),
         (lambda: fault_from_json({"name": "kill"}), "no target"),
+        (lambda: halves(registry_side="left"), "larger, smaller, both"),
+        (lambda: bridge(heals_by="magic"), "deliver or reset"),
+        (lambda: crash_loop(one, alive_s=(2, 1)), "least, most"),
+        (lambda: crash_during_recovery(one, crashes=0), "from 1 to 20"),
+        (lambda: disconnect(1, "x"), "peer: expected a target"),
+        (lambda: fault_from_json({"name": "halves", "target": {"role": "one"}}), "about all brokers"),
         (lambda: fault_from_json({"name": "slow", "target": {"role": "one"}}), "now called 'slow_link'"),
         (lambda: fault_from_json({"name": "slow_link", "target": {"role": "one"}, "ms": 9}), "now called 'delay_ms'"),
         (lambda: fault_from_json({"name": "power_loss", "target": {"role": "one"}, "keep": 0}), "now called 'kept_fr"),

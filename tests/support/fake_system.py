@@ -17,6 +17,7 @@ from harrow.faults.system import (
     DEAD,
     PAUSED,
     RUNNING,
+    STARTING,
     HasTraffic,
     LinkStatus,
     ProcessStatus,
@@ -32,6 +33,9 @@ class FakeProcess:
         self.incarnation = 1
         self.start_fails = 0
         self.ends_slowly = False
+        self.start_turns = 0
+        """How many times `time_passes` until a started process runs."""
+        self._starting = 0
         self.actions: list[str] = []
 
     def status(self) -> ProcessStatus:
@@ -53,7 +57,7 @@ class FakeProcess:
     def resume(self) -> None:
         self.actions.append("resume")
         if self.state == PAUSED:
-            self.state = RUNNING
+            self.state = STARTING if self._starting else RUNNING
 
     def forget(self) -> None:
         """A new incarnation has nothing of the earlier one's memory."""
@@ -67,7 +71,14 @@ class FakeProcess:
         if self.start_fails:
             self.start_fails -= 1
             raise ClusterError("it did not start")
-        self.state = RUNNING
+        self._starting = self.start_turns
+        self.state = STARTING if self._starting else RUNNING
+
+    def time_passes(self) -> None:
+        if self.state == STARTING:
+            self._starting -= 1
+            if not self._starting:
+                self.state = RUNNING
 
 
 @dataclass(kw_only=True)
@@ -142,6 +153,11 @@ class FakeBroker(FakeProcess):
     def reset_links(self, peers: Sequence[str]) -> int:
         self._asked()
         self.actions.append(f"reset {', '.join(peers)}")
+        return self.link_state.open
+
+    def freeze_links(self, peers: Sequence[str]) -> int:
+        self._asked()
+        self.link_state.rules += [{"frozen": peer} for peer in peers]
         return self.link_state.open
 
     def links(self) -> LinkStatus:

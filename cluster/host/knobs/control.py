@@ -12,6 +12,7 @@ A Unix stream socket; one JSON object a line, `{"op": "ping", …}`, one respons
     links.throttle     peers, bytes_per_s                             sends to all these peers together no faster
     links.heal         mode "deliver" or "reset", peers               removes rules; delivers or drops what was held
     links.reset        peers                                          resets the links once; how many there were
+    links.freeze       peers                                          holds back all on the links that are open now
     links              none                                           the rules, what they hold back, what left late
     responses.lose     api_key, nth, client                           the id of a rule: the response does not leave
     responses          none                                           the rules, and which of them fired

@@ -245,6 +245,8 @@ class RealNetwork:
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self._links if any(link.blocked)]
         self._rules.heal(peers)
+        for link in held:
+            link.frozen = False
         self._context.bandwidth.clear()
         freed = [link for link in held if not any(self._rules.blocked(link.peer))]
         if mode == "reset":
@@ -255,6 +257,15 @@ class RealNetwork:
         self._healed = self.loop.create_future()
         self._trace.emit("links.healed", mode=mode, links=len(freed))
         return len(freed)
+
+    def freeze(self, peers: Sequence[str]) -> int:
+        """Hold back everything on the live links that match one of `peers`, and on no later one; how many there were."""
+        met = [link for link in self._links if matches_any(str(link.peer), peers)]
+        for link in met:
+            link.frozen = True
+        self._apply()
+        self._trace.emit("links.frozen", peers=list(peers), links=len(met))
+        return len(met)
 
     def reset(self, peers: Sequence[str]) -> int:
         """Reset every live link with a peer that matches one of `peers`; how many there were."""
@@ -287,14 +298,17 @@ class RealNetwork:
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
             "links.throttle": self._op_throttle,
-            "links.heal": self._op_heal, "links.reset": self._op_reset,
+            "links.heal": self._op_heal, "links.reset": self._op_reset, "links.freeze": self._op_freeze,
             **self._lost.operations(), **self._request_faults.operations(),
         }  # fmt: skip
 
     def _op_links(self, _fields: Mapping[str, Any]) -> Mapping[str, Any]:
         links = [link.report() for link in self._links]
         return {
-            "rules": self._rules.report(),
+            "rules": [
+                *self._rules.report(),
+                *({"frozen": str(link.peer)} for link in self._links if link.frozen),
+            ],
             "links": sorted(links, key=lambda link: link["peer"]),
             "held_in_bytes": sum(link["held_in_bytes"] for link in links),
             "held_out_bytes": sum(link["held_out_bytes"] for link in links),
@@ -315,6 +329,9 @@ class RealNetwork:
     def _op_throttle(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         self.throttle(list(fields["peers"]), int(fields["bytes_per_s"]))
         return {}
+
+    def _op_freeze(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"links": self.freeze(list(fields["peers"]))}
 
     def _op_reset(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"links": self.reset(list(fields["peers"]))}

@@ -81,7 +81,16 @@ class InFlightFrame(NamedTuple):
 class LinkDirection:
     """One direction of a connection."""
 
-    __slots__ = ("blocked", "connection", "fabric", "last_ns", "queue", "source", "target")
+    __slots__ = (
+        "blocked",
+        "connection",
+        "fabric",
+        "frozen",
+        "last_ns",
+        "queue",
+        "source",
+        "target",
+    )
 
     def __init__(self, fabric: Fabric, connection: int) -> None:
         self.fabric = fabric
@@ -91,6 +100,8 @@ class LinkDirection:
         self.queue: deque[InFlightFrame] = deque()
         self.last_ns = 0
         self.blocked = False
+        self.frozen = False
+        """Whether a fault holds back everything on this one connection."""
 
     def push(self, frame: bytes, end: str = "") -> None:
         """Send a frame or, with `end`, the end of the connection."""
@@ -113,7 +124,7 @@ class LinkDirection:
     def apply(self) -> None:
         """Apply changed link rules: hold back the frames in flight, or deliver the held frames."""
         source, target = self.source.network_node, self.target.network_node
-        blocked = self.fabric.blocked(source, target)
+        blocked = self.frozen or self.fabric.blocked(source, target)
         if blocked == self.blocked:
             return
         self.blocked = blocked

@@ -96,6 +96,7 @@ class SimNetwork:
             log=trace.log,
         )
         self.links = self._context.links
+        self._frozen: list[SimLink] = []
 
     # ------------------------------------------------------------------ seam
 
@@ -212,6 +213,7 @@ class SimNetwork:
             raise ConfigError(f"heal mode {mode!r}: expected deliver or reset")
         held = [link for link in self.links if link.inward.blocked or link.outward.blocked]
         self.network_node.rules.heal(peers)
+        self._unfreeze()
         self.fabric.end_throttle(self.network_node)
         if mode == "reset":
             for link in held:
@@ -219,6 +221,21 @@ class SimNetwork:
         self.fabric.changed()
         self._trace.emit("links.healed", mode=mode, links=len(held))
         return len(held)
+
+    def freeze(self, peers: Sequence[str]) -> int:
+        """Hold back everything on the links that are open now with a matching machine; returns how many links."""
+        met = [link for link in self.links if self._matches(link, peers)]
+        for link in met:
+            link.inward.frozen = link.outward.frozen = True
+        self._frozen += met
+        self.fabric.changed()
+        self._trace.emit("links.frozen", peers=list(peers), links=len(met))
+        return len(met)
+
+    def _unfreeze(self) -> None:
+        for link in self._frozen:
+            link.inward.frozen = link.outward.frozen = False
+        self._frozen.clear()
 
     def reset(self, peers: Sequence[str]) -> int:
         """Reset every link with a matching machine; returns how many links."""
@@ -236,6 +253,9 @@ class SimNetwork:
         """The process has ended; `silently`: by a power loss."""
         for number in list(self._listening):
             self.unlisten(number)
+        if self._frozen:
+            self._unfreeze()
+            self.fabric.changed()
         for link in list(self.links):
             link.die(silently=silently)
 
@@ -244,7 +264,7 @@ class SimNetwork:
         return {
             "links": self._op_links, "links.block": self._op_block, "links.slow": self._op_slow,
             "links.throttle": self._op_throttle,
-            "links.heal": self._op_heal, "links.reset": self._op_reset,
+            "links.heal": self._op_heal, "links.reset": self._op_reset, "links.freeze": self._op_freeze,
             **self._lost.operations(), **self._request_faults.operations(),
         }  # fmt: skip
 
@@ -254,7 +274,8 @@ class SimNetwork:
             held_in += link.inward.held_bytes
             held_out += link.outward.held_bytes
         return {
-            "rules": self.network_node.rules.report(), "held_in_bytes": held_in, "held_out_bytes": held_out,
+            "rules": [*self.network_node.rules.report(), *({"frozen": str(link.peer)} for link in self._frozen)],
+            "held_in_bytes": held_in, "held_out_bytes": held_out,
             "delayed_frames": self.network_node.delayed_frames,
         }  # fmt: skip
 
@@ -265,6 +286,9 @@ class SimNetwork:
     def _op_throttle(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         self.throttle(list(fields["peers"]), int(fields["bytes_per_s"]))
         return {}
+
+    def _op_freeze(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"links": self.freeze(list(fields["peers"]))}
 
     def _op_reset(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"links": self.reset(list(fields["peers"]))}
