@@ -7,6 +7,15 @@ tests.
 """
 
 from .background import BackgroundNemesis as BackgroundNemesis
+from .clock_faults import freeze_clock as freeze_clock
+from .clock_faults import jump_clock as jump_clock
+from .clock_faults import skew_clock as skew_clock
+from .clock_faults import strobe_clock as strobe_clock
+from .cluster_faults import elect_controller as elect_controller
+from .cluster_faults import expire_session as expire_session
+from .cluster_faults import move_leader as move_leader
+from .cluster_faults import reassign as reassign
+from .cluster_faults import zombie_controller as zombie_controller
 from .disk_faults import disk_error as disk_error
 from .disk_faults import power_loss as power_loss
 from .disk_faults import slow_disk as slow_disk

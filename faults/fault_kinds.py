@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
+from .cluster_faults import ElectController, ExpireSession, MoveLeader, Reassign, ZombieController
 from .disk_faults import DiskError, PowerLoss, SlowDisk
 from .errors import ConfigError
 from .failpoint_faults import Failpoint
@@ -49,7 +51,8 @@ for _fault in (
     Kill, Terminate, Pause, Restart, PowerLoss, DiskError, SlowDisk, Isolate, OneWayCut, SlowLink, Throttle,
     Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
     Failpoint, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge, MajoritiesRing,
-    HalfOpen,
+    HalfOpen, ElectController, ZombieController, ExpireSession, MoveLeader, Reassign, JumpClock,
+    SkewClock, FreezeClock, StrobeClock,
 ):  # fmt: skip
     register(_fault)
 OWN_KINDS = frozenset(FAULTS)

@@ -296,7 +296,7 @@ def isolate(
     """Cut a broker off for `seconds`: from brokers and registry, with `clients=True` from clients too.
 
     `direction`: both, in or out; `heals_by`: what was held back is delivered ("deliver") or its connections are reset
-    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws; `peers="clients"` or
+    ("reset"); by default the seed decides. `peers="any"`: from a single peer, which the seed draws; `"clients"` or
     `"registry"`: from these only. `isolate(registry())` isolates the registry from all brokers.
     """
     if target == REGISTRY:

@@ -2,9 +2,9 @@
 
 They have several steps, which `advance` takes one after the other; none waits.
 
-`rolling_restart`        each broker of the target in turn: a controlled shutdown (SIGKILL with `kill=True`) and a start; the
-                         next one when the broker runs and is back in the ISR of its partitions (`await_isr=False`: when
-                         it runs). Evidence: the first incarnation has ended; it is done when each has
+`rolling_restart`        each broker in turn: a controlled shutdown (SIGKILL with `kill=True`) and a start; the next one
+                         when the broker runs and is back in the ISR of its partitions (`await_isr=False`: when it
+                         runs). Evidence: the first incarnation has ended; it is done when each has
 `crash_loop`             SIGKILL, a start, and again a SIGKILL `alive_s` after the start, before or after the broker
                          serves. Evidence: at least two crashes
 `crash_during_recovery`  SIGKILL, a start, and again SIGKILL while the broker starts, `crashes` times.

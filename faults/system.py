@@ -42,8 +42,11 @@ CAPABILITIES: Mapping[str, str] = {
     "failpoints": "use a backend that runs Harrow's own brokers: local or simulated",
     "disk-errors": "use the local backend",
     "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
+    "clocks": "use a backend that runs Harrow's own brokers: local or simulated",
     "power-loss": "start the cluster with config={'harrow.power.loss': True}",
     "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
+    "registry-operations": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
+    "reassignments": "use a backend whose brokers Harrow starts, or may reassign",
     "registry": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
 }
 """Everything that a backend may be able to do, and the remedy where it is not."""
@@ -200,6 +203,12 @@ class BrokerControl(ProcessControl, Protocol):
         """Arm: from the `nth` call of `operation` below `path` on, `count` times (0: always), an error or a delay."""
         ...
 
+    def set_clock(
+        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
+    ) -> ArmedRule:
+        """Let its wall clock be wrong; `fired` counts reads. `cluster/host/knobs/clock_faults.py` has the kinds."""
+        ...
+
     def slow_disk(self, delay_ms: int) -> ArmedRule:
         """Arm: every write and fsync takes about `delay_ms` longer."""
         ...
@@ -240,6 +249,22 @@ class System(Protocol):
     @property
     def registry(self) -> ProcessControl:
         """The registry's process; only with the capability `registry`."""
+        ...
+
+    def expire_session(self, node: int) -> int:
+        """End the sessions of a broker at the registry; return how many there were. `registry-operations`."""
+        ...
+
+    def depose_controller(self) -> None:
+        """Remove the node `/controller` from the registry, where there is one. `registry-operations`."""
+        ...
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to reassign a partition; a request that is lost or refused changes nothing. `reassignments`."""
+        ...
+
+    def elect_preferred_leader(self, topic: str, partition: int) -> None:
+        """Begin a preferred election; a request that is lost or refused changes nothing. `reassignments`."""
         ...
 
     def describe(self) -> ClusterView:

@@ -26,14 +26,18 @@ if TYPE_CHECKING:
     from harrow.faults import disconnect as disconnect
     from harrow.faults import disk_error as disk_error
     from harrow.faults import duplicate_request as duplicate_request
+    from harrow.faults import elect_controller as elect_controller
+    from harrow.faults import expire_session as expire_session
     from harrow.faults import failpoint as failpoint
     from harrow.faults import follower as follower
+    from harrow.faults import freeze_clock as freeze_clock
     from harrow.faults import group_coordinator as group_coordinator
     from harrow.faults import half_open as half_open
     from harrow.faults import halves as halves
     from harrow.faults import hookimpl as hookimpl
     from harrow.faults import isolate as isolate
     from harrow.faults import isr_member as isr_member
+    from harrow.faults import jump_clock as jump_clock
     from harrow.faults import kill as kill
     from harrow.faults import leader as leader
     from harrow.faults import lose_request as lose_request
@@ -41,22 +45,27 @@ if TYPE_CHECKING:
     from harrow.faults import majorities_ring as majorities_ring
     from harrow.faults import majority as majority
     from harrow.faults import minority as minority
+    from harrow.faults import move_leader as move_leader
     from harrow.faults import one as one
     from harrow.faults import pause as pause
     from harrow.faults import pause_registry as pause_registry
     from harrow.faults import power_loss as power_loss
+    from harrow.faults import reassign as reassign
     from harrow.faults import refuse_request as refuse_request
     from harrow.faults import registry as registry
     from harrow.faults import reset as reset
     from harrow.faults import restart as restart
     from harrow.faults import restart_registry as restart_registry
     from harrow.faults import rolling_restart as rolling_restart
+    from harrow.faults import skew_clock as skew_clock
     from harrow.faults import slow_disk as slow_disk
     from harrow.faults import slow_link as slow_link
     from harrow.faults import slow_start as slow_start
+    from harrow.faults import strobe_clock as strobe_clock
     from harrow.faults import terminate as terminate
     from harrow.faults import throttle as throttle
     from harrow.faults import txn_coordinator as txn_coordinator
+    from harrow.faults import zombie_controller as zombie_controller
     from harrow.harness.checks import Verdict as Verdict
     from harrow.harness.checks.anomaly_kinds import AnomalyKind as AnomalyKind
     from harrow.harness.errors import VerdictError as VerdictError
@@ -123,6 +132,15 @@ _FAULTS = (
     "terminate",
     "throttle",
     "txn_coordinator",
+    "elect_controller",
+    "zombie_controller",
+    "expire_session",
+    "move_leader",
+    "reassign",
+    "jump_clock",
+    "skew_clock",
+    "freeze_clock",
+    "strobe_clock",
 )
 _RELATIONS = (
     "KeyedRelation",
@@ -179,12 +197,15 @@ __all__ = [
     "disconnect",
     "disk_error",
     "duplicate_request",
+    "elect_controller",
+    "expire_session",
     "failpoint",
     "files",
     "filtered",
     "flat_mapped",
     "folded",
     "follower",
+    "freeze_clock",
     "group_coordinator",
     "half_open",
     "halves",
@@ -194,6 +215,7 @@ __all__ = [
     "identity",
     "isolate",
     "isr_member",
+    "jump_clock",
     "kill",
     "leader",
     "lose_request",
@@ -202,24 +224,29 @@ __all__ = [
     "majority",
     "mapped",
     "minority",
+    "move_leader",
     "one",
     "pause",
     "pause_registry",
     "power_loss",
+    "reassign",
     "refuse_request",
     "registry",
     "reset",
     "restart",
     "restart_registry",
     "rolling_restart",
+    "skew_clock",
     "slow_disk",
     "slow_link",
     "slow_start",
+    "strobe_clock",
     "table",
     "terminate",
     "throttle",
     "txn_coordinator",
     "windowed",
+    "zombie_controller",
 ]
 
 

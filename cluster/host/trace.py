@@ -44,6 +44,8 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     links.slowed             peers, delay_ms
     links.throttled          peers, bytes_per_s
     links.healed             mode, links
+    clock.set                kind, by_ms, rate, period_ms
+    clock.cleared
     links.reset              peers, links
     links.frozen             peers, links
     response.lost            rule, peer, api_key

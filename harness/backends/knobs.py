@@ -146,6 +146,15 @@ class HostKnobs:
             lambda: self._call("failpoint.disarm", name=name),
         )
 
+    def set_clock(
+        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
+    ) -> HostRule:
+        """Let the wall clock be wrong."""
+        rule = self._call("clock.set", kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)["id"]
+        return HostRule(
+            lambda: self._call("clock")["rules"], ("id", rule), lambda: self._call("clock.clear")
+        )
+
     def fail_disk(
         self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
     ) -> HostRule:

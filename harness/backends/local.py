@@ -16,6 +16,7 @@ from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus
 
 from .knobs import HostKnobs, HostRule, RuleGroup
 from .local_traffic import watch
+from .operator_requests import OperatorRequests
 
 if TYPE_CHECKING:
     from harrow.cluster import Cluster
@@ -31,11 +32,15 @@ EVERYWHERE = frozenset(
         "half-open",
         "responses",
         "failpoints",
+        "clocks",
         "disk-errors",
         "slow-disk",
+        "reassignments",
     }
 )
-WITH_SETTINGS = frozenset({"registry", "power-loss", "power-loss-kept-fraction"})
+WITH_SETTINGS = frozenset(
+    {"registry", "registry-operations", "power-loss", "power-loss-kept-fraction"}
+)
 """What depends on the settings of the cluster."""
 SLOW_DISK_OPERATIONS = ("write", "sync")
 
@@ -174,12 +179,13 @@ class LocalBroker(LocalProcess, HostKnobs):
         return RuleGroup(rules)
 
 
-class LocalSystem:
+class LocalSystem(OperatorRequests):
     """A `Cluster` as the fault layer's `System`."""
 
     backend = "local"
 
     def __init__(self, cluster: Cluster) -> None:
+        OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
         self._cluster = cluster
         self._brokers = {node: LocalBroker(cluster, node) for node in cluster.brokers}
         self._own_registry = not cluster.config.text("zookeeper.connect")
@@ -188,7 +194,7 @@ class LocalSystem:
     @property
     def capabilities(self) -> frozenset[str]:
         """Everything; power loss where the cluster writes its journal, the registry where Harrow started it."""
-        more = {"registry"} if self._own_registry else set[str]()
+        more = {"registry", "registry-operations"} if self._own_registry else set[str]()
         if self._cluster.config.flag("harrow.power.loss"):
             more |= {"power-loss", "power-loss-kept-fraction"}
         return EVERYWHERE | more
@@ -218,6 +224,16 @@ class LocalSystem:
         if self._registry is None:
             self._registry = LocalProcess(self._cluster.registry)
         return self._registry
+
+    def expire_session(self, node: int) -> int:
+        """Over the registry's control socket."""
+        return len(
+            self._cluster.registry_control("session.expire", name=f"broker {node}")["sessions"]
+        )
+
+    def depose_controller(self) -> None:
+        """Over the registry's control socket."""
+        self._cluster.registry_control("controller.depose")
 
     def describe(self) -> ClusterView:
         """Read the registry; ClusterError at once when it does not run."""

@@ -6,22 +6,32 @@ with the incarnation in which they were set, as they do in a real process.
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harrow.cluster.config import BrokerConfig
-from harrow.cluster.errors import ClusterError
+from harrow.cluster.errors import ClusterError, WireError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.view import ClusterView, parse
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus, RuleStatus
 
 from .knobs import HostKnobs
+from .operator_requests import (
+    TIMEOUT_MS,
+    OperatorRequest,
+    is_final,
+    preferred_election,
+    reassignment,
+)
 
 if TYPE_CHECKING:
     from harrow.cluster.host.simulated import Machine
     from harrow.cluster.simulation import SimulatedCluster, SimulatedProcess
     from harrow.faults.nemesis import Nemesis
+
+    from ..simulation.wire import WireClient
 
 CAPABILITIES = frozenset(
     {
@@ -33,11 +43,15 @@ CAPABILITIES = frozenset(
         "half-open",
         "responses",
         "failpoints",
+        "clocks",
         "slow-disk",
+        "reassignments",
+        "registry-operations",
         "power-loss",
         "registry",
     }
 )
+OPERATOR = "operator-of-faults"
 SLOW_DISK_SPREAD = (0.5, 1.5)
 """A call of a slow disk takes between these parts of its delay."""
 
@@ -149,6 +163,7 @@ class SimulatedSystem:
         self.offsets_partitions = config.number("offsets.topic.num.partitions")
         self._brokers = {node: SimulatedBroker(own) for node, own in cluster.brokers.items()}
         self.registry = SimulatedControl(cluster.registry)
+        self._operator: WireClient | None = None
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -161,11 +176,49 @@ class SimulatedSystem:
 
     def describe(self) -> ClusterView:
         """Read the registry's tree; ClusterError while it does not run, as a real registry does not respond then."""
+        return parse(self._registry_call("tree")["tree"])
+
+    def _registry_call(self, op: str, **fields: object) -> dict[str, Any]:
         process = self._cluster.registry
         host = process.machine.host
         if process.state != RUNNING or host is None:
             raise ClusterError(f"the registry is {process.state} and does not respond")
-        return parse(host.control.call("tree")["tree"])
+        return host.control.call(op, **fields)
+
+    def expire_session(self, node: int) -> int:
+        """By a control operation of the registry."""
+        return len(self._registry_call("session.expire", name=f"broker {node}")["sessions"])
+
+    def depose_controller(self) -> None:
+        """By a control operation of the registry."""
+        self._registry_call("controller.depose")
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to reassign a partition."""
+        self._operate(reassignment(topic, partition, replicas))
+
+    def elect_preferred_leader(self, topic: str, partition: int) -> None:
+        """Begin a preferred election."""
+        self._operate(preferred_election(topic, partition))
+
+    def _operate(self, request: OperatorRequest) -> None:
+        """Send it to the brokers in turn, from a machine of the operator's, until the controller responds."""
+        from ..simulation.wire import WireClient
+
+        if (
+            self._operator is None
+        ):  # only where a schedule needs it: its machine draws random numbers
+            host = self._cluster.client(OPERATOR)
+            self._operator = WireClient(host, OPERATOR, self._cluster.bootstrap)
+        client = self._operator
+
+        async def send() -> None:
+            for address in client.bootstrap:
+                with contextlib.suppress(OSError, TimeoutError, WireError):
+                    if is_final(await client.ask(address, *request, timeout_ms=TIMEOUT_MS)):
+                        return
+
+        client.host.tasks.spawn(send(), name="operator-of-faults")
 
     def watch_traffic(self) -> HasTraffic:
         """Return a traffic detector over the high watermarks of topics that are not internal."""

@@ -1,4 +1,4 @@
-"""Faults that `advance` from step to step, on a fake system: restarts in turn, crash loops, hits while a broker starts."""
+"""Faults that `advance` from step to step, on a fake system: restarts, crash loops, operations on partitions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from harrow.faults import (
     crash_during_recovery,
     crash_loop,
     kill,
+    move_leader,
+    reassign,
     rolling_restart,
     slow_start,
+    zombie_controller,
 )
 from harrow.faults.nemesis import TICK_MS, Nemesis, Row
 from harrow.faults.system import STARTING
@@ -153,3 +156,66 @@ def test_a_slow_start_pauses_a_broker_before_it_serves(start_turns: int) -> None
     assert run.rows[1]["evidence"]["brokers"]["2"]["state"] == "paused"
     assert run.system.brokers[2].actions[-2:] == ["pause", "resume"]
     assert run.system.undisturbed()
+
+
+def test_a_moved_leader_is_the_preferred_one_of_a_new_order_that_is_undone() -> None:
+    run = Run(move_leader("orders", 0))
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    heir = run.rows[0]["evidence"]["replicas"][0]
+    assert heir in (2, 3)
+    order = (heir, *(node for node in (1, 2, 3) if node != heir))
+    assert run.system.operations == [
+        ("reassign", "orders", 0, order),
+        ("elect", "orders", 0),
+        ("reassign", "orders", 0, (1, 2, 3)),
+    ]
+    assert run.system.topics["orders"][0].leader == heir
+
+
+def test_a_reassigned_replica_moves_to_a_broker_without_one_and_back() -> None:
+    run = Run(reassign("orders", 0))
+    row = run.system.topics["orders"][0]
+    run.system.topics["orders"][0] = replace(row, isr=(1, 2), replicas=(1, 2))
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    first, second = run.system.operations
+    assert first in (("reassign", "orders", 0, (3, 2)), ("reassign", "orders", 0, (1, 3)))
+    assert second == ("reassign", "orders", 0, (1, 2))
+
+
+def test_a_reassignment_that_is_refused_is_sent_again() -> None:
+    run = Run(move_leader("orders", 0))
+    refused: list[tuple[int, ...]] = []
+    accept = run.system.reassign
+
+    def refuse_once(topic: str, partition: int, replicas: tuple[int, ...]) -> None:
+        if refused:
+            accept(topic, partition, replicas)
+        refused.append(tuple(replicas))
+
+    run.system.reassign = refuse_once  # type: ignore[method-assign, assignment]
+    run.to_the_end()
+    assert run.nemesis.problems == []
+    assert refused[0] == refused[1]
+    assert run.system.topics["orders"][0].replicas == (1, 2, 3)
+
+
+def test_a_partition_with_a_replica_on_each_broker_cannot_be_reassigned() -> None:
+    run = Run(reassign("orders", 0))
+    run.to_the_end()
+    assert "start more brokers than its replication factor" in run.nemesis.problems[0]
+
+
+def test_a_zombie_is_paused_until_another_broker_is_the_controller() -> None:
+    run = Run(zombie_controller())
+    for _ in range(50):
+        run.turn()
+    assert run.events() == ["inject"]
+    assert run.system.brokers[2].state == "paused"
+    run.system.controller = 3
+    run.to_the_end()
+    assert run.events() == WHOLE
+    assert run.rows[1]["evidence"]["controller"] == 3

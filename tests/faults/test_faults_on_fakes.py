@@ -24,34 +24,43 @@ from harrow.faults import (
     disconnect,
     disk_error,
     duplicate_request,
+    elect_controller,
+    expire_session,
     failpoint,
     fault_from_json,
     follower,
+    freeze_clock,
     half_open,
     halves,
     isolate,
+    jump_clock,
     kill,
     leader,
     lose_request,
     lose_response,
     majorities_ring,
+    move_leader,
     one,
     pause,
     pause_registry,
     power_loss,
+    reassign,
     refuse_request,
     registry,
     reset,
     restart,
     restart_registry,
     rolling_restart,
+    skew_clock,
     slow_disk,
     slow_link,
+    slow_start,
+    strobe_clock,
     terminate,
     throttle,
+    zombie_controller,
 )
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
-
 
 AT_ONCE: list[Fault] = [
     kill(leader("orders", 0)),
@@ -87,6 +96,8 @@ AT_ONCE: list[Fault] = [
     majorities_ring(heals_by="deliver"),
     half_open(leader("orders", 0), clients=True),
     half_open(one, peers="any"),
+    elect_controller(),
+    expire_session(leader("orders", 0)),
 ]
 WAITING: list[Fault] = [
     lose_response("Produce", nth=2),
@@ -102,8 +113,21 @@ WAITING: list[Fault] = [
     disk_error("write", leader("orders", 0), error="", delay_ms=20),
     disk_error("rename", one, count=1),
     slow_disk(leader("orders", 0), delay_ms=30),
+    jump_clock(leader("orders", 0), by_s=-60),
+    skew_clock(leader("orders", 0)),
+    freeze_clock(leader("orders", 0), seconds=(1, 2)),
+    strobe_clock(leader("orders", 0), by_s=(1, 5), period_ms=20),
+]
+OF_SEVERAL_STEPS: list[Fault] = [
+    move_leader("orders"),
+    reassign("orders", 2, seconds=1),
+    zombie_controller(),
+    crash_loop(one, alive_s=(0.1, 2)),
+    crash_during_recovery(one, crashes=3),
+    slow_start(one),
 ]
 ALL = AT_ONCE + WAITING
+EVERY = ALL + OF_SEVERAL_STEPS
 
 
 def fire(system: FakeSystem, fault: Fault) -> None:
@@ -242,7 +266,9 @@ def test_registry_faults_name_no_broker_and_other_faults_refuse_the_registry() -
     injection = pause_registry(seconds=2).resolve(snapshot, random.Random(1))
     assert (injection.nodes, injection.duration_ms) == ((), 2000)
     assert str(pause_registry(seconds=2)) == "pause_registry(seconds=2)"
-    with pytest.raises(ConfigError, match=r"terminate\(registry\(\)\): the registry can be the target"):
+    with pytest.raises(
+        ConfigError, match=r"terminate\(registry\(\)\): the registry can be the target"
+    ):
         terminate(registry())
 
 
@@ -278,7 +304,7 @@ def test_brokers_without_sessions_at_a_registry_have_no_link_to_one() -> None:
 
 
 def test_each_fault_needs_only_capabilities_that_have_a_remedy() -> None:
-    assert set().union(*(fault.capabilities() for fault in ALL)) == set(CAPABILITIES)
+    assert set().union(*(fault.capabilities() for fault in EVERY)) == set(CAPABILITIES)
 
 
 def test_fault_layer_uses_no_process_and_no_file_of_another_process() -> None:
@@ -306,7 +332,7 @@ def test_pauses_straddle_the_session_timeout() -> None:
     assert all(500 <= ms <= 4000 for ms in bounds)
 
 
-@pytest.mark.parametrize("fault", ALL, ids=str)
+@pytest.mark.parametrize("fault", EVERY, ids=str)
 def test_faults_are_values_and_json(fault: Fault) -> None:
     again = fault_from_json(fault.to_json())
     assert again == fault
@@ -337,6 +363,10 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: fault_from_json({"name": "kil", "target": {"role": "one"}}), "did you mean kill"),
         (lambda: fault_from_json({"name": "kill", "target": {"role": "one"}, "second": 1}), "did you mean seconds"),
         (lambda: fault_from_json({"name": "kill"}), "no target"),
+        (lambda: move_leader("") , "expected a topic"),
+        (lambda: jump_clock(one, by_s=0), "seconds other than 0"),
+        (lambda: skew_clock(one, rate=-1), "from 0 to 100"),
+        (lambda: strobe_clock(one, period_ms=0), "from 1 to"),
         (lambda: halves(registry_side="left"), "larger, smaller, both"),
         (lambda: bridge(heals_by="magic"), "deliver or reset"),
         (lambda: crash_loop(one, alive_s=(2, 1)), "least, most"),

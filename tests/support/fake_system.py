@@ -7,7 +7,7 @@ Actions take effect at once, unless a test says otherwise: `start_fails` (so man
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harrow.cluster.errors import ClusterError
@@ -196,6 +196,11 @@ class FakeBroker(FakeProcess):
             operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms
         )
 
+    def set_clock(
+        self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
+    ) -> FakeRule:
+        return self._arm(kind=kind, by_ms=by_ms, rate=rate, period_ms=period_ms)
+
     def slow_disk(self, delay_ms: int) -> FakeRule:
         return self._arm(delay_ms=delay_ms)
 
@@ -212,6 +217,8 @@ class FakeSystem:
         self.registry = FakeProcess()
         self.capabilities = frozenset(CAPABILITIES)
         self.controller: int | None = 2
+        self.controller_epoch = 1
+        self.operations: list[tuple[object, ...]] = []
         self.traffic = True
         self.asked_for_traffic = 0
         nodes = self.nodes
@@ -231,11 +238,35 @@ class FakeSystem:
     def broker(self, node: int) -> FakeBroker:
         return self.brokers[node]
 
+    def expire_session(self, node: int) -> int:
+        self.operations.append(("expire", node))
+        return 1
+
+    def depose_controller(self) -> None:
+        self.operations.append(("depose",))
+        self.controller_epoch += 1
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        self.operations.append(("reassign", topic, partition, tuple(replicas)))
+        row = self.topics[topic][partition]
+        leader = row.leader if row.leader in replicas else replicas[0]
+        self.topics[topic][partition] = replace(
+            row, replicas=tuple(replicas), isr=tuple(sorted(replicas)), leader=leader
+        )
+
+    def elect_preferred_leader(self, topic: str, partition: int) -> None:
+        self.operations.append(("elect", topic, partition))
+        row = self.topics[topic][partition]
+        self.topics[topic][partition] = replace(row, leader=row.replicas[0])
+
     def describe(self) -> ClusterView:
         if self.registry.state != RUNNING:
             raise ClusterError("the registry does not respond")
         return ClusterView(
-            live=frozenset(self.brokers), controller=self.controller, topics=self.topics
+            live=frozenset(self.brokers),
+            controller=self.controller,
+            topics=self.topics,
+            controller_epoch=self.controller_epoch,
         )
 
     def watch_traffic(self) -> HasTraffic:

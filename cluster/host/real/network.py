@@ -259,7 +259,7 @@ class RealNetwork:
         return len(freed)
 
     def freeze(self, peers: Sequence[str]) -> int:
-        """Hold back everything on the live links that match one of `peers`, and on no later one; how many there were."""
+        """Hold back everything on the live links that match one of `peers`, not on later ones; how many there were."""
         met = [link for link in self._links if matches_any(str(link.peer), peers)]
         for link in met:
             link.frozen = True

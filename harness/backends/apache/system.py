@@ -12,12 +12,15 @@ from ...backend_choice import APACHE
 from ..knobs import HostKnobs, HostRule
 from ..local import LocalProcess
 from ..local_traffic import AcknowledgedTraffic
+from ..operator_requests import OperatorRequests
 from .kafka_cluster import NO_REGISTRY, KafkaCluster
 
 if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
 
-CAPABILITIES = frozenset({"process", "pause", "client-links", "responses"})
+CAPABILITIES = frozenset(
+    {"process", "pause", "client-links", "half-open", "responses", "reassignments"}
+)
 RELAYED = frozenset({"links"})
 """Where the links between the nodes pass the proxy."""
 
@@ -44,10 +47,11 @@ class KafkaBroker(LocalProcess, HostKnobs):
         raise CapabilityError(f"Kafka's disk cannot be slowed down by {delay_ms} ms")
 
 
-class KafkaSystem:
+class KafkaSystem(OperatorRequests):
     """A `KafkaCluster` as the fault layer's `System`."""
 
     def __init__(self, cluster: KafkaCluster, backend: str = APACHE) -> None:
+        OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
         self.backend = backend
         self._cluster = cluster
         self.capabilities = CAPABILITIES | (RELAYED if cluster.relayed else frozenset[str]())
@@ -75,6 +79,14 @@ class KafkaSystem:
     @property
     def registry(self) -> ProcessControl:
         """There is none."""
+        raise CapabilityError(NO_REGISTRY)
+
+    def expire_session(self, node: int) -> int:
+        """There is no registry."""
+        raise CapabilityError(f"no session of broker {node} to end: {NO_REGISTRY}")
+
+    def depose_controller(self) -> None:
+        """There is no registry."""
         raise CapabilityError(NO_REGISTRY)
 
     def describe(self) -> ClusterView:

@@ -11,12 +11,13 @@ from harrow.faults.system import RUNNING, HasTraffic, ProcessControl, ProcessSta
 from ...backend_choice import EXTERNAL
 from ..knobs import HostKnobs, HostRule
 from ..local_traffic import AcknowledgedTraffic
+from ..operator_requests import OperatorRequests
 from .external_cluster import NO_REGISTRY, ExternalCluster
 
 if TYPE_CHECKING:
     from harrow.cluster.view import ClusterView
 
-CAPABILITIES = frozenset({"client-links", "responses"})
+CAPABILITIES = frozenset({"client-links", "half-open", "responses"})
 
 
 class ExternalBrokerControl(HostKnobs):
@@ -67,13 +68,14 @@ class ExternalBrokerControl(HostKnobs):
         )
 
 
-class ExternalSystem:
+class ExternalSystem(OperatorRequests):
     """An `ExternalCluster` as the fault layer's `System`."""
 
     backend = EXTERNAL
     capabilities = CAPABILITIES
 
     def __init__(self, cluster: ExternalCluster) -> None:
+        OperatorRequests.__init__(self, lambda: cluster.bootstrap_servers)
         self._cluster = cluster
         self._brokers: dict[int, ExternalBrokerControl] = {}
 
@@ -101,6 +103,14 @@ class ExternalSystem:
     @property
     def registry(self) -> ProcessControl:
         """There is none."""
+        raise CapabilityError(NO_REGISTRY)
+
+    def expire_session(self, node: int) -> int:
+        """There is no registry."""
+        raise CapabilityError(f"no session of broker {node} to end: {NO_REGISTRY}")
+
+    def depose_controller(self) -> None:
+        """There is no registry."""
         raise CapabilityError(NO_REGISTRY)
 
     def describe(self) -> ClusterView:
