@@ -16,6 +16,7 @@ from .cluster_faults import expire_session as expire_session
 from .cluster_faults import move_leader as move_leader
 from .cluster_faults import reassign as reassign
 from .cluster_faults import zombie_controller as zombie_controller
+from .damage_faults import damage_disk as damage_disk
 from .disk_faults import disk_error as disk_error
 from .disk_faults import power_loss as power_loss
 from .disk_faults import slow_disk as slow_disk

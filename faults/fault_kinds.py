@@ -14,6 +14,7 @@ from typing import Any
 
 from .clock_faults import FreezeClock, JumpClock, SkewClock, StrobeClock
 from .cluster_faults import ElectController, ExpireSession, MoveLeader, Reassign, ZombieController
+from .damage_faults import DamageDisk
 from .disk_faults import DiskError, PowerLoss, SlowDisk
 from .errors import ConfigError
 from .failpoint_faults import Failpoint
@@ -52,7 +53,7 @@ for _fault in (
     Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
     Failpoint, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge, MajoritiesRing,
     HalfOpen, ElectController, ZombieController, ExpireSession, MoveLeader, Reassign, JumpClock,
-    SkewClock, FreezeClock, StrobeClock,
+    SkewClock, FreezeClock, StrobeClock, DamageDisk,
 ):  # fmt: skip
     register(_fault)
 OWN_KINDS = frozenset(FAULTS)

@@ -43,6 +43,7 @@ CAPABILITIES: Mapping[str, str] = {
     "disk-errors": "use the local backend",
     "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
     "clocks": "use a backend that runs Harrow's own brokers: local or simulated",
+    "disk-damage": "use a backend that runs Harrow's own brokers: local or simulated",
     "power-loss": "start the cluster with config={'harrow.power.loss': True}",
     "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
     "registry-operations": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
@@ -201,6 +202,20 @@ class BrokerControl(ProcessControl, Protocol):
         self, *, operation: str, error: str, nth: int, count: int, path: str, delay_ms: int
     ) -> ArmedRule:
         """Arm: from the `nth` call of `operation` below `path` on, `count` times (0: always), an error or a delay."""
+        ...
+
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """End the broker (`clean`: by SIGTERM) and damage a replica of one of `partitions` before it starts.
+
+        The first of `damages` (`faults/damage_faults.py`) that finds a file is done, in the first of `partitions`
+        ("orders-0") that has such a file; `seed` draws the place.
+        """
+        ...
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Return `damage`, `partition` and `files` of the last damage; None until it is done."""
         ...
 
     def set_clock(

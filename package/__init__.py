@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harrow.faults import crash_during_recovery as crash_during_recovery
     from harrow.faults import crash_loop as crash_loop
     from harrow.faults import cut as cut
+    from harrow.faults import damage_disk as damage_disk
     from harrow.faults import delay_request as delay_request
     from harrow.faults import disconnect as disconnect
     from harrow.faults import disk_error as disk_error
@@ -141,6 +142,7 @@ _FAULTS = (
     "skew_clock",
     "freeze_clock",
     "strobe_clock",
+    "damage_disk",
 )
 _RELATIONS = (
     "KeyedRelation",
@@ -193,6 +195,7 @@ __all__ = [
     "crash_during_recovery",
     "crash_loop",
     "cut",
+    "damage_disk",
     "delay_request",
     "disconnect",
     "disk_error",

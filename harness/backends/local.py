@@ -7,13 +7,17 @@ or fork and return; the kernel's process table shows later what became of them.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harrow.cluster.broker_folder import data_folders
 from harrow.cluster.errors import ClusterError
+from harrow.cluster.host.knobs.disk_faults import DiskFaults
+from harrow.cluster.host.real.disk import RealDisk
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus
 
+from .disk_damage import PendingDamage
 from .knobs import HostKnobs, HostRule, RuleGroup
 from .local_traffic import watch
 from .operator_requests import OperatorRequests
@@ -35,6 +39,7 @@ EVERYWHERE = frozenset(
         "clocks",
         "disk-errors",
         "slow-disk",
+        "disk-damage",
         "reassignments",
     }
 )
@@ -144,6 +149,7 @@ class LocalBroker(LocalProcess, HostKnobs):
         self._node = node
         self._power: tuple[str, float | None] | None = None
         self._lost: Mapping[str, int] | None = None
+        self._damage = PendingDamage()
 
     def _control(self, op: str, **fields: object) -> dict[str, Any]:
         state = self._process.state
@@ -163,9 +169,28 @@ class LocalBroker(LocalProcess, HostKnobs):
             self._lost = self._cluster.brokers[self._node].roll_back(seed=seed, keep=kept_fraction)
         return self._lost
 
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """Send a signal; the files are damaged when the process is dead, and before it is started again."""
+        self._damage.plan(damages, partitions, seed)
+        end = self.terminate if clean else self.kill
+        end()
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Damage the files if that is due; return what was damaged."""
+        return self._damage.look(
+            self._process.state == DEAD, lambda: RealDisk(DiskFaults()), self._data_folders
+        )
+
+    def _data_folders(self) -> list[str]:
+        folder = self._cluster.brokers[self._node].folder
+        return [str(path) for path in data_folders(folder, self._cluster.log_dirs()[self._node])]
+
     def start(self) -> None:
-        """Fork it, after the roll-back that a power loss left to do."""
+        """Fork it, after the roll-back that a power loss left to do, or the damage."""
         self.power_lost()
+        self.disk_damaged()
         LocalProcess.start(self)
 
     def slow_disk(self, delay_ms: int) -> RuleGroup:

@@ -11,12 +11,14 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harrow.cluster.broker_folder import DATA
 from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ClusterError, WireError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.view import ClusterView, parse
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus, RuleStatus
 
+from .disk_damage import PendingDamage
 from .knobs import HostKnobs
 from .operator_requests import (
     TIMEOUT_MS,
@@ -45,6 +47,7 @@ CAPABILITIES = frozenset(
         "failpoints",
         "clocks",
         "slow-disk",
+        "disk-damage",
         "reassignments",
         "registry-operations",
         "power-loss",
@@ -120,6 +123,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         SimulatedControl.__init__(self, process)
         HostKnobs.__init__(self, self._operation)
         self._power_lost = False
+        self._damage = PendingDamage()
 
     def _operation(self, op: str, **fields: object) -> dict[str, Any]:
         host = self._process.machine.host
@@ -133,6 +137,7 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         """Boot it, with nothing of what was set in an earlier incarnation."""
         if self._process.state == DEAD:
             self._process.forget_link_rules()
+            self.disk_damaged()
             self._process.begin()
 
     def lose_power(self, *, seed: str, kept_fraction: float | None = None) -> None:
@@ -144,6 +149,21 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
     def power_lost(self) -> Mapping[str, int] | None:
         """Nothing is counted here; None before a power loss."""
         return {} if self._power_lost else None
+
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """End it; its disk is damaged when it is dead, and before it boots again."""
+        self._damage.plan(damages, partitions, seed)
+        end = self.terminate if clean else self.kill
+        end()
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Damage the disk if that is due; return what was damaged."""
+        machine = self._process.machine
+        return self._damage.look(
+            self._process.state == DEAD, lambda: machine.disk, lambda: [f"/{machine.name}/{DATA}"]
+        )
 
     def slow_disk(self, delay_ms: int) -> SlowDiskRule:
         """Make every BLOCKS call of the disk take about `delay_ms`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from harrow.faults import (
     FAULTS,
     CapabilityError,
     Fault,
+    TargetError,
     bridge,
     controller,
     crash_during_recovery,
     crash_loop,
     cut,
+    damage_disk,
     delay_request,
     disconnect,
     disk_error,
@@ -98,6 +101,9 @@ AT_ONCE: list[Fault] = [
     half_open(one, peers="any"),
     elect_controller(),
     expire_session(leader("orders", 0)),
+    damage_disk("torn-write", leader("orders", 0)),
+    damage_disk("corrupt-checkpoint", one),
+    damage_disk(None, one),
 ]
 WAITING: list[Fault] = [
     lose_response("Produce", nth=2),
@@ -367,6 +373,7 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: jump_clock(one, by_s=0), "seconds other than 0"),
         (lambda: skew_clock(one, rate=-1), "from 0 to 100"),
         (lambda: strobe_clock(one, period_ms=0), "from 1 to"),
+        (lambda: damage_disk("rust", one), "expected one of bit-flip"),
         (lambda: halves(registry_side="left"), "larger, smaller, both"),
         (lambda: bridge(heals_by="magic"), "deliver or reset"),
         (lambda: crash_loop(one, alive_s=(2, 1)), "least, most"),
@@ -409,3 +416,32 @@ def test_a_power_loss_is_drawn_by_the_seed_and_replayed_as_it_was() -> None:
 def test_disk_faults_that_no_disk_has_are_refused(make: Callable[[], Fault]) -> None:
     with pytest.raises(ConfigError):
         make()
+
+
+def test_a_disk_is_damaged_only_where_other_replicas_have_the_records() -> None:
+    system = FakeSystem()
+    row = system.topics["orders"][0]
+    system.topics["orders"] = {
+        0: replace(row, isr=(1, 2)),  # broker 1 is one of two good copies of three
+        1: replace(row, isr=(1, 2, 3)),
+        2: replace(row, isr=(1,), replicas=(1,)),
+        3: replace(row, isr=(1, 2), replicas=(1, 2)),
+    }
+    injection = damage_disk("bit-flip", 1).resolve(take_snapshot(system), random.Random(3))
+    assert sorted(injection.details["partitions"]) == ["orders-1", "orders-3"]
+    disturbed = take_snapshot(system, frozenset({2}))
+    with pytest.raises(TargetError, match="replication factor of 3"):
+        damage_disk("bit-flip", 1).resolve(disturbed, random.Random(3))
+
+
+def test_a_broker_with_damaged_files_is_healed_when_it_is_in_the_isr() -> None:
+    system = FakeSystem()
+    fault = damage_disk("bit-flip", leader("orders", 0))
+    injection = fault.resolve(take_snapshot(system), random.Random(3))
+    fault.inject(system, injection)
+    row = system.topics["orders"][0]
+    system.topics["orders"][0] = replace(row, isr=(2, 3), leader=2)
+    fault.heal(system, injection)
+    assert not fault.probe_healed(system, injection).proved
+    system.topics["orders"][0] = row
+    assert fault.probe_healed(system, injection).proved

@@ -117,6 +117,7 @@ class FakeBroker(FakeProcess):
         self.power_losses: list[tuple[str, float | None]] = []
         self.link_state = FakeLinks()
         self.rules: list[FakeRule] = []
+        self.damages: list[tuple[str, str, str]] = []
 
     def forget(self) -> None:
         self.rules.clear()
@@ -195,6 +196,18 @@ class FakeBroker(FakeProcess):
         return self._arm(
             operation=operation, error=error, nth=nth, count=count, path=path, delay_ms=delay_ms
         )
+
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        end = self.terminate if clean else self.kill
+        end()
+        self.damages.append((damages[0], partitions[0], seed))
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        if not self.damages:
+            return None
+        return {"partition": self.damages[-1][1], "files": {"a file": self.damages[-1][0]}}
 
     def set_clock(
         self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from harrow.faults.errors import CapabilityError
 from harrow.faults.system import HasTraffic, ProcessControl
@@ -40,6 +40,16 @@ class KafkaBroker(LocalProcess, HostKnobs):
 
     def power_lost(self) -> Mapping[str, int] | None:
         """No power was lost."""
+        return None
+
+    def damage_disk(
+        self, *, damages: Sequence[str], partitions: Sequence[str], seed: str, clean: bool
+    ) -> None:
+        """Kafka's files are not Harrow's."""
+        raise CapabilityError(f"no {damages} in the files of {partitions} ({seed}, {clean})")
+
+    def disk_damaged(self) -> Mapping[str, Any] | None:
+        """Nothing was damaged."""
         return None
 
     def slow_disk(self, delay_ms: int) -> HostRule:
