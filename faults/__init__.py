@@ -57,6 +57,8 @@ from .request_faults import duplicate_request as duplicate_request
 from .request_faults import lose_request as lose_request
 from .request_faults import lose_response as lose_response
 from .request_faults import refuse_request as refuse_request
+from .resource_faults import exhaust_descriptors as exhaust_descriptors
+from .resource_faults import throttle_cpu as throttle_cpu
 from .restart_faults import crash_during_recovery as crash_during_recovery
 from .restart_faults import crash_loop as crash_loop
 from .restart_faults import rolling_restart as rolling_restart

@@ -23,6 +23,7 @@ from .partition_faults import Bridge, Disconnect, HalfOpen, Halves, MajoritiesRi
 from .process_faults import Kill, Pause, Restart, Terminate
 from .registry_faults import PauseRegistry, RestartRegistry
 from .request_faults import DelayRequest, DuplicateRequest, LoseRequest, LoseResponse, RefuseRequest
+from .resource_faults import ExhaustDescriptors, ThrottleCpu
 from .restart_faults import CrashDuringRecovery, CrashLoop, RollingRestart, SlowStart
 from .spec import Fault
 from .targets import Target
@@ -53,7 +54,7 @@ for _fault in (
     Reset, RestartRegistry, PauseRegistry, LoseResponse, LoseRequest, RefuseRequest, DelayRequest, DuplicateRequest,
     Failpoint, RollingRestart, CrashLoop, CrashDuringRecovery, SlowStart, Disconnect, Halves, Bridge, MajoritiesRing,
     HalfOpen, ElectController, ZombieController, ExpireSession, MoveLeader, Reassign, JumpClock,
-    SkewClock, FreezeClock, StrobeClock, DamageDisk,
+    SkewClock, FreezeClock, StrobeClock, DamageDisk, ThrottleCpu, ExhaustDescriptors,
 ):  # fmt: skip
     register(_fault)
 OWN_KINDS = frozenset(FAULTS)

@@ -44,6 +44,7 @@ CAPABILITIES: Mapping[str, str] = {
     "slow-disk": "use a backend that runs Harrow's own brokers: local or simulated",
     "clocks": "use a backend that runs Harrow's own brokers: local or simulated",
     "disk-damage": "use a backend that runs Harrow's own brokers: local or simulated",
+    "descriptors": "use the local backend",
     "power-loss": "start the cluster with config={'harrow.power.loss': True}",
     "power-loss-kept-fraction": "use the local backend, or leave `kept_fraction` out",
     "registry-operations": "leave zookeeper.connect empty, so that Harrow starts a registry of its own",
@@ -216,6 +217,10 @@ class BrokerControl(ProcessControl, Protocol):
 
     def disk_damaged(self) -> Mapping[str, Any] | None:
         """Return `damage`, `partition` and `files` of the last damage; None until it is done."""
+        ...
+
+    def limit_descriptors(self) -> ArmedRule:
+        """Lower the limit of open files to those that are open; `fired` while none is left. `descriptors`."""
         ...
 
     def set_clock(

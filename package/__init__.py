@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from harrow.faults import disk_error as disk_error
     from harrow.faults import duplicate_request as duplicate_request
     from harrow.faults import elect_controller as elect_controller
+    from harrow.faults import exhaust_descriptors as exhaust_descriptors
     from harrow.faults import expire_session as expire_session
     from harrow.faults import failpoint as failpoint
     from harrow.faults import follower as follower
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from harrow.faults import strobe_clock as strobe_clock
     from harrow.faults import terminate as terminate
     from harrow.faults import throttle as throttle
+    from harrow.faults import throttle_cpu as throttle_cpu
     from harrow.faults import txn_coordinator as txn_coordinator
     from harrow.faults import zombie_controller as zombie_controller
     from harrow.harness.checks import Verdict as Verdict
@@ -143,6 +145,8 @@ _FAULTS = (
     "freeze_clock",
     "strobe_clock",
     "damage_disk",
+    "exhaust_descriptors",
+    "throttle_cpu",
 )
 _RELATIONS = (
     "KeyedRelation",
@@ -201,6 +205,7 @@ __all__ = [
     "disk_error",
     "duplicate_request",
     "elect_controller",
+    "exhaust_descriptors",
     "expire_session",
     "failpoint",
     "files",
@@ -247,6 +252,7 @@ __all__ = [
     "table",
     "terminate",
     "throttle",
+    "throttle_cpu",
     "txn_coordinator",
     "windowed",
     "zombie_controller",

@@ -21,6 +21,7 @@ from .disk_damage import PendingDamage
 from .knobs import HostKnobs, HostRule, RuleGroup
 from .local_traffic import watch
 from .operator_requests import OperatorRequests
+from .process_limits import DescriptorLimit
 
 if TYPE_CHECKING:
     from harrow.cluster import Cluster
@@ -39,6 +40,7 @@ EVERYWHERE = frozenset(
         "clocks",
         "disk-errors",
         "slow-disk",
+        "descriptors",
         "disk-damage",
         "reassignments",
     }
@@ -192,6 +194,13 @@ class LocalBroker(LocalProcess, HostKnobs):
         self.power_lost()
         self.disk_damaged()
         LocalProcess.start(self)
+
+    def limit_descriptors(self) -> DescriptorLimit:
+        """Lower the limit of the process."""
+        pid = self._process.pid
+        if self._process.state == DEAD or pid is None:
+            raise ClusterError(f"broker {self._node} is dead and has no limit of open files")
+        return DescriptorLimit(pid)
 
     def slow_disk(self, delay_ms: int) -> RuleGroup:
         """Delay every write and fsync."""

@@ -16,6 +16,7 @@ from harrow.cluster.config import BrokerConfig
 from harrow.cluster.errors import ClusterError, WireError
 from harrow.cluster.host.simulated.loop import NS_PER_MS
 from harrow.cluster.view import ClusterView, parse
+from harrow.faults.errors import CapabilityError
 from harrow.faults.system import DEAD, RUNNING, HasTraffic, ProcessStatus, RuleStatus
 
 from .disk_damage import PendingDamage
@@ -164,6 +165,10 @@ class SimulatedBroker(SimulatedControl, HostKnobs):
         return self._damage.look(
             self._process.state == DEAD, lambda: machine.disk, lambda: [f"/{machine.name}/{DATA}"]
         )
+
+    def limit_descriptors(self) -> SlowDiskRule:
+        """Not possible here."""
+        raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
 
     def slow_disk(self, delay_ms: int) -> SlowDiskRule:
         """Make every BLOCKS call of the disk take about `delay_ms`."""

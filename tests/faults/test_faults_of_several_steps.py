@@ -17,6 +17,7 @@ from harrow.faults import (
     reassign,
     rolling_restart,
     slow_start,
+    throttle_cpu,
     zombie_controller,
 )
 from harrow.faults.nemesis import TICK_MS, Nemesis, Row
@@ -219,3 +220,17 @@ def test_a_zombie_is_paused_until_another_broker_is_the_controller() -> None:
     run.to_the_end()
     assert run.events() == WHOLE
     assert run.rows[1]["evidence"]["controller"] == 3
+
+
+def test_a_throttled_broker_runs_for_its_share_of_the_time() -> None:
+    run = Run(throttle_cpu(2, share=0.3, period_ms=100, seconds=2))
+    running = 0
+    while not run.nemesis.over:
+        run.turn()
+        running += run.system.brokers[2].state == "running"
+    assert run.nemesis.problems == []
+    assert run.events() == WHOLE
+    turns = run.now_ms / TICK_MS
+    assert 0.25 <= running / turns <= 0.35
+    assert run.system.brokers[2].actions.count("pause") >= 20
+    assert run.system.undisturbed()

@@ -28,6 +28,7 @@ from harrow.faults import (
     disk_error,
     duplicate_request,
     elect_controller,
+    exhaust_descriptors,
     expire_session,
     failpoint,
     fault_from_json,
@@ -61,6 +62,7 @@ from harrow.faults import (
     strobe_clock,
     terminate,
     throttle,
+    throttle_cpu,
     zombie_controller,
 )
 from harrow.faults.system import CAPABILITIES, check_capabilities, take_snapshot
@@ -123,6 +125,7 @@ WAITING: list[Fault] = [
     skew_clock(leader("orders", 0)),
     freeze_clock(leader("orders", 0), seconds=(1, 2)),
     strobe_clock(leader("orders", 0), by_s=(1, 5), period_ms=20),
+    exhaust_descriptors(leader("orders", 0)),
 ]
 OF_SEVERAL_STEPS: list[Fault] = [
     move_leader("orders"),
@@ -131,6 +134,7 @@ OF_SEVERAL_STEPS: list[Fault] = [
     crash_loop(one, alive_s=(0.1, 2)),
     crash_during_recovery(one, crashes=3),
     slow_start(one),
+    throttle_cpu(one, share=0.5),
 ]
 ALL = AT_ONCE + WAITING
 EVERY = ALL + OF_SEVERAL_STEPS
@@ -374,11 +378,12 @@ def test_faults_are_values_and_json(fault: Fault) -> None:
         (lambda: skew_clock(one, rate=-1), "from 0 to 100"),
         (lambda: strobe_clock(one, period_ms=0), "from 1 to"),
         (lambda: damage_disk("rust", one), "expected one of bit-flip"),
+        (lambda: throttle_cpu(one, share=1), "a share between 0 and 1"),
         (lambda: halves(registry_side="left"), "larger, smaller, both"),
         (lambda: bridge(heals_by="magic"), "deliver or reset"),
         (lambda: crash_loop(one, alive_s=(2, 1)), "least, most"),
         (lambda: crash_during_recovery(one, crashes=0), "from 1 to 20"),
-        (lambda: disconnect(1, "x"), "peer: expected a target"),
+        (lambda: fault_from_json({"name": "disconnect", "target": {"role": "one"}, "peer": "x"}), "peer: expected a target"),
         (lambda: fault_from_json({"name": "halves", "target": {"role": "one"}}), "about all brokers"),
         (lambda: fault_from_json({"name": "slow", "target": {"role": "one"}}), "now called 'slow_link'"),
         (lambda: fault_from_json({"name": "slow_link", "target": {"role": "one"}, "ms": 9}), "now called 'delay_ms'"),

@@ -209,6 +209,9 @@ class FakeBroker(FakeProcess):
             return None
         return {"partition": self.damages[-1][1], "files": {"a file": self.damages[-1][0]}}
 
+    def limit_descriptors(self) -> FakeRule:
+        return self._arm(limit="descriptors")
+
     def set_clock(
         self, *, kind: str, by_ms: int = 0, rate: float = 1.0, period_ms: int = 0
     ) -> FakeRule:

@@ -52,6 +52,10 @@ class KafkaBroker(LocalProcess, HostKnobs):
         """Nothing was damaged."""
         return None
 
+    def limit_descriptors(self) -> HostRule:
+        """Not possible here."""
+        raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
+
     def slow_disk(self, delay_ms: int) -> HostRule:
         """Kafka's disk is the machine's."""
         raise CapabilityError(f"Kafka's disk cannot be slowed down by {delay_ms} ms")

@@ -71,6 +71,10 @@ class ExternalBrokerControl(HostKnobs):
         """Nothing was damaged."""
         return None
 
+    def limit_descriptors(self) -> HostRule:
+        """Not possible here."""
+        raise CapabilityError("the limit of open files of this broker's process is not Harrow's")
+
     def slow_disk(self, delay_ms: int) -> HostRule:
         """Harrow cannot."""
         raise CapabilityError(
