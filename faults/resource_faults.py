@@ -1,6 +1,6 @@
 """Faults of a broker's resources, without root (K5): processor time and file descriptors.
 
-`throttle_cpu`         the broker runs for `share` of each `period_ms`, and is paused for the rest , by SIGSTOP and SIGCONT.
+`throttle_cpu`         the broker runs for `share` of each `period_ms`, and is paused by SIGSTOP for the rest.
                        Evidence: it was seen paused in several periods
 `exhaust_descriptors`  the limit of open files is lowered to those that are open: nothing can be opened or accepted. A
                        broker that must open a file (a new segment) fails as with a failed disk: its data folder is
