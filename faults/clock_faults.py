@@ -2,7 +2,7 @@
 
 `jump_clock`     the clock shows `by_s` seconds more than the true time (less, where it is below 0)
 `skew_clock`     the clock runs `rate` times as fast
-`freeze_clock`   the clock stands still
+`freeze_clock`   the clock does not move
 `strobe_clock`   the clock alternates between the true time and `by_s` more, every `period_ms`
 
 Timers, sessions and leases use the monotonic clock and do not notice, as in Kafka. A jump beyond a retention time lets
@@ -129,7 +129,7 @@ class SkewClock(ClockFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeClock(ClockFault):
-    """The clock stands still."""
+    """The clock does not move."""
 
     kind: ClassVar[str] = "freeze_clock"
 
@@ -176,7 +176,7 @@ def skew_clock(
 
 
 def freeze_clock(target: Target | int, *, seconds: Seconds | None = None) -> FreezeClock:
-    """Let a broker's wall clock stand still."""
+    """Let a broker's wall clock not move."""
     return FreezeClock(target=target, seconds=seconds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - as_target
 
 

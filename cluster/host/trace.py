@@ -45,7 +45,7 @@ Fields that events of one kind share: topic, partition (T); cause (C: the event 
     links.throttled          peers, bytes_per_s
     links.healed             mode, links
     clock.set                kind, by_ms, rate, period_ms
-    clock.cleared
+    clock.cleared            (no field)
     links.reset              peers, links
     links.frozen             peers, links
     response.lost            rule, peer, api_key

@@ -1,10 +1,10 @@
-"""The error of a host's wall clock, which faults set (K4): it jumps, runs fast or slow, stands still, or alternates.
+"""The error of a host's wall clock, which faults set (K4): it jumps, runs fast or slow, does not move, or alternates.
 
 Owns: the error of one host, and how often the clock was read under it. Only wall time is wrong: timers, sessions and
 leases run on the monotonic clock, as in Kafka; record timestamps, retention and transaction timeouts do not.
 
     jump     `by_ms` more than the true time, or less
-    skew     since it was set, time passes `rate` times as fast (0: the clock stands still)
+    skew     since it was set, time passes `rate` times as fast (0: the clock does not move)
     strobe   a jump that is there for `period_ms`, not there for `period_ms`, and so on
 
 Pure: the caller gives the true times.

@@ -143,10 +143,11 @@ BEFORE_STATE_WRITE = declare(
 )
 AFTER_STATE_WRITE = declare(
     "controller.after-state-write",
-    "the registry has new leaders and ISRs, before any broker is told",
+    "the registry has new leaders and ISRs, before any broker is notified",
 )
 AFTER_ASSIGNMENT = declare(
-    "controller.after-assignment", "the registry has a new assignment, before any broker is told"
+    "controller.after-assignment",
+    "the registry has a new assignment, before any broker is notified",
 )
 BEFORE_ASSIGNMENT_END = declare(
     "controller.before-assignment-end",
