@@ -8,10 +8,10 @@
 `half_open`        the open connections of a broker carry nothing any more, without an end (as after a firewall has
                    forgotten them); new connections do. Both sides find out by their own timeouts
 
-The seed draws who is on which side. The hosts of the affected brokers apply rules, as in `network_faults.py`; bridge
-and ring leave all links with the registry alone. Healing delivers what was held back or resets its connections
-(`heals_by`, or what the seed draws). Evidence: rules are in force on each of these brokers, and bytes are held back on
-at least one of them.
+The seed draws who is on which side, so that a follower is separated from its leader where there is one. The hosts of
+the affected brokers apply rules, as in `network_faults.py`; bridge and ring leave all links with the registry alone.
+Healing delivers what was held back or resets its connections (`heals_by`, or what the seed draws). Evidence: rules are
+in force on each of these brokers, and on at least one of them bytes are held back, or a connection waits to be opened.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .targets import REGISTRY, Target, all_brokers, as_target
 
 SIDES = ("larger", "smaller", "both")
 DRAWS = 20
-"""How often two targets are drawn until they are not the same broker."""
+"""How often sides are drawn until they separate a follower from its leader, and targets until they differ."""
 
 Cuts = dict[str, list[str]]
 """Node id (as in JSON) to the peers from which the node is cut off."""
@@ -71,6 +71,10 @@ class Partition(Fault):
                 f"{self.brokers_least}; start more: @pytest.mark.harrow(brokers={self.brokers_least})"
             )
         cuts = self.draw_cuts(snapshot, rng)
+        for _ in range(DRAWS):
+            if cuts_replication(cuts, snapshot):
+                break
+            cuts = self.draw_cuts(snapshot, rng)
         nodes = tuple(sorted(map(int, cuts)))
         if not set(nodes) <= snapshot.running - snapshot.disturbed:
             raise TargetError(f"{self}: brokers {list(nodes)} do not all run undisturbed now")
@@ -101,6 +105,17 @@ class Partition(Fault):
     def probe_healed(self, system: System, injection: Injection) -> Evidence:
         """Observe whether no rule is left."""
         return observed(system, injection, lambda status: not status.rules)
+
+
+def cuts_replication(cuts: Cuts, snapshot: ClusterSnapshot) -> bool:
+    """Whether a follower and its leader are on different sides: only then something is sent on the links."""
+    pairs = {(f"broker {node}", peer) for node, peers in cuts.items() for peer in peers}
+    return any(
+        (f"broker {row.leader}", f"broker {node}") in pairs
+        or (f"broker {node}", f"broker {row.leader}") in pairs
+        for _, row in snapshot.view.partitions()
+        for node in row.replicas
+    )
 
 
 def in_force(system: System, injection: Injection) -> Evidence:

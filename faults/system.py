@@ -80,7 +80,7 @@ class LinkStatus:
     rules: int
     """How many are in force."""
     held: int = 0
-    """Bytes that a rule holds back at this moment."""
+    """How much a rule holds back at this moment: bytes, and connections that wait to be opened."""
     delayed: int = 0
     """How much left late: bytes or frames, more than 0 where anything did."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])

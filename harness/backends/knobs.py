@@ -108,7 +108,9 @@ class HostKnobs:
         response = self._call("links")
         return LinkStatus(
             rules=len(response["rules"]),
-            held=int(response["held_in_bytes"]) + int(response["held_out_bytes"]),
+            held=int(response["held_in_bytes"])
+            + int(response["held_out_bytes"])
+            + int(response.get("waiting_connects", 0)),
             delayed=int(response.get("delayed_bytes", 0)) + int(response.get("delayed_frames", 0)),
             facts=response,
         )

@@ -136,6 +136,7 @@ class RealNetwork:
         self._links: set[RealLink] = set()
         self._context = LinkContext(loop=loop, rules=self._rules, log=self.log, links=self._links)
         self._acceptors: list[RealAcceptor] = []
+        self._waiting_connects = 0
         self._healed: asyncio.Future[None] = loop.create_future()
 
     def log(self, level: str, message: str) -> None:
@@ -219,7 +220,11 @@ class RealNetwork:
     async def _passable(self, peer: Peer) -> None:
         # a handshake needs both ways; the future is replaced at every healing
         while any(self._rules.blocked(peer)):
-            await asyncio.shield(self._healed)
+            self._waiting_connects += 1
+            try:
+                await asyncio.shield(self._healed)
+            finally:
+                self._waiting_connects -= 1
 
     def block(self, peers: Sequence[str], direction: str = "both") -> None:
         """Block what these peers send, are sent, or both, on live links and new ones."""
@@ -313,6 +318,7 @@ class RealNetwork:
             "held_in_bytes": sum(link["held_in_bytes"] for link in links),
             "held_out_bytes": sum(link["held_out_bytes"] for link in links),
             "delayed_bytes": sum(link["delayed_bytes"] for link in links),
+            "waiting_connects": self._waiting_connects,
         }
 
     def _op_block(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:

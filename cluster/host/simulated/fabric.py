@@ -163,6 +163,15 @@ class Fabric:
         self._directions: dict[LinkDirection, None] = {}
         self._made = 0
         self._waiting: list[Callable[[], None]] = []
+        self.waiting_handshakes: list[tuple[Incarnation, NetworkNode, NetworkNode]] = []
+        """Which incarnation waits to connect from which machine to which."""
+
+    def waiting_connects(self, node: NetworkNode) -> int:
+        """How many live processes wait to connect to this machine, or wait on it."""
+        return sum(
+            incarnation.alive and node in (client, server)
+            for incarnation, client, server in self.waiting_handshakes
+        )
 
     def latency_ns(self, source: NetworkNode, target: NetworkNode) -> int:
         """Draw the latency of a frame from `source` to `target`."""

@@ -170,7 +170,12 @@ class SimNetwork:
             # one promise for each waiter: a waiter that is cancelled cancels no other
             promise: SimPromise[None] = self._tasks.promise()
             self.fabric.when_changed(partial(set_none, promise))
-            await promise
+            handshake = (self.incarnation, self.network_node, owner)
+            self.fabric.waiting_handshakes.append(handshake)
+            try:
+                await promise
+            finally:
+                self.fabric.waiting_handshakes.remove(handshake)
 
     def lose_response(self, peer: Peer, api_key: int) -> bool:
         """True when a fault wants this response lost: the caller then closes the link with `reset`."""
@@ -277,6 +282,7 @@ class SimNetwork:
             "rules": [*self.network_node.rules.report(), *({"frozen": str(link.peer)} for link in self._frozen)],
             "held_in_bytes": held_in, "held_out_bytes": held_out,
             "delayed_frames": self.network_node.delayed_frames,
+            "waiting_connects": self.fabric.waiting_connects(self.network_node),
         }  # fmt: skip
 
     def _op_slow(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
