@@ -40,7 +40,7 @@ def test_operations_of_clients_reach_the_failpoints(harrow: Harrow) -> None:
     for number in range(30):
         producer.produce(topic.name, b"%d" % number * 1_000)
         producer.flush(30)
-    settings = {"bootstrap.servers": harrow.bootstrap_servers}
+    settings: dict[str, str | int | float | bool] = {"bootstrap.servers": harrow.bootstrap_servers}
     consumer: Any = Consumer({**settings, "group.id": "billing", "enable.auto.commit": False})
     try:
         consumer.commit(offsets=[TopicPartition(topic.name, 0, 5)], asynchronous=False)
