@@ -54,7 +54,7 @@ def preferred_election(topic: str, partition: int) -> OperatorRequest:
 
 def is_final(response: Any) -> bool:
     """Whether the controller responded, or a broker that forwarded the request to it."""
-    return int(response.error_code) != ErrorCode.not_controller
+    return int(response.error_code) != int(ErrorCode.not_controller)
 
 
 def addresses_of(bootstrap_servers: str) -> list[Address]:

@@ -16,7 +16,7 @@ START_WALL, START_MONOTONIC = 1_700_000_000_000, 5_000
 
 def begun(kind: str, **fields: Any) -> ClockFaults:
     faults = ClockFaults()
-    given = {"by_ms": 0, "rate": 1.0, "period_ms": 0, **fields}
+    given: dict[str, Any] = {"by_ms": 0, "rate": 1.0, "period_ms": 0, **fields}
     faults.set(kind, monotonic_ms=START_MONOTONIC, wall_ms=START_WALL, **given)
     return faults
 
